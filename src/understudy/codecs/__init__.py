@@ -1,0 +1,1 @@
+"""Protocols, each as a codec: bytes to values and back."""

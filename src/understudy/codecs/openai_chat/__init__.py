@@ -1,0 +1,5 @@
+"""OpenAI chat completions."""
+
+from understudy.codecs.openai_chat.codec import OpenAIChatCodec
+
+__all__ = ["OpenAIChatCodec"]

@@ -1,0 +1,309 @@
+"""The values that travel between an agent and a model: requests, responses, stream events, replies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
+
+import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from understudy.errors import ProviderConnectionError, RequestError
+
+JsonObject: TypeAlias = dict[str, Any]
+Content: TypeAlias = str | list[JsonObject] | None
+
+
+class ToolCall(Struct, frozen=True):
+    """A model's wish to have a tool run.
+
+    `raw_arguments` is set only when the model wrote arguments that are not a JSON object; `args` is
+    then empty.
+    """
+
+    tool: str
+    args: JsonObject = field(default_factory=dict)
+    id: str | None = None
+    reasoning: str | None = None
+    raw_arguments: str | None = None
+
+    @classmethod
+    def parse(cls, tool: str, arguments: str, *, id: str | None = None) -> ToolCall:
+        """A call from arguments as JSON text; text that is no JSON object is kept as `raw_arguments`."""
+        if not arguments.strip():
+            return cls(tool, id=id)
+        try:
+            args = orjson.loads(arguments)
+        except orjson.JSONDecodeError:
+            args = None
+        if isinstance(args, dict):
+            return cls(tool, args, id)
+        return cls(tool, id=id, raw_arguments=arguments)
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as JSON text, as they go over the wire."""
+        return orjson.dumps(self.args).decode() if self.raw_arguments is None else self.raw_arguments
+
+
+class Message(Struct, frozen=True):
+    """One message of a conversation. Content is text or a list of parts, which are never looked into."""
+
+    role: str
+    content: Content = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning: str | None = None
+
+    def to_dict(self) -> JsonObject:
+        """This message as a plain dict in the OpenAI chat shape."""
+        message: JsonObject = {"role": self.role, "content": self.content}
+        if self.tool_calls:
+            message["tool_calls"] = [
+                {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]
+        optional = {"tool_call_id": self.tool_call_id, "name": self.name, "reasoning_content": self.reasoning}
+        return message | {name: value for name, value in optional.items() if value is not None}
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """What is asked of a model.
+
+    Messages and tools are plain dicts in the OpenAI chat shape. `extra` holds parameters of the
+    protocol that have no field here and goes into the body as it is. `step_id`, `attempt` and
+    `stream` say who asks and how; they are no part of the fingerprint.
+    """
+
+    messages: tuple[JsonObject, ...]
+    model: str
+    temperature: float | None = None
+    max_tokens: int | None = None
+    tools: tuple[JsonObject, ...] = ()
+    tool_choice: str | JsonObject | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    stream: bool = False
+    step_id: str | None = None
+    attempt: int = 1
+
+
+class RequestOptions(TypedDict, total=False):
+    """What may be said about a request beside its messages and model."""
+
+    temperature: float | None
+    max_tokens: int | None
+    tools: Sequence[JsonObject]
+    """Function tools in the OpenAI chat shape."""
+    tool_choice: str | JsonObject | None
+    """`auto`, `none`, `required`, or the OpenAI shape that names one function."""
+    extra: Mapping[str, Any]
+    """Further parameters of the provider's own protocol, sent as they are."""
+    step_id: str | None
+    """Names this call in a recording."""
+    attempt: int
+    """Which try of the same call this is, from 1."""
+
+
+def make_request(
+    messages: Sequence[JsonObject | Message], model: str, options: RequestOptions, *, stream: bool
+) -> Request:
+    """A request from what a user passes to a provider.
+
+    Raises:
+        RequestError: the messages are not what they should be.
+        TypeError: an option is unknown.
+    """
+    if "tools" in options:
+        options["tools"] = tuple(options["tools"])
+    return Request(messages=plain_messages(messages), model=model, stream=stream, **options)  # type: ignore[arg-type]
+
+
+def plain_messages(messages: Sequence[JsonObject | Message]) -> tuple[JsonObject, ...]:
+    """The messages as plain dicts.
+
+    Raises:
+        RequestError: if `messages` is no sequence of dicts with a role, or of Message.
+    """
+    if isinstance(messages, str | bytes | Mapping):
+        raise RequestError("messages must be a list of dicts or Message", hint='[{"role": "user", "content": "Hi"}]')
+    return tuple(
+        [message if type(message) is dict else _plain_message(message, index) for index, message in enumerate(messages)]
+    )
+
+
+def _plain_message(message: object, index: int) -> JsonObject:
+    if isinstance(message, Message):
+        return message.to_dict()
+    if isinstance(message, Mapping):
+        return dict(message)
+    raise RequestError(f"expected a dict or Message, got {type(message).__name__}", place=f"messages[{index}]")
+
+
+class Usage(Struct, frozen=True):
+    """Tokens counted by the provider. `cached_tokens` are part of the prompt, `reasoning_tokens` of the completion."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @classmethod
+    def of(cls, prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) -> Usage:
+        """Usage whose total is the sum of prompt and completion."""
+        return cls(prompt, completion, prompt + completion, cached, reasoning)
+
+
+class Response(Struct, frozen=True):
+    """What a model answered, complete.
+
+    `finish_reason` is `stop`, `length`, `tool_calls` or `content_filter`, or the provider's own word
+    where it fits none of these.
+    """
+
+    content: str = ""
+    model: str = ""
+    provider: str = ""
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    latency_ms: float = 0.0
+    finish_reason: str | None = "stop"
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: str | None = None
+
+    def to_message(self) -> Message:
+        """The assistant message that continues the conversation after this response."""
+        return Message(
+            role="assistant", content=self.content or None, tool_calls=self.tool_calls, reasoning=self.reasoning
+        )
+
+
+class TextDelta(Struct, frozen=True):
+    """A piece of the answer's text."""
+
+    text: str
+
+
+class ReasoningDelta(Struct, frozen=True):
+    """A piece of the model's reasoning."""
+
+    text: str
+
+
+class ToolCallDelta(Struct, frozen=True):
+    """A piece of a tool call. The first piece of each `index` carries `id` and `tool`; `arguments` is JSON text."""
+
+    index: int
+    arguments: str = ""
+    id: str | None = None
+    tool: str | None = None
+
+
+class StreamEnd(Struct, frozen=True):
+    """The last event of every stream that was not broken: the complete response."""
+
+    response: Response
+
+
+StreamDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
+StreamEvent: TypeAlias = StreamDelta | StreamEnd
+
+
+class Accumulator:
+    """Joins stream deltas to a response."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, list[ToolCallDelta]] = {}
+
+    def add(self, delta: StreamDelta) -> None:
+        match delta:
+            case TextDelta(text):
+                self._text.append(text)
+            case ReasoningDelta(text):
+                self._reasoning.append(text)
+            case ToolCallDelta(index):
+                self._calls.setdefault(index, []).append(delta)
+
+    def join(self, rest: Response) -> Response:
+        """`rest` with the content, reasoning and tool calls that the deltas make up."""
+        return replace(
+            rest,
+            content="".join(self._text),
+            reasoning="".join(self._reasoning) or None,
+            tool_calls=tuple(_join_call(self._calls[index]) for index in sorted(self._calls)),
+        )
+
+
+def _join_call(pieces: list[ToolCallDelta]) -> ToolCall:
+    tool = next((piece.tool for piece in pieces if piece.tool is not None), "")
+    call_id = next((piece.id for piece in pieces if piece.id is not None), None)
+    return ToolCall.parse(tool, "".join(piece.arguments for piece in pieces), id=call_id)
+
+
+def deltas_of(response: Response) -> list[StreamDelta]:
+    """The response as deltas, one for its reasoning, one for its text and one for each tool call."""
+    deltas: list[StreamDelta] = []
+    if response.reasoning:
+        deltas.append(ReasoningDelta(response.reasoning))
+    if response.content:
+        deltas.append(TextDelta(response.content))
+    for index, call in enumerate(response.tool_calls):
+        deltas.append(ToolCallDelta(index, call.arguments, call.id, call.tool))
+    return deltas
+
+
+class Reply(ABC):
+    """A response on its way: iterate over its stream events, or `collect()` the whole response."""
+
+    @abstractmethod
+    def __aiter__(self) -> AsyncIterator[StreamEvent]: ...
+
+    @abstractmethod
+    async def collect(self) -> Response:
+        """The complete response. Raises what broke the stream, if something did."""
+
+    async def aclose(self) -> None:
+        """Let go of what the reply holds. Safe to call at any time."""
+
+
+class WholeReply(Reply):
+    """A reply that has arrived already."""
+
+    __slots__ = ("_response",)
+
+    def __init__(self, response: Response) -> None:
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        for delta in deltas_of(self._response):
+            yield delta
+        yield StreamEnd(self._response)
+
+    async def collect(self) -> Response:
+        return self._response
+
+
+class StreamedReply(Reply):
+    """A reply whose events come one by one; they can be read once."""
+
+    def __init__(self, events: AsyncIterator[StreamEvent]) -> None:
+        self._events = events
+
+    def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        return self._events
+
+    async def collect(self) -> Response:
+        async for event in self._events:
+            if isinstance(event, StreamEnd):
+                return event.response
+        raise ProviderConnectionError("the stream ended before its last event")
+
+    async def aclose(self) -> None:
+        close = getattr(self._events, "aclose", None)
+        if close is not None:
+            await close()

@@ -1,0 +1,1 @@
+"""Providers: the seam, the one that speaks HTTP, and the catalog."""

@@ -1,0 +1,91 @@
+"""The providers by name: each a codec and where its vendor's server is."""
+
+from __future__ import annotations
+
+from understudy.clock import SYSTEM_CLOCK, Clock
+from understudy.codecs.anthropic import AnthropicCodec
+from understudy.codecs.codec import Codec
+from understudy.codecs.gemini import GeminiCodec
+from understudy.codecs.ollama import OllamaCodec
+from understudy.codecs.openai_chat import OpenAIChatCodec
+from understudy.errors import InputError
+from understudy.providers.http import HttpOptions, HttpProvider
+from understudy.providers.pricing import PriceTable
+
+
+class CatalogProvider(HttpProvider):
+    """An HTTP provider that knows its codec, its vendor's address and its name."""
+
+    vendor_codec: Codec
+    vendor_url: str
+    vendor_name: str
+
+    def __init__(
+        self,
+        *,
+        api_key: str = "",
+        base_url: str = "",
+        name: str = "",
+        prices: PriceTable | None = None,
+        http: HttpOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        super().__init__(
+            self.vendor_codec,
+            base_url=base_url or self.vendor_url,
+            api_key=api_key,
+            name=name or self.vendor_name,
+            prices=prices,
+            http=http,
+            clock=clock,
+        )
+
+
+class OpenAIProvider(CatalogProvider):
+    """OpenAI chat completions, and by `base_url` every compatible server (vLLM, llama.cpp, LM Studio, Azure…)."""
+
+    vendor_codec = OpenAIChatCodec()
+    vendor_url = "https://api.openai.com/v1"
+    vendor_name = "openai"
+
+
+class AnthropicProvider(CatalogProvider):
+    """Anthropic messages."""
+
+    vendor_codec = AnthropicCodec()
+    vendor_url = "https://api.anthropic.com"
+    vendor_name = "anthropic"
+
+
+class GoogleProvider(CatalogProvider):
+    """Gemini's generateContent."""
+
+    vendor_codec = GeminiCodec()
+    vendor_url = "https://generativelanguage.googleapis.com/v1beta"
+    vendor_name = "google"
+
+
+class OllamaProvider(CatalogProvider):
+    """Ollama's chat."""
+
+    vendor_codec = OllamaCodec()
+    vendor_url = "http://127.0.0.1:11434"
+    vendor_name = "ollama"
+
+
+CATALOG: dict[str, type[CatalogProvider]] = {
+    provider.vendor_name: provider for provider in (OpenAIProvider, AnthropicProvider, GoogleProvider, OllamaProvider)
+}
+
+
+def provider_named(name: str) -> type[CatalogProvider]:
+    """The provider class called `name`.
+
+    Raises:
+        InputError: there is none.
+    """
+    try:
+        return CATALOG[name]
+    except KeyError:
+        known = ", ".join(sorted(CATALOG))
+        raise InputError(f"unknown provider {name!r}", hint=f"known providers: {known}") from None

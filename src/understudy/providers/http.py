@@ -1,0 +1,151 @@
+"""The one HTTP provider: any codec, any base URL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
+
+import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from understudy.clock import SYSTEM_CLOCK, Clock
+from understudy.codecs.codec import Codec, WireRequest
+from understudy.errors import InputError, MalformedResponseError, RequestError
+from understudy.messages import Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
+from understudy.providers.http_errors import error_of_status, translated_errors
+from understudy.providers.pricing import PriceTable
+from understudy.providers.provider import Provider
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+
+
+class HttpOptions(Struct, frozen=True, kw_only=True):
+    """How to talk HTTP.
+
+    `timeout_s` is the longest wait for a connection and between two pieces of an answer. `headers`
+    and `query` go with every request. `transport` stands in for the network.
+    """
+
+    timeout_s: float = 60.0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    transport: httpx2.AsyncBaseTransport | None = None
+
+
+class HttpProvider(Provider):
+    """Speaks `codec`'s protocol to the server at `base_url`, which is where the protocol's paths start.
+
+    `api_key` is sent the way the protocol says, or not at all if empty. `name` is what responses and
+    recordings call this provider; `prices` says what its tokens cost.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        base_url: str,
+        api_key: str = "",
+        name: str = "",
+        prices: PriceTable | None = None,
+        http: HttpOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if not base_url.startswith(("http://", "https://")):
+            raise InputError(f"expected a URL like http://127.0.0.1:8000/v1, got {base_url!r}", source="base_url")
+        self.codec, self.base_url, self.name = codec, base_url.rstrip("/"), name or codec.name
+        self._http = http or HttpOptions()
+        self._headers = {"Content-Type": "application/json"} | codec.auth_headers(api_key) | dict(self._http.headers)
+        self._prices, self._clock = prices or PriceTable.shipped(), clock
+        self._client: httpx2.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def send(self, request: Request) -> Reply:
+        started_s = self._clock.monotonic_s()
+        body = self._encode(self.codec.encode_request(request))
+        with translated_errors(self.name):
+            answer = await self._connected().send(body, stream=True)
+        if answer.status_code != 200:
+            await self._refuse(answer)
+        if request.stream:
+            return StreamedReply(self._events(answer, request, started_s))
+        data = await self._read(answer)
+        with translated_errors(self.name):
+            response = self.codec.decode_response(data)
+        return WholeReply(self._complete(response, request, started_s))
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.aclose()
+
+    def _connected(self) -> httpx2.AsyncClient:
+        """The client of the running loop: connections cannot move from one event loop to another."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of understudy
+
+            self._client = httpx2.AsyncClient(timeout=self._http.timeout_s, transport=self._http.transport)
+            self._loop = loop
+        return self._client
+
+    def _encode(self, wire: WireRequest) -> httpx2.Request:
+        try:
+            content = orjson.dumps(wire.body)
+        except TypeError as error:
+            raise RequestError(f"the request cannot be written as JSON: {error}") from None
+        client = self._connected()
+        url = self.base_url + wire.path
+        return client.build_request(
+            "POST", url, content=content, headers=self._headers, params=self._http.query or None
+        )
+
+    async def _refuse(self, answer: httpx2.Response) -> None:
+        body = await self._read(answer)
+        message = self.codec.decode_error(body)
+        raise error_of_status(self.name, answer.status_code, answer.headers, body, message)
+
+    async def _read(self, answer: httpx2.Response) -> bytes:
+        data = bytearray()
+        with translated_errors(self.name):
+            try:
+                async for piece in answer.aiter_bytes():
+                    data += piece
+                    self._limit(len(data))
+            finally:
+                await answer.aclose()
+        return bytes(data)
+
+    async def _events(self, answer: httpx2.Response, request: Request, started_s: float) -> AsyncIterator[StreamEvent]:
+        decoder, received = self.codec.stream_decoder(), 0
+        try:
+            with translated_errors(self.name):
+                async for piece in answer.aiter_bytes():
+                    received += len(piece)
+                    self._limit(received)
+                    for delta in decoder.feed(piece):
+                        yield delta
+                deltas, response = decoder.close()
+                for delta in deltas:
+                    yield delta
+                yield StreamEnd(self._complete(response, request, started_s))
+        finally:
+            await answer.aclose()
+
+    def _limit(self, received: int) -> None:
+        if received > MAX_RESPONSE_BYTES:
+            raise MalformedResponseError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
+
+    def _complete(self, response: Response, request: Request, started_s: float) -> Response:
+        model = response.model or request.model
+        return replace(
+            response,
+            model=model,
+            provider=self.name,
+            cost_usd=self._prices.cost_usd(self.name, model, response.usage),
+            latency_ms=(self._clock.monotonic_s() - started_s) * 1000.0,
+        )

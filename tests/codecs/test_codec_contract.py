@@ -1,0 +1,103 @@
+"""What every codec promises: what it encodes it decodes again, whole or streamed, however the bytes are cut."""
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+from understudy.codecs.codec import WireRequest
+from understudy.codecs.openai_chat import OpenAIChatCodec
+from understudy.errors import MalformedResponseError, ProviderConnectionError, RequestError
+from understudy.messages import ToolCallDelta
+
+from .strategies import requests, responses, streams
+
+CODECS = [OpenAIChatCodec()]
+
+pytestmark = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+
+
+def over_the_wire(wire):
+    """The request as the other side reads it."""
+    return WireRequest(wire.path, orjson.loads(orjson.dumps(wire.body)))
+
+
+@given(request_=requests())
+def test_a_request_survives_the_wire(codec, request_):
+    assert codec.decode_request(over_the_wire(codec.encode_request(request_))) == request_
+
+
+@given(response=responses())
+def test_a_response_survives_the_wire(codec, response):
+    assert codec.decode_response(orjson.dumps(codec.encode_response(response))) == response
+
+
+def decode_stream(codec, pieces):
+    """All deltas of a stream fed in `pieces`, and the response they make up."""
+    decoder = codec.stream_decoder()
+    read = [delta for piece in pieces for delta in decoder.feed(piece)]
+    left, joined = decoder.close()
+    return read + left, joined
+
+
+def prose(deltas):
+    return [delta for delta in deltas if not isinstance(delta, ToolCallDelta)]
+
+
+@given(stream=streams())
+def test_a_stream_survives_the_wire_with_its_text_in_the_same_pieces(codec, stream):
+    response, deltas = stream
+    read, joined = decode_stream(codec, codec.encode_stream(response, deltas))
+    assert prose(read) == prose(deltas)
+    assert joined == response
+
+
+@settings(max_examples=10)
+@given(stream=streams())
+def test_a_stream_reads_the_same_wherever_its_bytes_are_cut(codec, stream):
+    body = b"".join(codec.encode_stream(*stream))
+    whole = decode_stream(codec, [body])
+    assert decode_stream(codec, [body[i : i + 1] for i in range(len(body))]) == whole
+    for position in range(len(body) + 1):
+        assert decode_stream(codec, [body[:position], body[position:]]) == whole
+
+
+@given(stream=streams())
+def test_a_stream_cut_short_is_refused_unless_only_its_usage_is_missing(codec, stream):
+    response, deltas = stream
+    frames = list(codec.encode_stream(response, deltas))
+    for count in range(len(frames)):
+        try:
+            _, joined = decode_stream(codec, frames[:count])
+        except ProviderConnectionError:
+            continue
+        assert replace(joined, usage=response.usage) == response
+
+
+def test_an_empty_stream_is_refused(codec):
+    with pytest.raises(ProviderConnectionError):
+        codec.stream_decoder().close()
+
+
+@pytest.mark.parametrize("data", [b"", b"not json", b"[]", b"null", b"{}", b'{"choices": 7}', b"\xff\xfe", b'{"a": '])
+def test_what_is_no_response_is_malformed(codec, data):
+    with pytest.raises(MalformedResponseError) as caught:
+        codec.decode_response(data)
+    assert caught.value.raw == data.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"messages": "hi", "contents": "hi", "model": "m"}, {"messages": [1], "model": 3}]
+)
+def test_what_is_no_request_is_refused(codec, body):
+    with pytest.raises(RequestError):
+        codec.decode_request(WireRequest("", body))
+
+
+def test_an_error_body_tells_its_message_again(codec):
+    assert codec.decode_error(orjson.dumps(codec.encode_error(500, "it broke"))) == "it broke"
+
+
+@pytest.mark.parametrize("data", [b"<html>bad gateway</html>", b'{"unknown": "shape"}', b'{"error": 5}', b'"text"'])
+def test_an_error_body_of_another_shape_is_told_as_it_is(codec, data):
+    assert codec.decode_error(data) == data.decode()
