@@ -1,4 +1,4 @@
-"""The providers by name: each a codec and where its vendor's server is."""
+"""The vendors' providers: each a codec and where its vendor's server is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from understudy.codecs.codec import Codec
 from understudy.codecs.gemini import GeminiCodec
 from understudy.codecs.ollama import OllamaCodec
 from understudy.codecs.openai_chat import OpenAIChatCodec
-from understudy.errors import InputError
 from understudy.providers.http import HttpOptions, HttpProvider
 from understudy.providers.pricing import PriceTable
 
@@ -71,21 +70,3 @@ class OllamaProvider(CatalogProvider):
     vendor_codec = OllamaCodec()
     vendor_url = "http://127.0.0.1:11434"
     vendor_name = "ollama"
-
-
-CATALOG: dict[str, type[CatalogProvider]] = {
-    provider.vendor_name: provider for provider in (OpenAIProvider, AnthropicProvider, GoogleProvider, OllamaProvider)
-}
-
-
-def provider_named(name: str) -> type[CatalogProvider]:
-    """The provider class called `name`.
-
-    Raises:
-        InputError: there is none.
-    """
-    try:
-        return CATALOG[name]
-    except KeyError:
-        known = ", ".join(sorted(CATALOG))
-        raise InputError(f"unknown provider {name!r}", hint=f"known providers: {known}") from None
