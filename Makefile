@@ -2,9 +2,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+AIMOCK_VERSION := 1.43.0
+AIMOCK := .scratch/aimock
+AIMOCK_STAMP := $(AIMOCK)/.ready-$(AIMOCK_VERSION)
+NPM := $(shell command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs format clean
+.PHONY: help setup aimock demo test check bench docs format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -17,13 +21,19 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --group dev --group bench
 	@touch $@
 
+aimock: $(AIMOCK_STAMP) ## Install the foreign mock server that the providers are tested against
+
+$(AIMOCK_STAMP):
+	npm install --prefix $(AIMOCK) --no-audit --no-fund --silent @copilotkit/aimock@$(AIMOCK_VERSION)
+	@touch $@
+
 demo: setup ## Record, replay and inspect a conversation, offline
 	@$(BIN)/python examples/record_and_replay.py
 
 test: setup ## Run all checks and tests
 	@$(MAKE) --no-print-directory check
 
-check: setup ## Formatting, lint, types, layers, tests with coverage
+check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, tests with coverage
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

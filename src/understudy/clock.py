@@ -101,10 +101,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.now_s
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        self._jumping.threads_busy += 1
         future = super().run_in_executor(executor, func, *args)
+        self._jumping.threads_busy += 1
         future.add_done_callback(self._thread_done)
         return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Join the executor's threads, however long that takes: a `timeout` would be over at once."""
+        self._jumping.threads_busy += 1
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self._jumping.threads_busy -= 1
 
     def _thread_done(self, _: asyncio.Future[Any]) -> None:
         self._jumping.threads_busy -= 1

@@ -7,7 +7,7 @@ from msgspec import Struct
 MatchedBy: TypeAlias = Literal["step_id", "prompt_hash", "default"]
 
 
-class ReplayServed(Struct, frozen=True):
+class ReplayServed(Struct, frozen=True, gc=False):
     """A replayed call was answered: from the entry `key`, or from the default if nothing matched.
 
     Fields can be read as items too (`call["step_id"]`).
@@ -26,7 +26,7 @@ class ReplayServed(Struct, frozen=True):
         return getattr(self, name)
 
 
-class ReplayMissed(Struct, frozen=True):
+class ReplayMissed(Struct, frozen=True, gc=False):
     """A strict replay refused a call."""
 
     step_id: str | None
@@ -34,7 +34,7 @@ class ReplayMissed(Struct, frozen=True):
     kind: str
 
 
-class CallRecorded(Struct, frozen=True):
+class CallRecorded(Struct, frozen=True, gc=False):
     """A call was captured. `latency_s` is how long the real provider took."""
 
     step_id: str | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import orjson
 from msgspec import Struct, field
@@ -70,7 +71,10 @@ class Message(Struct, frozen=True):
         return message | {name: value for name, value in optional.items() if value is not None}
 
 
-class Request(Struct, frozen=True, kw_only=True):
+NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
+
+
+class Request(Struct, frozen=True):
     """What is asked of a model.
 
     Messages and tools are plain dicts in the OpenAI chat shape. `extra` holds parameters of the
@@ -84,41 +88,10 @@ class Request(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     tools: tuple[JsonObject, ...] = ()
     tool_choice: str | JsonObject | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = NO_EXTRA
     stream: bool = False
     step_id: str | None = None
     attempt: int = 1
-
-
-class RequestOptions(TypedDict, total=False):
-    """What may be said about a request beside its messages and model."""
-
-    temperature: float | None
-    max_tokens: int | None
-    tools: Sequence[JsonObject]
-    """Function tools in the OpenAI chat shape."""
-    tool_choice: str | JsonObject | None
-    """`auto`, `none`, `required`, or the OpenAI shape that names one function."""
-    extra: Mapping[str, Any]
-    """Further parameters of the provider's own protocol, sent as they are."""
-    step_id: str | None
-    """Names this call in a recording."""
-    attempt: int
-    """Which try of the same call this is, from 1."""
-
-
-def make_request(
-    messages: Sequence[JsonObject | Message], model: str, options: RequestOptions, *, stream: bool
-) -> Request:
-    """A request from what a user passes to a provider.
-
-    Raises:
-        RequestError: the messages are not what they should be.
-        TypeError: an option is unknown.
-    """
-    if "tools" in options:
-        options["tools"] = tuple(options["tools"])
-    return Request(messages=plain_messages(messages), model=model, stream=stream, **options)  # type: ignore[arg-type]
 
 
 def plain_messages(messages: Sequence[JsonObject | Message]) -> tuple[JsonObject, ...]:
@@ -127,19 +100,25 @@ def plain_messages(messages: Sequence[JsonObject | Message]) -> tuple[JsonObject
     Raises:
         RequestError: if `messages` is no sequence of dicts with a role, or of Message.
     """
-    if isinstance(messages, str | bytes | Mapping):
+    if type(messages) is list:
+        for message in messages:
+            if type(message) is not dict or "role" not in message:
+                break
+        else:
+            return tuple(messages)
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise RequestError("messages must be a list of dicts or Message", hint='[{"role": "user", "content": "Hi"}]')
-    return tuple(
-        [message if type(message) is dict else _plain_message(message, index) for index, message in enumerate(messages)]
-    )
+    return tuple(_plain_message(message, index) for index, message in enumerate(messages))
 
 
 def _plain_message(message: object, index: int) -> JsonObject:
     if isinstance(message, Message):
         return message.to_dict()
-    if isinstance(message, Mapping):
-        return dict(message)
-    raise RequestError(f"expected a dict or Message, got {type(message).__name__}", place=f"messages[{index}]")
+    if not isinstance(message, Mapping):
+        raise RequestError(f"expected a dict or Message, got {type(message).__name__}", place=f"messages[{index}]")
+    if "role" not in message:
+        raise RequestError("the message has no role", place=f"messages[{index}]")
+    return dict(message)
 
 
 class Usage(Struct, frozen=True):
@@ -298,10 +277,13 @@ class StreamedReply(Reply):
         return self._events
 
     async def collect(self) -> Response:
+        response: Response | None = None
         async for event in self._events:
             if isinstance(event, StreamEnd):
-                return event.response
-        raise ProviderConnectionError("the stream ended before its last event")
+                response = event.response
+        if response is None:
+            raise ProviderConnectionError("the stream ended before its last event")
+        return response
 
     async def aclose(self) -> None:
         close = getattr(self._events, "aclose", None)

@@ -5,14 +5,16 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
+from understudy.codecs.anthropic import AnthropicCodec
 from understudy.codecs.codec import WireRequest
+from understudy.codecs.gemini import GeminiCodec
 from understudy.codecs.openai_chat import OpenAIChatCodec
 from understudy.errors import MalformedResponseError, ProviderConnectionError, RequestError
 from understudy.messages import ToolCallDelta
 
 from .strategies import requests, responses, streams
 
-CODECS = [OpenAIChatCodec()]
+CODECS = [AnthropicCodec(), GeminiCodec(), OpenAIChatCodec()]
 
 pytestmark = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import orjson
 from msgspec import Struct, field
@@ -12,9 +13,10 @@ from msgspec.structs import replace
 
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.codecs.codec import Codec, WireRequest
+from understudy.codecs.status import error_of_status
 from understudy.errors import InputError, MalformedResponseError, RequestError
 from understudy.messages import Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
-from understudy.providers.http_errors import error_of_status, translated_errors
+from understudy.providers.http_errors import translated_errors
 from understudy.providers.pricing import PriceTable
 from understudy.providers.provider import Provider
 
@@ -42,6 +44,9 @@ class HttpProvider(Provider):
 
     `api_key` is sent the way the protocol says, or not at all if empty. `name` is what responses and
     recordings call this provider; `prices` says what its tokens cost.
+
+    Raises:
+        InputError: `base_url` is not the URL of a server, or the key or a header cannot be sent.
     """
 
     def __init__(
@@ -55,59 +60,68 @@ class HttpProvider(Provider):
         http: HttpOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if not base_url.startswith(("http://", "https://")):
-            raise InputError(f"expected a URL like http://127.0.0.1:8000/v1, got {base_url!r}", source="base_url")
-        self.codec, self.base_url, self.name = codec, base_url.rstrip("/"), name or codec.name
+        self.codec, self.base_url, self.name = codec, _checked_url(base_url), name or codec.name
         self._http = http or HttpOptions()
-        self._headers = {"Content-Type": "application/json"} | codec.auth_headers(api_key) | dict(self._http.headers)
+        headers = {"Content-Type": "application/json"} | codec.auth_headers(api_key) | dict(self._http.headers)
+        self._headers = _checked_headers(headers)
         self._prices, self._clock = prices or PriceTable.shipped(), clock
-        self._client: httpx2.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
 
     async def send(self, request: Request) -> Reply:
         started_s = self._clock.monotonic_s()
-        body = self._encode(self.codec.encode_request(request))
+        wire = self.codec.encode_request(request)
         with translated_errors(self.name):
-            answer = await self._connected().send(body, stream=True)
+            answer = await self._client().send(self._encode(wire), stream=True)
         if answer.status_code != 200:
             await self._refuse(answer)
         if request.stream:
-            return StreamedReply(self._events(answer, request, started_s))
+            return _HttpReply(answer, self._events(answer, request, started_s))
         data = await self._read(answer)
         with translated_errors(self.name):
             response = self.codec.decode_response(data)
         return WholeReply(self._complete(response, request, started_s))
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
+        """Close the connections made on the running loop; those made on another are its own to close."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
             await client.aclose()
 
-    def _connected(self) -> httpx2.AsyncClient:
+    def _client(self) -> httpx2.AsyncClient:
         """The client of the running loop: connections cannot move from one event loop to another."""
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
+        client = self._clients.get(loop)
+        if client is None:
             import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of understudy
 
-            self._client = httpx2.AsyncClient(timeout=self._http.timeout_s, transport=self._http.transport)
-            self._loop = loop
-        return self._client
+            client = httpx2.AsyncClient(timeout=self._http.timeout_s, transport=self._http.transport)
+            for ended in [kept for kept in list(self._clients) if kept.is_closed()]:
+                self._clients.pop(ended, None)
+            self._clients[loop] = client
+        return client
 
     def _encode(self, wire: WireRequest) -> httpx2.Request:
         try:
             content = orjson.dumps(wire.body)
         except TypeError as error:
             raise RequestError(f"the request cannot be written as JSON: {error}") from None
-        client = self._connected()
-        url = self.base_url + wire.path
-        return client.build_request(
-            "POST", url, content=content, headers=self._headers, params=self._http.query or None
+        request = self._client().build_request(
+            "POST", self.base_url + wire.path, content=content, headers=self._headers
         )
+        if self._http.query:
+            request.url = request.url.copy_merge_params(self._http.query)
+        return request
 
     async def _refuse(self, answer: httpx2.Response) -> None:
         body = await self._read(answer)
-        message = self.codec.decode_error(body)
-        raise error_of_status(self.name, answer.status_code, answer.headers, body, message)
+        with translated_errors(self.name):
+            raise error_of_status(
+                answer.status_code,
+                headers=answer.headers,
+                body=body.decode("utf-8", "replace"),
+                message=self.codec.decode_error(body),
+                now=self._clock.utc_now(),
+            )
 
     async def _read(self, answer: httpx2.Response) -> bytes:
         data = bytearray()
@@ -149,3 +163,41 @@ class HttpProvider(Provider):
             cost_usd=self._prices.cost_usd(self.name, model, response.usage),
             latency_ms=(self._clock.monotonic_s() - started_s) * 1000.0,
         )
+
+
+class _HttpReply(StreamedReply):
+    """A streamed reply that lets go of its connection even if nobody began to read it."""
+
+    def __init__(self, answer: httpx2.Response, events: AsyncIterator[StreamEvent]) -> None:
+        super().__init__(events)
+        self._answer = answer
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._answer.aclose()
+
+
+def _checked_url(base_url: str) -> str:
+    """`base_url` without its last slash: a path follows."""
+    try:
+        parts = urlsplit(base_url)
+        names_a_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        names_a_server = False
+    if not names_a_server or base_url.split() != [base_url]:
+        raise InputError(f"expected a URL like http://127.0.0.1:8000/v1, got {base_url!r}", source="base_url")
+    if "?" in base_url or "#" in base_url:
+        raise InputError(
+            f"expected a URL without query and fragment, got {base_url!r}",
+            source="base_url",
+            hint='http=HttpOptions(query={"name": "value"})',
+        )
+    return base_url.rstrip("/")
+
+
+def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
+    """`headers`, if HTTP can carry them. An error names the header only, as its value may be a secret."""
+    for name, value in headers.items():
+        if not value.isascii() or not value.isprintable() or value != value.strip():
+            raise InputError("expected printable ASCII without spaces around it", source=f"header {name}")
+    return headers

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 
-from understudy.clock import SYSTEM_CLOCK
 from understudy.errors import (
     InputError,
     MalformedResponseError,
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
-    RateLimitError,
 )
 
 
@@ -50,37 +46,3 @@ def translate(error: Exception, provider: str) -> ProviderError | InputError:
             return ProviderConnectionError(told, provider=provider)
         case _:
             return ProviderError(told, provider=provider)
-
-
-def error_of_status(
-    provider: str, status_code: int, headers: Mapping[str, str], body: bytes, message: str
-) -> ProviderError:
-    """Our error for an answer with a status other than 200."""
-    told = f"HTTP {status_code}: {message}"
-    text = body.decode("utf-8", "replace")
-    if status_code == 429:
-        return RateLimitError(told, provider=provider, headers=headers, body=text, retry_after_s=retry_after_s(headers))
-    return ProviderError(told, provider=provider, status_code=status_code, headers=headers, body=text)
-
-
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """How long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date."""
-    lowered = {name.lower(): value for name, value in headers.items()}
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(lowered[name]) * unit_s)
-        except (KeyError, ValueError):
-            continue
-    return _seconds_until(lowered.get("retry-after"))
-
-
-def _seconds_until(date: str | None) -> float | None:
-    if date is None:
-        return None
-    try:
-        moment = parsedate_to_datetime(date)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - SYSTEM_CLOCK.utc_now()).total_seconds())

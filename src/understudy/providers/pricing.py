@@ -7,29 +7,31 @@ from functools import cache
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from understudy.errors import InputError
 from understudy.messages import Usage
 
 logger = logging.getLogger("understudy.pricing")
 TOKENS_PER_UNIT = 1_000_000
+_Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
     """US dollars for a million tokens. Cached prompt tokens cost as much as others unless told."""
 
-    prompt: float
-    completion: float
-    cached: float | None = None
+    prompt: _Dollars
+    completion: _Dollars
+    cached: _Dollars | None = None
 
     def cost_usd(self, usage: Usage) -> float:
         fresh = usage.prompt_tokens - usage.cached_tokens
         cached = self.prompt if self.cached is None else self.cached
-        cents = fresh * self.prompt + usage.cached_tokens * cached + usage.completion_tokens * self.completion
-        return cents / TOKENS_PER_UNIT
+        total = fresh * self.prompt + usage.cached_tokens * cached + usage.completion_tokens * self.completion
+        return total / TOKENS_PER_UNIT
 
 
 class _Table(Struct, forbid_unknown_fields=True):
@@ -54,7 +56,7 @@ class PriceTable:
         """
         try:
             return _parse(Path(path).read_bytes())
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InputError(
                 str(error),
                 source=str(path),
@@ -83,8 +85,11 @@ class PriceTable:
         return 0.0
 
     def find(self, model: str) -> Price | None:
-        """The price of `model`; a path before its name (`openai/gpt-4o`) does not matter."""
-        name = model.rpartition("/")[2]
+        """The price of `model`, or where it has none, of its name without the path before it (`openai/gpt-4o`)."""
+        price = self._find_prefix(model)
+        return self._find_prefix(model.rpartition("/")[2]) if price is None else price
+
+    def _find_prefix(self, name: str) -> Price | None:
         for end in range(len(name), 0, -1):
             if name[:end] in self.models and (end == len(name) or name[end] in "-@:."):
                 return self.models[name[:end]]

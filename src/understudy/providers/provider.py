@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self
 
-from understudy.messages import JsonObject, Message, Reply, Request, RequestOptions, Response, make_request
+from understudy.messages import NO_EXTRA, JsonObject, Message, Reply, Request, Response, plain_messages
 from understudy.providers.sync_edge import run_sync
 
 
@@ -32,26 +32,59 @@ class Provider(ABC):
         """Let go of connections and files. Safe to call twice."""
 
     async def complete(
-        self, messages: Sequence[JsonObject | Message], model: str, **options: Unpack[RequestOptions]
+        self,
+        messages: Sequence[JsonObject | Message],
+        model: str,
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        tools: Sequence[JsonObject] = (),
+        tool_choice: str | JsonObject | None = None,
+        extra: Mapping[str, Any] = NO_EXTRA,
+        step_id: str | None = None,
+        attempt: int = 1,
     ) -> Response:
-        """The complete response to `messages`: plain dicts in the OpenAI chat shape, or Message values.
+        """The complete response to `messages`.
 
-        Options, all by keyword: temperature, max_tokens, tools, tool_choice, extra, step_id, attempt;
-        RequestOptions says what each means.
+        Args:
+            messages: plain dicts in the OpenAI chat shape, or Message values.
+            model: the model's name, as its provider spells it.
+            temperature, max_tokens: left to the provider where None.
+            tools: function tools in the OpenAI chat shape.
+            tool_choice: `auto`, `none`, `required`, or the OpenAI shape that names one function.
+            extra: further parameters of the provider's own protocol, sent as they are.
+            step_id: names this call in a recording.
+            attempt: which try of the same call this is, from 1.
         """
-        reply = await self.send(make_request(messages, model, options, stream=False))
+        asked = plain_messages(messages)
+        request = Request(
+            asked, model, temperature, max_tokens, tuple(tools), tool_choice, extra, False, step_id, attempt
+        )
+        reply = await self.send(request)
         return await reply.collect()
 
     async def stream(
-        self, messages: Sequence[JsonObject | Message], model: str, **options: Unpack[RequestOptions]
+        self,
+        messages: Sequence[JsonObject | Message],
+        model: str,
+        *,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        tools: Sequence[JsonObject] = (),
+        tool_choice: str | JsonObject | None = None,
+        extra: Mapping[str, Any] = NO_EXTRA,
+        step_id: str | None = None,
+        attempt: int = 1,
     ) -> Reply:
-        """The reply to `messages`, to be iterated over event by event. Options as for `complete`."""
-        return await self.send(make_request(messages, model, options, stream=True))
+        """The reply to `messages`, to be iterated over event by event. Arguments as for `complete`."""
+        asked = plain_messages(messages)
+        request = Request(
+            asked, model, temperature, max_tokens, tuple(tools), tool_choice, extra, True, step_id, attempt
+        )
+        return await self.send(request)
 
-    def complete_sync(
-        self, messages: Sequence[JsonObject | Message], model: str, **options: Unpack[RequestOptions]
-    ) -> Response:
-        """`complete` for scripts without an event loop.
+    def complete_sync(self, messages: Sequence[JsonObject | Message], model: str, **options: Any) -> Response:
+        """`complete` for scripts without an event loop; takes the same options.
 
         Raises:
             EventLoopError: called inside a running event loop; await `complete` there.

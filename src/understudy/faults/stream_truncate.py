@@ -1,0 +1,43 @@
+"""The fault of a stream that breaks off."""
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from msgspec import field
+
+from understudy.errors import ProviderConnectionError, ProviderError, ProviderTimeoutError
+from understudy.faults.fault import Fault, StruckCall
+from understudy.messages import Reply, StreamedReply, StreamEnd, StreamEvent
+
+Ending = Literal["ConnectionError", "TimeoutError", "clean", "error_event"]
+
+
+class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
+    """Yields `after_chunks` events, then ends: with a broken connection, silence, a clean EOF or an error event."""
+
+    after_chunks: int = 0
+    ending: Ending = field(name="raise", default="ConnectionError")
+
+    async def strike(self, call: StruckCall) -> Reply:
+        return StreamedReply(self._events(call))
+
+    async def _events(self, call: StruckCall) -> AsyncIterator[StreamEvent]:
+        left = self.after_chunks
+        async for event in call.clean:
+            if left <= 0 or isinstance(event, StreamEnd):
+                break
+            left -= 1
+            yield event
+        raise self._error(call.provider)
+
+    def _error(self, provider: str) -> ProviderError:
+        told = f"after {self.after_chunks} chunks"
+        match self.ending:
+            case "TimeoutError":
+                return ProviderTimeoutError(f"the stream fell silent {told}", provider=provider)
+            case "clean":
+                return ProviderConnectionError(f"the stream ended before its last event, {told}", provider=provider)
+            case "error_event":
+                return ProviderError(f"error inside the stream, {told}", provider=provider)
+            case "ConnectionError":
+                return ProviderConnectionError(f"the connection broke {told}", provider=provider)

@@ -1,0 +1,144 @@
+"""An exchange: one recorded call, with what was asked, how it ended and how long it took."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeAlias
+
+import msgspec
+import orjson
+from msgspec import Raw, Struct, field
+
+from understudy.faults import AnyFault
+from understudy.messages import (
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    deltas_of,
+)
+
+ABSENT = Raw()
+
+
+class RecordedCall(Struct, frozen=True, forbid_unknown_fields=True):
+    """A tool call as files spell it. Arguments are text only where the model wrote no JSON object."""
+
+    name: str
+    arguments: dict[str, Any] | str = field(default_factory=dict)
+    id: str | None = None
+    reasoning: str | None = None
+
+
+class CallPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A piece of a streamed tool call."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class Piece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A streamed piece that is not plain text: of the reasoning, or of a tool call."""
+
+    reasoning: str | None = None
+    tool_call: CallPiece | None = None
+
+
+TimedPiece: TypeAlias = tuple[float, str | Piece]
+"""A streamed piece and when it came, in ms since the request."""
+
+
+class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One entry of a recording. `request` and `wire` are kept as the JSON they came as."""
+
+    content: str = ""
+    model: str = ""
+    provider: str = ""
+    usage: Usage | None = None
+    cost_usd: float = 0.0
+    latency_ms: float = 0.0
+    finish_reason: str | None = "stop"
+    tool_calls: list[RecordedCall] | None = None
+    reasoning: str | None = None
+    chunks: list[TimedPiece] | None = None
+    fault: AnyFault | None = None
+    recorded_at: str | None = None
+    request_hash: str | None = None
+    request: Raw = ABSENT
+    wire: Raw = ABSENT
+
+    def response(self, *, model: str, provider: str) -> Response:
+        """The recorded response; `model` and `provider` stand in where the entry names none."""
+        return Response(
+            content=self.content,
+            model=self.model or model,
+            provider=self.provider or provider,
+            usage=self.usage or Usage(),
+            cost_usd=self.cost_usd,
+            latency_ms=self.latency_ms,
+            finish_reason=self.finish_reason,
+            tool_calls=tuple(_tool_call(call) for call in self.tool_calls or ()),
+            reasoning=self.reasoning,
+        )
+
+    def timed_deltas(self) -> list[tuple[float, StreamDelta]]:
+        """The recorded chunks as deltas with their times in ms; without any, the response word by word."""
+        if self.chunks is not None:
+            return [(at_ms, delta_of(piece)) for at_ms, piece in self.chunks]
+        whole = deltas_of(self.response(model="", provider=""))
+        return [(0.0, part) for delta in whole for part in (_words(delta) if isinstance(delta, TextDelta) else [delta])]
+
+    def request_fields(self) -> JsonObject | None:
+        """What was asked, or None if the entry does not say."""
+        if not bytes(self.request):
+            return None
+        fields = msgspec.json.decode(self.request)
+        return fields if isinstance(fields, dict) else None
+
+
+def _words(delta: TextDelta) -> list[TextDelta]:
+    return [TextDelta(word) for word in re.findall(r"\s*\S+|\s+$", delta.text)]
+
+
+def _tool_call(call: RecordedCall) -> ToolCall:
+    if isinstance(call.arguments, dict):
+        args = orjson.loads(orjson.dumps(call.arguments))  # the caller may change them
+        return ToolCall(call.name, args, call.id, call.reasoning)
+    return ToolCall(call.name, id=call.id, reasoning=call.reasoning, raw_arguments=call.arguments)
+
+
+def recorded_calls(calls: tuple[ToolCall, ...]) -> list[RecordedCall] | None:
+    """Tool calls as files spell them."""
+    return [
+        RecordedCall(
+            call.tool, call.args if call.raw_arguments is None else call.raw_arguments, call.id, call.reasoning
+        )
+        for call in calls
+    ] or None
+
+
+def piece_of(delta: StreamDelta) -> str | Piece:
+    """A stream delta as files spell it."""
+    match delta:
+        case TextDelta(text):
+            return text
+        case ReasoningDelta(text):
+            return Piece(reasoning=text)
+        case ToolCallDelta(index, arguments, call_id, tool):
+            return Piece(tool_call=CallPiece(index, call_id, tool, arguments))
+
+
+def delta_of(piece: str | Piece) -> StreamDelta:
+    """The stream delta that `piece` spells."""
+    if isinstance(piece, str):
+        return TextDelta(piece)
+    if piece.tool_call is not None:
+        call = piece.tool_call
+        return ToolCallDelta(call.index, call.arguments, call.id, call.name)
+    return ReasoningDelta(piece.reasoning or "")

@@ -1,0 +1,151 @@
+"""Replay: a provider that answers from a recording."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from understudy.clock import SYSTEM_CLOCK, Clock
+from understudy.errors import InputError, RecordingFormatError
+from understudy.events import NULL_SINK, ReplayMissed, ReplayServed, Sink
+from understudy.messages import Reply, Request, Response, WholeReply
+from understudy.providers.provider import Provider
+from understudy.recording.cursor import Cursor, Match
+from understudy.recording.document import VERSION, Document, rules_of
+from understudy.recording.file_format import convert
+from understudy.recording.fingerprint import fingerprint
+from understudy.recording.latency import Latency, LatencyModel
+from understudy.recording.miss import mismatch_error
+from understudy.recording.playback import Player
+from understudy.recording.stores.locate import open_store
+from understudy.recording.stores.memory import MemoryShelf
+from understudy.recording.stores.store import Shelf
+
+logger = logging.getLogger("understudy.replay")
+
+
+class Unused(Struct, frozen=True):
+    """An exchange that was never served: its key, and its place in the key's list from 0."""
+
+    key: str
+    position: int
+
+
+class MockProvider(Provider):
+    """Answers every request from a recording: no network, no key, no cost.
+
+    A call is answered by its `step_id` if the recording has that key, else by its fingerprint. What
+    neither finds raises RecordingMismatchError if `strict`, and is answered with `default_response`
+    and a warning of one line if not. A strict provider also refuses an entry whose request was another.
+
+    Args:
+        responses_file: the recording: a path, or `sqlite:///path.db`.
+        responses: the same document as a dict, instead of a file.
+        latency_model, latency_ms, seed: how long calls take; see Latency.
+        sink: told of every call.
+
+    Raises:
+        InputError: the recording cannot be read, or (strict) is older than version 2.
+    """
+
+    name = "mock"
+
+    def __init__(
+        self,
+        responses_file: str | os.PathLike[str] | None = None,
+        *,
+        responses: Mapping[str, Any] | None = None,
+        strict: bool = False,
+        default_response: str = "Mock response",
+        latency_model: LatencyModel = "constant",
+        latency_ms: float = 0.0,
+        seed: int = 0,
+        sink: Sink = NULL_SINK,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._latency = Latency(latency_model, latency_ms=latency_ms, seed=seed)
+        self._player = Player(latency=self._latency, clock=clock, provider=self.name)
+        self._shelf = _open_shelf(responses_file, responses)
+        self._rules = rules_of(self._shelf.meta, source=self._shelf.source)
+        self._cursor = Cursor(self._shelf)
+        self._strict, self._default_response, self._sink = strict, default_response, sink
+        self.calls: list[ReplayServed] = []
+        if strict:
+            _check_version(self._shelf)
+
+    async def send(self, request: Request) -> Reply:
+        request_hash = fingerprint(request, self._rules)
+        match = self._cursor.match(request.step_id, request_hash)
+        if match.mismatch is not None:
+            self._tell_mismatch(request, match)
+        self._tell_served(request, match, request_hash)
+        if match.stored is None:
+            return await self._default(request)
+        self._cursor.use(match.stored)
+        exchange = match.stored.exchange
+        if self._latency.is_none and exchange.fault is None and not request.stream:
+            return match.stored.reply(model=request.model, provider=self.name)
+        return await self._player.play(exchange, request)
+
+    async def close(self) -> None:
+        self._shelf.close()
+
+    def unused(self) -> list[Unused]:
+        """The exchanges that were never served, in the recording's order."""
+        left, positions = [], dict[str, int]()
+        for stored in self._shelf:
+            position = positions[stored.key] = positions.get(stored.key, -1) + 1
+            if not self._cursor.is_used(stored):
+                left.append(Unused(stored.key, position))
+        return left
+
+    def _tell_mismatch(self, request: Request, match: Match) -> None:
+        """Raise the mismatch if strict, else warn of it in one line."""
+        if self._strict:
+            error = mismatch_error(request, match, self._shelf, self._rules)
+            self._sink.emit(ReplayMissed(request.step_id, request.model, error.kind))
+            raise error
+        answered = "with the default response" if match.stored is None else f"from {match.stored.key!r} all the same"
+        who = f"step {request.step_id!r}" if request.step_id else f"a call of {request.model!r}"
+        logger.warning("%s: %s is %s; answered %s", self._shelf.source, who, match.mismatch, answered)
+
+    def _tell_served(self, request: Request, match: Match, request_hash: str) -> None:
+        stored = match.stored
+        fault = None if stored is None else stored.exchange.fault
+        call = ReplayServed(
+            request.step_id,
+            request.model,
+            match.matched_by,
+            None if stored is None else stored.key,
+            request_hash,
+            None if fault is None else fault.type,
+        )
+        self.calls.append(call)
+        self._sink.emit(call)
+
+    async def _default(self, request: Request) -> Reply:
+        await self._player.wait(0.0)
+        return WholeReply(Response(content=self._default_response, model=request.model, provider=self.name))
+
+
+def _open_shelf(responses_file: str | os.PathLike[str] | None, responses: Mapping[str, Any] | None) -> Shelf:
+    if responses_file is not None and responses is not None:
+        raise InputError("give responses_file or responses, not both", source="MockProvider")
+    if responses_file is not None:
+        return open_store(responses_file).read()
+    document = Document() if responses is None else convert(responses, source="responses")
+    return MemoryShelf(document, source="responses")
+
+
+def _check_version(shelf: Shelf) -> None:
+    if shelf.version < VERSION:
+        raise RecordingFormatError(
+            f"version {shelf.version} cannot be replayed strictly: it does not say what was asked",
+            source=shelf.source,
+            place="_version",
+            hint="record it again, or replay it with strict=False",
+        )

@@ -1,0 +1,1 @@
+"""Where recordings are kept."""

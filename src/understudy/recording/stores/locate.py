@@ -1,0 +1,34 @@
+"""From the name of a recording to the store that holds it."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from understudy.errors import InputError
+from understudy.recording.stores.json_file import JsonFileStore
+from understudy.recording.stores.sqlite import SqliteStore
+from understudy.recording.stores.store import Store
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://")
+_SQLITE = "sqlite:///"
+
+
+def open_store(location: str | os.PathLike[str]) -> Store:
+    """The store that `location` names: `path.json`, or `sqlite:///path.db`.
+
+    Raises:
+        InputError: it names no kind of store that there is.
+    """
+    text = os.fspath(location)
+    if text.startswith(_SQLITE) and len(text) > len(_SQLITE):
+        return SqliteStore(text.removeprefix(_SQLITE))
+    if "\0" in text or not text or _SCHEME.match(text):
+        raise InputError(
+            f"{text!r} names no store",
+            source="recording",
+            hint="use a path like runs/today.json or sqlite:///runs/today.db",
+        )
+    if text.endswith((".db", ".sqlite", ".sqlite3")):
+        raise InputError(f"{text!r} looks like a database", source="recording", hint=f"write {_SQLITE}{text}")
+    return JsonFileStore(text)

@@ -1,0 +1,115 @@
+"""The seam for where recordings are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from understudy.messages import JsonObject, Response, WholeReply
+from understudy.recording.document import Document
+from understudy.recording.exchange import Exchange
+
+
+class Stored:
+    """An exchange on a shelf. `id` orders exchanges; `repeats` means that it answers every call of its key."""
+
+    __slots__ = ("_reply", "exchange", "fingerprint", "id", "key", "repeats")
+
+    def __init__(self, id: int, key: str, exchange: Exchange, *, repeats: bool) -> None:
+        self.id, self.key, self.exchange, self.repeats = id, key, exchange, repeats
+        self.fingerprint = exchange.request_hash
+        self._reply: tuple[str, WholeReply] | None = None
+
+    def reply(self, *, model: str, provider: str) -> WholeReply:
+        """The recorded response as a reply. Made once, unless it holds what a caller could change."""
+        if self._reply is not None and (self.exchange.model or self._reply[0] == model):
+            return self._reply[1]
+        reply = WholeReply(self.response(model=model, provider=provider))
+        if not self.exchange.tool_calls:
+            self._reply = (model, reply)
+        return reply
+
+    def response(self, *, model: str, provider: str) -> Response:
+        return self.exchange.response(model=model, provider=provider)
+
+
+class Shelf(Protocol):
+    """A recording, open for reading. Finding costs the same however many exchanges there are."""
+
+    source: str
+    version: int
+    meta: JsonObject
+
+    def only(self, key: str) -> Stored | None:
+        """The exchange that answers every call of `key`, if there is such a one."""
+        ...
+
+    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored | None:
+        """The first exchange with an id above `after`: under `key` if given, and answering `fingerprint` if given.
+
+        Under a key, an exchange without a fingerprint answers all.
+        """
+        ...
+
+    def last(self, *, key: str | None, fingerprint: str | None) -> Stored | None:
+        """The last exchange of those that `find` can find."""
+        ...
+
+    def __iter__(self) -> Iterator[Stored]:
+        """All exchanges, in order."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Writer(Protocol):
+    """A recording, open for adding. Adding costs the same however many exchanges there are."""
+
+    meta: JsonObject
+    """The recording's metadata when it was opened."""
+
+    size: int
+    """How many exchanges it had when it was opened."""
+
+    def add_meta(self, meta: JsonObject) -> None:
+        """Add to the recording's metadata."""
+        ...
+
+    def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
+        """Keep an exchange for good. `forget_before` first drops those of the key recorded before that moment."""
+        ...
+
+    def close(self) -> None:
+        """Bring the recording into its final form. Safe to call twice."""
+        ...
+
+
+class Store(Protocol):
+    """A place that holds one recording."""
+
+    @property
+    def location(self) -> str: ...
+
+    def exists(self) -> bool: ...
+
+    def read(self) -> Shelf:
+        """Raises InputError if there is nothing to read, or nothing that can be read as a recording."""
+        ...
+
+    def write(self) -> Writer:
+        """Open for adding, made if absent.
+
+        Raises:
+            InputError: the place cannot be written to, or holds something else.
+        """
+        ...
+
+    def load(self) -> Document:
+        """The whole recording. Raises like `read`."""
+        ...
+
+    def save(self, document: Document) -> None:
+        """Replace the whole recording, or leave it as it was if that fails."""
+        ...
