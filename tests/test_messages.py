@@ -19,7 +19,6 @@ from understudy.messages import (
     Usage,
     WholeReply,
     deltas_of,
-    make_request,
     plain_messages,
 )
 
@@ -140,13 +139,6 @@ def test_a_message_of_another_kind_is_refused_with_its_place(message, told):
     with pytest.raises(RequestError, match=told) as caught:
         plain_messages([{"role": "user", "content": "Hi"}, message])
     assert caught.value.place == "messages[1]"
-
-
-def test_a_request_holds_what_was_asked():
-    request = make_request([Message("user", "Hi")], "m", {"tools": [{"type": "function"}], "step_id": "s"}, stream=True)
-    assert request.messages == ({"role": "user", "content": "Hi"},)
-    assert request.tools == ({"type": "function"},)
-    assert (request.model, request.step_id, request.attempt, request.stream) == ("m", "s", 1, True)
 
 
 def test_usage_adds_up():

@@ -636,9 +636,9 @@ class TestStreams:
         data = '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
         for event in ("error", ""):
             decoder = CODEC.stream_decoder()
-            assert decoder.feed(START + TEXT) == [TextDelta("half a th")]
+            assert list(decoder.feed(START + TEXT)) == [TextDelta("half a th")]
             with pytest.raises(ProviderError, match="Overloaded") as caught:
-                decoder.feed(frame(event, type="error", error=error))
+                list(decoder.feed(frame(event, type="error", error=error)))
             assert type(caught.value) is ProviderError
             assert caught.value.body == data
 
@@ -653,7 +653,7 @@ class TestStreams:
     )
     def test_an_event_of_another_shape_is_malformed(self, data):
         with pytest.raises(MalformedResponseError):
-            CODEC.stream_decoder().feed(data)
+            list(CODEC.stream_decoder().feed(data))
 
     def test_a_stream_is_written_in_the_order_that_sdks_insist_on(self):
         response = Response(

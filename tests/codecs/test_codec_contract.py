@@ -8,13 +8,14 @@ from msgspec.structs import replace
 from understudy.codecs.anthropic import AnthropicCodec
 from understudy.codecs.codec import WireRequest
 from understudy.codecs.gemini import GeminiCodec
+from understudy.codecs.ollama import OllamaCodec
 from understudy.codecs.openai_chat import OpenAIChatCodec
 from understudy.errors import MalformedResponseError, ProviderConnectionError, RequestError
-from understudy.messages import ToolCallDelta
+from understudy.messages import Response, TextDelta, ToolCallDelta
 
 from .strategies import requests, responses, streams
 
-CODECS = [AnthropicCodec(), GeminiCodec(), OpenAIChatCodec()]
+CODECS = [AnthropicCodec(), GeminiCodec(), OllamaCodec(), OpenAIChatCodec()]
 
 pytestmark = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 
@@ -74,6 +75,17 @@ def test_a_stream_cut_short_is_refused_unless_only_its_usage_is_missing(codec, s
         except ProviderConnectionError:
             continue
         assert replace(joined, usage=response.usage) == response
+
+
+def test_what_came_before_a_broken_frame_is_not_lost_with_it(codec):
+    broken = b"{bad\n" if codec.name == "ollama" else b"event: content_block_delta\ndata: {bad\n\n"
+    response = Response(content="Hello", model="m")
+    frames = list(codec.encode_stream(response, [TextDelta("Hello")]))
+    position = next(i for i, frame in enumerate(frames) if b"Hello" in frame)
+    deltas = codec.stream_decoder().feed(b"".join(frames[: position + 1]) + broken)
+    assert next(deltas) == TextDelta("Hello")
+    with pytest.raises(MalformedResponseError):
+        next(deltas)
 
 
 def test_an_empty_stream_is_refused(codec):

@@ -540,7 +540,7 @@ STREAM = (
 class TestStream:
     def test_is_read_frame_by_frame(self):
         decoder = CODEC.stream_decoder()
-        assert decoder.feed(STREAM) == [
+        assert list(decoder.feed(STREAM)) == [
             ReasoningDelta("Hm."),
             TextDelta("Let me "),
             TextDelta("look."),
@@ -561,29 +561,30 @@ class TestStream:
 
     def test_of_a_blocked_prompt_is_complete(self):
         decoder = CODEC.stream_decoder()
-        assert decoder.feed(b'data: {"promptFeedback": {"blockReason": "SAFETY"}}\n\n') == []
+        assert list(decoder.feed(b'data: {"promptFeedback": {"blockReason": "SAFETY"}}\n\n')) == []
         assert decoder.close() == ([], Response(finish_reason="content_filter"))
 
     def test_follows_its_first_candidate_alone(self):
         decoder = CODEC.stream_decoder()
-        decoder.feed(
+        body = (
             b'data: {"candidates": [{"content": {"parts": [{"text": "one"}]}, "index": 0},'
             b' {"content": {"parts": [{"text": "two"}]}, "finishReason": "STOP", "index": 1}]}\n\n'
         )
+        assert list(decoder.feed(body)) == [TextDelta("one")]
         with pytest.raises(ProviderConnectionError):
             decoder.close()
 
     def test_that_tells_an_error_raises_it(self):
         frame = b'data: {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}\n\n'
         with pytest.raises(ProviderError, match=r"error inside the stream: The model is overloaded\.") as caught:
-            CODEC.stream_decoder().feed(frame)
+            list(CODEC.stream_decoder().feed(frame))
         assert not isinstance(caught.value, MalformedResponseError)
         assert "UNAVAILABLE" in caught.value.body
 
     @pytest.mark.parametrize("frame", [b"data: oops\n\n", b'data: {"candidates": 5}\n\n', b"data: [DONE]\n\n"])
     def test_of_something_else_is_malformed(self, frame):
         with pytest.raises(MalformedResponseError):
-            CODEC.stream_decoder().feed(frame)
+            list(CODEC.stream_decoder().feed(frame))
 
     def test_is_written_in_lines_of_data_alone_with_calls_whole(self):
         response = Response("Hi", model="gemini-2.5-flash", usage=Usage.of(3, 4), finish_reason="tool_calls")
@@ -612,7 +613,7 @@ class TestStream:
         response = Response("Hi", finish_reason=None)
         decoder = CODEC.stream_decoder()
         for frame in CODEC.encode_stream(response, [TextDelta("Hi")]):
-            decoder.feed(frame)
+            list(decoder.feed(frame))
         assert decoder.close() == ([], response)
 
 

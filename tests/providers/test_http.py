@@ -1,7 +1,9 @@
 """The HTTP provider: what it sends, what it makes of every kind of answer, and that it lets go of connections."""
 
 import asyncio
+import gc
 import gzip
+import weakref
 from datetime import UTC, datetime
 
 import httpx2
@@ -264,6 +266,14 @@ async def test_a_stream_gives_its_deltas_and_then_the_completed_response():
     assert orjson.loads(server.requests[0].content)["stream"] is True
 
 
+async def test_a_last_event_without_its_blank_line_counts():
+    body = b'data: {"choices": [{"delta": {"content": "Hello."}, "finish_reason": "stop"}]}'
+    async with Server(httpx2.Response(200, content=body)).provider() as provider:
+        delta, end = [event async for event in await provider.stream(HI, "gpt-4o")]
+    assert delta == TextDelta("Hello.")
+    assert end.response.content == "Hello."
+
+
 async def test_a_stream_is_read_no_faster_than_it_is_asked_for():
     body = Body(frames())
     async with Server(httpx2.Response(200, stream=body)).provider() as provider:
@@ -476,6 +486,18 @@ async def test_closing_closes_the_client_once():
     await provider.close()
     await provider.close()
     assert transport.closed == 1
+
+
+def test_a_provider_keeps_no_loop_that_has_ended():
+    provider = Server().provider()
+
+    async def ask():
+        await provider.complete(HI, "gpt-4o")
+        return weakref.ref(asyncio.get_running_loop())
+
+    first, _ = asyncio.run(ask()), asyncio.run(ask())
+    gc.collect()
+    assert first() is None
 
 
 async def test_a_closed_provider_can_be_used_again():

@@ -3,6 +3,8 @@
 import asyncio
 import contextvars
 import gc
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -135,6 +137,28 @@ def test_the_loop_of_a_thread_ends_with_the_thread():
         return asyncio.get_running_loop()
 
     assert in_own_thread(lambda: run_sync(loop())).is_closed()
+
+
+def test_a_program_that_exits_while_a_daemon_thread_waits_says_nothing():
+    program = """
+import asyncio, threading
+from understudy.providers.sync_edge import run_sync
+
+waiting = threading.Event()
+
+async def wait_for_ever():
+    waiting.set()
+    await asyncio.get_running_loop().create_future()
+
+async def nothing():
+    pass
+
+run_sync(nothing())
+threading.Thread(target=lambda: run_sync(wait_for_ever()), daemon=True).start()
+waiting.wait()
+"""
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_what_the_work_raises_is_raised():

@@ -41,6 +41,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1
     server: LoopbackServer
 
     def setup(self) -> None:

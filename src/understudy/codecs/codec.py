@@ -18,8 +18,8 @@ class WireRequest(Struct, frozen=True):
 class StreamDecoder(Protocol):
     """Turns the bytes of one streamed answer into deltas, however the bytes are cut."""
 
-    def feed(self, data: bytes) -> list[StreamDelta]:
-        """The deltas that `data` completes.
+    def feed(self, data: bytes) -> Iterator[StreamDelta]:
+        """The deltas that `data` completes, up to what it breaks.
 
         Raises:
             MalformedResponseError: the bytes are not what the protocol says.

@@ -16,7 +16,7 @@ class SseDecoder:
     """Splits a text/event-stream body into events. Comments and fields other than `data` and `event` are dropped."""
 
     def __init__(self) -> None:
-        self._text = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text = codecs.getincrementaldecoder("utf-8-sig")("replace")
         self._pending = ""
         self._data: list[str] = []
         self._event = ""

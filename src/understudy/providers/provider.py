@@ -38,7 +38,7 @@ class Provider(ABC):
         *,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        tools: Sequence[JsonObject] = (),
+        tools: Sequence[JsonObject] | None = None,
         tool_choice: str | JsonObject | None = None,
         extra: Mapping[str, Any] = NO_EXTRA,
         step_id: str | None = None,
@@ -58,7 +58,7 @@ class Provider(ABC):
         """
         asked = plain_messages(messages)
         request = Request(
-            asked, model, temperature, max_tokens, tuple(tools), tool_choice, extra, False, step_id, attempt
+            asked, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, False, step_id, attempt
         )
         reply = await self.send(request)
         return await reply.collect()
@@ -70,7 +70,7 @@ class Provider(ABC):
         *,
         temperature: float | None = None,
         max_tokens: int | None = None,
-        tools: Sequence[JsonObject] = (),
+        tools: Sequence[JsonObject] | None = None,
         tool_choice: str | JsonObject | None = None,
         extra: Mapping[str, Any] = NO_EXTRA,
         step_id: str | None = None,
@@ -79,7 +79,7 @@ class Provider(ABC):
         """The reply to `messages`, to be iterated over event by event. Arguments as for `complete`."""
         asked = plain_messages(messages)
         request = Request(
-            asked, model, temperature, max_tokens, tuple(tools), tool_choice, extra, True, step_id, attempt
+            asked, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, True, step_id, attempt
         )
         return await self.send(request)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import msgspec
@@ -36,9 +36,12 @@ class Document(Struct):
 
     def __iter__(self) -> Iterator[tuple[str, Exchange]]:
         """Each exchange with its key, in order."""
-        for key, entry in self.entries.items():
-            for exchange in entry if isinstance(entry, list) else [entry]:
-                yield key, exchange
+        return ((key, exchange) for key in self.entries for exchange in self.exchanges(key))
+
+    def exchanges(self, key: str) -> list[Exchange]:
+        """The exchanges of a key, in order."""
+        entry = self.entries.get(key, [])
+        return entry if isinstance(entry, list) else [entry]
 
     def add(self, key: str, exchange: Exchange) -> None:
         """Put an exchange behind those of its key."""
@@ -50,10 +53,19 @@ class Document(Struct):
         else:
             self.entries[key] = [entry, exchange]
 
+    def rewrite(self, change: Callable[[Exchange], Exchange]) -> int:
+        """Put each exchange through `change`; gives back how many came out as another object."""
+        changed = 0
+        for key, entry in self.entries.items():
+            new = [change(exchange) for exchange in self.exchanges(key)]
+            changed += sum(after is not before for after, before in zip(new, self.exchanges(key), strict=True))
+            self.entries[key] = new if isinstance(entry, list) else new[0]
+        return changed
+
     def forget(self, key: str, *, before: str) -> None:
         """Drop the exchanges of a key that were recorded before a moment; those that do not say when were."""
-        entry = self.entries.pop(key, None)
-        exchanges = [] if entry is None else entry if isinstance(entry, list) else [entry]
+        exchanges = self.exchanges(key)
+        self.entries.pop(key, None)
         for exchange in exchanges:
             if (exchange.recorded_at or "") >= before:
                 self.add(key, exchange)

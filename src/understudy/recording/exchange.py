@@ -94,6 +94,10 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         whole = deltas_of(self.response(model="", provider=""))
         return [(0.0, part) for delta in whole for part in (_words(delta) if isinstance(delta, TextDelta) else [delta])]
 
+    def is_same(self, other: Exchange) -> bool:
+        """Whether the other is a copy of this exchange."""
+        return msgspec.json.encode(self) == msgspec.json.encode(other)
+
     def request_fields(self) -> JsonObject | None:
         """What was asked, or None if the entry does not say."""
         if not bytes(self.request):

@@ -78,11 +78,11 @@ def _nearest(asked: JsonObject, shelf: Shelf, rules: NormaliseRules) -> Stored |
 
 
 def _similarity(recorded: JsonObject, asked: JsonObject) -> float:
-    equal_fields = sum(recorded.get(name) == asked.get(name) for name in ("model", "tools", "temperature"))
+    equal_fields: int = sum(recorded.get(name) == asked.get(name) for name in ("model", "tools", "temperature"))
     pairs = list(zip(recorded["messages"], asked["messages"], strict=False))
-    equal = sum(old == new for old, new in pairs)
+    equal: int = sum(old == new for old, new in pairs)
     unequal = next(((old, new) for old, new in pairs if old != new), None)
-    longest = max(len(recorded["messages"]), len(asked["messages"]), 1)
+    longest: int = max(len(recorded["messages"]), len(asked["messages"]), 1)
     return 10.0 * (equal + _closeness(unequal)) / longest + equal_fields
 
 

@@ -86,21 +86,21 @@ class AnthropicStreamDecoder:
         self._finish_reason: str | None = None
         self._done = False
 
-    def feed(self, data: bytes) -> list[StreamDelta]:
+    def feed(self, data: bytes) -> Iterator[StreamDelta]:
         return self._take(self._sse.feed(data))
 
     def close(self) -> tuple[list[StreamDelta], Response]:
-        deltas = self._take(self._sse.close())
+        deltas = list(self._take(self._sse.close()))
         if not self._done and self._finish_reason is None:
             raise ProviderConnectionError("the stream ended before its last event")
         rest = Response(model=self._model, usage=decode_usage(self._usage), finish_reason=self._finish_reason)
         return deltas, self._joined.join(rest)
 
-    def _take(self, events: list[ServerSentEvent]) -> list[StreamDelta]:
-        deltas = [delta for event in events if not self._done for delta in self._read(event)]
-        for delta in deltas:
-            self._joined.add(delta)
-        return deltas
+    def _take(self, events: list[ServerSentEvent]) -> Iterator[StreamDelta]:
+        for event in events:
+            for delta in [] if self._done else self._read(event):
+                self._joined.add(delta)
+                yield delta
 
     def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
         match _kind(event):

@@ -53,8 +53,9 @@ class OpenAIChatStreamDecoder:
         self._rest = Response(finish_reason=None)
         self._done = False
 
-    def feed(self, data: bytes) -> list[StreamDelta]:
-        return [delta for event in self._sse.feed(data) for delta in self._read(event)]
+    def feed(self, data: bytes) -> Iterator[StreamDelta]:
+        for event in self._sse.feed(data):
+            yield from self._read(event)
 
     def close(self) -> tuple[list[StreamDelta], Response]:
         deltas = [delta for event in self._sse.close() for delta in self._read(event)]

@@ -1,0 +1,59 @@
+"""A model for examples: a loopback server that speaks OpenAI chat completions and needs no key."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import orjson
+
+from understudy.codecs.codec import WireRequest
+from understudy.codecs.openai_chat import OpenAIChatCodec
+from understudy.messages import Request, Response, TextDelta, Usage
+
+CODEC = OpenAIChatCodec()
+ANSWERS = {
+    "capital": "The capital of France is Paris.",
+    "poem": "Roses are red,\nviolets are blue,\ntests replayed offline\nare tests that stay true.",
+}
+
+
+def answer(request: Request) -> Response:
+    """What this model says: a line for the words it knows."""
+    asked = str(request.messages[-1]["content"])
+    content = next((text for word, text in ANSWERS.items() if word in asked), "I do not know.")
+    usage = Usage.of(len(asked.split()), len(content.split()))
+    return Response(content=content, model=request.model, usage=usage)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:  # noqa: N802 - the name that http.server wants
+        body = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = CODEC.decode_request(WireRequest(self.path, body))
+        response = answer(request)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream" if request.stream else "application/json")
+        self.end_headers()
+        if request.stream:
+            words = [TextDelta(word + " ") for word in response.content.split(" ")]
+            for frame in CODEC.encode_stream(response, words):
+                self.wfile.write(frame)
+        else:
+            self.wfile.write(orjson.dumps(CODEC.encode_response(response)))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    """The base URL of the model, which serves until the block ends."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,74 @@
+"""understudy recording check: whether recordings can be trusted and committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from understudy.cli.arguments import AsJson, Fields, Patterns, Recordings
+
+if TYPE_CHECKING:
+    from understudy.recording.redaction import Redactor
+
+Row = dict[str, str]
+
+
+def check(files: Recordings, pattern: Patterns = [], field: Fields = [], as_json: AsJson = False) -> None:  # noqa: B006
+    """Check recordings: that they can be read and replayed strictly, and hold nothing that looks like a live secret.
+
+    Exits with 1 if something was found, with 2 if a file cannot be read as a recording.
+
+    [bold]Examples[/bold]
+
+      understudy recording check tests/recordings/*.json
+
+      understudy recording check runs/today.json --pattern 'CUST-[0-9]{6}' --field email
+    """
+    import orjson
+
+    from understudy.errors import InputError
+    from understudy.recording.redaction import Redactor
+
+    redactor = Redactor(patterns=tuple(pattern), fields=tuple(field))
+    rows: list[Row] = []
+    for file in files:
+        try:
+            rows += _findings(file, redactor)
+        except InputError as error:
+            rows.append({"file": file, "key": "", "place": error.place, "problem": f"unreadable: {error}"})
+    if as_json:
+        typer.echo(orjson.dumps({"files": len(files), "findings": rows}))
+    else:
+        _print(files, rows)
+    if rows:
+        raise typer.Exit(2 if any(row["problem"].startswith("unreadable") for row in rows) else 1)
+
+
+def _findings(file: str, redactor: Redactor) -> list[Row]:
+    from understudy.recording.document import VERSION, rules_of
+    from understudy.recording.stores.locate import open_store
+
+    shelf = open_store(file).read()
+    rules_of(shelf.meta, source=file)
+    rows: list[Row] = []
+    if shelf.version < VERSION:
+        problem = f"version {shelf.version}: cannot be replayed strictly; record it again"
+        rows.append({"file": file, "key": "", "place": "_version", "problem": problem})
+    for stored in shelf:
+        for finding in redactor.findings(stored.exchange):
+            row = {"file": file, "key": stored.key, "place": finding.path, "problem": f"looks like a {finding.kind}"}
+            rows.append(row)
+    return rows
+
+
+def _print(files: list[str], rows: list[Row]) -> None:
+    for row in rows:
+        if row["problem"].startswith("unreadable"):
+            typer.echo(row["problem"])
+        else:
+            typer.echo(": ".join(part for part in (row["file"], row["key"], row["place"], row["problem"]) if part))
+    if any(row["problem"].startswith("looks like") for row in rows):
+        typer.echo("hint: take secrets out with 'understudy recording redact FILE', and revoke those that were live")
+    bad = len({row["file"] for row in rows})
+    typer.echo(f"{len(files)} recordings checked, {len(rows)} problems in {bad} of them")

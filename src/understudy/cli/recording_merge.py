@@ -1,0 +1,48 @@
+"""understudy recording merge: one recording of several."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from understudy.cli.arguments import Recordings
+
+
+class OnConflict(StrEnum):
+    """What happens to a key that several recordings have."""
+
+    append = "append"
+    first = "first"
+    last = "last"
+
+
+def merge(
+    files: Recordings,
+    output: Annotated[str, typer.Option("--output", "-o", help="Where the merged recording goes.")],
+    on_conflict: Annotated[
+        OnConflict, typer.Option(help="Keep all exchanges of a shared key, or those of the first or last file.")
+    ] = OnConflict.append,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an output that is there.")] = False,
+) -> None:
+    """Make one recording of several. An exchange that is in two of them is kept once.
+
+    With one FILE this moves a recording to another kind of store.
+
+    [bold]Examples[/bold]
+
+      understudy recording merge a.json b.json --output all.json
+
+      understudy recording merge big.json --output sqlite:///big.db
+    """
+    from understudy.errors import InputError
+    from understudy.recording import merge as merging
+    from understudy.recording.stores.locate import open_store
+
+    target = open_store(output)
+    if target.exists() and not force:
+        raise InputError("it is there already", source=output, hint="name another output, or pass --force")
+    merged = merging.merge([open_store(file).load() for file in files], conflict=on_conflict.value)
+    target.save(merged)
+    typer.echo(f"{output}: {sum(1 for _ in merged)} exchanges of {len(merged.entries)} keys")

@@ -1,0 +1,23 @@
+"""Ollama's chat."""
+
+from understudy.codecs.ollama.request import decode_request, encode_request
+from understudy.codecs.ollama.response import decode_error, decode_response, encode_error, encode_response
+from understudy.codecs.ollama.stream import OllamaStreamDecoder, encode_stream
+
+
+class OllamaCodec:
+    """The `/api/chat` protocol."""
+
+    name = "ollama"
+    encode_request = staticmethod(encode_request)
+    decode_request = staticmethod(decode_request)
+    encode_response = staticmethod(encode_response)
+    decode_response = staticmethod(decode_response)
+    encode_stream = staticmethod(encode_stream)
+    stream_decoder = OllamaStreamDecoder
+    encode_error = staticmethod(encode_error)
+    decode_error = staticmethod(decode_error)
+
+    @staticmethod
+    def auth_headers(api_key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -1,0 +1,171 @@
+"""Comparing two recordings of the same run, and proposing which differences are noise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Literal
+
+import orjson
+from msgspec import Struct
+
+from understudy.messages import JsonObject
+from understudy.recording.document import Document
+from understudy.recording.exchange import Exchange
+from understudy.recording.fingerprint import canonical_bytes, normalised
+from understudy.recording.miss import difference_between
+from understudy.recording.normalise import NO_RULES, NormaliseRules
+
+ChangeKind = Literal["removed", "added", "request", "answer"]
+VOLATILE_SHAPES = {
+    "uuid": r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
+    "timestamp": r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?",
+    "date": r"\b\d{4}-\d{2}-\d{2}\b",
+    "time of day": r"\b\d{2}:\d{2}:\d{2}(?:\.\d+)?\b",
+    "unix time": r"\b1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?\b",
+    "hex id": r"\b[0-9a-f]{16,64}\b",
+}
+
+
+class Change(Struct, frozen=True):
+    """A difference between two recordings: where it is, of what kind, and what differs."""
+
+    key: str
+    position: int
+    kind: ChangeKind
+    difference: str = ""
+
+
+class Proposal(Struct, frozen=True):
+    """Normalise rules that would make the requests of two runs equal, and the paths that no rule explains."""
+
+    rules: NormaliseRules
+    unexplained: tuple[str, ...]
+
+
+def compare(old: Document, new: Document) -> list[Change]:
+    """What differs, key by key and call by call."""
+    changes: list[Change] = []
+    for key in sorted(old.entries.keys() | new.entries.keys()):
+        pairs = zip_longest(old.exchanges(key), new.exchanges(key))
+        for position, (before, after) in enumerate(pairs):
+            changes.extend(_changes(key, position, before, after))
+    return changes
+
+
+def _changes(key: str, position: int, before: Exchange | None, after: Exchange | None) -> Iterator[Change]:
+    if before is None or after is None:
+        yield Change(key, position, "added" if before is None else "removed")
+        return
+    asked_before, asked_after = _asked(before), _asked(after)
+    if asked_before is not None and asked_after is not None and asked_before != asked_after:
+        yield Change(key, position, "request", difference_between(asked_before, asked_after))
+    if _answer(before) != _answer(after):
+        yield Change(key, position, "answer", _answer_difference(before, after))
+
+
+def _asked(exchange: Exchange) -> JsonObject | None:
+    fields = exchange.request_fields()
+    if fields is None or "messages" not in fields:
+        return None
+    asked: JsonObject = orjson.loads(canonical_bytes(normalised(fields)))
+    return asked
+
+
+def _answer(exchange: Exchange) -> tuple[Any, ...]:
+    return exchange.content, exchange.tool_calls, exchange.reasoning, exchange.finish_reason, exchange.fault
+
+
+def _answer_difference(before: Exchange, after: Exchange) -> str:
+    old, new = ({"messages": [_as_message(exchange)]} for exchange in (before, after))
+    return difference_between(old, new)
+
+
+def _as_message(exchange: Exchange) -> JsonObject:
+    content, calls, reasoning, finish_reason, fault = _answer(exchange)
+    message: JsonObject = {"role": "assistant", "content": content}
+    if calls:
+        message["tool_calls"] = [{"name": call.name, "arguments": call.arguments} for call in calls]
+    optional = {"reasoning": reasoning, "fault": fault and fault.type}
+    further = {name: value for name, value in optional.items() if value}
+    return message | further | ({} if finish_reason == "stop" else {"finish_reason": finish_reason})
+
+
+def propose(old: Document, new: Document) -> Proposal:
+    """Rules that take out what differs between two runs that should have asked the same."""
+    ignore: dict[str, None] = {}
+    mask: dict[str, None] = {}
+    unexplained: dict[str, None] = {}
+    for before, after in _request_pairs(old, new):
+        for path, left, right in _leaves(before, after, ""):
+            shape = _volatile_shape(left, right)
+            if shape is None and _is_field(path):
+                ignore[path] = None
+            elif shape is None:
+                unexplained[path] = None
+            else:
+                mask[shape] = None
+    rules = NormaliseRules(ignore=tuple(sorted(ignore)), mask=tuple(mask)) if ignore or mask else NO_RULES
+    return Proposal(rules, tuple(unexplained))
+
+
+def _request_pairs(old: Document, new: Document) -> Iterator[tuple[JsonObject, JsonObject]]:
+    """Requests that should have been equal: of the same step and position, or without step in the same order."""
+    shared = [key for key in old.entries if key in new.entries]
+    for key in shared:
+        yield from _asked_pairs(old.exchanges(key), new.exchanges(key))
+    yield from _asked_pairs(_others(old, new), _others(new, old))
+
+
+def _others(document: Document, other: Document) -> list[Exchange]:
+    left = [exchange for key, exchange in document if key not in other.entries]
+    return sorted(left, key=lambda exchange: exchange.recorded_at or "")
+
+
+def _asked_pairs(old: list[Exchange], new: list[Exchange]) -> Iterator[tuple[JsonObject, JsonObject]]:
+    for before, after in zip(old, new, strict=False):
+        asked_before, asked_after = _asked(before), _asked(after)
+        if asked_before is not None and asked_after is not None:
+            yield asked_before, asked_after
+
+
+def _leaves(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """The places at which two values differ, with indexes of lists left open."""
+    if old == new:
+        return
+    inner = _json_pair(old, new)
+    if inner is not None:
+        yield from _leaves(*inner, path)
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted(old.keys() | new.keys()):
+            yield from _leaves(old.get(name), new.get(name), f"{path}.{name}" if path else str(name))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for left, right in zip(old, new, strict=True):
+            yield from _leaves(left, right, f"{path}[*]")
+    else:
+        yield path, old, new
+
+
+def _json_pair(old: Any, new: Any) -> tuple[Any, Any] | None:
+    if not (isinstance(old, str) and isinstance(new, str) and old[:1] in "{[" and new[:1] in "{["):
+        return None
+    try:
+        return orjson.loads(old), orjson.loads(new)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _volatile_shape(old: Any, new: Any) -> str | None:
+    """The first shape whose masking makes two texts equal."""
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return None
+    for shape in VOLATILE_SHAPES.values():
+        if re.sub(shape, "", old) == re.sub(shape, "", new):
+            return shape
+    return None
+
+
+def _is_field(path: str) -> bool:
+    """Whether the path names a field inside a message's JSON or inside `extra`, not a whole message."""
+    return bool(re.fullmatch(r"messages\[\*\]\.content[.\[].+|extra\..+", path))

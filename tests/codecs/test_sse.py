@@ -1,0 +1,83 @@
+"""Server-sent events, however a server writes them and the network cuts them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.codecs.sse import ServerSentEvent, SseDecoder, encode_event
+
+from .strategies import filled_texts, names
+
+BODY = (
+    ": keepalive\n\nevent: greeting\ndata: Grüße, 世界 🎭\n\n"
+    "data\nid: 7\nretry: 10\n: comment\ndata:  two\ndata:lines\n\nevent: nothing\n\ndata: last\n\n"
+)
+EVENTS = [
+    ServerSentEvent("Grüße, 世界 🎭", "greeting"),
+    ServerSentEvent("\n two\nlines"),
+    ServerSentEvent("last"),
+]
+
+
+def decode(*pieces):
+    decoder = SseDecoder()
+    return [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "BOM"])
+class TestDecoding:
+    def test_reads_events_and_drops_the_rest(self, line_end, mark):
+        assert decode((mark + BODY).replace("\n", line_end).encode()) == EVENTS
+
+    def test_reads_the_same_wherever_the_bytes_are_cut(self, line_end, mark):
+        body = (mark + BODY).replace("\n", line_end).encode()
+        assert decode(*(body[i : i + 1] for i in range(len(body)))) == EVENTS
+        for position in range(len(body) + 1):
+            assert decode(body[:position], body[position:]) == EVENTS
+
+
+def test_an_event_comes_as_soon_as_its_blank_line():
+    decoder = SseDecoder()
+    assert decoder.feed(b"data: one\n") == []
+    assert decoder.feed(b"\ndata: two") == [ServerSentEvent("one")]
+    assert decoder.feed(b"\r\n\r\n") == [ServerSentEvent("two")]
+
+
+@pytest.mark.parametrize(
+    "body", [b"data: last", b"data: last\n", b"data: last\r", b"data: last\r\n", b"data: last\n\n"]
+)
+def test_the_end_of_the_body_ends_an_event(body):
+    assert decode(body) == [ServerSentEvent("last")]
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n\n", b": comment", b"event: only", b"\xef\xbb\xbf", b"unknown: field\n\n"])
+def test_a_body_without_data_has_no_events(body):
+    assert decode(body) == []
+
+
+def test_an_event_name_counts_for_its_own_event_alone():
+    assert decode(b"event: first\ndata: 1\n\ndata: 2\n\n") == [ServerSentEvent("1", "first"), ServerSentEvent("2")]
+
+
+def test_a_byte_order_mark_inside_the_body_is_text():
+    assert decode("data: \ufeffx\n\n".encode()) == [ServerSentEvent("\ufeffx")]
+
+
+@pytest.mark.parametrize("body", [b"data: a\xffb\n\n", b"data: a\xffb\n\n\xe4"])
+def test_bytes_that_are_no_utf_8_are_replaced(body):
+    assert decode(body) == [ServerSentEvent("a�b")]
+
+
+def test_an_encoded_event_is_lines_with_a_space_after_the_colon():
+    assert encode_event(b"{}") == b"data: {}\n\n"
+    assert encode_event(b"{}", "ping") == b"event: ping\ndata: {}\n\n"
+
+
+one_line = filled_texts.filter(lambda text: not set(text) & {"\r", "\n"})
+
+
+@given(st.lists(st.tuples(one_line, st.just("") | names), max_size=4))
+def test_what_is_encoded_is_decoded_again(events):
+    body = b"".join(encode_event(data.encode(), name) for data, name in events)
+    assert decode(body) == [ServerSentEvent(data, name) for data, name in events]
