@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from understudy.cli.arguments import AsJson, Fields, Patterns, Recordings
+from understudy.cli.wording import counted
 
 if TYPE_CHECKING:
     from understudy.recording.redaction import Redactor
@@ -70,5 +71,6 @@ def _print(files: list[str], rows: list[Row]) -> None:
             typer.echo(": ".join(part for part in (row["file"], row["key"], row["place"], row["problem"]) if part))
     if any(row["problem"].startswith("looks like") for row in rows):
         typer.echo("hint: take secrets out with 'understudy recording redact FILE', and revoke those that were live")
-    bad = len({row["file"] for row in rows})
-    typer.echo(f"{len(files)} recordings checked, {len(rows)} problems in {bad} of them")
+    typer.echo(
+        f"{counted(len(files), 'recording')} checked: " + (counted(len(rows), "problem") if rows else "no problems")
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.arguments import AsJson, Recording
+from understudy.cli.wording import counted
 
 if TYPE_CHECKING:
     from understudy.recording.compare import Change, Proposal
@@ -63,7 +64,7 @@ def _print(changes: list[Change]) -> None:
         typer.secho(f"{key}, call {change.position + 1}: {_TITLES[change.kind]}", bold=True)
         if change.difference:
             typer.echo(change.difference)
-    typer.echo(f"{len(changes)} differences" if changes else "no differences")
+    typer.echo(counted(len(changes), "difference") if changes else "no differences")
 
 
 def _print_proposal(proposal: Proposal) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli.arguments import Recordings
+from understudy.cli.wording import counted
 
 
 class OnConflict(StrEnum):
@@ -45,4 +46,4 @@ def merge(
         raise InputError("it is there already", source=output, hint="name another output, or pass --force")
     merged = merging.merge([open_store(file).load() for file in files], conflict=on_conflict.value)
     target.save(merged)
-    typer.echo(f"{output}: {sum(1 for _ in merged)} exchanges of {len(merged.entries)} keys")
+    typer.echo(f"{output}: {counted(len(list(merged)), 'exchange')} of {counted(len(merged.entries), 'key')}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from understudy.cli.arguments import DryRun, Fields, Patterns, Recordings
+from understudy.cli.wording import counted
 
 
 def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_run: DryRun = False) -> None:  # noqa: B006
@@ -26,4 +27,4 @@ def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_ru
         changed = document.rewrite(redactor.redact)
         if changed and not dry_run:
             store.save(document)
-        typer.echo(f"{store.location}: {'would change' if dry_run else 'changed'} {changed} exchanges")
+        typer.echo(f"{store.location}: {'would change' if dry_run else 'changed'} {counted(changed, 'exchange')}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.arguments import AsJson, Recording
+from understudy.cli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,7 +67,9 @@ def _console() -> Console:
 def _print_table(chosen: list[Stored], file: str) -> None:
     from rich.table import Table
 
-    table = Table("key", "model", "ends", "tokens", "cost $", "ms", "answer", box=None, header_style="bold")
+    table = Table(
+        "key", "model", "ends", "tokens", "cost $", "ms", "answer", box=None, pad_edge=False, header_style="bold"
+    )
     for column in (3, 4, 5):
         table.columns[column].justify = "right"
     for stored in chosen:
@@ -75,7 +78,9 @@ def _print_table(chosen: list[Stored], file: str) -> None:
     console.print(table)
     cost_usd = sum(stored.exchange.cost_usd for stored in chosen)
     keys = len({stored.key for stored in chosen})
-    console.print(f"{file}: {len(chosen)} exchanges of {keys} keys, {cost_usd:.4f} $", style="dim")
+    console.print(
+        f"{file}: {counted(len(chosen), 'exchange')} of {counted(keys, 'key')}, {cost_usd:.4f} $", style="dim"
+    )
 
 
 def _cells(stored: Stored) -> tuple[str, ...]:

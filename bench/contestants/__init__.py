@@ -1,0 +1,1 @@
+"""Who is measured: understudy, its peers and the floors, behind two seams."""

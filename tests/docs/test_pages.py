@@ -1,0 +1,76 @@
+"""Every example of the documentation runs: Python blocks in order, page by page, and console blocks with their output."""
+
+import ast
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import understudy
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+RUNS = {"python", "console"}
+
+
+def blocks(page):
+    return [(kind, note.strip(), text) for kind, note, text in BLOCK.findall(page.read_text()) if kind in RUNS]
+
+
+def run_python(source, namespace):
+    code = compile(source, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    if code.co_flags & inspect.CO_COROUTINE:
+        understudy.run(eval(code, namespace), virtual_time=True)
+    else:
+        exec(code, namespace)
+
+
+def run_console(text, folder):
+    """Run each `$` line; the lines under it are its output, in which `…` stands for anything."""
+    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            shlex.split(command),
+            cwd=folder,
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        shown = "\n".join(line.rstrip() for line in (done.stdout + done.stderr).strip().splitlines())
+        pattern = re.escape(expected.strip()).replace("…", ".*")
+        assert re.fullmatch(pattern, shown, re.DOTALL), f"$ {command}\n{shown}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    ran = 0
+    for kind, note, text in blocks(page):
+        if note == "no-run":
+            continue
+        ran += 1
+        if kind == "python":
+            run_python(text, namespace)
+        else:
+            run_console(text, tmp_path)
+    assert ran or page.stem == "design"
+
+
+def test_only_examples_that_need_a_key_are_not_run():
+    left_out = [text for page in PAGES for _, note, text in blocks(page) if note == "no-run"]
+    assert all("api_key" in text for text in left_out)
+    assert len(left_out) <= 2
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
