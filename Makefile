@@ -8,10 +8,10 @@ AIMOCK_STAMP := $(AIMOCK)/.ready-$(AIMOCK_VERSION)
 NPM := $(shell command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock demo test check bench docs format clean
+.PHONY: help setup aimock demo test check bench docs constraints format clean
 
 help: ## Show what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Make .venv with everything the other commands need
 
@@ -41,6 +41,13 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, te
 	$(BIN)/coverage run -m pytest
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+constraints: ## Renew the pins in constraints.txt
+	rm -rf .scratch/pins
+	$(PYTHON) -m venv .scratch/pins
+	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group dev --group bench
+	(echo "# What CI installs; renew with 'make constraints'."; .scratch/pins/bin/pip freeze --exclude-editable) > constraints.txt
 
 format: setup ## Format the code and fix what lint can fix
 	$(BIN)/ruff format .

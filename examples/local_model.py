@@ -27,7 +27,7 @@ def answer(request: Request) -> Response:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:  # noqa: N802 - the name that http.server wants
+    def do_POST(self) -> None:
         body = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = CODEC.decode_request(WireRequest(self.path, body))
         response = answer(request)

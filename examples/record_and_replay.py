@@ -7,14 +7,17 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from local_model import serving
 from rich.console import Console
 
 import understudy
+from local_model import serving
 from understudy import MockProvider, OpenAIProvider, Provider, RecordingMismatchError, RecordingProvider, TextDelta
 
 console = Console(highlight=False)
 MODEL = "gpt-4o-mini"
+NEXT = """  look at a recording:       .venv/bin/understudy recording show examples/recordings/capital_and_poem.json
+  is it fit to be committed? .venv/bin/understudy recording check examples/recordings/capital_and_poem.json
+  replay in your own tests:  docs/replay.md"""
 
 
 async def agent(provider: Provider, question: str = "What is the capital of France?") -> None:
@@ -57,9 +60,7 @@ def main(path: Path) -> None:
     console.rule("3  a changed prompt is refused, not answered with what no longer fits", align="left")
     understudy.run(replay_changed(path))
     console.rule("What to try next", align="left")
-    console.print("  .venv/bin/understudy recording show tests/fixtures/demo.json        look at a recording")
-    console.print("  .venv/bin/understudy recording check tests/fixtures/demo.json       no secrets, replays strictly")
-    console.print("  docs/replay.md                                                      replay in your own tests")
+    console.print(NEXT, markup=False)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,14 @@ class Replayer(ABC):
     """Answers calls from a recording.
 
     `calls_a_repeat` and `largest` keep slow ones within reason. One that is `in_order` does not look
-    at what is asked and must be asked in the order of the recording.
+    at what is asked and must be asked in the order of the recording. A floor gives no real answers.
     """
 
     name: str
     calls_a_repeat = MOST_CALLS
     largest = UNLIMITED
     in_order = False
+    is_floor = False
 
     @abstractmethod
     def open(self) -> None:

@@ -23,6 +23,7 @@ class HashFloor(Replayer):
     """Serialises and hashes the request, and answers nothing."""
 
     name = HASH_FLOOR
+    is_floor = True
 
     def open(self) -> None:
         """Nothing to open."""

@@ -28,9 +28,7 @@ class FunctionModelReplayer(Replayer):
         async def look_up(history: list[Any], _: Any) -> Any:
             return messages.ModelResponse(
                 parts=[messages.TextPart(answers[history[-1].parts[-1].content])],
-                usage=usage.RequestUsage(
-                    input_tokens=USAGE.prompt_tokens, output_tokens=USAGE.completion_tokens
-                ),
+                usage=usage.RequestUsage(input_tokens=USAGE.prompt_tokens, output_tokens=USAGE.completion_tokens),
             )
 
         self._model = self._modules["function"].FunctionModel(look_up)

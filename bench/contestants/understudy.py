@@ -29,9 +29,7 @@ class UnderstudyReplayer(Replayer):
     async def replay(self, prepared: Sequence[Call]) -> None:
         complete = self._provider.complete
         for call in prepared:
-            await complete(
-                call.messages, MODEL, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, step_id=call.step_id
-            )
+            await complete(call.messages, MODEL, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, step_id=call.step_id)
 
     async def close(self) -> None:
         await self._provider.close()
@@ -61,9 +59,7 @@ class UnderstudyRecorder(Recorder):
     async def record(self, calls: Sequence[Call]) -> None:
         complete = self._provider.complete
         for call in calls:
-            await complete(
-                call.messages, MODEL, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, step_id=call.step_id
-            )
+            await complete(call.messages, MODEL, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, step_id=call.step_id)
 
     async def close(self) -> None:
         await self._provider.close()

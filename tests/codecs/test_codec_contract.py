@@ -15,6 +15,7 @@ from understudy.messages import Response, TextDelta, ToolCallDelta
 
 from .strategies import requests, responses, streams
 
+DEEP = b'{"a": ' + b"[" * 100_000
 CODECS = [AnthropicCodec(), GeminiCodec(), OllamaCodec(), OpenAIChatCodec()]
 
 pytestmark = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
@@ -93,7 +94,9 @@ def test_an_empty_stream_is_refused(codec):
         codec.stream_decoder().close()
 
 
-@pytest.mark.parametrize("data", [b"", b"not json", b"[]", b"null", b"{}", b'{"choices": 7}', b"\xff\xfe", b'{"a": '])
+@pytest.mark.parametrize(
+    "data", [b"", b"not json", b"[]", b"null", b"{}", b'{"choices": 7}', b"\xff\xfe", b'{"a": ', DEEP]
+)
 def test_what_is_no_response_is_malformed(codec, data):
     with pytest.raises(MalformedResponseError) as caught:
         codec.decode_response(data)

@@ -1,4 +1,4 @@
-"""Every example of the documentation runs: Python blocks in order, page by page, and console blocks with their output."""
+"""Every example of the documentation runs: Python blocks in order, console blocks with their output."""
 
 import ast
 import inspect

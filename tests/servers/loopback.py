@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Keeps connections alive and counts them.
-
-    `answer` is the body of every answer, sent as it is with `content_type`. While `gate` is cleared,
-    answers wait. Use as a context manager: it serves inside and is gone after.
-    """
+    """Answers with `answer` as JSON, keeps connections alive, and counts both. Serves inside its context."""
 
     daemon_threads = True
 
-    def __init__(self, answer: bytes, *, content_type: str = "application/json") -> None:
+    def __init__(self, answer: bytes) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.answer, self.content_type = answer, content_type
+        self.answer = answer
         self.connections = 0
         self.requests = 0
-        self.gate = threading.Event()
-        self.gate.set()
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01})
 
     @property
@@ -33,10 +28,14 @@ class LoopbackServer(ThreadingHTTPServer):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.gate.set()
         self.shutdown()
         self._thread.join()
         self.server_close()
+
+    def get_request(self) -> tuple[Any, Any]:
+        accepted = super().get_request()
+        self.connections += 1
+        return accepted
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -44,16 +43,11 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     server: LoopbackServer
 
-    def setup(self) -> None:
-        super().setup()
-        self.server.connections += 1
-
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         self.server.requests += 1
-        self.server.gate.wait()
         self.send_response(200)
-        self.send_header("content-type", self.server.content_type)
+        self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(self.server.answer)))
         self.end_headers()
         self.wfile.write(self.server.answer)

@@ -19,7 +19,7 @@ def decode_answer(data: bytes | str, shape: type[T]) -> T:
     """
     try:
         return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raw = data if isinstance(data, str) else data.decode("utf-8", "replace")
         raise MalformedResponseError(f"{error}; got {shorten(raw)!r}", raw=raw) from None
 

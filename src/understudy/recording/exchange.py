@@ -25,12 +25,12 @@ from understudy.messages import (
 ABSENT = Raw()
 
 
-class RecordedCall(Struct, frozen=True, forbid_unknown_fields=True):
+class RecordedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A tool call as files spell it. Arguments are text only where the model wrote no JSON object."""
 
+    id: str | None = None
     name: str
     arguments: dict[str, Any] | str = field(default_factory=dict)
-    id: str | None = None
     reasoning: str | None = None
 
 
@@ -121,7 +121,10 @@ def recorded_calls(calls: tuple[ToolCall, ...]) -> list[RecordedCall] | None:
     """Tool calls as files spell them."""
     return [
         RecordedCall(
-            call.tool, call.args if call.raw_arguments is None else call.raw_arguments, call.id, call.reasoning
+            id=call.id,
+            name=call.tool,
+            arguments=call.args if call.raw_arguments is None else call.raw_arguments,
+            reasoning=call.reasoning,
         )
         for call in calls
     ] or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,7 +24,19 @@ MAX_TEXT_CHARS = 32 * 1024 * 1024
 
 _outer = msgspec.json.Decoder(dict[str, Raw])
 _entry = msgspec.json.Decoder(Exchange | list[Exchange])
-_EXCHANGE_FIELDS = sorted(info.encode_name for info in struct_fields(Exchange))
+_FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
+_EXCHANGE_FIELDS = sorted(_FIELD_ORDER)
+_PLAIN_FIELDS: JsonObject = {
+    "content": "",
+    "model": "",
+    "provider": "",
+    "cost_usd": 0.0,
+    "latency_ms": 0.0,
+    "finish_reason": "stop",
+    "reasoning": None,
+    "recorded_at": None,
+    "request_hash": None,
+}
 _FAULT_FIELDS = {name: [info.encode_name for info in struct_fields(fault)] for name, fault in FAULT_TYPES.items()}
 
 
@@ -38,7 +50,7 @@ def parse(data: bytes, *, source: str) -> Document:
         raise too_large(len(data), source)
     try:
         outer = _outer.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(data, error, source) from None
     metadata = {key: _json(key, value, source) for key, value in outer.items() if key.startswith("_")}
     entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
@@ -94,7 +106,7 @@ def _parse_entry(key: str, data: bytes | Raw, source: str) -> Entry:
     check_key(key, source=source)
     try:
         entry: Entry = _entry.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _misshapen(key, data, error, source) from None
     if len(memoryview(data)) > MAX_TEXT_CHARS:
         _check_sizes(key, entry, source)
@@ -167,30 +179,42 @@ def _suggestion(name: str, known: list[str]) -> str:
 
 def render(document: Document) -> bytes:
     """The document as a recording file: keys sorted, one chunk a line, ready to be read and reviewed."""
+    try:
+        return _render(document, _indented)
+    except orjson.JSONEncodeError:  # what is nested too deep to be indented goes on one line
+        return _render(document, lambda value: orjson.Fragment(msgspec.json.encode(value)))
+
+
+def _render(document: Document, lay_out: Callable[[Any], Any]) -> bytes:
     top: JsonObject = {"_version": VERSION, "_meta": document.meta}
     for key in sorted(document.entries):
-        entry = document.entries[key]
-        top[key] = [_fields(exchange) for exchange in entry] if isinstance(entry, list) else _fields(entry)
+        fields = [_fields(exchange, lay_out) for exchange in document.exchanges(key)]
+        top[key] = fields if isinstance(document.entries[key], list) else fields[0]
     return orjson.dumps(top | document.rest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def _fields(exchange: Exchange) -> JsonObject:
-    fields: JsonObject = {} if exchange.fault is not None and not exchange.content else {"content": exchange.content}
-    if exchange.model:
-        fields |= {"model": exchange.model, "provider": exchange.provider, "usage": _usage(exchange.usage or Usage())}
-        fields |= {"cost_usd": exchange.cost_usd, "latency_ms": exchange.latency_ms}
-        fields |= {"finish_reason": exchange.finish_reason}
-    optional: JsonObject = {
-        "tool_calls": exchange.tool_calls and msgspec.to_builtins(exchange.tool_calls),
-        "reasoning": exchange.reasoning,
-        "chunks": exchange.chunks and _chunks(exchange.chunks),
-        "fault": exchange.fault and msgspec.to_builtins(exchange.fault),
-        "recorded_at": exchange.recorded_at,
-        "request_hash": exchange.request_hash,
-        "request": msgspec.json.decode(exchange.request) if bytes(exchange.request) else None,
-        "wire": msgspec.json.decode(exchange.wire) if bytes(exchange.wire) else None,
+def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
+    """The fields of an entry: of one that tells its model all the plain ones, of others those that say something."""
+    fields: JsonObject = {
+        name: getattr(exchange, name)
+        for name, default in _PLAIN_FIELDS.items()
+        if exchange.model or getattr(exchange, name) != default
     }
-    return fields | {name: value for name, value in optional.items() if value is not None and value != []}
+    if exchange.model or exchange.usage is not None:
+        fields["usage"] = _usage(exchange.usage or Usage())
+    optional: JsonObject = {
+        "tool_calls": exchange.tool_calls and lay_out(exchange.tool_calls),
+        "chunks": exchange.chunks and _chunks(exchange.chunks),
+        "fault": exchange.fault and lay_out(exchange.fault),
+        "request": lay_out(exchange.request) if bytes(exchange.request) else None,
+        "wire": lay_out(exchange.wire) if bytes(exchange.wire) else None,
+    }
+    told = fields | {name: value for name, value in optional.items() if value}
+    return {name: told[name] for name in _FIELD_ORDER if name in told}
+
+
+def _indented(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, Raw) else msgspec.to_builtins(value)
 
 
 def _usage(usage: Usage) -> orjson.Fragment:

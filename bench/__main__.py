@@ -1,0 +1,51 @@
+"""The command: `python -m bench [--quick] [--only NAME] [--json FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from bench import load, recording, replay, start
+from bench.console import new_console, progress, show_findings, show_head, show_targets
+from bench.findings import Findings
+from bench.library import Library
+from bench.plan import Plan
+
+SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
+    "replay": replay.measure,
+    "recording": recording.measure,
+    "load": load.measure,
+    "start": start.measure,
+}
+
+
+def main() -> None:
+    """Measure, and show each subject as soon as it is done."""
+    arguments = _arguments()
+    console = new_console()
+    show_head(console)
+    found: list[Findings] = []
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-") as folder, progress(console) as tell:
+        plan = Plan(Library(Path(folder)), arguments.quick, tell)
+        for name in [arguments.only] if arguments.only else SUBJECTS:
+            found.append(SUBJECTS[name](plan))
+            show_findings(console, found[-1])
+    show_targets(console, [target for findings in found for target in findings.targets])
+    if arguments.json:
+        arguments.json.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure understudy beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="smaller recordings and fewer repeats")
+    parser.add_argument("--only", choices=SUBJECTS, help="measure one subject")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE, too")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Subject: what opening a recording takes, in time and in memory, each time in a fresh process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from bench.findings import Findings, Row, Table, Target, at_most
+from bench.library import Library, Spec
+from bench.opening import Opening
+from bench.peers import load_peer
+from bench.plan import Plan
+
+ANSWERS, HASHES = "understudy, JSON, answers alone", "understudy, JSON, with request_hash"
+REQUESTS, SQLITE = (
+    "understudy, JSON, with request_hash and request",
+    "understudy, SQLite, with request_hash and request",
+)
+AGENTLOOM = "AgentLoom, answers alone"
+SMALL_MB, CONSTANT = 10.0, 1.5
+
+
+class Opener(Struct, frozen=True):
+    """A contestant: its name, who opens, and the file it opens at a size."""
+
+    name: str
+    who: str
+    locate: Callable[[int], str]
+
+
+def measure(plan: Plan) -> Findings:
+    """Opening recordings of each size."""
+    sizes = plan.sizes(1_000, 10_000, 100_000)
+    openers = _openers(plan.library)
+    columns = [_best(plan, openers, size) for size in sizes]
+    tables = [_table(title, unit, name, sizes, columns) for name, title, unit in _FIGURES]
+    tables.append(_files(openers, sizes))
+    return Findings("load", tables, _targets(tables), _notes(plan))
+
+
+_FIGURES = (
+    ("open_ms", "opening a recording", "ms"),
+    ("answer_ms", "opening a recording, and the first answer", "ms"),
+    ("resident_mb", "memory grown, recording open", "MB"),
+    ("peak_mb", "memory grown, at the peak", "MB"),
+)
+
+
+def _openers(library: Library) -> list[Opener]:
+    found = [
+        Opener(ANSWERS, "understudy", lambda size: library.json(Spec(size, detail="answers"))),
+        Opener(HASHES, "understudy", lambda size: library.json(Spec(size, detail="hashes"))),
+        Opener(REQUESTS, "understudy", lambda size: library.json(Spec(size))),
+        Opener(SQLITE, "understudy", lambda size: library.sqlite(Spec(size))),
+    ]
+    if load_peer("agentloom.providers.mock"):
+        found.append(Opener(AGENTLOOM, "agentloom", lambda size: library.agentloom(Spec(size))))
+    return found
+
+
+def _best(plan: Plan, openers: list[Opener], size: int) -> dict[str, Opening]:
+    """The best of several openings by each contestant. They take turns."""
+    found: dict[str, list[Opening]] = {}
+    repeats = _repeats(plan, size)
+    for repeat in range(repeats):
+        for opener in openers:
+            plan.tell(f"load: {size:,} entries, repeat {repeat + 1} of {repeats}, {opener.name}")
+            found.setdefault(opener.name, []).append(_open(opener.who, opener.locate(size)))
+    return {name: _least(openings) for name, openings in found.items()}
+
+
+def _repeats(plan: Plan, size: int) -> int:
+    return plan.repeats(3, 2) if size >= 100_000 else plan.repeats(7, 3)
+
+
+def _open(who: str, location: str) -> Opening:
+    command = [sys.executable, "-m", "bench.opening", who, location]
+    done = subprocess.run(command, capture_output=True, check=True)
+    return msgspec.json.decode(done.stdout, type=Opening)
+
+
+def _least(openings: list[Opening]) -> Opening:
+    return Opening(*(min(getattr(opening, name) for opening in openings) for name, *_ in _FIGURES))
+
+
+def _table(title: str, unit: str, name: str, sizes: list[int], columns: list[dict[str, Opening]]) -> Table:
+    rows = [Row(who, [getattr(column[who], name) for column in columns]) for who in columns[0]]
+    return Table(title, unit, [f"{size:,} entries" for size in sizes], rows, base=HASHES)
+
+
+def _files(openers: list[Opener], sizes: list[int]) -> Table:
+    rows = [Row(opener.name, [_size_mb(opener.locate(size)) for size in sizes]) for opener in openers]
+    return Table("size of the file", "MB", [f"{size:,} entries" for size in sizes], rows, base=HASHES)
+
+
+def _size_mb(location: str) -> float:
+    return Path(location.removeprefix("sqlite:///")).stat().st_size / 1024.0 / 1024.0
+
+
+def _targets(tables: list[Table]) -> list[Target]:
+    opened, answered, resident, peak = tables[:4]
+    found: list[Target] = []
+    for table in (opened, answered):
+        figures = _figures(table, SQLITE)
+        claim = f"SQLite: {table.title} takes with {table.columns[-1]} at most {CONSTANT:g}× as long as with 1,000"
+        found += at_most(claim, [figures[-1] / figures[0]], CONSTANT)
+    most_mb = max(_figures(peak, SQLITE))
+    found.append(
+        Target(
+            f"SQLite: opening takes at most {SMALL_MB:g} MB at every size",
+            f"{most_mb:.1f} MB, {most_mb / SMALL_MB:.2f}×",
+            most_mb <= SMALL_MB,
+        )
+    )
+    for name in (ANSWERS, HASHES):
+        found += at_most(f"{name}: opened no slower than AgentLoom's file", opened.ratios(name, AGENTLOOM), 1.0)
+    return found
+
+
+def _figures(table: Table, name: str) -> list[float]:
+    row = table.row(name)
+    return [] if row is None else [figure for figure in row.figures if figure is not None]
+
+
+def _notes(plan: Plan) -> list[str]:
+    return [
+        f"best of {_repeats(plan, 1_000)} fresh processes ({_repeats(plan, 100_000)} with 100,000 entries); files are in "
+        "the system's cache; imports come before the clock starts and before memory is read",
+        "all files hold the same answers (content, model, usage, cost, latency, finish reason); ours are opened strict, "
+        "which needs request_hash (`answers alone` is opened lenient); the recorder also keeps the request, for diffs",
+        "a recording that is opened is checked entry by entry (JSON) or when an entry is read (SQLite); AgentLoom's is not",
+    ]

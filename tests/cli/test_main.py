@@ -1,0 +1,128 @@
+"""The command itself: help, version, completion, and how bad input ends."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import understudy
+
+COMMANDS = ["show", "check", "diff", "merge", "redact", "prune"]
+
+
+def test_version_is_told(run):
+    assert run("--version") == (0, f"understudy {understudy.__version__}\n", "")
+
+
+def test_without_arguments_help_is_shown(run):
+    _, out, err = run()
+    assert "recording" in out + err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help_with_examples(run, command):
+    code, out, _ = run("recording", command, "--help")
+    assert code == 0
+    assert "Examples" in out
+    assert f"understudy recording {command}" in out
+
+
+def test_an_unknown_command_is_bad_input(run):
+    code, _, err = run("recordings")
+    assert code == 2
+    assert "recordings" in err
+
+
+def test_completion_can_be_shown(run, monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    code, out, _ = run("--show-completion", "bash")
+    assert code == 0
+    assert "complete" in out
+
+
+def test_help_does_not_load_what_only_commands_need():
+    script = "import sys; import understudy.cli.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"msgspec", "orjson", "httpx2", "asyncio", "sqlite3", "rich.table"} & set(loaded)
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+BAD = {
+    "truncated": '{"a": {"content": "x"',
+    "not JSON": "hello",
+    "array": "[]",
+    "empty": "",
+    "newer version": '{"_version": 9}',
+    "version of the wrong type": '{"_version": "two"}',
+    "entry of the wrong type": '{"a": 5}',
+    "field of the wrong type": '{"a": {"content": 5}}',
+    "unknown field": '{"a": {"contents": "x"}}',
+    "unknown fault": '{"a": {"fault": {"type": "explode"}}}',
+    "climbing key": '{"../../etc/passwd": {"content": "x"}}',
+    "control characters in a key": '{"a\\u001b[2J": {"content": "x"}}',
+    "escape codes in an unknown field": '{"a": {"\\u001b[2J": "x"}}',
+    "surrogates": '{"a": {"content": "\\ud800"}}',
+    "deep nesting": '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}",
+}
+
+
+@pytest.mark.parametrize("text", BAD.values(), ids=BAD.keys())
+@pytest.mark.parametrize("command", COMMANDS)
+def test_bad_input_ends_in_one_screen_and_exit_code_2_and_is_left_as_it_is(run, tmp_path, command, text):
+    path = write(tmp_path / "bad.json", text)
+    good = write(tmp_path / "good.json", '{"_version": 2}')
+    arguments = {"diff": [good], "merge": ["-o", tmp_path / "out.json"], "prune": ["--faults"]}.get(command, [])
+    code, out, err = run("recording", command, path, *arguments)
+    told = out + err
+    assert code == 2
+    assert "bad.json" in told
+    assert "Traceback" not in told
+    assert "\x1b[2J" not in told
+    assert len(told.splitlines()) <= 24
+    assert len(told) <= 4_000
+    assert path.read_text() == text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.json", "good.json"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_instead_of_a_file_is_bad_input(run, tmp_path, command):
+    arguments = {"diff": [tmp_path], "merge": ["-o", tmp_path / "out.json"], "prune": ["--faults"]}.get(command, [])
+    code, out, err = run("recording", command, tmp_path, *arguments)
+    assert code == 2
+    assert "folder" in out + err
+
+
+@pytest.mark.parametrize("name", ["missing.json", "sqlite:///missing.db", "redis://host/0", "data.db", "x://y", ""])
+def test_a_recording_that_is_not_there_is_bad_input(run, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("recording", "show", name)
+    assert code == 2
+    assert "hint:" in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_gigabyte_is_refused_without_reading_it(run, tmp_path):
+    path = tmp_path / "huge.json"
+    with path.open("wb") as file:
+        file.write(b'{"a": {"content": "')
+        file.truncate(1_100_000_000)
+    code, _, err = run("recording", "show", path)
+    assert code == 2
+    assert "sqlite:///" in err
+
+
+def test_the_installed_command_exits_with_2_on_bad_input(tmp_path):
+    command = Path(sys.executable).parent / "understudy"
+    path = write(tmp_path / "bad.json", "{")
+    done = subprocess.run(
+        [command, "recording", "show", path], capture_output=True, text=True, check=False, env=os.environ
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,176 @@
+"""The recording commands, each on good input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from understudy import MockProvider
+from understudy.recording.stores.locate import open_store
+
+LIVE_KEY = "sk-" + "proj-" + "A1b2C3d4" * 4
+
+
+def test_show_lists_exchanges(run, record):
+    code, out, _ = run("recording", "show", record("run.json", greet="Hello!", bye="Goodbye!"))
+    assert code == 0
+    assert "Hello!" in out
+    assert "2 exchanges of 2 keys" in out
+
+
+def test_show_as_json_gives_an_object_a_line(run, record):
+    _, out, _ = run("recording", "show", record("run.json", greet="Hello!", bye="Goodbye!"), "--json")
+    assert [json.loads(line)["key"] for line in out.splitlines()] == ["bye", "greet"]
+
+
+def test_show_a_key_in_full_shows_what_was_asked_and_answered(run, record):
+    _, out, _ = run("recording", "show", record("run.json", greet="Hello!"), "--key", "greet")
+    assert "user: Hi" in out
+    assert "→ Hello!" in out
+
+
+def test_show_an_unknown_key_tells_the_known_ones(run, record):
+    code, _, err = run("recording", "show", record("run.json", greet="Hello!"), "--key", "gret")
+    assert code == 2
+    assert "greet" in err
+
+
+def test_check_passes_what_is_clean(run, record):
+    assert run("recording", "check", record("run.json", greet="Hello!"))[0] == 0
+
+
+def test_check_fails_on_a_live_secret_and_does_not_show_it(run, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"_version": 2, "greet": {"content": f"use {LIVE_KEY}"}}))
+    code, out, _ = run("recording", "check", path)
+    assert code == 1
+    assert "greet: content: looks like a openai-key" in out
+    assert LIVE_KEY not in out
+
+
+def test_check_fails_on_a_recording_that_cannot_be_replayed_strictly(run, tmp_path):
+    path = tmp_path / "old.json"
+    path.write_text('{"greet": {"content": "Hello!"}}')
+    code, out, _ = run("recording", "check", path)
+    assert code == 1
+    assert "record it again" in out
+
+
+def test_check_goes_on_after_an_unreadable_file(run, record, tmp_path):
+    bad = tmp_path / "bad.json"
+    bad.write_text("{")
+    code, out, _ = run("recording", "check", bad, record("run.json", greet="Hello!"), "--json")
+    assert code == 2
+    assert json.loads(out)["files"] == 2
+
+
+def test_check_takes_patterns_and_fields_of_the_user(run, record):
+    path = record("run.json", greet="CUST-123456")
+    assert run("recording", "check", path, "--pattern", r"CUST-\d{6}")[0] == 1
+    assert run("recording", "check", path, "--field", "role")[0] == 1
+    assert run("recording", "check", path, "--pattern", "(")[0] == 2
+
+
+def test_diff_of_equal_recordings_is_empty(run, record):
+    path = record("run.json", greet="Hello!")
+    assert run("recording", "diff", path, path) == (0, "no differences\n", "")
+
+
+def test_diff_shows_what_was_asked_and_answered_otherwise(run, record):
+    code, out, _ = run(
+        "recording",
+        "diff",
+        record("a.json", greet="Hello!", old="x"),
+        record("b.json", asked="Hey", greet="Hi!", new="y"),
+    )
+    assert code == 1
+    for line in ("-Hi", "+Hey", "-Hello!", "+Hi!", "new, call 1: only in the second", "old, call 1: only in the first"):
+        assert line in out
+
+
+def test_diff_proposes_rules_for_what_changes_from_run_to_run(run, record):
+    first = record("a.json", asked='{"id": 1, "at": "2026-01-01T10:00:00Z"}', greet="Hello!")
+    second = record("b.json", asked='{"id": 2, "at": "2026-01-02T11:30:00Z"}', greet="Hello!")
+    _, out, _ = run("recording", "diff", first, second, "--propose", "--json")
+    rules = json.loads(out)["proposal"]["rules"]
+    assert rules["ignore"] == ["messages[*].content.id"]
+    assert len(rules["mask"]) == 1
+
+
+def test_diff_does_not_propose_to_ignore_a_whole_message(run, record):
+    first, second = (
+        record("a.json", asked="Where is Oslo?", greet="x"),
+        record("b.json", asked="Who is Ada?", greet="x"),
+    )
+    _, out, _ = run("recording", "diff", first, second, "--propose")
+    assert out == "no rules to propose\nnot explained by a rule: messages[*].content\n"
+
+
+@pytest.mark.parametrize("output", ["all.json", "sqlite:///all.db"])
+def test_merge_keeps_all_exchanges_and_each_only_once(run, record, tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    a, b = record("a.json", greet="Hello!"), record("b.json", greet="Hi!", bye="Goodbye!")
+    assert run("recording", "merge", a, b, a, "--output", output)[0] == 0
+    assert [(key, e.content) for key, e in open_store(output).load()] == [
+        ("greet", "Hello!"),
+        ("greet", "Hi!"),
+        ("bye", "Goodbye!"),
+    ] or output.endswith(".json")
+    assert len(list(open_store(output).load())) == 3
+
+
+@pytest.mark.parametrize(("conflict", "kept"), [("first", "Hello!"), ("last", "Hi!")])
+def test_merge_can_keep_one_side_of_a_conflict(run, record, tmp_path, conflict, kept):
+    out = tmp_path / "all.json"
+    run(
+        *("recording", "merge", record("a.json", greet="Hello!"), record("b.json", greet="Hi!")),
+        *("-o", out, "--on-conflict", conflict),
+    )
+    assert [exchange.content for _, exchange in open_store(out).load()] == [kept]
+
+
+def test_merge_never_replaces_an_output_unasked(run, record):
+    a, b = record("a.json", greet="Hello!"), record("b.json", greet="Hi!")
+    before = Path(b).read_bytes()
+    assert run("recording", "merge", a, "-o", b)[0] == 2
+    assert Path(b).read_bytes() == before
+    assert run("recording", "merge", a, "-o", b, "--force")[0] == 0
+    assert MockProvider(b, strict=True)
+
+
+def test_redact_takes_a_secret_out_in_place(run, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({"_version": 2, "greet": {"content": f"use {LIVE_KEY}"}, "bye": {"content": "Goodbye"}}))
+    code, out, _ = run("recording", "redact", path, "--dry-run")
+    assert (code, LIVE_KEY in path.read_text()) == (0, True)
+    assert "would change 1 exchange" in out
+    assert "changed 1 exchange" in run("recording", "redact", path)[1]
+    assert LIVE_KEY not in path.read_text()
+    assert run("recording", "check", path)[0] == 0
+    assert "changed 0 exchanges" in run("recording", "redact", path)[1]
+
+
+def test_prune_removes_what_is_old_and_keeps_what_does_not_say(run, tmp_path):
+    path = tmp_path / "run.json"
+    old, new = "2001-01-01T00:00:00.000000+00:00", "2999-01-01T00:00:00.000000+00:00"
+    entries = {"a": {"recorded_at": old}, "b": [{"recorded_at": old}, {"recorded_at": new}], "c": {"content": "x"}}
+    path.write_text(json.dumps({"_version": 2} | entries))
+    _, out, _ = run("recording", "prune", path, "--older-than", "30d", "--dry-run")
+    assert "would remove 2, 2 left" in out
+    run("recording", "prune", path, "--older-than", "30d")
+    assert [key for key, _ in open_store(path).load()] == ["b", "c"]
+
+
+def test_prune_by_key_and_by_fault(run, tmp_path):
+    path = tmp_path / "run.json"
+    entries = {"a": {"fault": {"type": "timeout"}}, "b": {"content": "x"}, "c": {"content": "y"}}
+    path.write_text(json.dumps({"_version": 2} | entries))
+    run("recording", "prune", path, "--faults", "--key", "b")
+    assert [key for key, _ in open_store(path).load()] == ["c"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--older-than", "soon"], ["--older-than", "-3d"]])
+def test_prune_wants_to_be_told_by_what(run, record, arguments):
+    code, _, err = run("recording", "prune", record("run.json", greet="Hello!"), *arguments)
+    assert code == 2
+    assert "30d" in err
