@@ -60,13 +60,13 @@ def show_targets(console: Console, targets: list[Target]) -> None:
 
 
 def _grid(table: Table) -> Grid:
-    title = f"{table.title}, {table.unit}; × = times {table.base}"
+    title = f"{table.title}, {table.unit}; x = times {table.base}"
     grid = Grid("", title=escape(title), title_justify="left", title_style="bold")
     for column in table.columns:
         grid.add_column(column, justify="right")
         if table.is_rate:
             grid.add_column("calls/s", justify="right")
-        grid.add_column("×", justify="right", style="cyan")
+        grid.add_column("x", justify="right", style="cyan")
     base = table.row(table.base)
     for row in table.rows:
         cells: list[str] = []
@@ -79,12 +79,14 @@ def _grid(table: Table) -> Grid:
 
 def _cells(figure: float | None, of: float | None, *, is_rate: bool) -> list[str]:
     if figure is None:
-        return ["–"] * (3 if is_rate else 2)
-    ratio = f"{_rounded(figure / of)}×" if of else "–"
+        return ["-"] * (3 if is_rate else 2)
+    ratio = f"{_rounded(figure / of)}x" if of else "-"
     return [_rounded(figure), f"{1e6 / figure:,.0f}", ratio] if is_rate else [_rounded(figure), ratio]
 
 
 def _rounded(figure: float) -> str:
-    """Three digits that matter, and no more than needed."""
-    size = abs(figure)
-    return f"{figure:,.0f}" if size >= 100 else f"{figure:.1f}" if size >= 10 else f"{figure:.2f}"
+    """The digits that matter."""
+    for least, digits in ((100.0, 0), (10.0, 1), (0.1, 2)):
+        if abs(figure) >= least:
+            return f"{figure:,.{digits}f}"
+    return f"{figure:.1g}"

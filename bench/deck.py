@@ -16,7 +16,6 @@ class Deck:
         self._replayer, self._spec = replayer, spec
         self._random = random.Random(spec.size)
         self._left: list[int] = []
-        self._is_open = False
         self.hand_size = min(replayer.calls_a_repeat, spec.size - max(1, spec.size // 10))
 
     @property
@@ -26,19 +25,17 @@ class Deck:
     async def deal(self) -> list[Any]:
         """Calls that were not made since the recording was opened, ready to be timed."""
         if len(self._left) < self.hand_size:
-            await self._reopen()
+            await self._replayer.close()
+            await self.reopen()
         dealt = [self._left.pop() for _ in range(self.hand_size)]
         return [self._replayer.prepare(self._spec.call(index)) for index in dealt]
 
     async def close(self) -> None:
-        if self._is_open:
-            await self._replayer.close()
+        await self._replayer.close()
 
-    async def _reopen(self) -> None:
+    async def reopen(self) -> None:
         """Open the recording, and see by one call, which also warms it up, that the answers are right."""
-        await self.close()
         self._replayer.open()
-        self._is_open = True
         self._left = list(reversed(range(self._spec.size)))
         if not self._replayer.in_order:
             self._random.shuffle(self._left)

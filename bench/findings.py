@@ -53,9 +53,9 @@ class Findings(Struct):
 
 def at_most(claim: str, ratios: list[float], limit: float) -> list[Target]:
     """The target that no ratio is above `limit`; no target where nothing was measured."""
-    return [Target(claim, f"{max(ratios):.2f}×", max(ratios) <= limit)] if ratios else []
+    return [Target(claim, f"{max(ratios):.2f}x", max(ratios) <= limit)] if ratios else []
 
 
 def at_least(claim: str, ratios: list[float], limit: float) -> list[Target]:
     """The target that no ratio is below `limit`; no target where nothing was measured."""
-    return [Target(claim, f"{min(ratios):.2f}×", min(ratios) >= limit)] if ratios else []
+    return [Target(claim, f"{min(ratios):.2f}x", min(ratios) >= limit)] if ratios else []

@@ -10,14 +10,12 @@ from msgspec import Raw, Struct
 
 from bench.contestants.vcrpy import record_cassette
 from bench.peers import load_peer
-from bench.workload import COST_USD, LATENCY_MS, MODEL, USAGE, Call, Conversation, call_at, request_of
+from bench.workload import COST_USD, LATENCY_MS, MODEL, USAGE, By, Call, Conversation, call_at, request_of
 from understudy.recording.document import Document
 from understudy.recording.exchange import ABSENT, Exchange
 from understudy.recording.fingerprint import identify
-from understudy.recording.stores.json_file import JsonFileStore
-from understudy.recording.stores.sqlite import SqliteStore
+from understudy.recording.stores.locate import open_store
 
-By = Literal["step", "fingerprint"]
 Detail = Literal["answers", "hashes", "requests"]
 """What an entry of ours holds: the answer alone; also `request_hash`; also the request, as the recorder keeps it."""
 
@@ -32,7 +30,7 @@ class Spec(Struct, frozen=True):
 
     def call(self, index: int) -> Call:
         """The call that the entry `index` answers."""
-        return call_at(index, self.conversation, has_step=self.by == "step")
+        return call_at(index, self.conversation, by=self.by)
 
     def calls(self) -> list[Call]:
         """The calls that the recording answers."""
@@ -53,14 +51,14 @@ class Library:
         """Ours, as a JSON file."""
         path = self.folder / f"{spec.name}.json"
         if not path.exists():
-            JsonFileStore(path).save(_document(spec))
+            open_store(path).save(_document(spec))
         return str(path)
 
     def sqlite(self, spec: Spec) -> str:
         """Ours, as a database."""
         path = self.folder / f"{spec.name}.db"
         if not path.exists():
-            SqliteStore(path).save(_document(spec))
+            open_store(f"sqlite:///{path}").save(_document(spec))
         return f"sqlite:///{path}"
 
     def agentloom(self, spec: Spec) -> str:

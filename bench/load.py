@@ -103,17 +103,17 @@ def _size_mb(location: str) -> float:
 
 
 def _targets(tables: list[Table]) -> list[Target]:
-    opened, answered, resident, peak = tables[:4]
+    opened, answered, _, peak = tables[:4]
     found: list[Target] = []
     for table in (opened, answered):
         figures = _figures(table, SQLITE)
-        claim = f"SQLite: {table.title} takes with {table.columns[-1]} at most {CONSTANT:g}× as long as with 1,000"
+        claim = f"SQLite: {table.title} takes with {table.columns[-1]} at most {CONSTANT:g}x as long as with 1,000"
         found += at_most(claim, [figures[-1] / figures[0]], CONSTANT)
     most_mb = max(_figures(peak, SQLITE))
     found.append(
         Target(
             f"SQLite: opening takes at most {SMALL_MB:g} MB at every size",
-            f"{most_mb:.1f} MB, {most_mb / SMALL_MB:.2f}×",
+            f"{most_mb:.1f} MB, {most_mb / SMALL_MB:.2f}x",
             most_mb <= SMALL_MB,
         )
     )
@@ -129,9 +129,8 @@ def _figures(table: Table, name: str) -> list[float]:
 
 def _notes(plan: Plan) -> list[str]:
     return [
-        f"best of {_repeats(plan, 1_000)} fresh processes ({_repeats(plan, 100_000)} with 100,000 entries); files are in "
-        "the system's cache; imports come before the clock starts and before memory is read",
-        "all files hold the same answers (content, model, usage, cost, latency, finish reason); ours are opened strict, "
-        "which needs request_hash (`answers alone` is opened lenient); the recorder also keeps the request, for diffs",
-        "a recording that is opened is checked entry by entry (JSON) or when an entry is read (SQLite); AgentLoom's is not",
+        f"best of {_repeats(plan, 1_000)} fresh processes ({_repeats(plan, 100_000)} of 100,000 entries), taking turns",
+        "files are in the system's cache; imports come before the clock starts and before memory is first read",
+        "all files hold the same answers: content, model, usage, cost, latency, finish reason",
+        "ours is opened strict, which needs request_hash (answers alone: lenient); the request is what a miss shows",
     ]

@@ -26,7 +26,7 @@ def peer_notes() -> list[str]:
 
 def _note(module: str, distribution: str) -> str:
     if load_peer(module) is None:
-        return f"{distribution}: not installed, left out"
+        return f"{distribution} (not installed, left out)"
     try:
         return f"{distribution} {version(distribution)}"
     except PackageNotFoundError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -19,13 +18,21 @@ from bench.findings import Findings, Row, Table, Target, at_most
 from bench.library import Library, Spec
 from bench.peers import load_peer
 from bench.plan import Plan
-from bench.stopwatch import Stopwatch, quiet
+from bench.stopwatch import Stopwatch, quiet, settled
 from bench.workload import Call, call_at, fields_of
 
 JSON, SQLITE = "understudy, JSON", "understudy, SQLite"
 QUICK_US, LINEAR = 60.0, 12.0
 SHORT, LONG = 1_000, 10_000
+BLOCK = 100
 SAMPLED_SIZES, SAMPLED_CALLS, SAMPLED_ABOVE = 5, 3, 100
+
+
+class Run(Struct, frozen=True):
+    """One recording made: what a call cost in each block of calls, and what closing cost, in µs."""
+
+    blocks_us: list[float]
+    closing_us: float
 
 
 class Cost(Struct, frozen=True):
@@ -44,8 +51,8 @@ def measure(plan: Plan) -> Findings:
     rows, closed_rows = [], []
     for name in (recorder.name for recorder in recorders):
         found = [cost.get(name) for cost in costs]
-        rows.append(Row(name, [cost and cost.call_us for cost in found]))
-        closed_rows.append(Row(name, [cost and cost.closed_us for cost in found]))
+        rows.append(Row(name, [None if cost is None else cost.call_us for cost in found]))
+        closed_rows.append(Row(name, [None if cost is None else cost.closed_us for cost in found]))
     calls = Table("recording", "µs a call", columns, rows, base=JSON)
     closed = Table("recording, closing included", "µs a call", columns, closed_rows, base=JSON)
     return Findings("recording", [calls, closed], _targets(calls, closed, sizes), _notes(plan))
@@ -68,44 +75,65 @@ def _recorders(library: Library) -> list[Recorder]:
 def _best(plan: Plan, recorders: list[Recorder], size: int) -> dict[str, Cost]:
     """The best costs of each recorder that is quick enough for the size. They take turns."""
     calls = Spec(size).calls()
-    found: dict[str, list[Cost]] = {}
+    runs: dict[str, list[Run]] = {}
     repeats = _repeats(plan, size)
-    for repeat in range(repeats):
-        for recorder in (recorder for recorder in recorders if size <= recorder.largest):
-            plan.tell(f"recording: {size:,} calls, repeat {repeat + 1} of {repeats}, {recorder.name}")
-            is_sampled = recorder.sampled and size > SAMPLED_ABOVE
-            found.setdefault(recorder.name, []).append((_sample if is_sampled else _time)(recorder, calls))
-    return {
-        name: Cost(min(cost.call_us for cost in costs), min(cost.closed_us for cost in costs))
-        for name, costs in found.items()
-    }
+    with settled():
+        for repeat in range(repeats):
+            plan.tell(f"recording: {size:,} calls, repeat {repeat + 1} of {repeats}")
+            for recorder in recorders:
+                if size <= recorder.largest and repeat < recorder.repeats:
+                    runs.setdefault(recorder.name, []).append(_run(recorder, calls))
+    return {name: _cost(of_one, size) for name, of_one in runs.items()}
 
 
 def _repeats(plan: Plan, size: int) -> int:
-    return plan.repeats(10, 3) if size < SHORT else plan.repeats(5, 2) if size < LONG else plan.repeats(3, 1)
+    return plan.repeats(20, 5) if size < SHORT else plan.repeats(10, 3) if size < LONG else plan.repeats(5, 2)
 
 
-def _time(recorder: Recorder, calls: Sequence[Call], *, existing: int = 0) -> Cost:
-    recording, closing = Stopwatch(), Stopwatch()
-    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
-        recorder.open(Path(folder), calls, existing=existing)
-        with quiet():
-            with recording.lap():
-                runner.run(recorder.record(calls))
-            with closing.lap():
-                runner.run(recorder.close())
-        recorder.end()
-    call_us = recording.total_us / len(calls)
-    return Cost(call_us, call_us + closing.total_us / (existing + len(calls)))
+def _cost(runs: list[Run], size: int) -> Cost:
+    """What a call costs, from the best time of each block and of closing."""
+    blocks = [min(times) for times in zip(*(run.blocks_us for run in runs), strict=True)]
+    call_us = sum(blocks) / len(blocks)
+    return Cost(call_us, call_us + min(run.closing_us for run in runs) / size)
 
 
-def _sample(recorder: Recorder, calls: Sequence[Call]) -> Cost:
-    """The mean cost over a recording, from a few calls at sizes spread evenly over it."""
+def _run(recorder: Recorder, calls: list[Call]) -> Run:
+    if recorder.sampled and len(calls) > SAMPLED_ABOVE:
+        return _sample(recorder, calls)
+    blocks = [calls[start : start + BLOCK] for start in range(0, len(calls), BLOCK)]
+    return _time(recorder, blocks)
+
+
+def _sample(recorder: Recorder, calls: list[Call]) -> Run:
+    """A recording of which only a few blocks are made, at sizes spread evenly over it."""
     step = len(calls) // SAMPLED_SIZES
-    sizes = range(step // 2, len(calls), step)
-    costs = [_time(recorder, calls[size : size + SAMPLED_CALLS], existing=size) for size in sizes]
-    call_us = sum(cost.call_us for cost in costs) / len(costs)
-    return Cost(call_us, call_us + costs[-1].closed_us - costs[-1].call_us)
+    runs = [
+        _time(recorder, [calls[size : size + SAMPLED_CALLS]], existing=size)
+        for size in range(step // 2, len(calls), step)
+    ]
+    return Run([run.blocks_us[0] for run in runs], runs[-1].closing_us)
+
+
+def _time(recorder: Recorder, blocks: list[list[Call]], *, existing: int = 0) -> Run:
+    with tempfile.TemporaryDirectory() as folder:
+        recorder.open(Path(folder), [call for block in blocks for call in block], existing=existing)
+        with quiet():
+            run = asyncio.run(_timed(recorder, blocks))
+        recorder.end()
+    return run
+
+
+async def _timed(recorder: Recorder, blocks: list[list[Call]]) -> Run:
+    blocks_us = []
+    for block in blocks:
+        watch = Stopwatch()
+        with watch.lap():
+            await recorder.record(block)
+        blocks_us.append(watch.total_us / len(block))
+    watch = Stopwatch()
+    with watch.lap():
+        await recorder.close()
+    return Run(blocks_us, watch.total_us)
 
 
 def _targets(calls: Table, closed: Table, sizes: list[int]) -> list[Target]:
@@ -114,11 +142,11 @@ def _targets(calls: Table, closed: Table, sizes: list[int]) -> list[Target]:
         figures = _figures(table, store)
         claim = f"{store}: {table.title} costs at most {QUICK_US:g} µs a call at every size"
         worst = max(figures)
-        found.append(Target(claim, f"{worst:.1f} µs, {worst / QUICK_US:.2f}×", worst <= QUICK_US))
+        found.append(Target(claim, f"{worst:.1f} µs, {worst / QUICK_US:.2f}x", worst <= QUICK_US))
     for store in (JSON, SQLITE):
         figures = _figures(closed, store)
         short, long = (figures[sizes.index(size)] * size for size in (SHORT, LONG))
-        claim = f"{store}: {LONG:,} calls, closing included, take at most {LINEAR:g}× as long as {SHORT:,}"
+        claim = f"{store}: {LONG:,} calls, closing included, take at most {LINEAR:g}x as long as {SHORT:,}"
         found += at_most(claim, [long / short], LINEAR)
     return found
 
@@ -130,12 +158,13 @@ def _figures(table: Table, name: str) -> list[float]:
 
 def _notes(plan: Plan) -> list[str]:
     call = call_at(0)
+    repeats = ", ".join(f"{_repeats(plan, size)} of {size:,} calls" for size in (100, SHORT, LONG))
     return [
-        f"each call keeps a request of {len(orjson.dumps(fields_of(call))):,} bytes and an answer of {len(call.answer)}; "
-        "AgentLoom keeps the answer alone",
-        f"best of {plan.repeats(10, 3)}, {plan.repeats(5, 2)} and {plan.repeats(3, 1)} repeats (up to 999, up to 9,999 and "
-        f"{LONG:,} calls), each into a new recording; the wrapped provider answers at once",
-        f"AgentLoom writes its whole file at every call: above {SAMPLED_ABOVE} calls its mean is taken from "
-        f"{SAMPLED_CALLS} calls at each of {SAMPLED_SIZES} sizes spread over the recording",
-        "vcrpy records real HTTP calls over loopback and writes its file on closing; it matches on method and URI",
+        f"each call has a request of {len(orjson.dumps(fields_of(call))):,} bytes and an answer of {len(call.answer)}",
+        f"several repeats ({repeats}; slow peers 3), each into a new recording; the wrapped provider answers at once",
+        f"the figure is the mean over the recording of the best time of each {BLOCK} calls; contestants take turns",
+        "ours and the floor keep request and answer, AgentLoom the answer alone",
+        "AgentLoom writes its whole file at each call, and a long run of it is not waited for:",
+        f"above {SAMPLED_ABOVE} calls its mean is that of {SAMPLED_CALLS} calls at each of {SAMPLED_SIZES} sizes",
+        "vcrpy records real HTTP calls over loopback, matched on method and URI, and writes its file when it is closed",
     ]

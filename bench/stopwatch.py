@@ -23,6 +23,17 @@ class Stopwatch:
 
 
 @contextmanager
+def settled() -> Iterator[None]:
+    """Leave what is in memory now alone when garbage is collected inside, which would take a while each time."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
 def quiet() -> Iterator[None]:
     """Collect garbage now, and none inside."""
     gc.collect()
@@ -31,8 +42,3 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def best(figures: list[float]) -> float | None:
-    """The least disturbed of several measurements."""
-    return min(figures, default=None)

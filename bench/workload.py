@@ -16,6 +16,8 @@ LATENCY_MS = 812.5
 USAGE = Usage.of(512, 128)
 
 Conversation = Literal["chat", "tools"]
+By = Literal["step", "fingerprint", "loop"]
+"""How a call is found: by a step of its own, without a step by what is asked, or as one of many calls of one step."""
 
 _SYSTEM = """You are the support assistant of a mail-order shop for bicycle parts. Answer in the language of the \
 customer, in at most six sentences, and never promise a date that the order system has not confirmed. Orders have nine \
@@ -32,7 +34,8 @@ _ANSWERED = """I am sorry that half of your order is missing. The order system s
 delivered on Tuesday, the derailleur left the warehouse a day later and was last scanned at the sorting centre in \
 Kassel. It is not lost, but it is late. If it has not come by Friday I can send a second one by express."""
 _FURTHER = "Thank you. Before I decide: the article is RD-{index:06d}-GS. Does it fit a cassette with 10 to 52 teeth?"
-_ANSWER = """The derailleur RD-{index:06d}-GS is made for cassettes with a largest cog of 45 to 52 teeth, so yours fits. \
+_ANSWER = """\
+The derailleur RD-{index:06d}-GS is made for cassettes with a largest cog of 45 to 52 teeth, so yours fits. \
 The cage is the long one, and the chain that you have received is the right one for it. Should the parcel not arrive \
 by Friday, write to us again with the number of your order: I have noted that a second derailleur may go out by \
 express, free of charge. The next step is ours; we look at the tracking every morning and tell you when it moves."""
@@ -46,8 +49,9 @@ class Call(Struct, frozen=True):
     answer: str
 
 
-def call_at(index: int, conversation: Conversation = "chat", *, has_step: bool = True) -> Call:
+def call_at(index: int, conversation: Conversation = "chat", *, by: By = "step") -> Call:
     """The call of an index; no two indexes ask or answer the same."""
+    step_ids = {"step": f"support-{index:06d}", "fingerprint": None, "loop": "support"}
     return Call(
         [
             {"role": "system", "content": _SYSTEM},
@@ -56,7 +60,7 @@ def call_at(index: int, conversation: Conversation = "chat", *, has_step: bool =
             {"role": "assistant", "content": _ANSWERED},
             {"role": "user", "content": _FURTHER.format(index=index)},
         ],
-        f"support-{index:06d}" if has_step else None,
+        step_ids[by],
         _ANSWER.format(index=index),
     )
 

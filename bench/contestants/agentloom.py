@@ -51,6 +51,7 @@ class AgentLoomRecorder(Recorder):
     """RecordingProvider, which writes the whole file anew at each call. `make_file` gives one of a given size."""
 
     name = "AgentLoom"
+    repeats = 3
     sampled = True
 
     def __init__(self, module: ModuleType, base: ModuleType, make_file: Callable[[int], str]) -> None:

@@ -9,18 +9,19 @@ from typing import Any
 
 from bench.workload import Call
 
-MOST_CALLS = 1_800
+MOST_CALLS = 600
 UNLIMITED = 1_000_000
 
 
 class Replayer(ABC):
     """Answers calls from a recording.
 
-    `calls_a_repeat` and `largest` keep slow ones within reason. One that is `in_order` does not look
+    `repeats`, `calls_a_repeat` and `largest` keep slow ones within reason. One that is `in_order` does not look
     at what is asked and must be asked in the order of the recording. A floor gives no real answers.
     """
 
     name: str
+    repeats = UNLIMITED
     calls_a_repeat = MOST_CALLS
     largest = UNLIMITED
     in_order = False
@@ -47,12 +48,13 @@ class Replayer(ABC):
 
 
 class Recorder(ABC):
-    """Records calls into a new recording. `largest` keeps slow ones within reason.
+    """Records calls into a new recording. `repeats` and `largest` keep slow ones within reason.
 
     One that is `sampled` takes so long that its mean over a recording is taken from calls at a few sizes of it.
     """
 
     name: str
+    repeats = UNLIMITED
     largest = UNLIMITED
     sampled = False
 

@@ -6,6 +6,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -47,11 +48,11 @@ class AppendFloor(Recorder):
 
     def open(self, folder: Path, calls: Sequence[Call], *, existing: int = 0) -> None:
         self._fd = os.open(folder / "floor", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        self._lines = [msgspec.json.encode([fields_of(call), call.answer]) + b"\n" for call in calls]
+        self._lines = iter([msgspec.json.encode([fields_of(call), call.answer]) + b"\n" for call in calls])
 
     async def record(self, calls: Sequence[Call]) -> None:
         fd = self._fd
-        for line in self._lines:
+        for line in islice(self._lines, len(calls)):
             fcntl.flock(fd, fcntl.LOCK_EX)
             os.write(fd, line)
             fcntl.flock(fd, fcntl.LOCK_UN)

@@ -13,13 +13,14 @@ class LiteLLMReplayer(Replayer):
     """`acompletion(mock_response=…)`: nothing is looked up, the caller brings the answer."""
 
     name = "LiteLLM acompletion(mock_response)"
-    calls_a_repeat = 90
+    repeats = 5
+    calls_a_repeat = 60
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
 
     def open(self) -> None:
-        self._module.suppress_debug_info = True
+        """Nothing to open."""
 
     async def answer(self, prepared: Call) -> str:
         response = await self._module.acompletion(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from http.client import HTTPConnection
+from http import client
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def _answer(call: Call) -> bytes:
     return orjson.dumps({"choices": [{"message": {"role": "assistant", "content": call.answer}}]})
 
 
-def _post(connection: HTTPConnection, body: bytes) -> bytes:
+def _post(connection: client.HTTPConnection, body: bytes) -> bytes:
     connection.request("POST", _PATH, body, _HEADERS)
     return connection.getresponse().read()
 
@@ -43,7 +43,7 @@ def record_cassette(path: Path, calls: Sequence[Call]) -> None:
     """Make a cassette that holds `calls`, as if they had gone to one host whatever the port."""
     server = LoopbackServer({_body(call): _answer(call) for call in calls})
     with server, _use_cassette(path, before_record_request=_moved, match_on=("method",)):
-        connection = HTTPConnection(server.address)
+        connection = client.HTTPConnection(server.address)
         for call in calls:
             _post(connection, _body(call))
         connection.close()
@@ -57,17 +57,18 @@ def _moved(request: Any) -> Any:
 class VcrpyReplayer(Replayer):
     """Playback without a server, `matching` on what vcrpy calls so; without `body` it must be asked in order."""
 
+    repeats = 5
     largest = 1_000
 
     def __init__(self, name: str, location: str, matching: tuple[str, ...]) -> None:
         self.name, self._location, self._matching = name, location, matching
         self.in_order = "body" not in matching
-        self.calls_a_repeat = 180 if self.in_order else 9
+        self.calls_a_repeat = 90 if self.in_order else 9
 
     def open(self) -> None:
         self._stack = ExitStack()
         self._stack.enter_context(_use_cassette(self._location, record_mode="none", match_on=self._matching))
-        self._connection = HTTPConnection(_HOST)
+        self._connection = client.HTTPConnection(_HOST)
 
     def prepare(self, call: Call) -> bytes:
         return _body(call)
@@ -88,13 +89,14 @@ class LoopbackFloor(Recorder):
     """Calls to a loopback server that nobody records: the part of vcrpy's figures that is not vcrpy."""
 
     name = "floor of vcrpy: the loopback call alone"
+    repeats = 3
     largest = 5_000
 
     def open(self, folder: Path, calls: Sequence[Call], *, existing: int = 0) -> None:
         self._stack = ExitStack()
         server = self._stack.enter_context(LoopbackServer({_body(call): _answer(call) for call in calls}))
         self._enter(folder)
-        self._connection = HTTPConnection(server.address)
+        self._connection = client.HTTPConnection(server.address)
 
     def _enter(self, folder: Path) -> None:
         """Nothing to enter."""

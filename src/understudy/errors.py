@@ -3,18 +3,24 @@
 UnderstudyError
 ├── InputError                     something given to us is wrong: where, why, and what to do (exit code 2)
 │   ├── RecordingFormatError       a file that cannot be read as a recording
-│   └── RequestError               a request that cannot be sent, matched or recorded
+│   ├── RequestError               a request that cannot be sent, matched or recorded
+│   └── NoProviderError            a request for a model that no registered provider takes
 ├── ProviderError                  a model call failed: status_code, headers, body
 │   ├── RateLimitError             429, with retry_after_s when the provider said so
 │   ├── ProviderTimeoutError       no answer in time (also a TimeoutError)
+│   │   └── DeadlineExceededError  no answer before the deadline of the whole call: attempts
 │   ├── ProviderConnectionError    no connection, or one that broke (also a ConnectionError)
-│   └── MalformedResponseError     an answer that is not what its protocol says: raw
+│   ├── MalformedResponseError     an answer that is not what its protocol says: raw
+│   ├── BreakerOpenError           the provider failed too often to be asked now
+│   ├── StreamInterruptedError     a stream broke after its first event: partial
+│   └── AllProvidersFailedError    no provider answered: attempts
+├── BudgetExceededError            the calls so far have cost what they may: spent_usd, limit_usd
 ├── RecordingMismatchError         a replayed request has no answer: kind, key, nearest, difference
 └── EventLoopError                 a synchronous call made where an event loop is already running
 """
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 MismatchKind = Literal["missing", "drifted", "exhausted"]
 
@@ -43,6 +49,10 @@ class RecordingFormatError(InputError):
 
 class RequestError(InputError):
     """A request that cannot be sent, matched or recorded."""
+
+
+class NoProviderError(InputError):
+    """A request for a model that no registered provider takes."""
 
 
 class ProviderError(UnderstudyError):
@@ -92,6 +102,56 @@ class MalformedResponseError(ProviderError):
     def __init__(self, message: str, *, provider: str = "", raw: str = "") -> None:
         self.raw = raw
         super().__init__(message, provider=provider, body=raw)
+
+
+class BreakerOpenError(ProviderError):
+    """The provider failed too often to be asked now."""
+
+
+class Attempt(NamedTuple):
+    """A try that failed: of which provider, the how-manieth there, how, and how long was waited after it."""
+
+    provider: str
+    attempt: int
+    error: ProviderError
+    wait_s: float = 0.0
+
+
+class AllProvidersFailedError(ProviderError):
+    """No provider answered. `attempts` tells every try in order; status, headers and body are those of the last."""
+
+    def __init__(self, attempts: Sequence[Attempt]) -> None:
+        self.attempts = tuple(attempts)
+        last = self.attempts[-1].error
+        told = "\n".join(f"  {a.provider}, attempt {a.attempt}: {a.error}" for a in self.attempts)
+        message = f"no provider answered, in {len(self.attempts)} attempts:\n{told}"
+        super().__init__(message, status_code=last.status_code, headers=last.headers, body=last.body)
+
+
+class DeadlineExceededError(ProviderTimeoutError):
+    """The whole call took longer than it may. `attempts` tells the tries that had failed by then."""
+
+    def __init__(self, deadline_s: float, attempts: Sequence[Attempt]) -> None:
+        self.deadline_s, self.attempts = deadline_s, tuple(attempts)
+        super().__init__(f"no answer within {deadline_s:g} s, after {len(self.attempts)} failed attempts")
+
+
+class StreamInterruptedError(ProviderError):
+    """A stream broke after its first event. `partial` is the Response as far as it came."""
+
+    def __init__(self, error: ProviderError, *, partial: object) -> None:
+        self.partial = partial
+        super().__init__(
+            f"the stream broke: {error}", status_code=error.status_code, headers=error.headers, body=error.body
+        )
+
+
+class BudgetExceededError(UnderstudyError):
+    """The calls so far have cost what they may."""
+
+    def __init__(self, *, spent_usd: float, limit_usd: float) -> None:
+        self.spent_usd, self.limit_usd = spent_usd, limit_usd
+        super().__init__(f"the budget of {limit_usd:g} $ is spent ({spent_usd:g} $ so far)")
 
 
 class RecordingMismatchError(UnderstudyError):

@@ -19,6 +19,9 @@ class ReplayServed(Struct, frozen=True, gc=False):
     key: str | None
     request_hash: str
     fault_type: str | None = None
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
 
     def __getitem__(self, name: str) -> object:
         if name not in self.__struct_fields__:
@@ -32,6 +35,9 @@ class ReplayMissed(Struct, frozen=True, gc=False):
     step_id: str | None
     model: str
     kind: str
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
 
 
 class CallRecorded(Struct, frozen=True, gc=False):
@@ -42,9 +48,114 @@ class CallRecorded(Struct, frozen=True, gc=False):
     model: str
     latency_s: float
     fault_type: str | None = None
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
 
 
-Event: TypeAlias = ReplayServed | ReplayMissed | CallRecorded
+class FaultFired(Struct, frozen=True, gc=False):
+    """A fault struck a call on purpose."""
+
+    step_id: str | None
+    model: str
+    fault_type: str
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class CallStarted(Struct, frozen=True, gc=False):
+    """A call entered the gateway. `call` counts the calls of its step, from 1."""
+
+    step_id: str | None
+    model: str
+    workflow: str = ""
+    call: int = 0
+
+
+class AttemptStarted(Struct, frozen=True, gc=False):
+    """A provider is about to be asked."""
+
+    step_id: str | None
+    provider: str
+    model: str
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class AttemptEnded(Struct, frozen=True, gc=False):
+    """A provider has answered, or failed: `error` is the error's class."""
+
+    step_id: str | None
+    provider: str
+    model: str
+    latency_s: float
+    error: str | None = None
+    status_code: int | None = None
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class RetryScheduled(Struct, frozen=True, gc=False):
+    """A failed attempt will be repeated after `wait_s`."""
+
+    step_id: str | None
+    provider: str
+    wait_s: float
+    error: str
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class FallbackTaken(Struct, frozen=True, gc=False):
+    """A provider was given up in favour of the next."""
+
+    step_id: str | None
+    provider: str
+    to: str
+    workflow: str = ""
+    call: int = 0
+
+
+class CallEnded(Struct, frozen=True, gc=False):
+    """A call left the gateway: answered by `provider`, or with `error`, the error's class."""
+
+    step_id: str | None
+    provider: str
+    model: str
+    latency_s: float
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    finish_reason: str | None = None
+    error: str | None = None
+    workflow: str = ""
+    call: int = 0
+
+
+class BreakerChanged(Struct, frozen=True, gc=False):
+    """A provider's circuit breaker is now `closed`, `open` or `half_open`."""
+
+    provider: str
+    state: str
+
+
+Event: TypeAlias = (
+    ReplayServed
+    | ReplayMissed
+    | CallRecorded
+    | FaultFired
+    | CallStarted
+    | AttemptStarted
+    | AttemptEnded
+    | RetryScheduled
+    | FallbackTaken
+    | CallEnded
+    | BreakerChanged
+)
 
 
 class Sink(Protocol):

@@ -78,8 +78,9 @@ class Request(Struct, frozen=True):
     """What is asked of a model.
 
     Messages and tools are plain dicts in the OpenAI chat shape. `extra` holds parameters of the
-    protocol that have no field here and goes into the body as it is. `step_id`, `attempt` and
-    `stream` say who asks and how; they are no part of the fingerprint.
+    protocol that have no field here and goes into the body as it is. The other fields say who asks
+    and how, and are no part of the fingerprint: `call` is which call of its step this is, from 1 (0
+    where nobody counts), and `attempt` which try of that call.
     """
 
     messages: tuple[JsonObject, ...]
@@ -92,6 +93,8 @@ class Request(Struct, frozen=True):
     stream: bool = False
     step_id: str | None = None
     attempt: int = 1
+    call: int = 0
+    workflow: str = ""
 
 
 def plain_messages(messages: Sequence[JsonObject | Message]) -> tuple[JsonObject, ...]:
@@ -187,8 +190,14 @@ class StreamEnd(Struct, frozen=True):
     response: Response
 
 
+class StreamRestart(Struct, frozen=True):
+    """What came so far is void: the stream broke, and starts over."""
+
+    reason: str
+
+
 StreamDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta
-StreamEvent: TypeAlias = StreamDelta | StreamEnd
+StreamEvent: TypeAlias = StreamDelta | StreamRestart | StreamEnd
 
 
 class Accumulator:

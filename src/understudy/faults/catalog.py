@@ -1,8 +1,11 @@
 """All faults by the names under which they are declared, and the fault that tells of an error."""
 
+from datetime import timedelta
 from typing import TypeAlias
 
-from understudy.errors import MalformedResponseError, ProviderError
+from understudy.clock import VIRTUAL_EPOCH
+from understudy.codecs.status import retry_after_s
+from understudy.errors import MalformedResponseError, ProviderError, RateLimitError
 from understudy.faults.connection_reset import ConnectionReset
 from understudy.faults.http_error import HttpError
 from understudy.faults.malformed_response import MalformedResponse
@@ -16,6 +19,8 @@ FAULT_TYPES: dict[str, type[AnyFault]] = {
     for fault in (ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout)
 }
 
+_TWO_MOMENTS = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))
+
 
 def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
     """The fault whose replay raises the like of `error`, which ended a call before its first event."""
@@ -24,10 +29,21 @@ def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
             return MalformedResponse(raw=error.raw)
         case TimeoutError():
             return Timeout(after_ms=after_ms)
-        case ProviderError(status_code=int(status_code)):
-            return HttpError(status_code, headers=error.headers, body=error.body)
-        case _:
+        case ConnectionError():
             return ConnectionReset()
+        case ProviderError(status_code=int(status_code)):
+            return HttpError(status_code, headers=_headers_of(error), body=error.body)
+        case _:
+            return StreamTruncate(0, "error_event")
+
+
+def _headers_of(error: ProviderError) -> dict[str, str]:
+    """The error's headers, with the seconds to wait in them where they do not tell, or tell another at another time."""
+    wait_s = error.retry_after_s if isinstance(error, RateLimitError) else None
+    if wait_s is None or {retry_after_s(error.headers, now=now) for now in _TWO_MOMENTS} == {wait_s}:
+        return error.headers
+    others = {name: text for name, text in error.headers.items() if not name.lower().startswith("retry-after")}
+    return others | {"retry-after": repr(wait_s)}
 
 
 def stream_fault_of(error: BaseException, *, after_chunks: int) -> StreamTruncate:
@@ -37,6 +53,8 @@ def stream_fault_of(error: BaseException, *, after_chunks: int) -> StreamTruncat
             return StreamTruncate(after_chunks, "TimeoutError")
         case ConnectionError():
             return StreamTruncate(after_chunks, "ConnectionError")
+        case MalformedResponseError():
+            return StreamTruncate(after_chunks, "malformed")
         case ProviderError():
             return StreamTruncate(after_chunks, "error_event")
         case _:

@@ -1,14 +1,21 @@
 """The fault of an answer that cannot be parsed."""
 
+from typing import NoReturn
+
 from understudy.codecs.openai_chat import OpenAIChatCodec
+from understudy.errors import MalformedResponseError
 from understudy.faults.fault import Fault, StruckCall
-from understudy.messages import Reply, WholeReply
 
 
 class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
-    """Sends `raw` through the real codec, whose parse error surfaces."""
+    """Sends `raw` through the real codec, whose parse error surfaces; it raises also what that codec could read."""
 
     raw: str = ""
 
-    async def strike(self, call: StruckCall) -> Reply:
-        return WholeReply(OpenAIChatCodec.decode_response(self.raw.encode("utf-8", "replace")))
+    async def strike(self, call: StruckCall) -> NoReturn:
+        try:
+            OpenAIChatCodec.decode_response(self.raw.encode("utf-8", "replace"))
+        except MalformedResponseError as error:
+            error.provider = call.provider
+            raise
+        raise MalformedResponseError("the answer is declared malformed", provider=call.provider, raw=self.raw)

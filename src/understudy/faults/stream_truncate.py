@@ -1,21 +1,22 @@
 """The fault of a stream that breaks off."""
 
 from collections.abc import AsyncIterator
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import field
+from msgspec import Meta, field
 
-from understudy.errors import ProviderConnectionError, ProviderError, ProviderTimeoutError
+from understudy.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
 from understudy.faults.fault import Fault, StruckCall
 from understudy.messages import Reply, StreamedReply, StreamEnd, StreamEvent
 
-Ending = Literal["ConnectionError", "TimeoutError", "clean", "error_event"]
+Ending = Literal["ConnectionError", "TimeoutError", "clean", "error_event", "malformed"]
 
 
 class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
-    """Yields `after_chunks` events, then ends: with a broken connection, silence, a clean EOF or an error event."""
+    """Yields `after_chunks` events, then ends: with a broken connection, silence, a clean EOF, an error event or
+    something that its protocol does not know."""
 
-    after_chunks: int = 0
+    after_chunks: Annotated[int, Meta(ge=0)] = 0
     ending: Ending = field(name="raise", default="ConnectionError")
 
     async def strike(self, call: StruckCall) -> Reply:
@@ -23,11 +24,14 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
 
     async def _events(self, call: StruckCall) -> AsyncIterator[StreamEvent]:
         left = self.after_chunks
-        async for event in call.clean:
-            if left <= 0 or isinstance(event, StreamEnd):
-                break
-            left -= 1
-            yield event
+        try:
+            async for event in call.clean:
+                if left <= 0 or isinstance(event, StreamEnd):
+                    break
+                left -= 1
+                yield event
+        finally:
+            await call.clean.aclose()
         raise self._error(call.provider)
 
     def _error(self, provider: str) -> ProviderError:
@@ -39,5 +43,7 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
                 return ProviderConnectionError(f"the stream ended before its last event, {told}", provider=provider)
             case "error_event":
                 return ProviderError(f"error inside the stream, {told}", provider=provider)
+            case "malformed":
+                return MalformedResponseError(f"unreadable bytes inside the stream, {told}", provider=provider)
             case "ConnectionError":
                 return ProviderConnectionError(f"the connection broke {told}", provider=provider)

@@ -1,6 +1,8 @@
 """The fault of no answer in time."""
 
-from typing import NoReturn
+from typing import Annotated, NoReturn
+
+from msgspec import Meta
 
 from understudy.errors import ProviderTimeoutError
 from understudy.faults.fault import Fault, StruckCall
@@ -9,7 +11,7 @@ from understudy.faults.fault import Fault, StruckCall
 class Timeout(Fault, frozen=True, tag="timeout"):
     """Waits `after_ms`, then raises a ProviderTimeoutError."""
 
-    after_ms: float = 0.0
+    after_ms: Annotated[float, Meta(ge=0)] = 0.0
 
     async def strike(self, call: StruckCall) -> NoReturn:
         await call.clock.sleep_s(self.after_ms / 1000.0)

@@ -67,7 +67,7 @@ def _changes(key: str, position: int, before: Exchange | None, after: Exchange |
 
 def _asked(exchange: Exchange) -> JsonObject | None:
     fields = exchange.request_fields()
-    if fields is None or "messages" not in fields:
+    if fields is None:
         return None
     asked: JsonObject = orjson.loads(canonical_bytes(normalised(fields)))
     return asked

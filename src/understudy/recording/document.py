@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from understudy import __version__
-from understudy.errors import RecordingFormatError
+from understudy.errors import InputError, RecordingFormatError
 from understudy.messages import JsonObject
 from understudy.recording.exchange import Exchange
 from understudy.recording.normalise import NO_RULES, NormaliseRules, check_rules
@@ -82,7 +82,10 @@ def rules_of(meta: JsonObject, *, source: str) -> NormaliseRules:
         return NO_RULES
     try:
         rules = msgspec.convert(declared, NormaliseRules)
+        check_rules(rules)
     except msgspec.ValidationError as error:
         raise RecordingFormatError(str(error), source=source, place="_meta.normalise") from None
-    check_rules(rules, source=source)
+    except InputError as error:
+        place = f"_meta.normalise.{error.place}"
+        raise RecordingFormatError(error.reason, source=source, place=place, hint=error.hint) from None
     return rules

@@ -99,11 +99,11 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         return msgspec.json.encode(self) == msgspec.json.encode(other)
 
     def request_fields(self) -> JsonObject | None:
-        """What was asked, or None if the entry does not say."""
-        if not bytes(self.request):
-            return None
-        fields = msgspec.json.decode(self.request)
-        return fields if isinstance(fields, dict) else None
+        """What was asked, or None if the entry does not say it as a request."""
+        fields = msgspec.json.decode(self.request) if bytes(self.request) else None
+        messages = fields.get("messages") if isinstance(fields, dict) else None
+        is_request = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
+        return fields if is_request else None
 
 
 def _words(delta: TextDelta) -> list[TextDelta]:

@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 import orjson
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import fields as struct_fields
 
-from understudy.errors import InputError, RecordingFormatError
+from understudy.errors import RecordingFormatError
 from understudy.faults import FAULT_TYPES
 from understudy.messages import JsonObject, Usage
 from understudy.recording.document import VERSION, Document, Entry
-from understudy.recording.exchange import Exchange, TimedPiece
-from understudy.recording.keys import check_key, shown
+from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCall, TimedPiece
+from understudy.recording.keys import KEY_HINT, shown, unfit_reason
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_TEXT_CHARS = 32 * 1024 * 1024
@@ -25,7 +25,6 @@ MAX_TEXT_CHARS = 32 * 1024 * 1024
 _outer = msgspec.json.Decoder(dict[str, Raw])
 _entry = msgspec.json.Decoder(Exchange | list[Exchange])
 _FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
-_EXCHANGE_FIELDS = sorted(_FIELD_ORDER)
 _PLAIN_FIELDS: JsonObject = {
     "content": "",
     "model": "",
@@ -37,7 +36,8 @@ _PLAIN_FIELDS: JsonObject = {
     "recorded_at": None,
     "request_hash": None,
 }
-_FAULT_FIELDS = {name: [info.encode_name for info in struct_fields(fault)] for name, fault in FAULT_TYPES.items()}
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_ENTRY_HINT = 'an entry is like {"content": "Hello."} or {"fault": {"type": "timeout"}}, or a list of such'
 
 
 def parse(data: bytes, *, source: str) -> Document:
@@ -49,8 +49,10 @@ def parse(data: bytes, *, source: str) -> Document:
     if len(data) > MAX_FILE_BYTES:
         raise too_large(len(data), source)
     try:
+        if not data.isascii():
+            data.decode()
         outer = _outer.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise _unreadable(data, error, source) from None
     metadata = {key: _json(key, value, source) for key, value in outer.items() if key.startswith("_")}
     entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
@@ -63,10 +65,13 @@ def convert(responses: Mapping[str, Any], *, source: str) -> Document:
     Raises:
         RecordingFormatError: with the place in it and the reason.
     """
+    if not isinstance(responses, Mapping):
+        raise RecordingFormatError(f"expected a dict, got {type(responses).__name__}", source=source, hint=_ENTRY_HINT)
     try:
         data = orjson.dumps({"_version": VERSION} | dict(responses))
     except TypeError as error:
-        raise RecordingFormatError(f"cannot be written as JSON: {error}", source=source) from None
+        reason = f"cannot be written as JSON: {error}"
+        raise RecordingFormatError(reason, source=source, hint="pass plain JSON values") from None
     return parse(data, source=source)
 
 
@@ -74,14 +79,16 @@ def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
     """One exchange, as `parse` reads it."""
     entry = _parse_entry(key, data, source)
     if isinstance(entry, list):
-        raise RecordingFormatError("expected one exchange, got a list", source=source, place=f"key {shown(key)}")
+        raise RecordingFormatError("expected one exchange, got a list", source=source, place=_place(key))
     return entry
 
 
 def _document(metadata: JsonObject, entries: dict[str, Entry], source: str) -> Document:
     version = metadata.pop("_version", 1)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise RecordingFormatError(f"expected a version number, got {version!r}", source=source, place="_version")
+        raise RecordingFormatError(
+            f"expected a version number, got {version!r}", source=source, place="_version", hint=f"write {VERSION}"
+        )
     if version > VERSION:
         raise RecordingFormatError(
             f"version {version} is newer than this understudy reads ({VERSION})",
@@ -91,28 +98,36 @@ def _document(metadata: JsonObject, entries: dict[str, Entry], source: str) -> D
         )
     meta = metadata.pop("_meta", {})
     if not isinstance(meta, dict):
-        raise RecordingFormatError(f"expected an object, got {type(meta).__name__}", source=source, place="_meta")
+        raise RecordingFormatError(
+            f"expected an object, got {type(meta).__name__}", source=source, place="_meta", hint="remove the key"
+        )
     return Document(meta=meta, entries=entries, rest=metadata, version=version)
 
 
 def _json(key: str, value: Raw, source: str) -> Any:
     try:
         return msgspec.json.decode(value)
-    except msgspec.DecodeError as error:
-        raise RecordingFormatError(str(error), source=source, place=key) from None
+    except _UNREADABLE as error:
+        reason = str(error).partition(" - at ")[0]
+        raise RecordingFormatError(reason, source=source, place=_place(key), hint="remove the key") from None
 
 
 def _parse_entry(key: str, data: bytes | Raw, source: str) -> Entry:
-    check_key(key, source=source)
+    if reason := unfit_reason(key):
+        raise RecordingFormatError(f"the key {reason}", source=source, place=_place(key), hint=KEY_HINT)
     try:
         entry: Entry = _entry.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise _misshapen(key, data, error, source) from None
     if len(memoryview(data)) > MAX_TEXT_CHARS:
         _check_sizes(key, entry, source)
     if entry == []:
-        raise RecordingFormatError("the list is empty", source=source, place=f"key {shown(key)}", hint="remove the key")
+        raise RecordingFormatError("the list is empty", source=source, place=_place(key), hint="remove the key")
     return entry
+
+
+def _place(key: str) -> str:
+    return f"key {shown(key)}"
 
 
 def _check_sizes(key: str, entry: Entry, source: str) -> None:
@@ -121,11 +136,12 @@ def _check_sizes(key: str, entry: Entry, source: str) -> None:
             raise RecordingFormatError(
                 f"content of {len(exchange.content)} characters; the most is {MAX_TEXT_CHARS}",
                 source=source,
-                place=f"key {shown(key)}",
+                place=_place(key),
+                hint="split it over several entries",
             )
 
 
-def too_large(size: int, source: str) -> InputError:
+def too_large(size: int, source: str) -> RecordingFormatError:
     """The error for a file over the limit."""
     return RecordingFormatError(
         f"{size} bytes; the most a JSON recording may have is {MAX_FILE_BYTES}",
@@ -136,10 +152,14 @@ def too_large(size: int, source: str) -> InputError:
 
 def _unreadable(data: bytes, error: Exception, source: str) -> RecordingFormatError:
     reason, place = str(error), ""
-    if "truncated" in reason:
+    if isinstance(error, UnicodeDecodeError):
+        reason, place = f"not UTF-8: {error.reason}", _line_and_column(data[: error.start])
+    elif isinstance(error, RecursionError):
+        reason = "nested too deep"
+    elif not data.strip():
+        reason = "the file is empty"
+    elif "truncated" in reason:
         reason, place = "the JSON ends in the middle", _line_and_column(data)
-        if not data.strip():
-            reason, place = "the file is empty", ""
     elif found := re.search(r" \(byte (\d+)\)", reason):
         reason, place = reason.replace(found[0], ""), _line_and_column(data[: int(found[1])])
     return RecordingFormatError(
@@ -154,21 +174,36 @@ def _line_and_column(before: bytes) -> str:
 
 def _misshapen(key: str, data: bytes | Raw, error: Exception, source: str) -> RecordingFormatError:
     reason, _, path = str(error).partition(" - at `$")
-    place = f"key {shown(key)}{path.rstrip('`')}"
-    hint = ""
+    path, hint = path.rstrip("`"), _ENTRY_HINT
     if unknown := re.search(r"unknown field `(.*)`", reason):
         hint = _suggestion(unknown[1], _known_fields(data, path))
-    elif path.endswith(".fault.type`") or (path.endswith(".fault`") and "`type`" in reason):
+    elif path.endswith(".fault.type") or (path.endswith(".fault") and "`type`" in reason):
         reason = reason.replace("Invalid value", "unknown fault type")
         hint = f"fault types: {', '.join(sorted(FAULT_TYPES))}"
-    return RecordingFormatError(reason, source=source, place=place, hint=hint)
+    elif path.endswith(".fault") and "missing" in reason:
+        hint = f"fields: {', '.join(_known_fields(data, path))}"
+    return RecordingFormatError(reason, source=source, place=_place(key) + path, hint=hint)
 
 
 def _known_fields(data: bytes | Raw, path: str) -> list[str]:
-    if ".fault" not in path:
-        return _EXCHANGE_FIELDS
-    found = re.search(rb'"fault"\s*:\s*\{[^}]*"type"\s*:\s*"(\w+)"', bytes(data))
-    return _FAULT_FIELDS.get(found[1].decode(), []) if found else []
+    """The fields that the object at `path` of an entry may have."""
+    shape: type[Struct] = Exchange
+    if path.endswith(".fault"):
+        shape = FAULT_TYPES[_at(msgspec.json.decode(data), path)["type"]]
+    elif path.endswith(".tool_call"):
+        shape = CallPiece
+    elif ".tool_calls[" in path:
+        shape = RecordedCall
+    elif ".chunks[" in path:
+        shape = Piece
+    return sorted(info.encode_name for info in struct_fields(shape))
+
+
+def _at(value: Any, path: str) -> Any:
+    """What stands at a path like `[1].fault`."""
+    for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = value[name] if name else value[int(index)]
+    return value
 
 
 def _suggestion(name: str, known: list[str]) -> str:
@@ -209,7 +244,7 @@ def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
         "request": lay_out(exchange.request) if bytes(exchange.request) else None,
         "wire": lay_out(exchange.wire) if bytes(exchange.wire) else None,
     }
-    told = fields | {name: value for name, value in optional.items() if value}
+    told = fields | {name: value for name, value in optional.items() if value is not None}
     return {name: told[name] for name in _FIELD_ORDER if name in told}
 
 

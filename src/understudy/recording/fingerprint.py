@@ -12,10 +12,17 @@ _OPTIONS = orjson.OPT_SORT_KEYS
 
 
 def canonical(request: Request) -> JsonObject:
-    """What is asked, and nothing of who asks or how: the fields that the fingerprint covers."""
+    """What is asked, and nothing of who asks or how: the fields that the fingerprint covers.
+
+    Raises:
+        RequestError: the temperature is no number.
+    """
     fields: JsonObject = {"model": request.model, "messages": request.messages}
     if request.temperature is not None:
-        fields["temperature"] = float(request.temperature)
+        try:
+            fields["temperature"] = float(request.temperature)
+        except (TypeError, ValueError):
+            raise RequestError(f"expected a number, got {request.temperature!r}", place="temperature") from None
     if request.max_tokens is not None:
         fields["max_tokens"] = request.max_tokens
     if request.tools:
@@ -23,7 +30,7 @@ def canonical(request: Request) -> JsonObject:
     if request.tool_choice is not None:
         fields["tool_choice"] = request.tool_choice
     if request.extra:
-        fields["extra"] = request.extra
+        fields["extra"] = dict(request.extra)
     return fields
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import isfinite
 from typing import Literal, get_args
 
 from understudy.errors import InputError
@@ -16,14 +17,14 @@ class Latency:
     standard deviation, drawn from `seed`), `replay` what was recorded.
 
     Raises:
-        InputError: there is no such model, or the latency is negative.
+        InputError: there is no such model, or the latency is no finite number of at least zero.
     """
 
     def __init__(self, model: LatencyModel, *, latency_ms: float, seed: int) -> None:
         if model not in get_args(LatencyModel):
             known = ", ".join(get_args(LatencyModel))
             raise InputError(f"unknown latency model {model!r}", source="latency_model", hint=f"one of: {known}")
-        if latency_ms < 0:
+        if latency_ms < 0 or not isfinite(latency_ms):
             raise InputError(f"expected zero or more, got {latency_ms!r}", source="latency_ms")
         self._model, self._latency_ms = model, latency_ms
         self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret

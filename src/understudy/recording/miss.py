@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from itertools import islice
 
@@ -20,15 +21,22 @@ from understudy.recording.stores.store import Shelf, Stored
 SEARCHED = 2_000
 SHOWN_LINES = 24
 SHOWN_COLUMNS = 110
+SHOWN_BEFORE = 40
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def mismatch_error(request: Request, match: Match, shelf: Shelf, rules: NormaliseRules) -> RecordingMismatchError:
     """The error for a call that a strict replay must refuse, with the diff that explains it."""
-    asked = _plain(Redactor().value(normalised(canonical(request), rules)))
+    asked = _plain(normalised(Redactor().value(canonical(request)), rules))
     near = match.stored or _nearest(asked, shelf, rules)
-    difference = "" if near is None else difference_between(_recorded(near, rules), asked)
-    who = f"step {shown(request.step_id)}" if request.step_id else f"a request to {request.model!r} without step_id"
+    recorded = None if near is None else _recorded(near, rules)
+    is_used_up = match.mismatch == "exhausted"
+    difference = "" if near is None or (is_used_up and recorded == asked) else difference_between(recorded, asked)
+    who = (
+        f"step {shown(request.step_id)}" if request.step_id else f"a request to {shown(request.model)} without step_id"
+    )
     told = _told(who, match, near, shelf, request.step_id)
+    told += " The nearest of them differs:" if is_used_up and difference else ""
     key = None if near is None else near.key
     return RecordingMismatchError(
         f"{shelf.source}: {told}", kind=match.mismatch or "missing", key=key, difference=difference
@@ -39,26 +47,34 @@ def _told(who: str, match: Match, near: Stored | None, shelf: Shelf, step_id: st
     if match.mismatch == "drifted":
         return f"{who} was recorded with another request. Record it again, or undo the change:"
     if match.mismatch == "exhausted":
-        return f"{who}: every recorded answer to this request was served already ({_count(match, shelf)} in all)."
+        return f"{who}: {_used_up(match, shelf)}"
     told = f"{who} is not in the recording."
     if step_id is not None:
         keys = dict.fromkeys(stored.key for stored in islice(shelf, SEARCHED))
         close = difflib.get_close_matches(step_id, keys, n=1)
-        told += f" Did you mean {close[0]!r}?" if close else ""
+        told += f" Did you mean {shown(close[0])}?" if close else ""
     if near is None:
         return f"{told} The recording is empty." if not len(shelf) else f"{told} No entry says what was asked."
     return f"{told} The nearest entry is {shown(near.key)}:"
 
 
-def _count(match: Match, shelf: Shelf) -> int:
+def _used_up(match: Match, shelf: Shelf) -> str:
     assert match.stored is not None
-    stored = match.stored
-    return sum(other.key == stored.key for other in shelf) if match.matched_by == "step_id" else 1
+    near = match.stored
+    if match.matched_by == "step_id":
+        count = sum(other.key == near.key for other in shelf)
+        return f"it was recorded {_times(count)}, and what fits was served already."
+    count = sum(other.fingerprint == near.fingerprint for other in shelf)
+    return f"this request was recorded {_times(count)}, and every answer was served already."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _recorded(stored: Stored, rules: NormaliseRules) -> JsonObject | None:
     fields = stored.exchange.request_fields()
-    return None if fields is None or "messages" not in fields else _plain(normalised(fields, rules))
+    return None if fields is None else _plain(normalised(fields, rules))
 
 
 def _plain(fields: JsonObject) -> JsonObject:
@@ -79,18 +95,27 @@ def _nearest(asked: JsonObject, shelf: Shelf, rules: NormaliseRules) -> Stored |
 
 def _similarity(recorded: JsonObject, asked: JsonObject) -> float:
     equal_fields: int = sum(recorded.get(name) == asked.get(name) for name in ("model", "tools", "temperature"))
-    pairs = list(zip(recorded["messages"], asked["messages"], strict=False))
+    old_messages, new_messages = _messages(recorded), _messages(asked)
+    pairs = list(zip(old_messages, new_messages, strict=False))
     equal: int = sum(old == new for old, new in pairs)
     unequal = next(((old, new) for old, new in pairs if old != new), None)
-    longest: int = max(len(recorded["messages"]), len(asked["messages"]), 1)
+    longest: int = max(len(old_messages), len(new_messages), 1)
     return 10.0 * (equal + _closeness(unequal)) / longest + equal_fields
+
+
+def _messages(fields: JsonObject) -> list[JsonObject]:
+    """The messages, of which rules may have left none."""
+    messages: list[JsonObject] = fields.get("messages", [])
+    return messages
 
 
 def _closeness(messages: tuple[JsonObject, JsonObject] | None) -> float:
     if messages is None:
         return 0.0
-    old, new = messages
-    return float(difflib.SequenceMatcher(None, _text(old), _text(new)).quick_ratio())
+    old, new = (_text(message) for message in messages)
+    letters = difflib.SequenceMatcher(None, old, new).quick_ratio()
+    words = difflib.SequenceMatcher(None, old.split(), new.split()).quick_ratio()
+    return (letters + words) / 2
 
 
 def _text(message: JsonObject) -> str:
@@ -102,10 +127,10 @@ def difference_between(recorded: JsonObject | None, asked: JsonObject) -> str:
     """What differs, field by field and message by message, cut to one screen."""
     if recorded is None:
         return "  (the entry does not say what was asked)"
-    lines = [f"  {line}"[:SHOWN_COLUMNS] for line in _difference(recorded, asked)]
+    lines = [f"  {_UNPRINTABLE.sub('·', line)}"[:SHOWN_COLUMNS] for line in _difference(recorded, asked)]
     if len(lines) > SHOWN_LINES:
         lines = [*lines[:SHOWN_LINES], f"  … {len(lines) - SHOWN_LINES} more lines"]
-    return "\n".join(lines) or "  (nothing differs)"
+    return "\n".join(lines) or "  (nothing differs that can be shown)"
 
 
 def _difference(recorded: JsonObject, asked: JsonObject) -> Iterator[str]:
@@ -113,7 +138,7 @@ def _difference(recorded: JsonObject, asked: JsonObject) -> Iterator[str]:
         if recorded.get(name) != asked.get(name):
             yield f"{name}:"
             yield from _changed(_lines(recorded.get(name)), _lines(asked.get(name)))
-    old, new = recorded["messages"], asked["messages"]
+    old, new = _messages(recorded), _messages(asked)
     for index in range(max(len(old), len(new))):
         before = old[index] if index < len(old) else None
         after = new[index] if index < len(new) else None
@@ -128,7 +153,21 @@ def _role(message: JsonObject | None) -> str:
 
 def _changed(old: list[str], new: list[str]) -> Iterator[str]:
     changes = difflib.unified_diff(old, new, lineterm="", n=1)
-    return (line for line in islice(changes, 2, None) if not line.startswith("@@"))
+    lines = [line for line in islice(changes, 2, None) if not line.startswith("@@")]
+    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        if line.startswith("-") and after.startswith("+"):
+            yield _from_change(line, after)
+        elif line.startswith("+") and before.startswith("-"):
+            yield _from_change(line, before)
+        else:
+            yield line
+
+
+def _from_change(line: str, other: str) -> str:
+    """A changed line, without most of a long beginning that has not changed."""
+    pairs = enumerate(zip(line[1:], other[1:], strict=False))
+    equal = next((place for place, (left, right) in pairs if left != right), 0)
+    return f"{line[0]}…{line[1 + equal - SHOWN_BEFORE :]}" if equal > SHOWN_COLUMNS - SHOWN_BEFORE else line
 
 
 def _message_lines(message: JsonObject | None) -> list[str]:

@@ -35,6 +35,9 @@ NO_RULES = NormaliseRules()
 
 def check_rules(rules: NormaliseRules, *, source: str = "") -> None:
     """Raises InputError if a path or pattern of the rules cannot be read."""
+    for name in ("ignore", "mask"):
+        if not isinstance(getattr(rules, name), tuple | list):
+            raise InputError(f"expected a list, got {getattr(rules, name)!r}", source=source, place=name)
     for path in rules.ignore:
         if "".join(match.group(0) for match in _STEP.finditer(path)) != path or not path:
             raise InputError(
@@ -61,10 +64,10 @@ def settle_messages(messages: Sequence[JsonObject]) -> list[JsonObject] | None:
 
 def _settled(message: JsonObject, names: dict[str, str]) -> JsonObject:
     kept = {name: value for name, value in message.items() if value is not None and name != "id"}
-    if "tool_calls" in kept:
+    calls = kept.get("tool_calls")
+    if isinstance(calls, list | tuple):
         kept["tool_calls"] = [
-            {**call, "id": _renamed(call.get("id"), names)} if isinstance(call, dict) else call
-            for call in kept["tool_calls"]
+            {**call, "id": _renamed(call.get("id"), names)} if isinstance(call, dict) else call for call in calls
         ]
     if "tool_call_id" in kept:
         kept["tool_call_id"] = _renamed(kept["tool_call_id"], names)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from understudy.clock import SYSTEM_CLOCK, Clock
-from understudy.errors import InputError, ProviderError, RecordingMismatchError
+from understudy.errors import InputError, ProviderConnectionError, ProviderError, RequestError
 from understudy.events import NULL_SINK, CallRecorded, Sink
 from understudy.faults import AnyFault, Timeout, fault_of, stream_fault_of
 from understudy.messages import (
@@ -21,17 +21,19 @@ from understudy.messages import (
     StreamedReply,
     StreamEnd,
     StreamEvent,
+    StreamRestart,
     WholeReply,
 )
 from understudy.providers.provider import Provider
 from understudy.recording.document import rules_of
 from understudy.recording.exchange import Exchange, TimedPiece, piece_of, recorded_calls
 from understudy.recording.fingerprint import identify
-from understudy.recording.keys import check_key
+from understudy.recording.keys import KEY_HINT, shown, unfit_reason
 from understudy.recording.normalise import NO_RULES, NormaliseRules, check_rules
 from understudy.recording.redaction import Redactor
 from understudy.recording.replay import MockProvider
 from understudy.recording.stores.locate import open_store
+from understudy.recording.stores.store import Store
 
 RecordMode = Literal["append", "once", "new", "all"]
 _FAILURES = (ProviderError, TimeoutError, ConnectionError)
@@ -84,35 +86,56 @@ class RecordingProvider(Provider):
         self.name = provider.name
         self._provider, self._redactor, self._sink, self._clock = provider, redactor or Redactor(), sink, clock
         store = open_store(output_path)
-        self._known = MockProvider(output_path, strict=True) if record in ("once", "new") and store.exists() else None
-        self._writer = store.write()
-        self._is_live = record != "once" or not self._writer.size
-        self._rules = self._agreed_rules(normalise, source=store.location)
         self._touched: set[str] | None = set() if record == "all" else None
-        self._started_at = self._now()
+        self._found_until = self._end_of(store) if record == "all" and store.exists() else None
+        self._writer = store.write()
+        try:
+            self._rules = self._agreed_rules(normalise, source=store.location)
+            self._known = self._replay_of(store, record) if self._writer.size else None
+        except InputError:
+            self._writer.close()
+            raise
+        self._is_live = record != "once" or self._known is None
 
     async def send(self, request: Request) -> Reply:
-        if self._known is not None:
-            try:
-                return await self._known.send(request)
-            except RecordingMismatchError:
-                if not self._is_live:
-                    raise
+        if self._known is not None and (not self._is_live or self._known.answers(request)):
+            return await self._known.send(request)
         call = self._begin(request)
         try:
             reply = await self._provider.send(request)
             response = None if request.stream else await reply.collect()
         except _FAILURES as error:
-            self._keep(call, Response(), fault=fault_of(error, after_ms=self._elapsed_ms(call)))
+            self._keep(call, Response(provider=self.name), fault=fault_of(error, after_ms=self._elapsed_ms(call)))
             raise
         if response is None:
-            return StreamedReply(self._events(reply, call))
+            return _RecordedReply(reply, self._events(reply, call))
         self._keep(call, response)
         return WholeReply(response)
 
     async def close(self) -> None:
         self._writer.close()
+        if self._known is not None:
+            await self._known.close()
         await self._provider.close()
+
+    def _replay_of(self, store: Store, record: RecordMode) -> MockProvider | None:
+        """What answers before the real provider does: the recording without what this run adds to it."""
+        match record:
+            case "once":
+                return MockProvider(store.location, strict=True, clock=self._clock)
+            case "new":
+                return MockProvider(responses=store.load(), strict=True, clock=self._clock)
+            case _:
+                return None
+
+    def _end_of(self, store: Store) -> str:
+        """A moment behind all that the recording holds now, whatever clock it was made by."""
+        shelf = store.read()
+        try:
+            latest = max((stored.exchange.recorded_at or "" for stored in shelf), default="")
+        finally:
+            shelf.close()
+        return max(self._now(), latest + "~")
 
     def _agreed_rules(self, given: NormaliseRules, *, source: str) -> NormaliseRules:
         """The rules given, or those that the recording has; they cannot change once it holds exchanges."""
@@ -129,40 +152,45 @@ class RecordingProvider(Provider):
         return given
 
     def _begin(self, request: Request) -> _Call:
-        if request.step_id is not None:
-            check_key(request.step_id, source="step_id")
+        if request.step_id is not None and (reason := unfit_reason(request.step_id)):
+            raise RequestError(f"{shown(request.step_id)} {reason}", source="step_id", hint=KEY_HINT)
         request_hash, fields = identify(request, self._rules)
         return _Call(request, request.step_id or request_hash, request_hash, fields, self._clock.monotonic_s())
 
     async def _events(self, reply: Reply, call: _Call) -> AsyncIterator[StreamEvent]:
         chunks: list[TimedPiece] = []
-        joined, end = Accumulator(), None
+        joined = Accumulator()
         try:
             async for event in reply:
                 if isinstance(event, StreamEnd):
                     end = event
                     break
-                chunks.append((round(self._elapsed_ms(call), 3), piece_of(event)))
-                joined.add(event)
+                if isinstance(event, StreamRestart):
+                    chunks, joined = [], Accumulator()
+                else:
+                    chunks.append((self._elapsed_ms(call), piece_of(event)))
+                    joined.add(event)
                 yield event
+            else:
+                early = "the stream ended before its last event"
+                raise ProviderConnectionError(early, provider=self.name)  # noqa: TRY301 - kept like any other failure
         except BaseException as error:
             self._keep_broken(call, joined, chunks, error)
             raise
         finally:
             await reply.aclose()
-        if end is not None:
-            self._keep(call, end.response, chunks=chunks)
-            yield end
+        self._keep(call, end.response, chunks=chunks)
+        yield end
 
     def _keep_broken(self, call: _Call, joined: Accumulator, chunks: list[TimedPiece], error: BaseException) -> None:
-        """Keep what arrived of a stream, and how it broke; of a stream that nobody read, nothing."""
-        if chunks:
-            fault: AnyFault = stream_fault_of(error, after_chunks=len(chunks))
-        elif isinstance(error, _FAILURES):
-            fault = fault_of(error, after_ms=self._elapsed_ms(call))
+        """Keep what arrived of a stream, and how it broke: by a failure, or by a reader that stopped after a while."""
+        if isinstance(error, _FAILURES) and not chunks:
+            fault: AnyFault = fault_of(error, after_ms=self._elapsed_ms(call))
+        elif chunks and (isinstance(error, _FAILURES) or not isinstance(error, Exception)):
+            fault = stream_fault_of(error, after_chunks=len(chunks))
         else:
             return
-        self._keep(call, joined.join(Response(finish_reason=None)), chunks=chunks, fault=fault)
+        self._keep(call, joined.join(Response(provider=self.name, finish_reason=None)), chunks=chunks, fault=fault)
 
     def _keep(
         self, call: _Call, response: Response, *, chunks: list[TimedPiece] | None = None, fault: AnyFault | None = None
@@ -172,9 +200,9 @@ class RecordingProvider(Provider):
             content=response.content,
             model=response.model,
             provider=response.provider,
-            usage=response.usage if response.model else None,
+            usage=response.usage if fault is None else None,
             cost_usd=response.cost_usd,
-            latency_ms=0.0 if isinstance(fault, Timeout) else round(elapsed_ms, 3),
+            latency_ms=0.0 if isinstance(fault, Timeout) else elapsed_ms,
             finish_reason=response.finish_reason,
             tool_calls=recorded_calls(response.tool_calls),
             reasoning=response.reasoning,
@@ -200,10 +228,22 @@ class RecordingProvider(Provider):
         if self._touched is None or key in self._touched:
             return None
         self._touched.add(key)
-        return self._started_at
+        return self._found_until
 
     def _elapsed_ms(self, call: _Call) -> float:
-        return (self._clock.monotonic_s() - call.started_s) * 1000.0
+        return round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3)
 
     def _now(self) -> str:
         return self._clock.utc_now().isoformat(timespec="microseconds")
+
+
+class _RecordedReply(StreamedReply):
+    """A streamed reply that closes the one it records even if nobody began to read it."""
+
+    def __init__(self, reply: Reply, events: AsyncIterator[StreamEvent]) -> None:
+        super().__init__(events)
+        self._reply = reply
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._reply.aclose()

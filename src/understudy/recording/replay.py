@@ -44,7 +44,7 @@ class MockProvider(Provider):
 
     Args:
         responses_file: the recording: a path, or `sqlite:///path.db`.
-        responses: the same document as a dict, instead of a file.
+        responses: the same document as a dict, or as a Document, instead of a file.
         latency_model, latency_ms, seed: how long calls take; see Latency.
         sink: told of every call.
 
@@ -58,7 +58,7 @@ class MockProvider(Provider):
         self,
         responses_file: str | os.PathLike[str] | None = None,
         *,
-        responses: Mapping[str, Any] | None = None,
+        responses: Mapping[str, Any] | Document | None = None,
         strict: bool = False,
         default_response: str = "Mock response",
         latency_model: LatencyModel = "constant",
@@ -90,6 +90,14 @@ class MockProvider(Provider):
         if self._latency.is_none and exchange.fault is None and not request.stream:
             return match.stored.reply(model=request.model, provider=self.name)
         return await self._player.play(exchange, request)
+
+    def answers(self, request: Request) -> bool:
+        """Whether the recording holds what a strict replay would answer `request` with now.
+
+        Raises:
+            RequestError: something in the request cannot be written as JSON.
+        """
+        return self._cursor.match(request.step_id, fingerprint(request, self._rules)).mismatch is None
 
     async def close(self) -> None:
         self._shelf.close()
@@ -132,13 +140,14 @@ class MockProvider(Provider):
         return WholeReply(Response(content=self._default_response, model=request.model, provider=self.name))
 
 
-def _open_shelf(responses_file: str | os.PathLike[str] | None, responses: Mapping[str, Any] | None) -> Shelf:
+def _open_shelf(responses_file: str | os.PathLike[str] | None, responses: Mapping[str, Any] | Document | None) -> Shelf:
     if responses_file is not None and responses is not None:
         raise InputError("give responses_file or responses, not both", source="MockProvider")
     if responses_file is not None:
         return open_store(responses_file).read()
-    document = Document() if responses is None else convert(responses, source="responses")
-    return MemoryShelf(document, source="responses")
+    if not isinstance(responses, Document):
+        responses = convert({} if responses is None else responses, source="responses")
+    return MemoryShelf(responses, source="responses")
 
 
 def _check_version(shelf: Shelf) -> None:

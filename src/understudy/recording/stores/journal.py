@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from understudy.recording.stores.fork_guard import ForkGuarded
 
-class Journal:
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
+
+
+class Journal(ForkGuarded):
     """An append-only file of lines, shared by any number of processes.
 
     Whoever appends or folds holds the lock on the file. A fold removes the file; an appender that
-    waited for the lock on a removed file opens the new one.
+    waited for the lock on a removed file opens the new one. What may be read of `beside` decides what
+    may be read of the journal.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._guard = threading.Lock()
+    def __init__(self, path: Path, *, beside: Path, read_only: bool = False) -> None:
+        super().__init__()
+        self.path, self._beside = path, beside
+        self._flags, self._kind = (os.O_RDONLY, fcntl.LOCK_SH) if read_only else (_APPEND, fcntl.LOCK_EX)
         self._fd = -1
-        self._pid = 0
         self._end = -1
 
     def append(self, line: bytes) -> None:
@@ -30,32 +35,39 @@ class Journal:
         Raises:
             OSError: the line could not be written; nothing of it is left behind.
         """
-        with self._guard, self.locked():
-            self._write(line)
+        with self.locked():
+            self.write_locked(line)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock on the journal that is at its path now, made if absent."""
-        fd = self._lock()
-        try:
-            yield
-        finally:
-            fcntl.flock(fd, fcntl.LOCK_UN)
+    def locked(self, *, wait: bool = True) -> Iterator[None]:
+        """Hold the lock on the journal that is at its path now, made if absent unless it is only read.
 
-    def _lock(self) -> int:
+        Raises:
+            BlockingIOError: another has the lock, and this one does not `wait`.
+        """
+        with self.guard:
+            self._lock(self._kind if wait else self._kind | fcntl.LOCK_NB)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _lock(self, operation: int) -> None:
         while True:
-            if self._fd < 0 or self._pid != os.getpid():
+            if self._fd < 0:
                 self._open()
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            fcntl.flock(self._fd, operation)
             if os.fstat(self._fd).st_nlink:
-                return self._fd
+                return
             self.close()
 
     def _open(self) -> None:
-        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        self._pid, self._end = os.getpid(), -1
+        mode = stat.S_IMODE(self._beside.stat().st_mode) | 0o600 if self._beside.exists() else 0o666
+        self._fd = os.open(self.path, self._flags | os.O_CLOEXEC, mode)
+        self._end = -1
 
-    def _write(self, line: bytes) -> None:
+    def write_locked(self, line: bytes) -> None:
+        """Write one line, while the lock is held. Raises like `append`."""
         size = os.fstat(self._fd).st_size
         torn = size and size != self._end and os.pread(self._fd, 1, size - 1) != b"\n"
         data = b"\n" + line + b"\n" if torn else line + b"\n"
@@ -67,10 +79,6 @@ class Journal:
             os.ftruncate(self._fd, size)
             raise
         self._end = size + len(data)
-
-    def write_locked(self, line: bytes) -> None:
-        """Write one line while the lock is held."""
-        self._write(line)
 
     def read_locked(self) -> bytes:
         """All that the journal holds, while the lock is held."""
@@ -89,6 +97,7 @@ class Journal:
 
     def close(self) -> None:
         """Let go of the file. It is opened again when needed."""
-        if self._fd >= 0 and self._pid == os.getpid():
-            os.close(self._fd)
-        self._fd = -1
+        with self.guard:
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = -1

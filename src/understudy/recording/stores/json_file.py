@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import stat
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,7 +54,7 @@ class JsonFileStore:
         self._journal_path = self.path.with_name(self.path.name + ".journal")
 
     def exists(self) -> bool:
-        return self.path.exists() or self._journal_path.exists()
+        return os.access(self.path, os.F_OK) or self._has_journal()
 
     def read(self) -> MemoryShelf:
         return MemoryShelf(self.load(), source=self.location)
@@ -60,113 +62,172 @@ class JsonFileStore:
     def load(self) -> Document:
         if not self.exists():
             raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
-        if self._journal_path.exists():
-            return self._fold_or_merge()
-        return self._parse_file()
+        try:
+            return self._fold_or_merge() if self._has_journal() else self._parse(self.path)
+        except OSError as error:
+            raise self.unusable(error) from None
 
     def write(self) -> JsonFileWriter:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if not self.path.exists():
-                self._create()
-            return JsonFileWriter(self, Journal(self._journal_path), self.load())
+            return JsonFileWriter(self, self._journal(), self.fold())
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self.unusable(error) from None
 
     def save(self, document: Document) -> None:
         data = render(document)
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._locked_journal() as journal:
-                self._swap_in(data)
-                journal.remove_locked()
+                self._open_lines(journal)
+                self._swap_in(data, journal)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self.unusable(error) from None
 
-    def _create(self) -> None:
-        """Make the file, unless another process was quicker."""
-        with self._locked_journal():
-            if not self.path.exists():
-                self._swap_in(render(Document()))
-
-    @contextmanager
-    def _locked_journal(self) -> Iterator[Journal]:
-        journal = Journal(self._journal_path)
-        try:
-            with journal.locked():
-                yield journal
-        finally:
-            journal.close()
-
-    def fold(self) -> Document:
-        """Bring what the journal holds into the file.
+    def fold(self, *, wait: bool = True) -> Document:
+        """Bring what the journal holds into the file, which is made if absent.
 
         Raises:
+            BlockingIOError: the journal is in use, and this does not `wait`.
             OSError: the folder cannot be written to; nothing is lost.
             RecordingFormatError: the file is no recording; file and journal are left as they are.
         """
-        with self._locked_journal() as journal:
-            lines = self._open_lines(journal.read_locked())
-            document = self._parse_file() if self.path.exists() else Document()
-            if lines:
-                _apply(lines, document)
-                data = render(document)
-                self._write_next(data)
-                journal.write_locked(_encoder.encode(_Line(folded=sha256(data).hexdigest())))
-                self._next.replace(self.path)
-            journal.remove_locked()
+        with self._locked_journal(wait=wait) as journal:
+            lines = self._open_lines(journal)
+            document = self._document_in(self.path)
+            _apply(lines, document)
+            if lines or not self.path.exists():
+                self._swap_in(render(document), journal)
             return document
 
+    def settle(self, *, wait: bool = True) -> None:
+        """Fold if there is something to fold. What cannot be folded now is left for who opens it next."""
+        try:
+            if self._has_journal():
+                self.fold(wait=wait)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            logger.warning("%s: %s; what was recorded stays in %s", self.location, error, self._journal_path.name)
+
+    def unusable(self, error: OSError) -> InputError:
+        """The error for a file that cannot be read or written."""
+        reason = error.strerror or str(error)
+        is_folder = isinstance(error, IsADirectoryError)
+        hint = "name a file, not a folder" if is_folder else "check the path, its permissions and the space"
+        return InputError(reason[:1].lower() + reason[1:], source=self.location, hint=hint)
+
+    def _has_journal(self) -> bool:
+        return os.access(self._journal_path, os.F_OK)
+
+    def _journal(self, *, read_only: bool = False) -> Journal:
+        return Journal(self._journal_path, beside=self.path, read_only=read_only)
+
+    @contextmanager
+    def _locked_journal(self, *, wait: bool = True) -> Iterator[Journal]:
+        """The journal, locked. It is removed in the end, unless it holds what could not be folded."""
+        if self.path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        journal = self._journal()
+        try:
+            with journal.locked(wait=wait):
+                try:
+                    yield journal
+                except BaseException:
+                    if not journal.read_locked():
+                        journal.remove_locked()
+                    raise
+                journal.remove_locked()
+        finally:
+            journal.close()
+
+    def _open_lines(self, journal: Journal) -> list[_Line]:
+        """The lines that are not in the file yet, after finishing a fold that was cut off before its swap."""
+        folded, lines = _after_last_fold(self._lines(journal.read_locked()))
+        if self._is_next(folded):
+            self._next.replace(self.path)
+        self._next.unlink(missing_ok=True)
+        return lines
+
+    def _is_next(self, folded: str | None) -> bool:
+        """Whether the file that the mark of a fold tells of still waits for its swap."""
+        return folded is not None and self._next.exists() and sha256(self._next.read_bytes()).hexdigest() == folded
+
     def _fold_or_merge(self) -> Document:
-        """Fold, or where the folder cannot be written to, do as much in memory."""
+        """Fold, or where that cannot be written, do as much in memory."""
         try:
             return self.fold()
         except OSError:
-            document = self._parse_file() if self.path.exists() else Document()
-            _apply(_after_last_fold(self._lines(self._journal_path.read_bytes()))[1], document)
-            return document
+            return self._merged()
 
-    def _open_lines(self, data: bytes) -> list[_Line]:
-        """The lines that are not in the file yet, after finishing a fold that was cut off before its swap."""
-        folded, lines = _after_last_fold(self._lines(data))
-        if folded and self._next.exists() and sha256(self._next.read_bytes()).hexdigest() == folded:
-            self._next.replace(self.path)
-        return lines
+    def _merged(self) -> Document:
+        journal = self._journal(read_only=True)
+        try:
+            with journal.locked():
+                folded, lines = _after_last_fold(self._lines(journal.read_locked()))
+                document = self._document_in(self._next if self._is_next(folded) else self.path)
+                _apply(lines, document)
+                return document
+        except FileNotFoundError:  # folded by another in the meantime
+            return self._parse(self.path)
+        finally:
+            journal.close()
 
     def _lines(self, data: bytes) -> list[_Line]:
         lines = []
-        for raw in data.split(b"\n"):
+        for number, raw in enumerate(data.split(b"\n"), 1):
             try:
                 if raw:
                     lines.append(_decoder.decode(raw))
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                if _is_json(raw):
+                    raise self._foreign(number, error) from None
                 logger.warning("%s: dropped a torn line of %d bytes", self._journal_path, len(raw))
         return lines
 
-    def _parse_file(self) -> Document:
+    def _foreign(self, number: int, error: Exception) -> RecordingFormatError:
+        return RecordingFormatError(
+            str(error),
+            source=str(self._journal_path),
+            place=f"line {number}",
+            hint="read it with the understudy that wrote it, or remove the line",
+        )
+
+    def _document_in(self, path: Path) -> Document:
+        return self._parse(path) if path.exists() else Document()
+
+    def _parse(self, path: Path) -> Document:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise too_large(size, self.location)
+        return parse(path.read_bytes(), source=self.location)
+
+    def _swap_in(self, data: bytes, journal: Journal) -> None:
+        """Replace the file by `data`, which holds what the journal held."""
         try:
-            size = self.path.stat().st_size
-            if size > MAX_FILE_BYTES:
-                raise too_large(size, self.location)
-            return parse(self.path.read_bytes(), source=self.location)
-        except OSError as error:
-            raise self._unusable(error) from None
+            self._write_next(data)
+        except OSError:
+            with suppress(OSError):
+                self._next.unlink()
+            raise
+        journal.write_locked(_encoder.encode(_Line(folded=sha256(data).hexdigest())))
+        self._next.replace(self.path)
 
     def _write_next(self, data: bytes) -> None:
         with self._next.open("wb") as file:
+            if self.path.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if self.path.exists():
-            self._next.chmod(self.path.stat().st_mode & 0o7777)
 
-    def _swap_in(self, data: bytes) -> None:
-        self._write_next(data)
-        self._next.replace(self.path)
 
-    def _unusable(self, error: OSError) -> InputError:
-        reason = error.strerror or str(error)
-        hint = "name a file, not a folder" if self.path.is_dir() else "check the path and its permissions"
-        return RecordingFormatError(reason[0].lower() + reason[1:], source=self.location, hint=hint)
+def _is_json(raw: bytes) -> bool:
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _after_last_fold(lines: list[_Line]) -> tuple[str | None, list[_Line]]:
@@ -192,20 +253,32 @@ class JsonFileWriter:
 
     def __init__(self, store: JsonFileStore, journal: Journal, document: Document) -> None:
         self.meta, self.size = document.meta, sum(1 for _ in document)
-        self._journal = journal
-        self._close = weakref.finalize(self, _fold_and_close, store, journal)
+        self._store, self._journal = store, journal
+        self._abandoned = weakref.finalize(self, _abandon, store, journal)
 
     def add_meta(self, meta: JsonObject) -> None:
-        self._journal.append(_encoder.encode(_Line(meta=meta)))
+        self._add(_Line(meta=meta))
 
     def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        self._journal.append(_encoder.encode(_Line(key=key, entry=exchange, forget_before=forget_before)))
+        self._add(_Line(key=key, entry=exchange, forget_before=forget_before))
+
+    def _add(self, line: _Line) -> None:
+        data = _encoder.encode(line)
+        try:
+            self._journal.append(data)
+        except OSError as error:
+            raise self._store.unusable(error) from None
 
     def close(self) -> None:
-        self._close()
+        self._abandoned.detach()
+        self._journal.close()
+        self._store.settle()
 
 
-def _fold_and_close(store: JsonFileStore, journal: Journal) -> None:
+def _abandon(store: JsonFileStore, journal: Journal) -> None:
+    """Close for a writer that nobody closed. The garbage collector may call this under any lock: it waits for none."""
     journal.close()
-    if store.path.parent.exists() and store.exists():
-        store.load()
+    try:
+        store.settle(wait=False)
+    except InputError as error:
+        logger.warning("%s", error)

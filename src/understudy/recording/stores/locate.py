@@ -10,7 +10,7 @@ from understudy.recording.stores.json_file import JsonFileStore
 from understudy.recording.stores.sqlite import SqliteStore
 from understudy.recording.stores.store import Store
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://")
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _SQLITE = "sqlite:///"
 
 
@@ -21,14 +21,15 @@ def open_store(location: str | os.PathLike[str]) -> Store:
         InputError: it names no kind of store that there is.
     """
     text = os.fspath(location)
-    if text.startswith(_SQLITE) and len(text) > len(_SQLITE):
-        return SqliteStore(text.removeprefix(_SQLITE))
-    if "\0" in text or not text or _SCHEME.match(text):
+    is_sqlite = text.startswith(_SQLITE) and text != _SQLITE
+    if "\0" in text or not text or (_SCHEME.match(text) and not is_sqlite):
         raise InputError(
             f"{text!r} names no store",
             source="recording",
             hint="use a path like runs/today.json or sqlite:///runs/today.db",
         )
+    if is_sqlite:
+        return SqliteStore(text.removeprefix(_SQLITE))
     if text.endswith((".db", ".sqlite", ".sqlite3")):
         raise InputError(f"{text!r} looks like a database", source="recording", hint=f"write {_SQLITE}{text}")
     return JsonFileStore(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ _SCHEMA = (
     "CREATE INDEX IF NOT EXISTS by_key ON exchanges (key, fingerprint, id)",
     "CREATE INDEX IF NOT EXISTS by_fingerprint ON exchanges (fingerprint, id)",
 )
-_COLUMNS = """e.id, e.key, e.entry,
+_COLUMNS = """e.id, e.key, CAST(e.entry AS BLOB),
     NOT e.listed AND NOT EXISTS (SELECT 1 FROM exchanges AS o WHERE o.key = e.key AND o.id <> e.id)"""
+_PAGE = f"SELECT {_COLUMNS} FROM exchanges AS e WHERE e.id > ? ORDER BY e.id LIMIT 100"  # noqa: S608 - no values
 _INSERT = "INSERT INTO exchanges (key, fingerprint, recorded_at, listed, entry) VALUES (?, ?, ?, ?, ?)"
 _FORGET = "DELETE FROM exchanges WHERE key = ? AND recorded_at < ?"
 _ADD_METADATA = "INSERT INTO metadata VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
@@ -38,19 +40,25 @@ class SqliteStore:
     """A recording in the database file at `path`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()
         self.location = f"sqlite:///{path}"
 
     def exists(self) -> bool:
-        return self.path.exists()
+        return os.access(self.path, os.F_OK)
 
     def read(self) -> SqliteShelf:
         if not self.exists():
             raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
-        return SqliteShelf(Database(self.path, source=self.location))
+        with self._opened() as database:
+            return SqliteShelf(database)
 
     def write(self) -> SqliteWriter:
-        return SqliteWriter(self._prepared())
+        self._make_folder()
+        with self._opened() as database:
+            writer = SqliteWriter(database)
+            writer.add_meta({})  # fails now rather than at the first exchange, where nothing can be written
+            database.read_beside_writing()
+            return writer
 
     def load(self) -> Document:
         shelf = self.read()
@@ -60,31 +68,45 @@ class SqliteStore:
             shelf.close()
 
     def save(self, document: Document) -> None:
-        database = self._prepared()
-        metadata = {"_version": document.version, "_meta": document.meta} | document.rest
-        with database.transaction():
-            database.run("DELETE FROM exchanges")
-            database.run("DELETE FROM metadata")
-            for name, value in metadata.items():
-                database.run(_SET_METADATA, name, orjson.dumps(value))
-            for key, entry in document.entries.items():
-                for exchange in entry if isinstance(entry, list) else [entry]:
-                    database.run(_INSERT, *_row(key, exchange, listed=isinstance(entry, list)))
-        database.close()
+        self._make_folder()
+        metadata = {"_version": VERSION, "_meta": document.meta} | document.rest
+        with self._opened() as database:
+            with database.transaction():
+                database.run("DELETE FROM exchanges")
+                database.run("DELETE FROM metadata")
+                for name, value in metadata.items():
+                    database.run(_SET_METADATA, name, orjson.dumps(value))
+                for key, exchange in document:
+                    listed = isinstance(document.entries[key], list)
+                    database.run(_INSERT, *_row(key, exchange, listed=listed))
+            database.close()
 
-    def _prepared(self) -> Database:
-        """The database, with its tables made if they are not there."""
+    def _make_folder(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(error.strerror or str(error), source=self.location) from None
+            reason = error.strerror or str(error)
+            raise InputError(reason, source=self.location, hint="check the path and its permissions") from None
+
+    @contextmanager
+    def _opened(self) -> Iterator[Database]:
+        """The database, closed if what is done with it fails. One without tables is new, or its maker was cut off."""
         database = Database(self.path, source=self.location)
-        with database.transaction():
-            for statement in _SCHEMA:
-                database.run(statement)
-            database.run(_ADD_METADATA, "_version", orjson.dumps(VERSION))
-            database.run(_ADD_METADATA, "_meta", orjson.dumps(new_meta()))
-        return database
+        try:
+            if not database.run("SELECT 1 FROM sqlite_master"):
+                _make_tables(database)
+            yield database
+        except BaseException:
+            database.close()
+            raise
+
+
+def _make_tables(database: Database) -> None:
+    with database.transaction():
+        for statement in _SCHEMA:
+            database.run(statement)
+        database.run(_ADD_METADATA, "_version", orjson.dumps(VERSION))
+        database.run(_ADD_METADATA, "_meta", orjson.dumps(new_meta()))
 
 
 def _row(key: str, exchange: Exchange, *, listed: bool) -> tuple[Any, ...]:
@@ -153,11 +175,13 @@ class SqliteShelf:
         return Stored(row_id, key, parse_exchange(key, entry, source=self.source), repeats=bool(repeats))
 
     def __iter__(self) -> Iterator[Stored]:
-        query = f"SELECT {_COLUMNS} FROM exchanges AS e ORDER BY e.id"  # noqa: S608 - no values
-        return (self._stored(row) for row in self._database.run(query))
+        after = -1
+        while page := [self._stored(row) for row in self._database.run(_PAGE, after)]:
+            yield from page
+            after = page[-1].id
 
     def __len__(self) -> int:
-        (count,) = next(iter(self._database.run("SELECT count(*) FROM exchanges")))
+        ((count,),) = self._database.run("SELECT count(*) FROM exchanges")
         return int(count)
 
     def document(self) -> Document:

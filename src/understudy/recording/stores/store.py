@@ -17,7 +17,7 @@ class Stored:
 
     def __init__(self, id: int, key: str, exchange: Exchange, *, repeats: bool) -> None:
         self.id, self.key, self.exchange, self.repeats = id, key, exchange, repeats
-        self.fingerprint = exchange.request_hash
+        self.fingerprint = exchange.request_hash or None
         self._reply: tuple[str, WholeReply] | None = None
 
     def reply(self, *, model: str, provider: str) -> WholeReply:
@@ -78,7 +78,13 @@ class Writer(Protocol):
         ...
 
     def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        """Keep an exchange for good. `forget_before` first drops those of the key recorded before that moment."""
+        """Keep an exchange for good. `forget_before` first drops those of the key recorded before that moment.
+
+        Works after `close` too, as if it were opened again.
+
+        Raises:
+            InputError: it cannot be written; the recording is as it was before.
+        """
         ...
 
     def close(self) -> None:

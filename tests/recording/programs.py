@@ -1,0 +1,209 @@
+"""Programs that tests run as processes of their own, so that they can exit, fork, race and be killed for real."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import subprocess
+import sys
+import threading
+from itertools import count
+from pathlib import Path
+
+from understudy.errors import InputError
+from understudy.messages import Response, WholeReply
+from understudy.providers.provider import Provider
+from understudy.recording.exchange import Exchange
+from understudy.recording.recorder import RecordingProvider
+from understudy.recording.stores.journal import Journal
+from understudy.recording.stores.locate import open_store
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT_S = 60
+
+
+class Echo(Provider):
+    """Answers at once, with what it was asked."""
+
+    name = "echo"
+
+    async def send(self, request):
+        return WholeReply(Response(content=request.messages[-1]["content"], model=request.model))
+
+
+def start(program, *arguments):
+    """`program`, a function of this file, under way in a process of its own, with pipes to and from it."""
+    call = f"import sys; from {__name__} import {program.__name__} as program; program(*sys.argv[1:])"
+    return subprocess.Popen(
+        [sys.executable, "-c", call, *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(process):
+    """What the program printed and complained of, after it has ended well."""
+    try:
+        printed, complaints = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, complaints.decode()
+    return printed.decode(), complaints.decode()
+
+
+async def record(location, names, *, step_id=None):
+    """Record one call for each name, under that name or all under one `step_id`."""
+    async with RecordingProvider(Echo(), location) as recorder:
+        for name in names:
+            await recorder.complete([{"role": "user", "content": name}], "m", step_id=step_id or name)
+
+
+def record_calls(location, name, calls, step_id):
+    """Record `calls` calls, once the other side of the pipe says go."""
+    tell("ready")
+    sys.stdin.readline()
+    asyncio.run(record(location, [f"{name}-{number}" for number in range(int(calls))], step_id=step_id))
+
+
+def tell(line):
+    """Print a line at once, whole."""
+    os.write(1, f"{line}\n".encode())
+
+
+def nursery():
+    """For each line read, bring up a child that records at that location until it is killed; tell when it is dead."""
+    for number, line in enumerate(sys.stdin):
+        child = os.fork()
+        if not child:
+            tell(f"born {os.getpid()}")
+            asyncio.run(record_for_ever(line.strip(), prefix=number))
+        os.waitpid(child, 0)
+        tell("dead")
+
+
+async def record_for_ever(location, *, prefix):
+    """Record calls and tell of each when it is done; fold now and then."""
+    names = (f"{prefix}-{number}" for number in count())
+    while True:
+        async with RecordingProvider(Echo(), location) as recorder:
+            for name in (next(names) for _ in range(20)):
+                await recorder.complete([{"role": "user", "content": name}], "m", step_id=name)
+                tell(name)
+
+
+def leave_unclosed(location, folder):
+    """Record, and end without closing anything. Tells which files there were until then."""
+    recorder = RecordingProvider(Echo(), location)
+    asyncio.run(recorder.complete([{"role": "user", "content": "Hi"}], "m", step_id="greet"))
+    tell(" ".join(file_sizes(folder)))
+
+
+def fork_after_opening(location, children, calls):
+    """Open, record and fork; all record, and the parent closes while its children are half done."""
+    writer = open_store(location).write()
+    writer.append("parent", Exchange(content="before"))
+    half_done, may_go_on = os.pipe(), os.pipe()
+    pids = []
+    for child in range(int(children)):
+        pids.append(os.fork())
+        if not pids[-1]:
+            append_numbered(writer, f"child {child}", range(int(calls) // 2))
+            os.write(half_done[1], b".")
+            os.read(may_go_on[0], 1)
+            append_numbered(writer, f"child {child}", range(int(calls) // 2, int(calls)))
+            os._exit(0)
+    os.read(half_done[0], 1)
+    writer.append("parent", Exchange(content="after"))
+    writer.close()
+    os.write(may_go_on[1], b"." * len(pids))
+    await_children(pids)
+
+
+def fork_beside_a_thread(location, children, calls):
+    """Fork again and again while another thread records; each child records too."""
+    writer = open_store(location).write()
+    is_over = threading.Event()
+
+    def record_on():
+        for number in count():
+            writer.append("thread", Exchange(content=str(number)))
+            if is_over.is_set():
+                tell(number + 1)
+                return
+
+    thread = threading.Thread(target=record_on)
+    thread.start()
+    for child in range(int(children)):
+        pid = os.fork()
+        if not pid:
+            append_numbered(writer, f"child {child}", range(int(calls)))
+            os._exit(0)
+        await_children([pid])
+    is_over.set()
+    thread.join()
+    writer.close()
+
+
+def append_numbered(writer, key, numbers):
+    for number in numbers:
+        writer.append(key, Exchange(content=str(number)))
+
+
+def await_children(pids):
+    for pid in pids:
+        assert os.waitpid(pid, 0)[1] == 0
+
+
+def collect_under_the_lock(location):
+    """Have the garbage collector find an unclosed writer while this very thread holds the journal's lock."""
+    gc.disable()
+    cycle = [open_store(location).write()]
+    cycle.append(cycle)
+    cycle[0].append("kept", Exchange(content="kept"))
+    del cycle
+    journal = Journal(Path(f"{location}.journal"), beside=Path(location))
+    with journal.locked():
+        tell(gc.collect() > 0)
+
+
+def fill_the_disk(location, folder):
+    """Append what the disk has no room for, twice; then make room and append again.
+
+    Tells of both failures, and of the sizes of all files before and after them.
+    """
+    writer = open_store(location).write()
+    writer.append("before", Exchange(content="small"))
+    sizes = file_sizes(folder)
+    allow_file_size(max(sizes.values()) + 1000)
+    for forget_before in (None, "2000"):
+        try:
+            writer.append("before", Exchange(content="large" * 100_000), forget_before=forget_before)
+        except InputError as error:
+            tell(error.reason)
+    tell(sizes)
+    tell(file_sizes(folder))
+    allow_file_size(resource.RLIM_INFINITY)
+    writer.append("after", Exchange(content="small"))
+    writer.close()
+
+
+def close_on_a_full_disk(path, size):
+    """Record, and close when no file may grow over `size` bytes any more. Tells which files are left."""
+    writer = open_store(path).write()
+    append_numbered(writer, "kept", range(50))
+    allow_file_size(int(size))
+    writer.close()
+    tell(" ".join(file_sizes(Path(path).parent)))
+
+
+def file_sizes(folder):
+    """The size of each file in the folder, by name."""
+    return {path.name: path.stat().st_size for path in sorted(Path(folder).iterdir())}
+
+
+def allow_file_size(limit):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))

@@ -1,0 +1,331 @@
+"""What only a recording in a JSON file has to deal with: the journal beside it, and folds that are cut off."""
+
+import gc
+import json
+import logging
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import InputError, RecordingFormatError
+from understudy.recording.document import Document
+from understudy.recording.exchange import Exchange
+from understudy.recording.stores.journal import Journal
+from understudy.recording.stores.json_file import JsonFileStore
+
+from .read_only import read_only
+
+FILE, JOURNAL, NEXT = "run.json", "run.json.journal", "run.json.next"
+
+
+@pytest.fixture
+def store(tmp_path):
+    return JsonFileStore(tmp_path / FILE)
+
+
+def contents(store):
+    """What is recorded, by key: a text, or a list of texts."""
+    return {
+        key: [exchange.content for exchange in entry] if isinstance(entry, list) else entry.content
+        for key, entry in store.load().entries.items()
+    }
+
+
+def files(folder):
+    """Everything in the folder."""
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def put(folder, state):
+    """Have exactly these files in the folder."""
+    for path in Path(folder).iterdir():
+        path.unlink()
+    for name, data in state.items():
+        (Path(folder) / name).write_bytes(data)
+
+
+def line(key, content):
+    """A line of the journal."""
+    return json.dumps({"key": key, "entry": {"content": content}}).encode() + b"\n"
+
+
+def file_with(**entries):
+    """A recording file."""
+    return json.dumps({"_version": 2, "_meta": {}} | {key: {"content": text} for key, text in entries.items()}).encode()
+
+
+def warnings_in(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+class TestJournal:
+    def test_an_appended_exchange_is_in_the_journal_at_once_and_in_the_file_after_closing(self, store, tmp_path):
+        writer = store.write()
+        before = files(tmp_path)
+        writer.append("a", Exchange(content="1"))
+        assert files(tmp_path) == before | {JOURNAL: line("a", "1").replace(b": ", b":").replace(b", ", b",")}
+        writer.close()
+        assert list(files(tmp_path)) == [FILE]
+        assert json.loads(store.path.read_bytes())["a"]["content"] == "1"
+
+    def test_a_journal_without_a_file_is_a_recording(self, store, tmp_path):
+        put(tmp_path, {JOURNAL: line("a", "1") + line("a", "2")})
+        assert store.exists()
+        assert contents(store) == {"a": ["1", "2"]}
+        assert list(files(tmp_path)) == [FILE]
+
+    def test_a_reader_folds_what_a_dead_writer_left(self, store, tmp_path):
+        put(tmp_path, {FILE: file_with(a="1"), JOURNAL: line("a", "2")})
+        assert contents(store) == {"a": ["1", "2"]}
+        assert list(files(tmp_path)) == [FILE]
+        assert contents(store) == {"a": ["1", "2"]}
+
+    def test_a_writer_goes_on_after_another_has_folded_its_journal(self, store, tmp_path):
+        writer, other = store.write(), JsonFileStore(store.path)
+        for number in range(5):
+            writer.append("a", Exchange(content=str(number)))
+            other.fold()
+            assert list(files(tmp_path)) == [FILE]
+        writer.append("a", Exchange(content="5"))
+        writer.close()
+        assert contents(store) == {"a": [str(number) for number in range(6)]}
+
+    def test_two_writers_of_one_process_do_not_get_in_each_others_way(self, store, tmp_path):
+        one, other = store.write(), JsonFileStore(store.path).write()
+        one.append("a", Exchange(content="1"))
+        other.append("a", Exchange(content="2"))
+        one.close()
+        other.append("a", Exchange(content="3"))
+        other.close()
+        assert contents(store) == {"a": ["1", "2", "3"]}
+        assert list(files(tmp_path)) == [FILE]
+
+    def test_an_empty_journal_is_taken_away(self, store, tmp_path):
+        put(tmp_path, {FILE: file_with(a="1"), JOURNAL: b""})
+        assert contents(store) == {"a": "1"}
+        assert files(tmp_path) == {FILE: file_with(a="1")}
+
+    @pytest.mark.parametrize("end", [b"", b"\n"])
+    def test_a_last_line_cut_off_anywhere_is_dropped_with_one_warning_and_nothing_else_is(self, tmp_path, caplog, end):
+        last = line("b", "ünïcode")
+        for size in range(1, len(last) - 1):
+            caplog.clear()
+            put(tmp_path, {FILE: file_with(a="1"), JOURNAL: line("a", "2") + last[:size] + end})
+            assert contents(JsonFileStore(tmp_path / FILE)) == {"a": ["1", "2"]}
+            assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped a torn line of {size} bytes"]
+            assert list(files(tmp_path)) == [FILE]
+
+    def test_a_last_line_that_lacks_only_its_end_is_kept(self, store, tmp_path, caplog):
+        put(tmp_path, {FILE: file_with(a="1"), JOURNAL: line("a", "2").rstrip(b"\n")})
+        assert contents(store) == {"a": ["1", "2"]}
+        assert warnings_in(caplog) == []
+
+    @pytest.mark.parametrize("torn", [b'{"key": "a", "ent', b"\xff\xfe", b"\0" * 100, b'{"key": "a", "entry": {"c'])
+    def test_lines_behind_a_torn_one_are_kept(self, store, tmp_path, caplog, torn):
+        put(tmp_path, {FILE: file_with(a="1"), JOURNAL: line("a", "2") + torn})
+        journal = Journal(tmp_path / JOURNAL, beside=store.path)
+        journal.append(line("a", "3").rstrip())
+        journal.append(line("b", "4").rstrip())
+        journal.close()
+        assert contents(store) == {"a": ["1", "2", "3"], "b": "4"}
+        assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped a torn line of {len(torn)} bytes"]
+
+    @pytest.mark.parametrize(
+        "foreign",
+        [b'{"key": "b", "entry": {"content": "2", "mood": "new"}}\n', b'{"key": "b", "later": {}}\n', b"[]\n"],
+    )
+    def test_a_whole_line_that_says_something_unknown_is_refused_not_dropped(self, store, tmp_path, foreign):
+        state = {FILE: file_with(a="1"), JOURNAL: line("a", "2") + foreign + line("a", "3")}
+        put(tmp_path, state)
+        for attempt in (store.load, store.read, store.write):
+            with pytest.raises(RecordingFormatError) as caught:
+                attempt()
+            assert (caught.value.source, caught.value.place) == (str(tmp_path / JOURNAL), "line 2")
+        assert files(tmp_path) == state
+
+    @pytest.mark.parametrize("damage", [b"", b"garbage", b"[]", file_with(a="1")[:-9]])
+    def test_a_file_damaged_meanwhile_is_an_error_and_the_journal_is_kept(self, store, tmp_path, damage):
+        writer = store.write()
+        whole = store.path.read_bytes()
+        writer.append("a", Exchange(content="1"))
+        store.path.write_bytes(damage)
+        before = files(tmp_path)
+        for attempt in (writer.close, store.load, store.fold, writer.close):
+            with pytest.raises(RecordingFormatError) as caught:
+                attempt()
+            assert caught.value.source == str(store.path)
+        assert files(tmp_path) == before
+        store.path.write_bytes(whole)
+        writer.close()
+        assert contents(store) == {"a": "1"}
+
+
+class TestCutOffFolds:
+    """A kill can leave a fold in any state on its way; whoever opens the recording next finds each line once."""
+
+    @staticmethod
+    def folded(state):
+        """The file that a fold of the state makes."""
+        with tempfile.TemporaryDirectory() as folder:
+            put(folder, state)
+            JsonFileStore(Path(folder) / FILE).fold()
+            return files(folder)[FILE]
+
+    @classmethod
+    def states(cls, before):
+        """Every state on the way of folding `before`, in order."""
+        if NEXT in before and sha256(before[NEXT]).hexdigest().encode() in before[JOURNAL]:
+            yield "as it was", before
+            before = {FILE: before[NEXT], JOURNAL: before[JOURNAL]}
+        data = cls.folded(before)
+        mark = json.dumps({"folded": sha256(data).hexdigest()}).encode() + b"\n"
+        marked = before | {JOURNAL: before[JOURNAL] + mark}
+        yield "nothing done", before
+        yield "next empty", before | {NEXT: b""}
+        yield "next half written", before | {NEXT: data[: len(data) // 2]}
+        yield "next written", before | {NEXT: data}
+        yield "mark torn", before | {NEXT: data, JOURNAL: before[JOURNAL] + mark[:20]}
+        yield "marked", marked | {NEXT: data}
+        yield "swapped", marked | {FILE: data}
+        yield "journal removed", {FILE: data}
+
+    @staticmethod
+    def appended(state, data):
+        """The state after a writer that was open all the time has appended a line."""
+        with tempfile.TemporaryDirectory() as folder:
+            put(folder, state)
+            journal = Journal(Path(folder) / JOURNAL, beside=Path(folder) / FILE)
+            journal.append(data.rstrip(b"\n"))
+            journal.close()
+            return files(folder)
+
+    def all_states(self):
+        """Each state with what it must be read as: of one fold, and with a line appended in it, of the next fold."""
+        expected = {"a": ["1", "2"], "b": "1", "c": "1"}
+        before = {FILE: file_with(a="1", b="1"), JOURNAL: line("a", "2") + line("c", "1")}
+        for name, state in self.states(before):
+            yield name, state, expected
+            longer = self.appended(state, line("c", "2"))
+            for then, further in self.states(longer):
+                yield f"{name}, then {then}", further, expected | {"c": ["1", "2"]}
+
+    def test_what_was_recorded_is_neither_lost_nor_doubled(self, tmp_path):
+        for name, state, expected in self.all_states():
+            put(tmp_path, state)
+            assert contents(JsonFileStore(tmp_path / FILE)) == expected, name
+            assert list(files(tmp_path)) == [FILE], name
+            assert contents(JsonFileStore(tmp_path / FILE)) == expected, name
+
+    def test_a_writer_adds_to_it(self, tmp_path):
+        for name, state, expected in self.all_states():
+            put(tmp_path, state)
+            writer = JsonFileStore(tmp_path / FILE).write()
+            writer.append("d", Exchange(content="1"))
+            writer.close()
+            assert contents(JsonFileStore(tmp_path / FILE)) == expected | {"d": "1"}, name
+            assert list(files(tmp_path)) == [FILE], name
+
+    def test_who_may_only_read_reads_the_same(self, open_folder):
+        for name, state, expected in self.all_states():
+            put(open_folder, state)
+            with read_only(open_folder):
+                assert contents(JsonFileStore(open_folder / FILE)) == expected, name
+            assert files(open_folder) == state, name
+
+    def test_a_save_replaces_it(self, tmp_path):
+        for name, state, _ in self.all_states():
+            put(tmp_path, state)
+            JsonFileStore(tmp_path / FILE).save(Document(entries={"z": Exchange(content="9")}))
+            assert contents(JsonFileStore(tmp_path / FILE)) == {"z": "9"}, name
+            assert list(files(tmp_path)) == [FILE], name
+
+    def test_a_save_that_cannot_be_written_leaves_it_as_it_was(self, open_folder):
+        for name, state, expected in self.all_states():
+            put(open_folder, state)
+            with read_only(open_folder), pytest.raises(InputError, match="permission denied"):
+                JsonFileStore(open_folder / FILE).save(Document())
+            assert contents(JsonFileStore(open_folder / FILE)) == expected, name
+
+
+class TestFolding:
+    def test_what_stands_in_the_way_of_a_fold_does_not_stand_in_the_way_of_reading(self, store, tmp_path, caplog):
+        writer = store.write()
+        writer.append("a", Exchange(content="1"))
+        (tmp_path / NEXT).mkdir()
+        assert contents(store) == {"a": "1"}
+        writer.close()
+        assert len(warnings_in(caplog)) == 1
+        assert warnings_in(caplog)[0].endswith(f"what was recorded stays in {JOURNAL}")
+        (tmp_path / NEXT).rmdir()
+        assert contents(store) == {"a": "1"}
+        assert list(files(tmp_path)) == [FILE]
+
+    def test_entries_written_by_hand_mean_the_same_after_a_fold(self, store, tmp_path):
+        by_hand = {
+            "plain": {"content": "Hi"},
+            "empty": {},
+            "cut": {"content": "Hi", "finish_reason": "length", "latency_ms": 12, "cost_usd": 0.5, "provider": "p"},
+            "counted": {"content": "Hi", "usage": {"prompt_tokens": 3}},
+            "calls": {"tool_calls": [{"name": "get"}, {"name": "put", "arguments": "{torn", "reasoning": "so"}]},
+            "listed": [{"content": "Hi"}],
+            "failing": [{"fault": {"type": "timeout", "after_ms": 5}}, {"fault": {"type": "connection_reset"}}],
+            "streamed": {"content": "Hi", "chunks": [[0, "H"], [1, {"reasoning": "?"}], [2, "i"]]},
+            "broken": {"content": "Hi", "fault": {"type": "stream_truncate", "after_chunks": 1}, "finish_reason": None},
+            "asked": {"content": "Hi", "request_hash": "x", "request": {"messages": [{"role": "user"}]}},
+            "Grüße/🎭": {"content": "ü"},
+            "_tools": {"get": [{"arguments": {}, "result": 7}]},
+            "_meta": {"made": "by hand"},
+            "_version": 2,
+        }
+        store.path.write_text(json.dumps(by_hand, indent=7))
+        before = store.load()
+        writer = store.write()
+        writer.append("added", Exchange(content="1"))
+        writer.close()
+        after = store.load()
+        assert after.entries.pop("added").content == "1"
+        assert (after.meta, after.rest) == (before.meta, before.rest)
+        assert list(after.entries) == sorted(before.entries)
+        for key, exchange in before:
+            assert isinstance(after.entries[key], list) == isinstance(before.entries[key], list)
+            answers = [other.response(model="m", provider="p") for other in after.exchanges(key)]
+            assert exchange.response(model="m", provider="p") in answers
+            kept = [(other.fault, other.request_hash, other.timed_deltas()) for other in after.exchanges(key)]
+            assert (exchange.fault, exchange.request_hash, exchange.timed_deltas()) in kept
+
+    def test_a_writer_that_was_dropped_unclosed_folds(self, store, tmp_path):
+        writer = store.write()
+        writer.append("a", Exchange(content="1"))
+        del writer
+        gc.collect()
+        assert list(files(tmp_path)) == [FILE]
+        assert contents(store) == {"a": "1"}
+
+    def test_a_writer_dropped_unclosed_over_a_damaged_file_warns_and_keeps_its_journal(self, store, tmp_path, caplog):
+        writer = store.write()
+        writer.append("a", Exchange(content="1"))
+        store.path.write_bytes(b"garbage")
+        del writer
+        gc.collect()
+        assert len(warnings_in(caplog)) == 1
+        assert sorted(files(tmp_path)) == [FILE, JOURNAL]
+
+    def test_a_writer_whose_folder_is_gone_can_be_closed_but_not_appended_to(self, store, tmp_path):
+        writer = store.write()
+        put(tmp_path, {})
+        tmp_path.rmdir()
+        writer.close()
+        with pytest.raises(InputError, match="no such file") as caught:
+            writer.append("a", Exchange(content="1"))
+        assert caught.value.source == str(store.path)
+        writer.close()
+
+    def test_a_writer_of_a_recording_that_was_deleted_makes_it_anew(self, store, tmp_path):
+        writer = store.write()
+        writer.append("a", Exchange(content="1"))
+        put(tmp_path, {})
+        writer.append("b", Exchange(content="2"))
+        writer.close()
+        assert contents(store) == {"b": "2"}

@@ -1,0 +1,154 @@
+"""What only a recording in an SQLite database has to deal with."""
+
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from understudy.errors import InputError, RecordingFormatError
+from understudy.recording.document import Document
+from understudy.recording.exchange import Exchange
+from understudy.recording.stores.sqlite import SqliteStore
+
+from .read_only import read_only
+
+
+@pytest.fixture
+def store(tmp_path):
+    return SqliteStore(tmp_path / "run.db")
+
+
+def execute(store, *statements):
+    """Do something to the database that understudy would not."""
+    connection = sqlite3.connect(store.path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("begin", [None, "PRAGMA user_version = 0", "PRAGMA journal_mode = WAL"])
+def test_a_database_whose_maker_was_cut_off_before_its_tables_is_an_empty_recording(store, begin):
+    store.path.touch()
+    if begin is not None:
+        execute(store, begin)
+    assert store.load().entries == {}
+    writer = store.write()
+    writer.append("a", Exchange(content="1"))
+    writer.close()
+    assert store.load().entries["a"].content == "1"
+
+
+def test_a_database_of_something_else_is_not_changed_by_looking_at_it(store):
+    execute(store, "CREATE TABLE customers (name TEXT)", "INSERT INTO customers VALUES ('Ada')")
+    before = store.path.read_bytes()
+    for attempt in (store.read, store.write, lambda: store.save(Document())):
+        with pytest.raises(RecordingFormatError, match="not a recording: no such table"):
+            attempt()
+    assert store.path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("UPDATE metadata SET value = '3' WHERE name = '_version'", "expected a recording of version 2, got 3"),
+        ("DELETE FROM metadata", "expected a recording of version 2, got None"),
+        ("UPDATE metadata SET value = '[]' WHERE name = '_meta'", "expected a recording"),
+        ("UPDATE metadata SET value = 'torn' WHERE name = '_meta'", "metadata"),
+    ],
+)
+def test_metadata_that_makes_no_sense_is_refused(store, change, complaint):
+    store.save(Document())
+    execute(store, change)
+    for attempt in (store.read, store.load, store.write):
+        with pytest.raises(RecordingFormatError, match=complaint):
+            attempt()
+
+
+@pytest.mark.parametrize("entry", ["torn", "[]", '{"contents": "x"}', "7"])
+def test_an_entry_that_makes_no_sense_is_named(store, entry):
+    store.save(Document(entries={"good": Exchange(content="1"), "bad": Exchange(content="2")}))
+    execute(store, f"UPDATE exchanges SET entry = '{entry}' WHERE key = 'bad'")
+    with pytest.raises(RecordingFormatError) as caught:
+        store.load()
+    assert caught.value.place.startswith("key 'bad'")
+    shelf = store.read()
+    assert shelf.only("good").exchange.content == "1"
+    shelf.close()
+
+
+def test_an_entry_may_be_edited_as_text(store):
+    store.save(Document(entries={"a": Exchange(content="1")}))
+    execute(store, """UPDATE exchanges SET entry = '{"content": "edited"}'""")
+    assert store.load().entries["a"].content == "edited"
+
+
+def test_a_damaged_database_is_told_as_such_however_late_it_shows(store):
+    store.save(Document(entries={f"key {number}": Exchange(content="x" * 3000) for number in range(300)}))
+    data = bytearray(store.path.read_bytes())
+    data[len(data) // 2 :] = b"\xff" * (len(data) - len(data) // 2)
+    store.path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        store.load()
+    assert caught.value.source == store.location
+
+
+def test_reading_goes_on_when_the_database_is_closed_in_between(store):
+    store.save(Document(entries={f"key {number:03}": Exchange(content="x") for number in range(250)}))
+    shelf = store.read()
+    found = []
+    for stored in shelf:
+        found.append(stored.key)
+        shelf.close()
+    assert found == [f"key {number:03}" for number in range(250)]
+    shelf.close()
+
+
+FORK_WHILE_READING = """
+import os, sys
+from understudy.recording.stores.sqlite import SqliteStore
+shelf = SqliteStore(sys.argv[1]).read()
+seen = 0
+for stored in shelf:
+    seen += 1
+    if seen in (1, 100, 150):
+        pid = os.fork()
+        if not pid:
+            os._exit(len(shelf) != 250)
+        assert os.waitpid(pid, 0)[1] == 0
+print(seen)
+"""
+
+
+def test_reading_goes_on_over_a_fork(store):
+    store.save(Document(entries={f"key {number}": Exchange(content="x") for number in range(250)}))
+    program = [sys.executable, "-c", FORK_WHILE_READING, store.path]
+    assert subprocess.run(program, check=True, stdout=subprocess.PIPE, timeout=60).stdout == b"250\n"
+
+
+def test_readers_do_not_stand_in_a_writers_way(store):
+    store.save(Document(entries={"a": Exchange(content="1")}))
+    writer = store.write()
+    shelf = store.read()
+    reading = iter(shelf)
+    next(reading)
+    writer.append("b", Exchange(content="2"))
+    assert len(shelf) == 2
+    writer.close()
+    shelf.close()
+
+
+def test_what_a_read_only_folder_holds_back_is_an_error_not_an_old_state(open_folder):
+    """After a crash the latest exchanges may be in the log beside the database, which reading would have to fold."""
+    crashed, store = SqliteStore(open_folder / "crashed.db"), SqliteStore(open_folder / "run.db")
+    writer = crashed.write()
+    writer.append("a", Exchange(content="1"))
+    for suffix in ("", "-wal"):
+        (open_folder / f"run.db{suffix}").write_bytes((open_folder / f"crashed.db{suffix}").read_bytes())
+    writer.close()
+    with read_only(open_folder), pytest.raises(InputError, match="check the path"):
+        store.load()
+    for path in open_folder.iterdir():
+        path.chmod(0o644)
+    assert store.load().entries["a"].content == "1"

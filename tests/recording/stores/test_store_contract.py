@@ -1,0 +1,477 @@
+"""What every store promises, whatever it keeps recordings in."""
+
+import sqlite3
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.errors import InputError, RecordingFormatError
+from understudy.messages import Usage
+from understudy.recording.document import Document
+from understudy.recording.exchange import Exchange
+from understudy.recording.stores.locate import open_store
+
+from .read_only import read_only
+from .strategies import documents, exchanges, fingerprints
+
+LOCATIONS = {"json": "{}/run.json", "sqlite": "sqlite:///{}/run.db"}
+FILE_STORES = ["json", "sqlite"]
+
+every_store = pytest.mark.parametrize("kind", LOCATIONS)
+
+
+@pytest.fixture(params=LOCATIONS)
+def store(request, tmp_path):
+    """A store that holds nothing yet."""
+    return open_store(LOCATIONS[request.param].format(tmp_path))
+
+
+@contextmanager
+def fresh_store(kind):
+    """The like, for tests that need many."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield open_store(LOCATIONS[kind].format(folder))
+
+
+def said(content, *, request_hash=None, recorded_at=None):
+    return Exchange(content=content, request_hash=request_hash, recorded_at=recorded_at)
+
+
+def append(store, *keyed, **options):
+    """Open, append each exchange under its key, and close."""
+    writer = store.write()
+    for key, exchange in keyed:
+        writer.append(key, exchange, **options)
+    writer.close()
+
+
+@contextmanager
+def reading(store):
+    shelf = store.read()
+    try:
+        yield shelf
+    finally:
+        shelf.close()
+
+
+def contents(store):
+    """What is recorded, by key: a text, or a list of texts."""
+    return {
+        key: [exchange.content for exchange in entry] if isinstance(entry, list) else entry.content
+        for key, entry in store.load().entries.items()
+    }
+
+
+def meaning(exchange):
+    """An exchange as what it says, however its JSON is laid out and whether or not it spells out zeros."""
+    raw = {name: getattr(exchange, name) for name in ("request", "wire")}
+    decoded = {name: msgspec.json.decode(data) if bytes(data) else None for name, data in raw.items()}
+    return msgspec.structs.asdict(exchange) | decoded | {"usage": exchange.usage or Usage()}
+
+
+def whole_meaning(document):
+    entries = {
+        key: [meaning(exchange) for exchange in entry] if isinstance(entry, list) else meaning(entry)
+        for key, entry in document.entries.items()
+    }
+    return document.meta, document.rest, entries
+
+
+class TestWriting:
+    def test_what_is_appended_is_read_again(self, store):
+        append(store, ("greet", said("Hello.")))
+        with reading(store) as shelf:
+            (stored,) = shelf
+            assert (stored.key, stored.exchange.content) == ("greet", "Hello.")
+            assert len(shelf) == 1
+
+    def test_exchanges_of_one_key_keep_their_order(self, store):
+        append(store, *(("loop", said(str(number))) for number in range(300)))
+        assert contents(store) == {"loop": [str(number) for number in range(300)]}
+
+    def test_a_single_exchange_repeats_and_several_answer_in_order(self, store):
+        append(store, ("once", said("a")), ("twice", said("b")), ("twice", said("c")))
+        with reading(store) as shelf:
+            assert {stored.exchange.content: stored.repeats for stored in shelf} == {"a": True, "b": False, "c": False}
+            assert shelf.only("once").exchange.content == "a"
+            assert shelf.only("twice") is None
+            assert shelf.only("never") is None
+
+    def test_opening_what_is_there_adds_to_it(self, store):
+        append(store, ("a", said("1")), ("b", said("1")))
+        append(store, ("a", said("2")), ("c", said("1")))
+        assert contents(store) == {"a": ["1", "2"], "b": "1", "c": "1"}
+
+    def test_a_writer_knows_what_was_there_when_it_was_opened(self, store):
+        writer = store.write()
+        assert writer.size == 0
+        assert writer.meta["created_by"].startswith("understudy ")
+        writer.add_meta({"normalise": {"whitespace": True}})
+        writer.append("a", said("1"))
+        writer.append("a", said("2"))
+        writer.close()
+        writer = store.write()
+        writer.close()
+        assert writer.size == 2
+        assert writer.meta["normalise"] == {"whitespace": True}
+
+    def test_metadata_is_added_to_what_is_there(self, store):
+        store.save(Document(meta={"kept": 1, "changed": 1}, rest={"_tools": {"get": [{"result": 7}]}}))
+        writer = store.write()
+        writer.add_meta({"changed": 2, "new": 2})
+        writer.append("a", said("1"))
+        writer.close()
+        document = store.load()
+        assert document.meta == {"kept": 1, "changed": 2, "new": 2}
+        assert document.rest == {"_tools": {"get": [{"result": 7}]}}
+
+    def test_opening_without_adding_changes_nothing(self, store):
+        document = Document(entries={"a": said("1"), "b": [said("2")]}, rest={"_tools": {}})
+        store.save(document)
+        store.write().close()
+        assert whole_meaning(store.load()) == whole_meaning(document)
+
+    def test_forgetting_drops_what_is_older_under_the_same_key_and_nothing_else(self, store):
+        old, new = "2024-01-01T00:00:00.000000+00:00", "2024-01-03T00:00:00.000000+00:00"
+        append(
+            store,
+            ("a", said("dated old", recorded_at=old)),
+            ("a", said("undated")),
+            ("a", said("dated new", recorded_at=new)),
+            ("b", said("dated old", recorded_at=old)),
+        )
+        moment = "2024-01-02T00:00:00.000000+00:00"
+        append(store, ("a", said("added", recorded_at=new)), forget_before=moment)
+        assert contents(store) == {"a": ["dated new", "added"], "b": "dated old"}
+        append(store, ("c", said("first")), forget_before=moment)
+        append(store, ("b", said("added")), forget_before=moment)
+        assert contents(store) == {"a": ["dated new", "added"], "b": "added", "c": "first"}
+
+    def test_what_was_recorded_at_the_very_moment_is_not_forgotten(self, store):
+        append(store, ("a", said("1", recorded_at="2024-01-02")))
+        append(store, ("a", said("2", recorded_at="2024-01-02")), forget_before="2024-01-02")
+        assert contents(store) == {"a": ["1", "2"]}
+
+    def test_a_reader_sees_what_an_open_writer_has_appended(self, store):
+        writer = store.write()
+        for number in range(3):
+            writer.append("a", said(str(number)))
+            assert len(store.load().exchanges("a")) == number + 1
+        writer.close()
+        assert contents(store) == {"a": ["0", "1", "2"]}
+
+    def test_closing_twice_is_closing_once(self, store):
+        writer = store.write()
+        writer.append("a", said("1"))
+        writer.close()
+        writer.close()
+        assert contents(store) == {"a": "1"}
+
+    def test_what_is_appended_after_closing_is_kept_too(self, store):
+        writer = store.write()
+        writer.append("a", said("1"))
+        writer.close()
+        writer.append("a", said("2"))
+        assert contents(store) == {"a": ["1", "2"]}
+        writer.append("a", said("3"))
+        writer.close()
+        assert contents(store) == {"a": ["1", "2", "3"]}
+
+    @every_store
+    @given(appended=st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), exchanges), max_size=6))
+    def test_whatever_is_appended_is_kept_whole(self, kind, appended):
+        expected = Document()
+        for key, exchange in appended:
+            expected.add(key, exchange)
+        with fresh_store(kind) as store:
+            append(store, *appended)
+            assert whole_meaning(store.load()) == whole_meaning(expected)
+
+
+class TestFinding:
+    @pytest.fixture
+    def shelf(self, store):
+        append(
+            store,
+            ("loop", said("1", request_hash="x")),
+            ("loop", said("2", request_hash="y")),
+            ("loop", said("3", request_hash="x")),
+            ("mixed", said("4", request_hash="x")),
+            ("mixed", said("5")),
+            ("one", said("6")),
+            ("other", said("7", request_hash="x")),
+        )
+        with reading(store) as shelf:
+            yield shelf
+
+    @staticmethod
+    def all_found(shelf, key, fingerprint):
+        """What one after another finds."""
+        found, after = [], -1
+        while (stored := shelf.find(key=key, fingerprint=fingerprint, after=after)) is not None:
+            found.append(stored.exchange.content)
+            after = stored.id
+        return found
+
+    @pytest.mark.parametrize(
+        ("key", "fingerprint", "expected"),
+        [
+            ("loop", None, ["1", "2", "3"]),
+            ("loop", "x", ["1", "3"]),
+            ("loop", "y", ["2"]),
+            ("loop", "z", []),
+            ("mixed", "x", ["4", "5"]),
+            ("mixed", "z", ["5"]),
+            ("one", None, ["6"]),
+            ("one", "x", ["6"]),
+            ("other", "x", ["7"]),
+            ("other", "z", []),
+            ("none", None, []),
+            ("none", "x", []),
+            (None, "x", ["1", "3", "4", "7"]),
+            (None, "y", ["2"]),
+            (None, "z", []),
+        ],
+    )
+    def test_what_fits_is_found_in_order(self, shelf, key, fingerprint, expected):
+        """Under a key, an exchange without a fingerprint fits every one; anywhere, it fits none."""
+        assert self.all_found(shelf, key, fingerprint) == expected
+        last = shelf.last(key=key, fingerprint=fingerprint)
+        assert (None if last is None else last.exchange.content) == (expected[-1] if expected else None)
+
+    def test_ids_order_exchanges_as_reading_does(self, shelf):
+        ids = [stored.id for stored in shelf]
+        assert ids == sorted(set(ids))
+
+    @every_store
+    @given(
+        document=documents(
+            st.lists(st.builds(said, st.just("x"), request_hash=st.none() | fingerprints), min_size=1, max_size=4)
+            | st.builds(said, st.just("x"), request_hash=st.none() | fingerprints)
+        ),
+        fingerprint=st.none() | fingerprints,
+    )
+    def test_finding_is_what_looking_at_each_would_be(self, kind, document, fingerprint):
+        with fresh_store(kind) as store:
+            store.save(document)
+            with reading(store) as shelf:
+                everything = list(shelf)
+                for key in [*document.entries, *([] if fingerprint is None else [None])]:
+                    fitting = [stored.id for stored in everything if self.fits(stored, key, fingerprint)]
+                    for after in [-1, *(stored.id for stored in everything)]:
+                        found = shelf.find(key=key, fingerprint=fingerprint, after=after)
+                        expected = next((place for place in fitting if place > after), None)
+                        assert (None if found is None else found.id) == expected
+                    last = shelf.last(key=key, fingerprint=fingerprint)
+                    assert (None if last is None else last.id) == max(fitting, default=None)
+
+    @staticmethod
+    def fits(stored, key, fingerprint):
+        if key is None:
+            return stored.fingerprint == fingerprint
+        return stored.key == key and (fingerprint is None or stored.fingerprint in (None, fingerprint))
+
+
+class TestSaving:
+    @every_store
+    @given(document=documents())
+    def test_a_document_survives_being_saved(self, kind, document):
+        with fresh_store(kind) as store:
+            store.save(document)
+            assert whole_meaning(store.load()) == whole_meaning(document)
+
+    def test_a_list_of_one_stays_a_list(self, store):
+        store.save(Document(entries={"listed": [said("1")], "single": said("2")}))
+        with reading(store) as shelf:
+            assert {stored.key: stored.repeats for stored in shelf} == {"listed": False, "single": True}
+            assert shelf.only("listed") is None
+        append(store, ("other", said("3")))
+        assert contents(store) == {"listed": ["1"], "single": "2", "other": "3"}
+        append(store, ("listed", said("4")))
+        assert contents(store)["listed"] == ["1", "4"]
+
+    def test_saving_replaces_all_that_was_there(self, store):
+        store.save(Document(meta={"a": 1}, entries={"a": said("1")}, rest={"_a": 1}))
+        store.save(Document(meta={"b": 1}, entries={"b": said("1")}))
+        assert whole_meaning(store.load()) == ({"b": 1}, {}, {"b": meaning(said("1"))})
+
+    def test_saving_replaces_what_an_open_writer_has_appended_and_the_writer_goes_on(self, store):
+        writer = store.write()
+        writer.append("a", said("1"))
+        store.save(Document(entries={"b": said("2")}))
+        writer.append("c", said("3"))
+        writer.close()
+        assert contents(store) == {"b": "2", "c": "3"}
+
+    def test_a_save_that_fails_leaves_everything_as_it_was(self, store):
+        append(store, ("a", said("1")))
+        with pytest.raises(TypeError):
+            store.save(Document(entries={"b": said("2")}, rest={"_tools": object()}))
+        assert contents(store) == {"a": "1"}
+
+    def test_a_document_of_an_older_version_is_saved_as_one_of_the_current(self, store):
+        store.save(Document(entries={"a": said("1")}, version=1))
+        with reading(store) as shelf:
+            assert (shelf.version, [stored.key for stored in shelf]) == (2, ["a"])
+
+
+class TestMissing:
+    def test_reading_what_is_not_there_is_refused_with_a_hint(self, store):
+        assert not store.exists()
+        for attempt in (store.read, store.load):
+            with pytest.raises(InputError) as caught:
+                attempt()
+            assert caught.value.reason == "no such recording"
+            assert caught.value.source == store.location
+            assert "record it first" in caught.value.hint
+        assert not store.exists()
+
+    @pytest.mark.parametrize("make", [lambda store: store.write().close(), lambda store: store.save(Document())])
+    def test_writing_makes_it_empty_and_readable(self, store, make):
+        make(store)
+        assert store.exists()
+        document = store.load()
+        assert document.entries == {}
+        assert document.meta["created_by"].startswith("understudy ")
+
+
+def other_database():
+    with tempfile.NamedTemporaryFile() as file:
+        connection = sqlite3.connect(file.name)
+        connection.execute("CREATE TABLE metadata (id INTEGER PRIMARY KEY, body TEXT)")
+        connection.execute("INSERT INTO metadata VALUES (1, 'mine')")
+        connection.commit()
+        connection.close()
+        return Path(file.name).read_bytes()
+
+
+FOREIGN = {
+    "garbage": b"\x00\x01garbage\xff" * 300,
+    "text": b"not a recording\n" * 300,
+    "list": b"[1, 2, 3]",
+    "number": b"1234567",
+    "database": other_database(),
+    "unknown field": b'{"_version": 2, "a": {"contents": "x"}}',
+    "cut off": b'{"_version": 2, "a": {"content": "x"',
+}
+
+
+@pytest.mark.parametrize("kind", FILE_STORES)
+class TestFiles:
+    @staticmethod
+    def store_at(kind, folder):
+        return open_store(LOCATIONS[kind].format(folder))
+
+    def assert_refused(self, store, *names, hint):
+        for name in names:
+            arguments = [Document()] if name == "save" else []
+            with pytest.raises(InputError) as caught:
+                getattr(store, name)(*arguments)
+            assert caught.value.source == store.location
+            assert hint in caught.value.hint
+
+    def test_folders_on_the_way_are_made(self, kind, tmp_path):
+        store = self.store_at(kind, tmp_path / "a" / "b")
+        append(store, ("a", said("1")))
+        assert contents(store) == {"a": "1"}
+        store = self.store_at(kind, tmp_path / "c" / "d")
+        store.save(Document(entries={"a": said("1")}))
+        assert contents(store) == {"a": "1"}
+
+    def test_a_folder_is_no_recording(self, kind, tmp_path):
+        store = self.store_at(kind, tmp_path)
+        store.path.mkdir()
+        self.assert_refused(store, "read", "load", "write", "save", hint="name a file, not a folder")
+        assert list(tmp_path.iterdir()) == [store.path]
+
+    def test_a_path_below_a_file_cannot_be_written(self, kind, tmp_path):
+        (tmp_path / "file").write_bytes(b"")
+        store = self.store_at(kind, tmp_path / "file" / "below")
+        self.assert_refused(store, "write", "save", hint="check the path")
+        self.assert_refused(store, "read", "load", hint="check the path")
+        assert not store.exists()
+
+    def test_a_name_too_long_for_any_file_is_refused(self, kind, tmp_path):
+        store = open_store(LOCATIONS[kind].format(tmp_path).replace("run", "x" * 300))
+        self.assert_refused(store, "read", "write", "save", hint="check the path")
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.skipif(not Path("/proc/self").exists(), reason="has no /proc")
+    def test_a_place_where_nobody_may_write_is_refused(self, kind):
+        self.assert_refused(self.store_at(kind, "/proc"), "write", "save", hint="check the path")
+
+    def test_a_read_only_folder_can_be_read_and_is_refused_for_writing_at_once(self, kind, open_folder):
+        store = self.store_at(kind, open_folder)
+        append(store, ("a", said("1")))
+        with read_only(open_folder):
+            assert contents(store) == {"a": "1"}
+            with reading(store) as shelf:
+                assert shelf.only("a").exchange.content == "1"
+            self.assert_refused(store, "write", "save", hint="check the path")
+        assert contents(store) == {"a": "1"}
+
+    @pytest.mark.parametrize("foreign", FOREIGN)
+    def test_what_is_no_recording_is_refused_and_left_alone(self, kind, foreign, tmp_path):
+        store = self.store_at(kind, tmp_path)
+        store.path.write_bytes(FOREIGN[foreign])
+        for attempt in (store.read, store.load, store.write):
+            with pytest.raises(RecordingFormatError) as caught:
+                attempt()
+            assert caught.value.source == store.location
+        assert store.path.read_bytes() == FOREIGN[foreign]
+        assert list(tmp_path.iterdir()) == [store.path]
+
+    def test_a_link_to_the_file_stays_a_link(self, kind, tmp_path):
+        (tmp_path / "elsewhere").mkdir()
+        real = self.store_at(kind, tmp_path / "elsewhere")
+        (tmp_path / real.path.name).symlink_to(real.path)
+        link = self.store_at(kind, tmp_path)
+        append(link, ("a", said("1")))
+        append(link, ("a", said("2")))
+        assert (tmp_path / real.path.name).is_symlink()
+        assert contents(real) == contents(link) == {"a": ["1", "2"]}
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["elsewhere", real.path.name])
+        assert [path.name for path in real.path.parent.iterdir()] == [real.path.name]
+
+    def test_a_relative_path_means_the_folder_in_which_it_was_named(self, kind, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        store = open_store(LOCATIONS[kind].format(".").replace("./", ""))
+        writer = store.write()
+        (tmp_path / "other").mkdir()
+        monkeypatch.chdir(tmp_path / "other")
+        writer.close()
+        writer.append("a", said("1"))
+        writer.close()
+        assert contents(store) == {"a": "1"}
+        assert list((tmp_path / "other").iterdir()) == []
+
+    def test_nothing_but_the_file_is_left_after_closing(self, kind, tmp_path):
+        store = self.store_at(kind, tmp_path)
+        append(store, ("a", said("1")))
+        assert list(tmp_path.iterdir()) == [store.path]
+        store.save(Document())
+        store.load()
+        assert list(tmp_path.iterdir()) == [store.path]
+
+    def test_the_file_keeps_its_mode(self, kind, tmp_path):
+        store = self.store_at(kind, tmp_path)
+        append(store, ("a", said("1")))
+        store.path.chmod(0o640)
+        append(store, ("a", said("2")))
+        store.save(store.load())
+        assert store.path.stat().st_mode & 0o777 == 0o640
+
+    def test_what_is_written_meanwhile_is_no_more_readable_than_the_file(self, kind, tmp_path):
+        store = self.store_at(kind, tmp_path)
+        append(store, ("a", said("1")))
+        store.path.chmod(0o600)
+        writer = store.write()
+        writer.append("a", said("2"))
+        assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
+        assert len(list(tmp_path.iterdir())) > 1
+        writer.close()

@@ -1,0 +1,161 @@
+"""Any number of processes and threads may record to one recording: nothing is lost."""
+
+import asyncio
+import threading
+
+import pytest
+
+from understudy.recording.exchange import Exchange
+from understudy.recording.stores.locate import open_store
+
+from .programs import (
+    Echo,
+    RecordingProvider,
+    collect_under_the_lock,
+    finish,
+    fork_after_opening,
+    fork_beside_a_thread,
+    leave_unclosed,
+    record_calls,
+    start,
+)
+
+PROCESSES, CALLS = 4, 200
+
+
+@pytest.fixture(params=["{}/run.json", "sqlite:///{}/run.db"], ids=["json", "sqlite"])
+def location(request, tmp_path):
+    return request.param.format(tmp_path)
+
+
+def contents(location, key):
+    return [exchange.content for exchange in open_store(location).load().exchanges(key)]
+
+
+def record_at_once(location, *, step_id=""):
+    """Record from several processes that begin at the same moment."""
+    processes = [start(record_calls, location, name, CALLS, step_id) for name in range(PROCESSES)]
+    for process in processes:
+        assert process.stdout.readline() == b"ready\n"
+    for process in processes:
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    for process in processes:
+        finish(process)
+    return {f"{name}-{number}" for name in range(PROCESSES) for number in range(CALLS)}
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_every_call_of_several_processes_survives(location, round_):
+    names = record_at_once(location)
+    entries = open_store(location).load().entries
+    assert set(entries) == names
+    assert all(entries[name].content == name for name in names)
+
+
+@pytest.mark.parametrize("round_", range(2))
+def test_every_call_survives_when_all_go_under_one_key(location, round_):
+    names = record_at_once(location, step_id="loop")
+    recorded = contents(location, "loop")
+    assert len(recorded) == len(names)
+    assert set(recorded) == names
+    for name in range(PROCESSES):
+        own = [content for content in recorded if content.startswith(f"{name}-")]
+        assert own == [f"{name}-{number}" for number in range(CALLS)]
+
+
+def test_nothing_is_left_beside_a_recording_that_all_have_closed(location, tmp_path):
+    record_at_once(location)
+    assert [path.name for path in tmp_path.iterdir()] in (["run.json"], ["run.db"])
+
+
+def test_children_record_on_through_what_their_parent_opened(location):
+    finish(start(fork_after_opening, location, 3, 100))
+    for child in range(3):
+        assert contents(location, f"child {child}") == [str(number) for number in range(100)]
+    assert contents(location, "parent") == ["before", "after"]
+
+
+def test_a_fork_waits_for_the_thread_that_is_recording(location):
+    printed, _ = finish(start(fork_beside_a_thread, location, 20, 5))
+    for child in range(20):
+        assert contents(location, f"child {child}") == [str(number) for number in range(5)]
+    assert contents(location, "thread") == [str(number) for number in range(int(printed))]
+
+
+def run_threads(works):
+    """Run each work in a thread of its own, all at once; raise what one of them raised."""
+    gate, errors = threading.Barrier(len(works)), []
+
+    def run(work):
+        gate.wait()
+        try:
+            work()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=[work]) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+@pytest.mark.parametrize("forget_before", [None, "2000"])
+def test_threads_may_share_a_writer(location, forget_before):
+    writer = open_store(location).write()
+
+    def append(name):
+        for number in range(50):
+            exchange = Exchange(content=str(number), recorded_at="2001")
+            writer.append(f"thread {name}", exchange, forget_before=forget_before)
+
+    run_threads([lambda name=name: append(name) for name in range(8)])
+    writer.close()
+    for name in range(8):
+        assert contents(location, f"thread {name}") == [str(number) for number in range(50)]
+
+
+def test_threads_may_record_each_with_a_recorder_of_its_own(location):
+    async def record(name):
+        async with RecordingProvider(Echo(), location) as recorder:
+            for number in range(20):
+                await recorder.complete([{"role": "user", "content": f"{name}-{number}"}], "m", step_id="loop")
+
+    run_threads([lambda name=name: asyncio.run(record(name)) for name in range(6)])
+    assert sorted(contents(location, "loop")) == sorted(f"{name}-{number}" for name in range(6) for number in range(20))
+
+
+def test_tasks_of_one_loop_may_share_a_recorder(location):
+    async def record():
+        async with RecordingProvider(Echo(), location) as recorder:
+            calls = [
+                recorder.complete([{"role": "user", "content": str(number)}], "m", step_id="loop")
+                for number in range(50)
+            ]
+            await asyncio.gather(*calls)
+
+    asyncio.run(record())
+    assert sorted(contents(location, "loop"), key=int) == [str(number) for number in range(50)]
+
+
+def test_a_recorder_left_unclosed_folds_when_the_program_ends(tmp_path):
+    printed, complaints = finish(start(leave_unclosed, tmp_path / "run.json", tmp_path))
+    assert printed.split() == ["run.json", "run.json.journal"]
+    assert complaints == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+    assert contents(tmp_path / "run.json", "greet") == ["Hi"]
+
+
+def test_a_database_left_unclosed_is_closed_when_the_program_ends(tmp_path):
+    _, complaints = finish(start(leave_unclosed, f"sqlite:///{tmp_path}/run.db", tmp_path))
+    assert complaints == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["run.db"]
+    assert contents(f"sqlite:///{tmp_path}/run.db", "greet") == ["Hi"]
+
+
+def test_collecting_an_unclosed_writer_never_waits_for_a_lock_of_its_own_thread(tmp_path):
+    printed, complaints = finish(start(collect_under_the_lock, tmp_path / "run.json"))
+    assert (printed, complaints) == ("True\n", "")
+    assert contents(tmp_path / "run.json", "kept") == ["kept"]

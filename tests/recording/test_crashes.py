@@ -1,0 +1,109 @@
+"""A kill at any moment loses at most the call in flight, and a full disk loses only what it had no room for."""
+
+import os
+import random
+import select
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from understudy.recording.stores.locate import open_store
+
+from .programs import close_on_a_full_disk, fill_the_disk, finish, nursery, start
+
+KINDS = {"json": "{}/run.json", "sqlite": "sqlite:///{}/run.db"}
+
+
+class Nursery:
+    """Brings up children that record, and kills them. Its children tell of each call when it is done."""
+
+    def __init__(self):
+        self._process = start(nursery)
+        self._told = b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        finish(self._process)
+
+    def kill_one(self, location, *, after_calls=None, after_us=None):
+        """What a child had told of as done before it was killed: after that many calls, or microseconds."""
+        self._process.stdin.write(f"{location}\n".encode())
+        self._process.stdin.flush()
+        pid = int(self._line().removeprefix("born "))
+        if after_us is not None:
+            select.select([], [], [], after_us / 1_000_000)
+        done = [self._line() for _ in range(after_calls or 0)]
+        os.kill(pid, signal.SIGKILL)
+        while (line := self._line()) != "dead":
+            done.append(line)
+        return done
+
+    def _line(self):
+        while b"\n" not in self._told:
+            told = os.read(self._process.stdout.fileno(), 65536)
+            assert told, "the nursery ended"
+            self._told += told
+        line, _, self._told = self._told.partition(b"\n")
+        return line.decode()
+
+
+def names_in(folder, kind):
+    """The keys of the recording as it would be read now, without touching it."""
+    copy = Path(f"{folder}-copy")
+    shutil.copytree(folder, copy)
+    try:
+        store = open_store(KINDS[kind].format(copy))
+        return set(store.load().entries) if store.exists() else set()
+    finally:
+        shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize(("kind", "rounds"), [("json", 100), ("sqlite", 40)])
+def test_a_kill_loses_at_most_the_call_in_flight(tmp_path, kind, rounds):
+    """Ten kills in a row hit each recording, so that each crash is followed by the next opener's."""
+    random_ = random.Random(f"{kind} {rounds}")
+    with Nursery() as nursery_:
+        for round_ in range(rounds):
+            folder = tmp_path / str(round_ // 10)
+            if round_ % 10 == 0:
+                folder.mkdir()
+                reported, present = set(), set()
+            moment = random_.choice([{"after_calls": random_.randrange(60)}, {"after_us": random_.randrange(20_000)}])
+            done = set(nursery_.kill_one(KINDS[kind].format(folder), **moment))
+            reported |= done
+            before, present = present, names_in(folder, kind)
+            assert present >= reported | before, moment
+            assert len(present - before - done) <= 1, moment
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_disk_has_no_room_for_is_an_error_and_changes_nothing(tmp_path, kind):
+    location = KINDS[kind].format(tmp_path)
+    printed, _ = finish(start(fill_the_disk, location, tmp_path))
+    first, second, *_ = printed.splitlines()
+    assert first in ("file too large", "disk I/O error", "database or disk is full")
+    assert second == first
+    entries = open_store(location).load().entries
+    assert {key: entry.content for key, entry in entries.items()} == {"before": "small", "after": "small"}
+
+
+def test_a_journal_is_cut_back_to_before_the_line_that_it_had_no_room_for(tmp_path):
+    printed, _ = finish(start(fill_the_disk, tmp_path / "run.json", tmp_path))
+    *_, before, after = printed.splitlines()
+    assert "run.json.journal" in before
+    assert after == before
+
+
+def test_a_journal_that_cannot_be_folded_for_want_of_room_is_kept(tmp_path):
+    printed, complaints = finish(start(close_on_a_full_disk, tmp_path / "run.json", 500))
+    assert printed.split() == ["run.json", "run.json.journal"]
+    assert (
+        complaints == f"{tmp_path}/run.json: [Errno 27] File too large; what was recorded stays in run.json.journal\n"
+    )
+    kept = open_store(tmp_path / "run.json").load().exchanges("kept")
+    assert [exchange.content for exchange in kept] == [str(number) for number in range(50)]
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]

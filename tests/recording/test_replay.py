@@ -1,0 +1,328 @@
+"""Replay: how a request finds its answer, what is refused, and what is told about it."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes import Echo, events_of, user
+from understudy import MemorySink, MockProvider, RecordingProvider, run
+from understudy.errors import (
+    InputError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimitError,
+    RecordingMismatchError,
+    RequestError,
+)
+from understudy.events import ReplayMissed, ReplayServed
+from understudy.messages import Request, ToolCall, Usage
+from understudy.recording.fingerprint import fingerprint
+from understudy.recording.replay import Unused
+
+HI = user("Hi")
+HASH = fingerprint(Request(tuple(HI), "m"))
+OTHER_HASH = fingerprint(Request(tuple(user("Bye")), "m"))
+
+
+def recorded(content, request_hash=HASH):
+    return {"content": content, "request_hash": request_hash}
+
+
+async def contents(mock, count, **options):
+    return [(await mock.complete(HI, "m", **options)).content for _ in range(count)]
+
+
+async def test_a_call_is_answered_by_step_then_by_fingerprint_then_by_default():
+    responses = {"greet": {"content": "by step"}, HASH: {"content": "by hash"}}
+    mock = MockProvider(responses=responses)
+    assert await contents(mock, 1, step_id="greet") == ["by step"]
+    assert await contents(mock, 1, step_id="unknown") == ["by hash"]
+    assert await contents(mock, 1) == ["by hash"]
+    assert (await mock.complete(user("Who?"), "m")).content == "Mock response"
+    assert [(call.matched_by, call.key) for call in mock.calls] == [
+        ("step_id", "greet"),
+        ("prompt_hash", HASH),
+        ("prompt_hash", HASH),
+        ("default", None),
+    ]
+
+
+async def test_a_step_that_was_renamed_is_found_by_what_it_asks():
+    mock = MockProvider(responses={"old_name": recorded("Hello.")}, strict=True)
+    assert await contents(mock, 2, step_id="new_name") == ["Hello.", "Hello."]
+    assert [(call.matched_by, call.key) for call in mock.calls] == [("prompt_hash", "old_name")] * 2
+
+
+async def test_a_complete_entry_becomes_a_complete_response():
+    entry = {
+        "content": "Sunny.",
+        "model": "gpt-4o",
+        "provider": "openai",
+        "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9, "cached_tokens": 3},
+        "cost_usd": 0.25,
+        "latency_ms": 12.5,
+        "finish_reason": "tool_calls",
+        "tool_calls": [{"name": "get", "arguments": {"city": "Oslo"}, "id": "c1", "reasoning": "must look"}],
+        "reasoning": "hm",
+    }
+    response = await MockProvider(responses={"a": entry}).complete(HI, "m", step_id="a")
+    assert (response.content, response.model, response.provider) == ("Sunny.", "gpt-4o", "openai")
+    assert response.usage == Usage(7, 2, 9, 3)
+    assert (response.cost_usd, response.latency_ms, response.finish_reason) == (0.25, 12.5, "tool_calls")
+    assert response.tool_calls == (ToolCall("get", {"city": "Oslo"}, "c1", "must look"),)
+    assert response.reasoning == "hm"
+
+
+async def test_a_hand_written_entry_names_the_model_that_was_asked_and_costs_nothing():
+    mock = MockProvider(responses={"a": {"content": "Hello."}}, strict=True)
+    for model in ("one", "two", "one"):
+        response = await mock.complete(HI, model, step_id="a")
+        assert (response.content, response.model, response.provider) == ("Hello.", model, "mock")
+        assert (response.usage, response.cost_usd, response.finish_reason) == (Usage(), 0.0, "stop")
+
+
+@pytest.mark.parametrize("text", ["Mock response", "Nothing here."])
+async def test_the_default_response_can_be_chosen_and_costs_nothing(text):
+    mock = MockProvider() if text == "Mock response" else MockProvider(default_response=text)
+    response = await mock.complete(HI, "m")
+    assert (response.content, response.model, response.usage, response.cost_usd) == (text, "m", Usage(), 0.0)
+    assert [event.text for event in (await events_of(await mock.stream(HI, "m")))[:-1]] == [text]
+
+
+async def test_a_lenient_miss_warns_in_one_line(caplog):
+    mock = MockProvider(responses={"a": {"content": "x"}})
+    await mock.complete(HI, "m", step_id="b\n")
+    await mock.complete(HI, "m")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert [len(record.getMessage().splitlines()) for record in caplog.records] == [1, 1]
+    assert caplog.records[0].getMessage() == "responses: step 'b\\n' is missing; answered with the default response"
+    assert "a call of 'm' is missing" in caplog.records[1].getMessage()
+
+
+async def test_a_hit_warns_of_nothing(caplog):
+    await contents(MockProvider(responses={"a": recorded("x")}), 2, step_id="a")
+    assert caplog.records == []
+
+
+async def test_a_strict_miss_raises_and_is_told():
+    sink = MemorySink()
+    mock = MockProvider(responses={"a": recorded("x")}, strict=True, sink=sink)
+    with pytest.raises(RecordingMismatchError) as caught:
+        await mock.complete(user("Bye"), "m", step_id="b")
+    assert caught.value.kind == "missing"
+    assert sink.events == [ReplayMissed("b", "m", "missing")]
+    assert mock.calls == []
+    assert mock.unused() == [Unused("a", 0)]
+
+
+async def test_drift_is_refused_when_strict():
+    mock = MockProvider(responses={"a": recorded("x"), "b": [recorded("y")]}, strict=True)
+    for step in ("a", "b"):
+        with pytest.raises(RecordingMismatchError) as caught:
+            await mock.complete(user("Bye"), "m", step_id=step)
+        assert (caught.value.kind, caught.value.key) == ("drifted", step)
+    assert await contents(mock, 1, step_id="b") == ["y"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"temperature": 0.5}, {"max_tokens": 5}, {"tools": [{"type": "function"}]}, {"extra": {"seed": 1}}]
+)
+async def test_a_changed_parameter_is_drift(change):
+    mock = MockProvider(responses={"a": recorded("x")}, strict=True)
+    with pytest.raises(RecordingMismatchError) as caught:
+        await mock.complete(HI, "m", step_id="a", **change)
+    assert caught.value.kind == "drifted"
+
+
+async def test_drift_is_served_with_a_warning_of_one_line_when_lenient(caplog):
+    mock = MockProvider(responses={"a": recorded("x")})
+    assert (await mock.complete(user("Bye"), "m", step_id="a")).content == "x"
+    (record,) = caplog.records
+    assert record.getMessage() == "responses: step 'a' is drifted; answered from 'a' all the same"
+
+
+async def test_a_used_up_list_raises_when_strict_and_says_so():
+    mock = MockProvider(responses={"a": [recorded("1"), recorded("2")]}, strict=True)
+    assert await contents(mock, 2, step_id="a") == ["1", "2"]
+    with pytest.raises(RecordingMismatchError) as caught:
+        await mock.complete(HI, "m", step_id="a")
+    assert (caught.value.kind, caught.value.key) == ("exhausted", "a")
+
+
+async def test_a_used_up_list_repeats_its_last_entry_when_lenient(caplog):
+    mock = MockProvider(responses={"a": [{"content": "1"}, {"content": "2"}]})
+    assert await contents(mock, 4, step_id="a") == ["1", "2", "2", "2"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "responses: step 'a' is exhausted; answered from 'a' all the same"
+    ] * 2
+
+
+async def test_faults_in_a_list_come_before_the_success_behind_them():
+    responses = {
+        "a": [
+            {"fault": {"type": "http_error", "status_code": 429, "headers": {"Retry-After": "30"}}},
+            {"fault": {"type": "timeout"}},
+            {"content": "at last"},
+        ]
+    }
+    sink = MemorySink()
+    mock = MockProvider(responses=responses, strict=True, sink=sink)
+    with pytest.raises(RateLimitError) as limited:
+        await mock.complete(HI, "m", step_id="a", attempt=1)
+    with pytest.raises(ProviderTimeoutError):
+        await mock.complete(HI, "m", step_id="a", attempt=2)
+    assert (await mock.complete(HI, "m", step_id="a", attempt=3)).content == "at last"
+    assert limited.value.retry_after_s == 30
+    assert [event.fault_type for event in sink.events] == ["http_error", "timeout", None]
+
+
+async def test_an_object_with_a_fault_fails_every_call():
+    mock = MockProvider(responses={"a": {"fault": {"type": "http_error", "status_code": 500}}})
+    for _ in range(3):
+        with pytest.raises(ProviderError):
+            await mock.complete(HI, "m", step_id="a")
+
+
+async def test_calls_tell_how_each_call_was_answered():
+    sink = MemorySink()
+    mock = MockProvider(responses={"a": {"content": "x"}}, sink=sink)
+    await mock.complete(HI, "m", step_id="a")
+    await events_of(await mock.stream(HI, "m", step_id="b"))
+    assert mock.calls == [
+        ReplayServed("a", "m", "step_id", "a", HASH, None),
+        ReplayServed("b", "m", "default", None, HASH, None),
+    ]
+    assert sink.events == mock.calls
+    assert (mock.calls[0]["step_id"], mock.calls[0]["matched_by"]) == ("a", "step_id")
+
+
+async def test_unused_tells_what_was_never_served_in_order():
+    mock = MockProvider(responses={"b": [{"content": "1"}, {"content": "2"}], "a": {"content": "x"}})
+    assert mock.unused() == [Unused("b", 0), Unused("b", 1), Unused("a", 0)]
+    await mock.complete(HI, "m", step_id="b")
+    assert mock.unused() == [Unused("b", 1), Unused("a", 0)]
+    for step in "ab":
+        await mock.complete(HI, "m", step_id=step)
+    assert mock.unused() == []
+
+
+def test_a_file_and_a_dict_at_once_are_refused(tmp_path):
+    with pytest.raises(InputError, match="not both"):
+        MockProvider(tmp_path / "run.json", responses={})
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such recording") as caught:
+        MockProvider(tmp_path / "run.json")
+    assert caught.value.source == str(tmp_path / "run.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_request_that_json_cannot_hold_is_an_error_of_the_request():
+    with pytest.raises(RequestError):
+        await MockProvider().complete([{"role": "user", "content": b"x"}], "m")
+
+
+async def test_answers_tells_without_serving():
+    mock = MockProvider(responses={"a": [recorded("x")], "b": {"fault": {"type": "timeout"}}})
+    known, drifted = Request(tuple(HI), "m", step_id="a"), Request(tuple(user("Bye")), "m", step_id="a")
+    assert [mock.answers(known) for _ in range(2)] == [True, True]
+    assert not mock.answers(drifted)
+    assert mock.answers(Request(tuple(HI), "m", step_id="b"))
+    assert not mock.answers(Request(tuple(user("Bye")), "m", step_id="c"))
+    await mock.complete(HI, "m", step_id="a")
+    assert not mock.answers(known)
+    assert len(mock.calls) == 1
+
+
+async def test_what_a_caller_does_to_arguments_does_not_reach_the_next_replay():
+    call = {"name": "get", "arguments": {"cities": ["Oslo"], "unit": {"name": "C"}}}
+    mock = MockProvider(responses={"a": {"tool_calls": [call]}})
+    for _ in range(3):
+        for reply in (
+            await mock.complete(HI, "m", step_id="a"),
+            await (await mock.stream(HI, "m", step_id="a")).collect(),
+        ):
+            args = reply.tool_calls[0].args
+            assert args == {"cities": ["Oslo"], "unit": {"name": "C"}}
+            args["cities"].append("Rome")
+            args["unit"]["name"] = "F"
+            args.clear()
+
+
+async def test_what_a_caller_does_to_the_dict_of_responses_does_not_reach_the_mock():
+    responses = {"a": {"content": "x"}}
+    mock = MockProvider(responses=responses)
+    responses["a"]["content"] = "y"
+    assert await contents(mock, 1, step_id="a") == ["x"]
+
+
+async def test_content_parts_reach_the_recording_and_the_match_untouched(tmp_path):
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
+    before = json.dumps(messages)
+    async with RecordingProvider(Echo(), tmp_path / "run.json") as recorder:
+        await recorder.complete(messages, "m")
+    (entry,) = (value for key, value in json.loads((tmp_path / "run.json").read_text()).items() if key[0] != "_")
+    assert entry["request"]["messages"] == messages
+    assert json.dumps(messages) == before
+    mock = MockProvider(tmp_path / "run.json", strict=True)
+    assert await mock.complete(messages, "m")
+    with pytest.raises(RecordingMismatchError):
+        await mock.complete([{"role": "user", "content": [{"type": "text", "text": "What is it?"}]}], "m")
+
+
+async def test_numbers_of_any_size_in_arguments_survive():
+    call = {"name": "get", "arguments": {"small": 0.1, "large": 2**63}}
+    response = await MockProvider(responses={"a": {"tool_calls": [call]}}).complete(HI, "m", step_id="a")
+    assert response.tool_calls[0].args == {"small": 0.1, "large": 2**63}
+
+
+@given(order=st.permutations(range(6)), delays=st.lists(st.integers(0, 5), min_size=6, max_size=6))
+def test_parallel_calls_of_one_step_each_get_their_own_answer_in_any_order(tmp_path_factory, order, delays):
+    path = tmp_path_factory.mktemp("parallel") / "run.json"
+
+    async def ask(provider, number, delay_s):
+        await asyncio.sleep(delay_s)
+        return (await provider.complete(user(f"question {number}"), "m", step_id="fan_out")).content
+
+    async def record():
+        async with RecordingProvider(Echo(), path) as recorder:
+            return await asyncio.gather(*(ask(recorder, number, 0) for number in range(6)))
+
+    async def replay():
+        mock = MockProvider(path, strict=True)
+        calls = [ask(mock, number, delay_s) for number, delay_s in zip(order, delays, strict=True)]
+        answers = await asyncio.gather(*calls)
+        assert mock.unused() == []
+        return dict(zip(order, answers, strict=True))
+
+    answers = run(record(), virtual_time=True)
+    assert run(replay(), virtual_time=True) == dict(enumerate(answers))
+
+
+@pytest.mark.parametrize("step_id", ["ask", None])
+async def test_equal_requests_are_answered_first_in_first_out(tmp_path, step_id):
+    async with RecordingProvider(Echo(), tmp_path / "run.json") as recorder:
+        said = await contents(recorder, 3, step_id=step_id)
+    mock = MockProvider(tmp_path / "run.json", strict=True)
+    assert await contents(mock, 3, step_id=step_id) == said == ["Hi #1", "Hi #2", "Hi #3"]
+    with pytest.raises(RecordingMismatchError) as caught:
+        await mock.complete(HI, "m", step_id=step_id)
+    assert caught.value.kind == "exhausted"
+
+
+async def test_two_readers_of_one_recording_do_not_disturb_each_other(tmp_path):
+    async with RecordingProvider(Echo(), tmp_path / "run.json") as recorder:
+        await contents(recorder, 2, step_id="a")
+    one, other = MockProvider(tmp_path / "run.json", strict=True), MockProvider(tmp_path / "run.json", strict=True)
+    assert await contents(one, 2, step_id="a") == await contents(other, 2, step_id="a") == ["Hi #1", "Hi #2"]
+
+
+def test_a_script_without_a_loop_can_replay():
+    mock = MockProvider(responses={"a": {"content": "x"}})
+    assert mock.complete_sync(HI, "m", step_id="a").content == "x"
+    mock.close_sync()
