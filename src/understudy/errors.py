@@ -26,7 +26,16 @@ MismatchKind = Literal["missing", "drifted", "exhausted"]
 
 
 class UnderstudyError(Exception):
-    """Whatever understudy raises on purpose."""
+    """Whatever understudy raises on purpose. It can be pickled, and so cross to another process."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[UnderstudyError], args: tuple[object, ...], attributes: dict[str, object]) -> UnderstudyError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
 
 
 class InputError(UnderstudyError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import orjson
 from msgspec import Struct, field
@@ -21,7 +21,7 @@ class ToolCall(Struct, frozen=True):
     """A model's wish to have a tool run.
 
     `raw_arguments` is set only when the model wrote arguments that are not a JSON object; `args` is
-    then empty.
+    then empty. `error` is set only by a fault: dispatching the call must then fail with it.
     """
 
     tool: str
@@ -29,6 +29,7 @@ class ToolCall(Struct, frozen=True):
     id: str | None = None
     reasoning: str | None = None
     raw_arguments: str | None = None
+    error: str | None = None
 
     @classmethod
     def parse(cls, tool: str, arguments: str, *, id: str | None = None) -> ToolCall:
@@ -276,11 +277,20 @@ class WholeReply(Reply):
         return self._response
 
 
-class StreamedReply(Reply):
-    """A reply whose events come one by one; they can be read once."""
+class Closable(Protocol):
+    """Something that a reply may hold on to, such as another reply or a connection."""
 
-    def __init__(self, events: AsyncIterator[StreamEvent]) -> None:
-        self._events = events
+    async def aclose(self) -> None: ...
+
+
+class StreamedReply(Reply):
+    """A reply whose events come one by one; they can be read once.
+
+    `source` is where they come from: closing the reply closes it, even if nobody began to read.
+    """
+
+    def __init__(self, events: AsyncIterator[StreamEvent], *, source: Closable | None = None) -> None:
+        self._events, self._source = events, source
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         return self._events
@@ -298,3 +308,5 @@ class StreamedReply(Reply):
         close = getattr(self._events, "aclose", None)
         if close is not None:
             await close()
+        if self._source is not None:
+            await self._source.aclose()

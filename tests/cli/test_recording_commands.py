@@ -174,3 +174,11 @@ def test_prune_wants_to_be_told_by_what(run, record, arguments):
     code, _, err = run("recording", "prune", record("run.json", greet="Hello!"), *arguments)
     assert code == 2
     assert "30d" in err
+
+
+@pytest.mark.parametrize("output", ["all.json", "sqlite:///all.db"])
+def test_what_was_version_1_does_not_become_strict_by_being_merged(run, tmp_path, monkeypatch, output):
+    monkeypatch.chdir(tmp_path)
+    Path("old.json").write_text('{"greet": {"content": "Hello!"}}')
+    run("recording", "merge", "old.json", "-o", output)
+    assert run("recording", "check", output)[0] == 1

@@ -6,7 +6,7 @@ import pytest
 from understudy.errors import UnderstudyError
 from understudy.faults import FAULT_TYPES, Fault
 
-LEAST = {"http_error": {"status_code": 500}}
+LEAST = {"http_error": {"status_code": 500}, "tool_call_fault": {"tool": "get"}}
 
 
 def declared(name):

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import os
 import resource
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +17,7 @@ from pathlib import Path
 from understudy.errors import InputError
 from understudy.messages import Response, WholeReply
 from understudy.providers.provider import Provider
+from understudy.recording.document import Document
 from understudy.recording.exchange import Exchange
 from understudy.recording.recorder import RecordingProvider
 from understudy.recording.stores.journal import Journal
@@ -22,6 +25,7 @@ from understudy.recording.stores.locate import open_store
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
+UNCLOSED = []
 
 
 class Echo(Provider):
@@ -98,8 +102,85 @@ async def record_for_ever(location, *, prefix):
 def leave_unclosed(location, folder):
     """Record, and end without closing anything. Tells which files there were until then."""
     recorder = RecordingProvider(Echo(), location)
+    UNCLOSED.append(recorder)
     asyncio.run(recorder.complete([{"role": "user", "content": "Hi"}], "m", step_id="greet"))
     tell(" ".join(file_sizes(folder)))
+
+
+def open_at_once(location, children, rounds):
+    """Time and again, have several children open a recording that is not there yet, at the same moment."""
+    for number in range(int(rounds)):
+        gate = os.pipe()
+        pids = []
+        for child in range(int(children)):
+            pids.append(os.fork())
+            if not pids[-1]:
+                os.close(gate[1])
+                os.read(gate[0], 1)
+                writer = open_store(location.replace("run", f"run{number}")).write()
+                writer.append(f"child {child}", Exchange(content="done"))
+                writer.close()
+                os._exit(0)
+        os.close(gate[0])
+        os.close(gate[1])
+        await_children(pids)
+
+
+def die_at_each_step(template, folder, program):
+    """Run a program on copies of the template, the first killed at its first step on the file system, and so on.
+
+    Tells what each had told before it was killed, after the number of its copy.
+    """
+    for number in count():
+        copy = Path(folder) / str(number)
+        shutil.copytree(template, copy)
+        tell(f"copy {number}")
+        pid = os.fork()
+        if not pid:
+            kill_at_step(number)
+            globals()[program](copy / "run.json")
+            os._exit(0)
+        if os.waitpid(pid, 0)[1] == 0:
+            return
+
+
+def kill_at_step(number):
+    """Have this process killed right before its nth step from now: a file opened, locked, renamed, removed or such."""
+    steps = count()
+
+    def hook(event, _):
+        if event in STEPS and next(steps) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+STEPS = {"open", "os.rename", "os.remove", "os.chmod", "os.truncate", "fcntl.flock", "os.mkdir"}
+
+
+def append_and_close(path):
+    """Append and close, twice. Tells what was appended."""
+    for numbers in ("12", "34"):
+        writer = open_store(path).write()
+        for number in numbers:
+            writer.append("added", Exchange(content=number))
+            tell(number)
+        writer.close()
+
+
+def fold_again_and_again(path, rounds):
+    """Open, append and close, over and over."""
+    for number in range(int(rounds)):
+        writer = open_store(path).write()
+        tell(number)
+        writer.append("loop", Exchange(content=str(number)))
+        writer.close()
+
+
+def save_another(path):
+    """Replace the recording. Tells when that is done."""
+    open_store(path).save(Document(entries={"new": Exchange(content="1")}))
+    tell("saved")
 
 
 def fork_after_opening(location, children, calls):

@@ -16,6 +16,7 @@ from .programs import (
     fork_after_opening,
     fork_beside_a_thread,
     leave_unclosed,
+    open_at_once,
     record_calls,
     start,
 )
@@ -67,6 +68,13 @@ def test_every_call_survives_when_all_go_under_one_key(location, round_):
 def test_nothing_is_left_beside_a_recording_that_all_have_closed(location, tmp_path):
     record_at_once(location)
     assert [path.name for path in tmp_path.iterdir()] in (["run.json"], ["run.db"])
+
+
+def test_several_may_make_a_recording_at_the_same_moment(location):
+    finish(start(open_at_once, location, 6, 40))
+    for number in range(40):
+        entries = open_store(location.replace("run", f"run{number}")).load().entries
+        assert sorted(entries) == [f"child {child}" for child in range(6)]
 
 
 def test_children_record_on_through_what_their_parent_opened(location):

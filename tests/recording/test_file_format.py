@@ -356,6 +356,12 @@ def test_writing_what_was_read_gives_the_same_bytes(document):
     assert render(parse(data, source="x")) == data
 
 
+def test_what_is_nested_deep_is_written_all_the_same():
+    deep = b"[" * 300 + b"]" * 300
+    document = Document(entries={"a": Exchange(content="x", request=Raw(deep))})
+    assert bytes(parse(render(document), source="x").entries["a"].request) == deep
+
+
 def test_a_file_reads_well():
     document = Document(meta={"created_by": "me"})
     document.add("b", Exchange(content="Hi", model="m", chunks=[(0.5, "H"), (1.0, "i")], usage=Usage(1, 2, 3)))

@@ -160,10 +160,10 @@ def test_tool_call_ids_may_have_any_names(names):
     assert fingerprint(replace(request, messages=renamed(request.messages, new_names))) == fingerprint(request)
 
 
-@given(st.permutations(RESULTS), st.permutations(["a", "b", "c"]))
-def test_neighbouring_tool_results_may_come_in_any_order(results, names):
-    request = with_tools(CALLS, RESULTS)
-    shuffled = with_tools(CALLS, results)
+@given(st.permutations(RESULTS), st.permutations(["a", "b", "c"]), st.booleans())
+def test_neighbouring_tool_results_may_come_in_any_order(results, names, goes_on):
+    further = [{"role": "user", "content": "And tomorrow?"}] if goes_on else []
+    request, shuffled = with_tools(CALLS, [*RESULTS, *further]), with_tools(CALLS, [*results, *further])
     new_names = dict(zip((call["id"] for call in CALLS), names, strict=True))
     assert fingerprint(shuffled) == fingerprint(request)
     assert fingerprint(replace(shuffled, messages=renamed(shuffled.messages, new_names))) == fingerprint(request)

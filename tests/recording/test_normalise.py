@@ -75,6 +75,7 @@ def test_a_masked_pattern_does_not_matter_wherever_it_stands():
     assert equal(WHERE, asking([{"type": "text", "text": "order-1"}]), asking([{"type": "text", "text": "order-2"}]))
     assert not equal(WHERE, asking("Where is order-1?"), asking("Where was order-1?"))
     assert not equal(WHERE, asking("order-1 and order-2"), asking("order-1"))
+    assert not equal(WHERE, asking("order-1", max_tokens=1), asking("order-1", max_tokens=2))
 
 
 def test_runs_of_white_space_count_as_one_space_if_asked():

@@ -136,7 +136,8 @@ async def test_the_recorder_changes_nothing_on_the_way():
 async def test_each_call_can_be_read_before_the_recorder_is_closed(location):
     recorder = RecordingProvider(Scripted(ANSWER, [*DELTAS, ANSWER], ConnectionError()), location)
     await recorder.complete(HI, "m", step_id="a")
-    assert entry("a", location).content == "Let me look."
+    async with MockProvider(location, strict=True) as mock:
+        assert (await mock.complete(HI, "m", step_id="a")).content == "Let me look."
     reply = await recorder.stream(HI, "m", step_id="b")
     async for event in reply:
         if isinstance(event, StreamEnd):
@@ -166,6 +167,27 @@ def test_a_whole_answer_keeps_its_time():
 
     assert virtually(work()) == [CallRecorded("a", "scripted", "gpt-4o", 1.5)]
     assert entry().latency_ms == 1500.0
+
+
+async def test_what_stood_in_a_file_before_stays_as_it_was(tmp_path):
+    by_hand = {
+        "_version": 2,
+        "_meta": {"created_by": "me"},
+        "_tools": {"get": [{"arguments": {}, "result": 1}]},
+        "hand": {
+            "content": "x",
+            "latency_ms": 500.0,
+            "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+        },
+        "fault": [
+            {"latency_ms": 250.0, "fault": {"type": "http_error", "status_code": 500, "headers": {}, "body": ""}}
+        ],
+    }
+    (tmp_path / "run.json").write_text(json.dumps(by_hand))
+    await recorded(ANSWER, ask=complete())
+    after = json.loads((tmp_path / "run.json").read_text())
+    assert after.pop("a")["content"] == "Let me look."
+    assert after == by_hand
 
 
 async def test_repeated_calls_of_a_step_are_all_kept_in_order():
@@ -243,9 +265,11 @@ def raised_by(ask, location="run.json"):
     return virtually(work())
 
 
-def record_failure(error, ask, location="run.json"):
+def record_failure(outcome, ask, location="run.json"):
+    error = outcome[-1] if isinstance(outcome, list) else outcome
+
     async def work():
-        async with RecordingProvider(Scripted(error), location) as recorder:
+        async with RecordingProvider(Scripted(outcome), location) as recorder:
             assert await error_of(ask(recorder)) is error
 
     virtually(work())
@@ -275,6 +299,15 @@ def test_a_failed_call_replays_as_the_same_error(error, ask, location):
     assert replayed.provider == "scripted"
     for name in ("retry_after_s", "raw"):
         assert getattr(replayed, name, None) == getattr(error, name, None)
+
+
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+def test_a_stream_that_fails_before_its_first_event_replays_as_the_same_error(error):
+    record_failure([error], stream())
+    assert entry().chunks is None
+    replayed = raised_by(stream())
+    assert type(replayed) is type(error)
+    assert (replayed.status_code, replayed.headers, replayed.body) == (error.status_code, error.headers, error.body)
 
 
 @given(

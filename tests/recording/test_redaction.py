@@ -150,6 +150,15 @@ def test_a_secret_goes_from_every_part_of_an_exchange(kind, secret):
     assert {finding.kind for finding in redactor.findings(exchange)} == {kind}
 
 
+def test_a_secret_that_another_one_hid_goes_too():
+    glued = "AK" + "IA" + "ABCDEFGH23456789" + "gh" + "p_" + MIX * 2
+    text = redactor.text(glued)
+    assert MIX not in text
+    assert redactor.text(text) == text
+    cleaned = redactor.redact(Exchange(content=glued, chunks=[(0.0, glued[:25]), (1.0, glued[25:])]))
+    assert hidden_in(cleaned, MIX)
+
+
 def test_raw_bytes_of_a_malformed_answer_are_cleaned():
     secret = EXAMPLES[0][1]
     assert hidden_in(redactor.redact(Exchange(fault=MalformedResponse(f"<html>{secret}"))), secret)
@@ -298,6 +307,7 @@ redactors = st.sampled_from(
         redactor,
         Redactor(patterns=(r"CUST-\d+", r"\w{3}")),
         Redactor(patterns=("[0-9a-f]+", "redact", ".")),
+        Redactor(patterns=("(?s).+",)),
         Redactor(fields=("user",)),
     ]
 )

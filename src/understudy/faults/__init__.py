@@ -1,23 +1,50 @@
 """Faults: one small file each, declared the same way wherever they strike."""
 
-from understudy.faults.catalog import FAULT_TYPES, AnyFault, fault_of, stream_fault_of
+from understudy.faults.catalog import FAULT_TYPES, AnyFault
+from understudy.faults.chaos import Chaos
 from understudy.faults.connection_reset import ConnectionReset
+from understudy.faults.content_filter import ContentFilter
+from understudy.faults.context_overflow import ContextOverflow
+from understudy.faults.empty_response import EmptyResponse
 from understudy.faults.fault import Fault, StruckCall
+from understudy.faults.from_error import fault_of, stream_fault_of
 from understudy.faults.http_error import HttpError
+from understudy.faults.injector import FaultInjector
+from understudy.faults.invalid_tool_args import InvalidToolArgs
 from understudy.faults.malformed_response import MalformedResponse
+from understudy.faults.partial_response import PartialResponse
+from understudy.faults.plan import At, FaultPlan, PlannedFault, Site, chaos
+from understudy.faults.stream_stall import StreamStall
 from understudy.faults.stream_truncate import StreamTruncate
 from understudy.faults.timeout import Timeout
+from understudy.faults.tool_call_fault import ToolCallFault
+from understudy.faults.unknown_tool import UnknownTool
 
 __all__ = [
     "FAULT_TYPES",
     "AnyFault",
+    "At",
+    "Chaos",
     "ConnectionReset",
+    "ContentFilter",
+    "ContextOverflow",
+    "EmptyResponse",
     "Fault",
+    "FaultInjector",
+    "FaultPlan",
     "HttpError",
+    "InvalidToolArgs",
     "MalformedResponse",
+    "PartialResponse",
+    "PlannedFault",
+    "Site",
+    "StreamStall",
     "StreamTruncate",
     "StruckCall",
     "Timeout",
+    "ToolCallFault",
+    "UnknownTool",
+    "chaos",
     "fault_of",
     "stream_fault_of",
 ]

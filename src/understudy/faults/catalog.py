@@ -1,61 +1,35 @@
-"""All faults by the names under which they are declared, and the fault that tells of an error."""
+"""All faults, by the names under which they are declared."""
 
-from datetime import timedelta
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
-from understudy.clock import VIRTUAL_EPOCH
-from understudy.codecs.status import retry_after_s
-from understudy.errors import MalformedResponseError, ProviderError, RateLimitError
 from understudy.faults.connection_reset import ConnectionReset
+from understudy.faults.content_filter import ContentFilter
+from understudy.faults.context_overflow import ContextOverflow
+from understudy.faults.empty_response import EmptyResponse
 from understudy.faults.http_error import HttpError
+from understudy.faults.invalid_tool_args import InvalidToolArgs
 from understudy.faults.malformed_response import MalformedResponse
+from understudy.faults.partial_response import PartialResponse
+from understudy.faults.stream_stall import StreamStall
 from understudy.faults.stream_truncate import StreamTruncate
 from understudy.faults.timeout import Timeout
+from understudy.faults.tool_call_fault import ToolCallFault
+from understudy.faults.unknown_tool import UnknownTool
 
-AnyFault: TypeAlias = ConnectionReset | HttpError | MalformedResponse | StreamTruncate | Timeout
+AnyFault: TypeAlias = (
+    ConnectionReset
+    | ContentFilter
+    | ContextOverflow
+    | EmptyResponse
+    | HttpError
+    | InvalidToolArgs
+    | MalformedResponse
+    | PartialResponse
+    | StreamStall
+    | StreamTruncate
+    | Timeout
+    | ToolCallFault
+    | UnknownTool
+)
 
-FAULT_TYPES: dict[str, type[AnyFault]] = {
-    str(fault.__struct_config__.tag): fault
-    for fault in (ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout)
-}
-
-_TWO_MOMENTS = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))
-
-
-def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
-    """The fault whose replay raises the like of `error`, which ended a call before its first event."""
-    match error:
-        case MalformedResponseError():
-            return MalformedResponse(raw=error.raw)
-        case TimeoutError():
-            return Timeout(after_ms=after_ms)
-        case ConnectionError():
-            return ConnectionReset()
-        case ProviderError(status_code=int(status_code)):
-            return HttpError(status_code, headers=_headers_of(error), body=error.body)
-        case _:
-            return StreamTruncate(0, "error_event")
-
-
-def _headers_of(error: ProviderError) -> dict[str, str]:
-    """The error's headers, with the seconds to wait in them where they do not tell, or tell another at another time."""
-    wait_s = error.retry_after_s if isinstance(error, RateLimitError) else None
-    if wait_s is None or {retry_after_s(error.headers, now=now) for now in _TWO_MOMENTS} == {wait_s}:
-        return error.headers
-    others = {name: text for name, text in error.headers.items() if not name.lower().startswith("retry-after")}
-    return others | {"retry-after": repr(wait_s)}
-
-
-def stream_fault_of(error: BaseException, *, after_chunks: int) -> StreamTruncate:
-    """The fault whose replay breaks a stream the way `error` did. Nobody's error is a reader that stopped."""
-    match error:
-        case TimeoutError():
-            return StreamTruncate(after_chunks, "TimeoutError")
-        case ConnectionError():
-            return StreamTruncate(after_chunks, "ConnectionError")
-        case MalformedResponseError():
-            return StreamTruncate(after_chunks, "malformed")
-        case ProviderError():
-            return StreamTruncate(after_chunks, "error_event")
-        case _:
-            return StreamTruncate(after_chunks, "clean")
+FAULT_TYPES: dict[str, type[AnyFault]] = {str(fault.__struct_config__.tag): fault for fault in get_args(AnyFault)}

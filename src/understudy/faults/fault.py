@@ -1,20 +1,25 @@
 """What a fault is: a declared way to fail, and what it does to a call."""
 
 from abc import ABCMeta, abstractmethod
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct, StructMeta
 
 from understudy.clock import Clock
-from understudy.messages import Reply, Request
+from understudy.messages import Reply, Request, Response
 
 
 class StruckCall(Struct, frozen=True):
-    """The call that a fault strikes, and the reply that it would have got without."""
+    """The call that a fault strikes. `clean` fetches the reply that it would have got without."""
 
     request: Request
-    clean: Reply
+    clean: Callable[[], Awaitable[Reply]]
     clock: Clock
     provider: str
+
+    async def clean_response(self) -> Response:
+        """The complete response that the call would have got."""
+        return await (await self.clean()).collect()
 
 
 class _FaultMeta(StructMeta, ABCMeta):

@@ -20,18 +20,19 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
     ending: Ending = field(name="raise", default="ConnectionError")
 
     async def strike(self, call: StruckCall) -> Reply:
-        return StreamedReply(self._events(call))
+        clean = await call.clean()
+        return StreamedReply(self._events(call, clean), source=clean)
 
-    async def _events(self, call: StruckCall) -> AsyncIterator[StreamEvent]:
+    async def _events(self, call: StruckCall, clean: Reply) -> AsyncIterator[StreamEvent]:
         left = self.after_chunks
         try:
-            async for event in call.clean:
+            async for event in clean:
                 if left <= 0 or isinstance(event, StreamEnd):
                     break
                 left -= 1
                 yield event
         finally:
-            await call.clean.aclose()
+            await clean.aclose()
         raise self._error(call.provider)
 
     def _error(self, provider: str) -> ProviderError:

@@ -75,7 +75,7 @@ class HttpProvider(Provider):
         if answer.status_code != 200:
             await self._refuse(answer)
         if request.stream:
-            return _HttpReply(answer, self._events(answer, request, started_s))
+            return StreamedReply(self._events(answer, request, started_s), source=answer)
         data = await self._read(answer)
         with translated_errors(self.name):
             response = self.codec.decode_response(data)
@@ -163,18 +163,6 @@ class HttpProvider(Provider):
             cost_usd=self._prices.cost_usd(self.name, model, response.usage),
             latency_ms=(self._clock.monotonic_s() - started_s) * 1000.0,
         )
-
-
-class _HttpReply(StreamedReply):
-    """A streamed reply that lets go of its connection even if nobody began to read it."""
-
-    def __init__(self, answer: httpx2.Response, events: AsyncIterator[StreamEvent]) -> None:
-        super().__init__(events)
-        self._answer = answer
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        await self._answer.aclose()
 
 
 def _checked_url(base_url: str) -> str:

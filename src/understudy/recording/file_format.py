@@ -221,7 +221,7 @@ def render(document: Document) -> bytes:
 
 
 def _render(document: Document, lay_out: Callable[[Any], Any]) -> bytes:
-    top: JsonObject = {"_version": VERSION, "_meta": document.meta}
+    top: JsonObject = {"_version": document.version, "_meta": document.meta}
     for key in sorted(document.entries):
         fields = [_fields(exchange, lay_out) for exchange in document.exchanges(key)]
         top[key] = fields if isinstance(document.entries[key], list) else fields[0]

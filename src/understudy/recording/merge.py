@@ -19,7 +19,7 @@ def merge(documents: Sequence[Document], *, conflict: Conflict = "append") -> Do
     Raises:
         InputError: the documents were recorded with different normalise rules.
     """
-    merged = Document(meta=dict(documents[0].meta))
+    merged = Document(meta=dict(documents[0].meta), version=min(document.version for document in documents))
     for document in documents:
         if document.meta.get("normalise") != merged.meta.get("normalise"):
             raise InputError("the recordings were made with different normalise rules", hint="merge like with like")

@@ -28,7 +28,11 @@ class Player:
         reply = StreamedReply(self._events(exchange, request, paced=paced))
         if exchange.fault is None:
             return reply
-        return await exchange.fault.strike(StruckCall(request, reply, self._clock, exchange.provider or self._provider))
+
+        async def clean() -> Reply:
+            return reply
+
+        return await exchange.fault.strike(StruckCall(request, clean, self._clock, exchange.provider or self._provider))
 
     async def wait(self, recorded_ms: float) -> None:
         """Let the time of a call pass that took `recorded_ms` when it was recorded."""

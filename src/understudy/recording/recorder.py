@@ -108,7 +108,7 @@ class RecordingProvider(Provider):
             self._keep(call, Response(provider=self.name), fault=fault_of(error, after_ms=self._elapsed_ms(call)))
             raise
         if response is None:
-            return _RecordedReply(reply, self._events(reply, call))
+            return StreamedReply(self._events(reply, call), source=reply)
         self._keep(call, response)
         return WholeReply(response)
 
@@ -220,6 +220,9 @@ class RecordingProvider(Provider):
                 response.model or call.request.model,
                 elapsed_ms / 1000.0,
                 None if fault is None else fault.type,
+                call.request.workflow,
+                call.request.call,
+                call.request.attempt,
             )
         )
 
@@ -235,15 +238,3 @@ class RecordingProvider(Provider):
 
     def _now(self) -> str:
         return self._clock.utc_now().isoformat(timespec="microseconds")
-
-
-class _RecordedReply(StreamedReply):
-    """A streamed reply that closes the one it records even if nobody began to read it."""
-
-    def __init__(self, reply: Reply, events: AsyncIterator[StreamEvent]) -> None:
-        super().__init__(events)
-        self._reply = reply
-
-    async def aclose(self) -> None:
-        await super().aclose()
-        await self._reply.aclose()

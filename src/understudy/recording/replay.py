@@ -115,7 +115,11 @@ class MockProvider(Provider):
         """Raise the mismatch if strict, else warn of it in one line."""
         if self._strict:
             error = mismatch_error(request, match, self._shelf, self._rules)
-            self._sink.emit(ReplayMissed(request.step_id, request.model, error.kind))
+            self._sink.emit(
+                ReplayMissed(
+                    request.step_id, request.model, error.kind, request.workflow, request.call, request.attempt
+                )
+            )
             raise error
         answered = "with the default response" if match.stored is None else f"from {match.stored.key!r} all the same"
         who = f"step {request.step_id!r}" if request.step_id else f"a call of {request.model!r}"
@@ -131,6 +135,9 @@ class MockProvider(Provider):
             None if stored is None else stored.key,
             request_hash,
             None if fault is None else fault.type,
+            request.workflow,
+            request.call,
+            request.attempt,
         )
         self.calls.append(call)
         self._sink.emit(call)

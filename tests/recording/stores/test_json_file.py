@@ -3,12 +3,21 @@
 import gc
 import json
 import logging
+import os
 import tempfile
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from tests.recording.programs import (
+    append_and_close,
+    die_at_each_step,
+    finish,
+    fold_again_and_again,
+    save_another,
+    start,
+)
 from understudy.errors import InputError, RecordingFormatError
 from understudy.recording.document import Document
 from understudy.recording.exchange import Exchange
@@ -248,6 +257,37 @@ class TestCutOffFolds:
                 JsonFileStore(open_folder / FILE).save(Document())
             assert contents(JsonFileStore(open_folder / FILE)) == expected, name
 
+    def deaths(self, tmp_path, name, program):
+        """For each step at which the program was killed: what it had told before, and the recording it left."""
+        state = next(state for other, state, _ in self.all_states() if other == name)
+        (tmp_path / "template").mkdir()
+        put(tmp_path / "template", state)
+        printed, _ = finish(start(die_at_each_step, tmp_path / "template", tmp_path, program.__name__))
+        for block in printed.split("copy ")[1:]:
+            number, *told = block.split()
+            yield told, contents(JsonFileStore(tmp_path / number / FILE))
+
+    @pytest.mark.parametrize("name", ["nothing done", "marked"])
+    def test_a_kill_at_any_step_of_appending_and_folding_loses_and_doubles_nothing(self, tmp_path, name):
+        endings = set()
+        for told, left in self.deaths(tmp_path, name, append_and_close):
+            added = list(left.pop("added", []))
+            assert left == {"a": ["1", "2"], "b": "1", "c": "1"}
+            assert added[: len(told)] == told
+            assert len(added) <= len(told) + 1
+            endings.add(len(told))
+        assert endings == {0, 1, 2, 3, 4}
+
+    @pytest.mark.parametrize("name", ["nothing done", "marked"])
+    def test_a_kill_at_any_step_of_saving_leaves_the_old_recording_or_the_new(self, tmp_path, name):
+        old, new = {"a": ["1", "2"], "b": "1", "c": "1"}, {"new": "1"}
+        lefts = []
+        for told, left in self.deaths(tmp_path, name, save_another):
+            assert left in ([new] if told else [old, new])
+            lefts.append(left)
+        assert old in lefts
+        assert new in lefts
+
 
 class TestFolding:
     def test_what_stands_in_the_way_of_a_fold_does_not_stand_in_the_way_of_reading(self, store, tmp_path, caplog):
@@ -261,6 +301,22 @@ class TestFolding:
         (tmp_path / NEXT).rmdir()
         assert contents(store) == {"a": "1"}
         assert list(files(tmp_path)) == [FILE]
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may write where others may only read")
+    def test_who_may_only_read_sees_a_whole_recording_however_fast_another_folds(self, open_folder):
+        store = JsonFileStore(open_folder / FILE)
+        store.save(Document(entries={"loop": [Exchange(content="first")]}))
+        process = start(fold_again_and_again, store.path, 300)
+        process.stdout.readline()
+        seen = 0
+        with read_only(open_folder):
+            while process.poll() is None:
+                first, *numbers = contents(store)["loop"]
+                assert (first, numbers) == ("first", [str(number) for number in range(len(numbers))])
+                assert len(numbers) >= seen
+                seen = len(numbers)
+        finish(process)
+        assert len(store.load().exchanges("loop")) == 301
 
     def test_entries_written_by_hand_mean_the_same_after_a_fold(self, store, tmp_path):
         by_hand = {

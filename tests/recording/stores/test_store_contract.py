@@ -130,6 +130,14 @@ class TestWriting:
         assert document.meta == {"kept": 1, "changed": 2, "new": 2}
         assert document.rest == {"_tools": {"get": [{"result": 7}]}}
 
+    def test_metadata_that_cannot_be_written_is_refused_and_the_writer_goes_on(self, store):
+        writer = store.write()
+        with pytest.raises(TypeError):
+            writer.add_meta({"unwritable": object()})
+        writer.append("a", said("1"))
+        writer.close()
+        assert contents(store) == {"a": "1"}
+
     def test_opening_without_adding_changes_nothing(self, store):
         document = Document(entries={"a": said("1"), "b": [said("2")]}, rest={"_tools": {}})
         store.save(document)
@@ -243,6 +251,12 @@ class TestFinding:
         assert self.all_found(shelf, key, fingerprint) == expected
         last = shelf.last(key=key, fingerprint=fingerprint)
         assert (None if last is None else last.exchange.content) == (expected[-1] if expected else None)
+
+    def test_an_empty_fingerprint_is_none(self, store):
+        append(store, ("a", said("1", request_hash="")), ("a", said("2", request_hash="x")))
+        with reading(store) as shelf:
+            assert [stored.fingerprint for stored in shelf] == [None, "x"]
+            assert self.all_found(shelf, "a", "x") == ["1", "2"]
 
     def test_ids_order_exchanges_as_reading_does(self, shelf):
         ids = [stored.id for stored in shelf]

@@ -206,11 +206,11 @@ class JsonFileStore:
         """Replace the file by `data`, which holds what the journal held."""
         try:
             self._write_next(data)
+            journal.write_locked(_encoder.encode(_Line(folded=sha256(data).hexdigest())))
         except OSError:
             with suppress(OSError):
                 self._next.unlink()
             raise
-        journal.write_locked(_encoder.encode(_Line(folded=sha256(data).hexdigest())))
         self._next.replace(self.path)
 
     def _write_next(self, data: bytes) -> None:

@@ -69,7 +69,7 @@ class SqliteStore:
 
     def save(self, document: Document) -> None:
         self._make_folder()
-        metadata = {"_version": VERSION, "_meta": document.meta} | document.rest
+        metadata = {"_version": document.version, "_meta": document.meta} | document.rest
         with self._opened() as database:
             with database.transaction():
                 database.run("DELETE FROM exchanges")
@@ -146,9 +146,9 @@ class SqliteShelf:
         self._database, self.source = database, database.source
         metadata = _metadata(database)
         version, meta = metadata.get("_version"), metadata.get("_meta")
-        if version != VERSION or not isinstance(meta, dict):
+        if version not in range(1, VERSION + 1) or not isinstance(meta, dict):
             raise RecordingFormatError(
-                f"expected a recording of version {VERSION}, got {version!r}", source=self.source
+                f"expected a recording of version {VERSION} or older, got {version!r}", source=self.source
             )
         self.version: int = version
         self.meta: JsonObject = meta
@@ -188,7 +188,7 @@ class SqliteShelf:
         """All of the recording."""
         metadata = _metadata(self._database)
         rest = {name: value for name, value in metadata.items() if name not in ("_version", "_meta")}
-        document = Document(meta=self.meta, rest=rest)
+        document = Document(meta=self.meta, rest=rest, version=self.version)
         for stored in self:
             document.add(stored.key, stored.exchange)
         for (key,) in self._database.run("SELECT key FROM exchanges WHERE listed"):

@@ -1,0 +1,15 @@
+"""The fault of a model that writes tool arguments that are no JSON."""
+
+from understudy.faults.asked_tool import asking_for
+from understudy.faults.fault import Fault, StruckCall
+from understudy.messages import Reply, ToolCall, WholeReply
+
+
+class InvalidToolArgs(Fault, frozen=True, tag="invalid_tool_args"):
+    """The model asks for the first tool it was given, with arguments that break off."""
+
+    async def strike(self, call: StruckCall) -> Reply:
+        tools = call.request.tools
+        name = str(tools[0].get("function", {}).get("name", "tool")) if tools else "tool"
+        broken = ToolCall(name, id="call_fault", raw_arguments='{"value": "brok')
+        return WholeReply(asking_for(broken, call))
