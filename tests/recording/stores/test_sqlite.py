@@ -1,8 +1,10 @@
 """What only a recording in an SQLite database has to deal with."""
 
+import gc
 import sqlite3
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -52,7 +54,10 @@ def test_a_database_of_something_else_is_not_changed_by_looking_at_it(store):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ("UPDATE metadata SET value = '3' WHERE name = '_version'", "expected a recording of version 2 or older, got 3"),
+        (
+            "UPDATE metadata SET value = '3' WHERE name = '_version'",
+            "expected a recording of version 2 or older, got 3",
+        ),
         ("DELETE FROM metadata", "expected a recording of version 2 or older, got None"),
         ("UPDATE metadata SET value = '[]' WHERE name = '_meta'", "expected a recording"),
         ("UPDATE metadata SET value = 'torn' WHERE name = '_meta'", "metadata"),
@@ -103,6 +108,18 @@ def test_reading_goes_on_when_the_database_is_closed_in_between(store):
         shelf.close()
     assert found == [f"key {number:03}" for number in range(250)]
     shelf.close()
+
+
+def test_what_is_dropped_unclosed_lets_go_of_the_database_without_a_warning(store, tmp_path):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        writer = store.write()
+        shelf = store.read()
+        assert len(list(tmp_path.iterdir())) > 1
+        del writer, shelf
+        gc.collect()
+    assert caught == []
+    assert list(tmp_path.iterdir()) == [store.path]
 
 
 FORK_WHILE_READING = """

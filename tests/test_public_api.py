@@ -1,0 +1,79 @@
+"""The public API: what `understudy` offers, and what importing it costs."""
+
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+
+import understudy
+from understudy.recording import replay
+
+HEAVY = {
+    "msgspec",
+    "orjson",
+    "httpx2",
+    "httpx",
+    "asyncio",
+    "typer",
+    "rich",
+    "sqlite3",
+    "ssl",
+    "redis",
+    "pydantic",
+    "yaml",
+}
+
+
+def loaded_by(statement):
+    """The modules that a fresh interpreter loads for a statement."""
+    program = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_all_names_resolve_and_are_sorted():
+    assert understudy.__all__ == sorted(understudy.__all__)
+    assert len(set(understudy.__all__)) == len(understudy.__all__)
+    for name in understudy.__all__:
+        assert getattr(understudy, name).__name__ == name
+
+
+def test_dir_shows_what_there_is():
+    assert dir(understudy) == understudy.__all__
+
+
+def test_a_star_import_brings_all_names():
+    namespace = {}
+    exec("from understudy import *", namespace)
+    assert set(understudy.__all__) <= namespace.keys()
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_it():
+    with pytest.raises(AttributeError, match="module 'understudy' has no attribute 'MockProvidr'"):
+        _ = understudy.MockProvidr
+    with pytest.raises(ImportError, match="MockProvidr"):
+        exec("from understudy import MockProvidr")
+
+
+def test_a_name_is_the_same_object_every_time():
+    assert understudy.MockProvider is understudy.MockProvider
+    assert understudy.MockProvider is replay.MockProvider
+
+
+def test_a_bare_import_loads_nothing_heavy():
+    loaded = loaded_by("import understudy")
+    assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
+    assert [name for name in loaded if name.startswith("understudy")] == ["understudy"]
+    assert len(loaded) < 30
+
+
+@pytest.mark.parametrize("name", ["MockProvider", "RecordingProvider", "Redactor", "ProviderError"])
+def test_recording_and_replay_do_not_load_the_http_client(name):
+    loaded = loaded_by(f"from understudy import {name}")
+    assert {name.partition(".")[0] for name in loaded} & {"httpx2", "httpx", "typer", "rich"} == set()
+
+
+def test_the_version_and_the_types_are_there():
+    assert understudy.__version__.count(".") == 2
+    assert files("understudy").joinpath("py.typed").is_file()
