@@ -1,8 +1,11 @@
 """What happened, as frozen values, and the sinks they are sent to."""
 
+import logging
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+
+logger = logging.getLogger("understudy.events")
 
 MatchedBy: TypeAlias = Literal["step_id", "prompt_hash", "default"]
 
@@ -159,7 +162,7 @@ Event: TypeAlias = (
 
 
 class Sink(Protocol):
-    """Takes events as they happen. Must be quick, and must not raise."""
+    """Takes events as they happen. Should be quick; what it raises is logged once and goes no further."""
 
     def emit(self, event: Event) -> None: ...
 
@@ -182,3 +185,34 @@ class MemorySink:
 
 
 NULL_SINK = NullSink()
+
+
+class Sinks:
+    """Passes every event on to all `sinks`, in order.
+
+    A sink that raises disturbs neither the others nor the run: its first failure is logged with its
+    traceback, later ones pass in silence, and it goes on being told.
+    """
+
+    def __init__(self, *sinks: Sink) -> None:
+        self._sinks = sinks
+        self._reported: set[int] = set()
+
+    def emit(self, event: Event) -> None:
+        for place, sink in enumerate(self._sinks):
+            try:
+                sink.emit(event)
+            except Exception:  # whatever a sink does wrong is its own affair
+                self._report(place, event)
+
+    def _report(self, place: int, event: Event) -> None:
+        if place in self._reported:
+            return
+        self._reported.add(place)
+        sink, told = type(self._sinks[place]).__name__, type(event).__name__
+        logger.exception("%s failed on %s; the run goes on, and its further failures are not reported", sink, told)
+
+
+def guarded(sink: Sink) -> Sink:
+    """The sink as providers hold it: one that no failure gets past, and that costs nothing if it does nothing."""
+    return sink if sink is NULL_SINK or isinstance(sink, Sinks) else Sinks(sink)

@@ -117,7 +117,7 @@ def open_at_once(location, children, rounds):
             if not pids[-1]:
                 os.close(gate[1])
                 os.read(gate[0], 1)
-                writer = open_store(location.replace("run", f"run{number}")).write()
+                writer = open_store(location.replace("/run.", f"/run{number}.")).write()
                 writer.append(f"child {child}", Exchange(content="done"))
                 writer.close()
                 os._exit(0)

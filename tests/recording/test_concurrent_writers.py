@@ -73,7 +73,7 @@ def test_nothing_is_left_beside_a_recording_that_all_have_closed(location, tmp_p
 def test_several_may_make_a_recording_at_the_same_moment(location):
     finish(start(open_at_once, location, 6, 40))
     for number in range(40):
-        entries = open_store(location.replace("run", f"run{number}")).load().entries
+        entries = open_store(location.replace("/run.", f"/run{number}.")).load().entries
         assert sorted(entries) == [f"child {child}" for child in range(6)]
 
 

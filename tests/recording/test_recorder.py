@@ -19,6 +19,7 @@ from understudy.errors import (
     ProviderError,
     ProviderTimeoutError,
     RateLimitError,
+    RecordingFormatError,
     RecordingMismatchError,
     RequestError,
 )
@@ -561,3 +562,20 @@ def test_the_file_says_what_made_it_and_which_version_it_has():
     assert top["_version"] == 2
     assert top["_meta"]["created_by"].startswith("understudy ")
     assert list(top["a"])[:3] == ["content", "model", "provider"]
+
+
+@pytest.mark.parametrize("cost_usd", [float("nan"), float("inf")])
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_a_cost_that_is_no_number_does_not_spoil_the_recording(location, cost_usd):
+    virtually(recorded(replace(ANSWER, cost_usd=cost_usd), ask=complete(step_id="a"), location=location))
+    assert entry(location=location).cost_usd == 0.0
+
+
+def test_the_provider_is_closed_even_if_the_recording_cannot_be():
+    script = Scripted(ANSWER)
+    recorder = RecordingProvider(script, "run.json")
+    virtually(complete(step_id="a")(recorder))
+    Path("run.json").write_text("spoilt meanwhile")
+    with pytest.raises(RecordingFormatError):
+        virtually(recorder.close())
+    assert script.closings == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from math import isfinite
 from typing import Literal, get_args
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec import Raw, Struct
 
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.errors import InputError, ProviderConnectionError, ProviderError, RequestError
-from understudy.events import NULL_SINK, CallRecorded, Sink
+from understudy.events import NULL_SINK, CallRecorded, Sink, guarded
 from understudy.faults import AnyFault, Timeout, fault_of, stream_fault_of
 from understudy.messages import (
     Accumulator,
@@ -84,7 +85,8 @@ class RecordingProvider(Provider):
             raise InputError(f"unknown mode {record!r}", source="record", hint=f"one of: {known}")
         check_rules(normalise, source="normalise")
         self.name = provider.name
-        self._provider, self._redactor, self._sink, self._clock = provider, redactor or Redactor(), sink, clock
+        self._provider, self._redactor, self._clock = provider, redactor or Redactor(), clock
+        self._sink = guarded(sink)
         store = open_store(output_path)
         self._touched: set[str] | None = set() if record == "all" else None
         self._found_until = self._end_of(store) if record == "all" and store.exists() else None
@@ -113,10 +115,12 @@ class RecordingProvider(Provider):
         return WholeReply(response)
 
     async def close(self) -> None:
-        self._writer.close()
-        if self._known is not None:
-            await self._known.close()
-        await self._provider.close()
+        try:
+            self._writer.close()
+        finally:
+            if self._known is not None:
+                await self._known.close()
+            await self._provider.close()
 
     def _replay_of(self, store: Store, record: RecordMode) -> MockProvider | None:
         """What answers before the real provider does: the recording without what this run adds to it."""
@@ -201,7 +205,7 @@ class RecordingProvider(Provider):
             model=response.model,
             provider=response.provider,
             usage=response.usage if fault is None else None,
-            cost_usd=response.cost_usd,
+            cost_usd=response.cost_usd if isfinite(response.cost_usd) else 0.0,
             latency_ms=0.0 if isinstance(fault, Timeout) else elapsed_ms,
             finish_reason=response.finish_reason,
             tool_calls=recorded_calls(response.tool_calls),

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.errors import InputError, RecordingFormatError
-from understudy.events import NULL_SINK, ReplayMissed, ReplayServed, Sink
+from understudy.events import NULL_SINK, ReplayMissed, ReplayServed, Sink, guarded
 from understudy.messages import Reply, Request, Response, WholeReply
 from understudy.providers.provider import Provider
 from understudy.recording.cursor import Cursor, Match
@@ -72,7 +72,7 @@ class MockProvider(Provider):
         self._shelf = _open_shelf(responses_file, responses)
         self._rules = rules_of(self._shelf.meta, source=self._shelf.source)
         self._cursor = Cursor(self._shelf)
-        self._strict, self._default_response, self._sink = strict, default_response, sink
+        self._strict, self._default_response, self._sink = strict, default_response, guarded(sink)
         self.calls: list[ReplayServed] = []
         if strict:
             _check_version(self._shelf)

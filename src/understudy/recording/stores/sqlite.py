@@ -146,7 +146,7 @@ class SqliteShelf:
         self._database, self.source = database, database.source
         metadata = _metadata(database)
         version, meta = metadata.get("_version"), metadata.get("_meta")
-        if version not in range(1, VERSION + 1) or not isinstance(meta, dict):
+        if not isinstance(version, int) or not 1 <= version <= VERSION or not isinstance(meta, dict):
             raise RecordingFormatError(
                 f"expected a recording of version {VERSION} or older, got {version!r}", source=self.source
             )
