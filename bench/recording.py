@@ -164,6 +164,7 @@ def _notes(plan: Plan) -> list[str]:
         f"several repeats ({repeats}; slow peers 3), each into a new recording; the wrapped provider answers at once",
         f"the figure is the mean over the recording of the best time of each {BLOCK} calls; contestants take turns",
         "ours and the floor keep request and answer, AgentLoom the answer alone",
+        "the prompt speaks of a password, as prompts do, which redaction may have to look at more closely",
         "AgentLoom writes its whole file at each call, and a long run of it is not waited for:",
         f"above {SAMPLED_ABOVE} calls its mean is that of {SAMPLED_CALLS} calls at each of {SAMPLED_SIZES} sizes",
         "vcrpy records real HTTP calls over loopback, matched on method and URI, and writes its file when it is closed",

@@ -15,7 +15,7 @@ COST_USD = 0.00042
 LATENCY_MS = 812.5
 USAGE = Usage.of(512, 128)
 
-Conversation = Literal["chat", "tools"]
+Conversation = Literal["chat", "long", "tools"]
 By = Literal["step", "fingerprint", "loop"]
 """How a call is found: by a step of its own, without a step by what is asked, or as one of many calls of one step."""
 
@@ -41,6 +41,11 @@ by Friday, write to us again with the number of your order: I have noted that a 
 express, free of charge. The next step is ours; we look at the tracking every morning and tell you when it moves."""
 
 
+_EARLIER: list[JsonObject] = [
+    {"role": role, "content": text} for _ in range(3) for role, text in (("user", _ASKED), ("assistant", _ANSWERED))
+]
+
+
 class Call(Struct, frozen=True):
     """One call: what is asked, under which step (None: under none), and what is answered."""
 
@@ -55,6 +60,7 @@ def call_at(index: int, conversation: Conversation = "chat", *, by: By = "step")
     return Call(
         [
             {"role": "system", "content": _SYSTEM},
+            *(_EARLIER if conversation == "long" else []),
             {"role": "user", "content": _ASKED},
             *(_looked_up(index) if conversation == "tools" else []),
             {"role": "assistant", "content": _ANSWERED},

@@ -11,7 +11,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from understudy.errors import ProviderConnectionError, RequestError
+from understudy.errors import ProviderConnectionError, RequestError, ToolFaultError
 
 JsonObject: TypeAlias = dict[str, Any]
 Content: TypeAlias = str | list[JsonObject] | None
@@ -48,6 +48,15 @@ class ToolCall(Struct, frozen=True):
     def arguments(self) -> str:
         """The arguments as JSON text, as they go over the wire."""
         return orjson.dumps(self.args).decode() if self.raw_arguments is None else self.raw_arguments
+
+    def raise_for_fault(self) -> None:
+        """Fail as a fault demands. Whoever runs tools calls this where the tool itself could raise.
+
+        Raises:
+            ToolFaultError: a fault set `error`.
+        """
+        if self.error is not None:
+            raise ToolFaultError(self.error, tool=self.tool)
 
 
 class Message(Struct, frozen=True):
@@ -263,18 +272,18 @@ class Reply(ABC):
 class WholeReply(Reply):
     """A reply that has arrived already."""
 
-    __slots__ = ("_response",)
+    __slots__ = ("response",)
 
     def __init__(self, response: Response) -> None:
-        self._response = response
+        self.response = response
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
-        for delta in deltas_of(self._response):
+        for delta in deltas_of(self.response):
             yield delta
-        yield StreamEnd(self._response)
+        yield StreamEnd(self.response)
 
     async def collect(self) -> Response:
-        return self._response
+        return self.response
 
 
 class Closable(Protocol):

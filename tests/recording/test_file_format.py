@@ -206,7 +206,7 @@ def test_an_unknown_field_that_is_like_no_other_is_refused_with_the_list():
 def test_an_unknown_fault_is_refused_with_the_list(fault):
     error = refused(f'{{"a": [{{"content": "x"}}, {{"fault": {fault}}}]}}')
     assert error.place.startswith("key 'a'[1].fault")
-    assert error.hint == f"fault types: {', '.join(sorted(FAULT_TYPES))}"
+    assert error.hint.endswith(f"fault types: {', '.join(sorted(FAULT_TYPES))}")
 
 
 def test_a_fault_without_a_field_that_it_needs_is_refused_with_the_list():

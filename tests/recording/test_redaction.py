@@ -15,7 +15,7 @@ from understudy.errors import InputError
 from understudy.faults import HttpError, MalformedResponse, StreamTruncate
 from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCall
 from understudy.recording.redaction import SECRET_FIELDS, Finding
-from understudy.recording.secret_shapes import BEGINNINGS, SECRET_SHAPES
+from understudy.recording.secret_shapes import SECRET_SHAPES, may_hold_fields, may_hold_shapes, quoted_names
 
 MIX = "aB3dE6gH9jK2mN5p"
 PEM = ("-----" + "BEGIN RSA PRIVATE KEY-----", "MIIEpAIBAAKCAQEA" + MIX, "-----" + "END RSA PRIVATE KEY-----")
@@ -79,10 +79,27 @@ def hidden_in(exchange, secret):
     return secret not in data and json.dumps(secret)[1:-1] not in data and MIX not in data
 
 
-def test_every_shape_has_an_example_and_a_beginning():
+def test_every_shape_has_an_example():
     assert {kind for kind, _ in EXAMPLES} == set(SECRET_SHAPES)
-    for _, secret in EXAMPLES:
-        assert any(beginning in secret.lower().encode() for beginning in BEGINNINGS)
+
+
+@examples
+@pytest.mark.parametrize("before", ["", "\n", "task-force and half_open, ", "ümlaut\t", "'"])
+def test_the_quick_look_never_overlooks_a_shape(kind, secret, before):
+    assert may_hold_shapes(msgspec.json.encode({"content": f"{before}{secret}"}))
+    assert may_hold_shapes(msgspec.json.encode({"content": json.dumps({"a": f"{before}{secret}"})}))
+
+
+@pytest.mark.parametrize("depth", range(4))
+@pytest.mark.parametrize("quote", ['"', "'"])
+def test_the_quick_look_never_overlooks_a_field(depth, quote):
+    text = f"{{{quote}Password{quote}: {quote}hunter2{quote}}}"
+    for _ in range(depth):
+        text = json.dumps({"inner": text})
+    assert (
+        may_hold_fields(msgspec.json.encode({"content": text}), quoted_names(["password"]))
+        or redactor.text(text) == text
+    )
 
 
 @examples

@@ -22,9 +22,7 @@ def translated_errors(provider: str) -> Iterator[None]:
     try:
         yield
     except ProviderError as error:
-        if not error.provider:
-            error.provider = provider
-            error.args = (f"{provider}: {error.args[0]}",)
+        error.attribute(provider)
         raise
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, httpx2.CookieConflict) as error:
         raise translate(error, provider) from error

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from understudy.messages import NO_EXTRA, JsonObject, Message, Reply, Request, Response, plain_messages
+from understudy.messages import NO_EXTRA, JsonObject, Message, Reply, Request, Response, WholeReply, plain_messages
 from understudy.providers.sync_edge import run_sync
 
 
@@ -61,7 +61,7 @@ class Provider(ABC):
             asked, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, False, step_id, attempt
         )
         reply = await self.send(request)
-        return await reply.collect()
+        return reply.response if isinstance(reply, WholeReply) else await reply.collect()
 
     async def stream(
         self,

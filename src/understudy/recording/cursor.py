@@ -9,7 +9,7 @@ from understudy.events import MatchedBy
 from understudy.recording.stores.store import Shelf, Stored
 
 
-class Match(Struct, frozen=True):
+class Match(Struct, frozen=True, gc=False):
     """What answers a call. `mismatch` tells why a strict reader must refuse it; `stored` is None if nothing is near."""
 
     matched_by: MatchedBy
@@ -44,7 +44,7 @@ class Cursor:
         """What answers among the exchanges of one key, if it has any."""
         only = self._shelf.only(key)
         if only is not None:
-            fits = only.fingerprint is None or only.fingerprint == fingerprint
+            fits = (only.exchange.request_hash or fingerprint) == fingerprint
             return Match(matched_by, only, None if fits else "drifted")
         last = self._shelf.last(key=key, fingerprint=None)
         if last is None:

@@ -23,6 +23,7 @@ from understudy.messages import (
 )
 
 ABSENT = Raw()
+_NO_USAGE = Usage()
 
 
 class RecordedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,7 +55,7 @@ TimedPiece: TypeAlias = tuple[float, str | Piece]
 """A streamed piece and when it came, in ms since the request."""
 
 
-class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One entry of a recording. `request` and `wire` are kept as the JSON they came as."""
 
     content: str = ""
@@ -76,15 +77,15 @@ class Exchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     def response(self, *, model: str, provider: str) -> Response:
         """The recorded response; `model` and `provider` stand in where the entry names none."""
         return Response(
-            content=self.content,
-            model=self.model or model,
-            provider=self.provider or provider,
-            usage=self.usage or Usage(),
-            cost_usd=self.cost_usd,
-            latency_ms=self.latency_ms,
-            finish_reason=self.finish_reason,
-            tool_calls=tuple(_tool_call(call) for call in self.tool_calls or ()),
-            reasoning=self.reasoning,
+            self.content,
+            self.model or model,
+            self.provider or provider,
+            self.usage or _NO_USAGE,
+            self.cost_usd,
+            self.latency_ms,
+            self.finish_reason,
+            tuple([_tool_call(call) for call in self.tool_calls]) if self.tool_calls else (),
+            self.reasoning,
         )
 
     def timed_deltas(self) -> list[tuple[float, StreamDelta]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +12,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import fields as struct_fields
 
 from understudy.errors import RecordingFormatError
-from understudy.faults import FAULT_TYPES
+from understudy.faults.complaint import broken_json, fault_complaint, reason_and_path, shape_hint, value_at
 from understudy.messages import JsonObject, Usage
 from understudy.recording.document import VERSION, Document, Entry
 from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCall, TimedPiece
@@ -151,65 +150,28 @@ def too_large(size: int, source: str) -> RecordingFormatError:
 
 
 def _unreadable(data: bytes, error: Exception, source: str) -> RecordingFormatError:
-    reason, place = str(error), ""
-    if isinstance(error, UnicodeDecodeError):
-        reason, place = f"not UTF-8: {error.reason}", _line_and_column(data[: error.start])
-    elif isinstance(error, RecursionError):
-        reason = "nested too deep"
-    elif not data.strip():
-        reason = "the file is empty"
-    elif "truncated" in reason:
-        reason, place = "the JSON ends in the middle", _line_and_column(data)
-    elif found := re.search(r" \(byte (\d+)\)", reason):
-        reason, place = reason.replace(found[0], ""), _line_and_column(data[: int(found[1])])
-    return RecordingFormatError(
-        reason, source=source, place=place, hint="restore the file from version control, or record again"
-    )
-
-
-def _line_and_column(before: bytes) -> str:
-    newline = b"\n"
-    return f"line {before.count(newline) + 1}, column {len(before) - before.rfind(newline)}"
+    reason, place = broken_json(data, error)
+    hint = "restore the file from version control, or record again"
+    return RecordingFormatError(reason, source=source, place=place, hint=hint)
 
 
 def _misshapen(key: str, data: bytes | Raw, error: Exception, source: str) -> RecordingFormatError:
-    reason, _, path = str(error).partition(" - at `$")
-    path, hint = path.rstrip("`"), _ENTRY_HINT
-    if unknown := re.search(r"unknown field `(.*)`", reason):
-        hint = _suggestion(unknown[1], _known_fields(data, path))
-    elif path.endswith(".fault.type") or (path.endswith(".fault") and "`type`" in reason):
-        reason = reason.replace("Invalid value", "unknown fault type")
-        hint = f"fault types: {', '.join(sorted(FAULT_TYPES))}"
-    elif path.endswith(".fault") and "missing" in reason:
-        hint = f"fields: {', '.join(_known_fields(data, path))}"
+    reason, path = reason_and_path(error)
+    hint = _ENTRY_HINT
+    if found := re.match(r"(.*\.fault)\b(.*)", path):
+        reason, hint = fault_complaint(reason, found[2], value_at(msgspec.json.decode(data), found[1]))
+    elif "unknown field" in reason:
+        hint = shape_hint(reason, path, _shape_at(path))
     return RecordingFormatError(reason, source=source, place=_place(key) + path, hint=hint)
 
 
-def _known_fields(data: bytes | Raw, path: str) -> list[str]:
-    """The fields that the object at `path` of an entry may have."""
-    shape: type[Struct] = Exchange
-    if path.endswith(".fault"):
-        shape = FAULT_TYPES[_at(msgspec.json.decode(data), path)["type"]]
-    elif path.endswith(".tool_call"):
-        shape = CallPiece
-    elif ".tool_calls[" in path:
-        shape = RecordedCall
-    elif ".chunks[" in path:
-        shape = Piece
-    return sorted(info.encode_name for info in struct_fields(shape))
-
-
-def _at(value: Any, path: str) -> Any:
-    """What stands at a path like `[1].fault`."""
-    for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
-        value = value[name] if name else value[int(index)]
-    return value
-
-
-def _suggestion(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    listed = f"fields: {', '.join(known)}" if known else "it has no fields beside type"
-    return f"did you mean {close[0]!r}? {listed}" if close else listed
+def _shape_at(path: str) -> type[Struct]:
+    """What the object at `path` of an entry should be."""
+    if path.endswith(".tool_call"):
+        return CallPiece
+    if ".tool_calls[" in path:
+        return RecordedCall
+    return Piece if ".chunks[" in path else Exchange
 
 
 def render(document: Document) -> bytes:

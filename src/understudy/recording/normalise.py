@@ -59,7 +59,11 @@ def settle_messages(messages: Sequence[JsonObject]) -> list[JsonObject] | None:
     else:
         return None
     names: dict[str, str] = {}
-    return _results_in_order([_settled(message, names) for message in messages])
+    settled = [
+        message if len(message) == 2 and message.get("content") is not None else _settled(message, names)
+        for message in messages
+    ]
+    return _results_in_order(settled) if len(names) > 1 else settled
 
 
 def _settled(message: JsonObject, names: dict[str, str]) -> JsonObject:

@@ -15,15 +15,17 @@ from understudy.errors import InputError
 from understudy.faults import AnyFault
 from understudy.recording.exchange import Exchange, Piece, RecordedCall, TimedPiece
 from understudy.recording.secret_shapes import (
-    BEGINNINGS,
     PLAIN_MARK,
     Span,
     field_patterns,
     field_spans,
     is_mark,
+    may_hold_fields,
+    may_hold_shapes,
     outside_marks,
     pattern_spans,
     put_marks,
+    quoted_names,
     shape_spans,
 )
 
@@ -57,7 +59,7 @@ class Redactor:
         self._patterns = [_compiled(pattern) for pattern in patterns]
         self._fields = SECRET_FIELDS | {name.lower() for name in fields}
         self._field_patterns = field_patterns(self._fields)
-        self._names = [name.encode() for name in self._fields]
+        self._quoted = quoted_names(self._fields)
         self._looks_closer = bool(patterns) or not all(name.isascii() for name in fields)
 
     def redact(self, exchange: Exchange) -> Exchange:
@@ -110,12 +112,7 @@ class Redactor:
 
     def _suspicious(self, data: bytes) -> bool:
         """Quick to say no: whether a closer look could find anything."""
-        lowered = data.lower()
-        return (
-            self._looks_closer
-            or any(beginning in lowered for beginning in BEGINNINGS)
-            or any(name in lowered for name in self._names)
-        )
+        return self._looks_closer or may_hold_shapes(data) or may_hold_fields(data, self._quoted)
 
     def _spans(self, text: str) -> list[Span]:
         """The secrets in a text, in order."""

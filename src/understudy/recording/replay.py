@@ -12,6 +12,7 @@ from msgspec import Struct
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.errors import InputError, RecordingFormatError
 from understudy.events import NULL_SINK, ReplayMissed, ReplayServed, Sink, guarded
+from understudy.faults import AnyFault
 from understudy.messages import Reply, Request, Response, WholeReply
 from understudy.providers.provider import Provider
 from understudy.recording.cursor import Cursor, Match
@@ -82,13 +83,15 @@ class MockProvider(Provider):
         match = self._cursor.match(request.step_id, request_hash)
         if match.mismatch is not None:
             self._tell_mismatch(request, match)
-        self._tell_served(request, match, request_hash)
-        if match.stored is None:
+        stored = match.stored
+        if stored is None:
+            self._tell_served(request, match, request_hash, None)
             return await self._default(request)
-        self._cursor.use(match.stored)
-        exchange = match.stored.exchange
+        exchange = stored.exchange
+        self._cursor.use(stored)
+        self._tell_served(request, match, request_hash, exchange.fault)
         if self._latency.is_none and exchange.fault is None and not request.stream:
-            return match.stored.reply(model=request.model, provider=self.name)
+            return WholeReply(exchange.response(model=request.model, provider=self.name))
         return await self._player.play(exchange, request)
 
     def answers(self, request: Request) -> bool:
@@ -125,14 +128,12 @@ class MockProvider(Provider):
         who = f"step {request.step_id!r}" if request.step_id else f"a call of {request.model!r}"
         logger.warning("%s: %s is %s; answered %s", self._shelf.source, who, match.mismatch, answered)
 
-    def _tell_served(self, request: Request, match: Match, request_hash: str) -> None:
-        stored = match.stored
-        fault = None if stored is None else stored.exchange.fault
+    def _tell_served(self, request: Request, match: Match, request_hash: str, fault: AnyFault | None) -> None:
         call = ReplayServed(
             request.step_id,
             request.model,
             match.matched_by,
-            None if stored is None else stored.key,
+            None if match.stored is None else match.stored.key,
             request_hash,
             None if fault is None else fault.type,
             request.workflow,

@@ -31,13 +31,17 @@ SECRET_SHAPES = {
     "private-key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
     r"(?:[\s\S]{1,16384}?-----END [A-Z ]*PRIVATE KEY-----|(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]{16,})+)",
 }
-BEGINNINGS = (
-    *(b"sk-", b"aiza", b"akia", b"asia", b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_", b"github_pat_", b"glpat-"),
-    *(b"xox", b"hf_", b"gsk_", b"xai-", b"k_live_", b"eyj", b"bearer ", b"private key-----"),
-)
-"""What no secret of these shapes can do without, in lower case."""
 
 PLAIN_MARK = "<redacted>"
+_BEGINNINGS = (b"AIza", b"AKIA", b"ASIA", b"eyJ", b" PRIVATE KEY-----")
+_BEFORE_HYPHEN = (b"sk", b"xai", b"glpat", *(b"xox" + bytes([letter]) for letter in b"abeoprs"))
+_BEFORE_UNDERSCORE = (*(b"gh" + bytes([letter]) for letter in b"pousr"), b"pat", b"hf", b"gsk", b"live")
+_JOINTS = "|".join(
+    f"(?<={joint})"
+    for joint in ("sk-", "xai-", "glpat-", "xox[abeoprs]-", "gh[pousr]_", "github_pat_", "hf_", "gsk_", "[sr]k_live_")
+)
+_joints = re.compile(rf"[-_](?:{_JOINTS})(?=[A-Za-z0-9_-]{{10}})".encode())
+_ESCAPES = (0, 1, 2, 3, 6, 7)
 _end = itemgetter(1)
 _mark = re.compile(r"<redacted(?::[a-z-]+:[0-9a-f]{8})?>")
 _start = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
@@ -53,6 +57,35 @@ class Span(Struct, frozen=True, order=True):
     end: int
     kind: str
     mark: str = PLAIN_MARK
+
+
+def may_hold_shapes(data: bytes) -> bool:
+    """Whether a closer look at JSON could find a secret of a well-known shape. Quick, and never wrong in saying no."""
+    for beginning in _BEGINNINGS:
+        if beginning in data:
+            return True
+    if b"bearer " in data.lower():
+        return True
+    is_joined = _has_joint(data, b"-", _BEFORE_HYPHEN) or _has_joint(data, b"_", _BEFORE_UNDERSCORE)
+    return is_joined and _joints.search(data) is not None
+
+
+def _has_joint(data: bytes, separator: bytes, before: tuple[bytes, ...]) -> bool:
+    """Whether one of `before` stands somewhere before the separator; many times quicker than a regular expression."""
+    for piece in data.split(separator):  # noqa: SIM110 - a generator would double the time
+        if piece.endswith(before):
+            return True
+    return False
+
+
+def quoted_names(names: Iterable[str]) -> frozenset[bytes]:
+    """The names as they stand between quotes in JSON, in a text in JSON, and in JSON that is a text there."""
+    return frozenset(name.encode() + b"\\" * escapes for name in names for escapes in _ESCAPES)
+
+
+def may_hold_fields(data: bytes, quoted: frozenset[bytes]) -> bool:
+    """Whether a closer look at JSON could find a field of one of the `quoted_names`. Never wrong in saying no."""
+    return not quoted.isdisjoint(data.lower().replace(b"'", b'"').split(b'"'))
 
 
 def shape_spans(text: str) -> Iterator[Span]:

@@ -1,60 +1,32 @@
-"""A recording in memory, indexed by key and by fingerprint."""
+"""A recording in memory, indexed by key, and by fingerprint once asked for."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from operator import attrgetter
 
 from understudy.recording.document import Document
+from understudy.recording.exchange import Exchange
 from understudy.recording.stores.store import Stored
 
 _id = attrgetter("id")
-
-
-class _Slot:
-    """The exchanges of one key, findable by fingerprint once asked for."""
-
-    __slots__ = ("_by_fingerprint", "stored")
-
-    def __init__(self, stored: list[Stored]) -> None:
-        self.stored = stored
-        self._by_fingerprint: dict[str | None, list[Stored]] | None = None
-
-    def fitting(self, fingerprint: str | None) -> list[Stored]:
-        if self._by_fingerprint is None:
-            self._by_fingerprint = _grouped(self.stored)
-        return self._by_fingerprint.get(fingerprint, [])
-
-
-def _grouped(stored: list[Stored]) -> dict[str | None, list[Stored]]:
-    groups: dict[str | None, list[Stored]] = {}
-    for item in stored:
-        groups.setdefault(item.fingerprint, []).append(item)
-    return groups
+_Groups = dict[str | None, list[Stored]]
 
 
 class MemoryShelf:
-    """A document, open for reading."""
+    """A document, open for reading. What is put on the shelf is made when it is first asked for."""
 
     def __init__(self, document: Document, *, source: str) -> None:
         self.source, self.version, self.meta = source, document.version, document.meta
-        self._all: list[Stored] = []
-        self._only: dict[str, Stored] = {}
-        self._slots: dict[str, _Slot] = {}
-        for key, entry in document.entries.items():
-            if isinstance(entry, list):
-                self._slots[key] = _Slot([self._put(Stored(len(self._all), key, e, repeats=False)) for e in entry])
-            else:
-                self._only[key] = self._put(Stored(len(self._all), key, entry, repeats=True))
-        self._by_fingerprint = _grouped(self._all)
-
-    def _put(self, stored: Stored) -> Stored:
-        self._all.append(stored)
-        return stored
+        self._document = document
+        self._slots: dict[str, list[Stored]] = {}
+        self._slot_groups: dict[str, _Groups] = {}
 
     def only(self, key: str) -> Stored | None:
-        return self._only.get(key)
+        entry = self._document.entries.get(key)
+        return Stored(self._first_ids[key], key, entry, True) if isinstance(entry, Exchange) else None
 
     def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored | None:
         groups = self._groups(key, fingerprint)
@@ -64,22 +36,51 @@ class MemoryShelf:
     def last(self, *, key: str | None, fingerprint: str | None) -> Stored | None:
         return max((group[-1] for group in self._groups(key, fingerprint) if group), key=_id, default=None)
 
-    def _groups(self, key: str | None, fingerprint: str | None) -> list[list[Stored]]:
-        if key is None:
-            return [self._by_fingerprint.get(fingerprint, [])]
-        if key in self._only:
-            only = self._only[key]
-            return [[only]] if fingerprint is None or only.fingerprint in (None, fingerprint) else []
-        slot = self._slots.get(key)
-        if slot is None:
-            return []
-        return [slot.stored] if fingerprint is None else [slot.fitting(fingerprint), slot.fitting(None)]
-
     def __iter__(self) -> Iterator[Stored]:
-        return iter(self._all)
+        return (stored for key in self._document.entries for stored in self._slot(key))
 
     def __len__(self) -> int:
-        return len(self._all)
+        return sum(1 for _ in self._document)
 
     def close(self) -> None:
         return None
+
+    def _groups(self, key: str | None, fingerprint: str | None) -> list[list[Stored]]:
+        if key is None:
+            return [self._by_fingerprint.get(fingerprint, [])]
+        slot = self._slot(key)
+        if fingerprint is None:
+            return [slot]
+        if key not in self._slot_groups:
+            self._slot_groups[key] = _grouped(slot)
+        groups = self._slot_groups[key]
+        return [groups.get(fingerprint, []), groups.get(None, [])]
+
+    def _slot(self, key: str) -> list[Stored]:
+        """The exchanges of a key."""
+        slot = self._slots.get(key)
+        if slot is None and key in self._document.entries:
+            first, repeats = self._first_ids[key], not isinstance(self._document.entries[key], list)
+            exchanges = enumerate(self._document.exchanges(key), first)
+            slot = self._slots[key] = [Stored(number, key, exchange, repeats) for number, exchange in exchanges]
+        return slot or []
+
+    @cached_property
+    def _first_ids(self) -> dict[str, int]:
+        """The id of the first exchange of each key."""
+        first_ids, count = {}, 0
+        for key, entry in self._document.entries.items():
+            first_ids[key] = count
+            count += len(entry) if isinstance(entry, list) else 1
+        return first_ids
+
+    @cached_property
+    def _by_fingerprint(self) -> _Groups:
+        return _grouped(self)
+
+
+def _grouped(stored: Iterable[Stored]) -> _Groups:
+    groups: _Groups = {}
+    for item in stored:
+        groups.setdefault(item.fingerprint, []).append(item)
+    return groups

@@ -24,6 +24,7 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS exchanges (id INTEGER PRIMARY KEY, key TEXT NOT NULL, fingerprint TEXT NOT NULL,
        recorded_at TEXT NOT NULL, listed INTEGER NOT NULL, entry BLOB NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS by_key ON exchanges (key, fingerprint, id)",
+    "CREATE INDEX IF NOT EXISTS in_order ON exchanges (key, id)",
     "CREATE INDEX IF NOT EXISTS by_fingerprint ON exchanges (fingerprint, id)",
 )
 _COLUMNS = """e.id, e.key, CAST(e.entry AS BLOB),
@@ -172,7 +173,7 @@ class SqliteShelf:
 
     def _stored(self, row: tuple[Any, ...]) -> Stored:
         row_id, key, entry, repeats = row
-        return Stored(row_id, key, parse_exchange(key, entry, source=self.source), repeats=bool(repeats))
+        return Stored(row_id, key, parse_exchange(key, entry, source=self.source), bool(repeats))
 
     def __iter__(self) -> Iterator[Stored]:
         after = -1

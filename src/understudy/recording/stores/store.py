@@ -5,32 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from understudy.messages import JsonObject, Response, WholeReply
+from msgspec import Struct
+
+from understudy.messages import JsonObject
 from understudy.recording.document import Document
 from understudy.recording.exchange import Exchange
 
 
-class Stored:
+class Stored(Struct, frozen=True, gc=False):
     """An exchange on a shelf. `id` orders exchanges; `repeats` means that it answers every call of its key."""
 
-    __slots__ = ("_reply", "exchange", "fingerprint", "id", "key", "repeats")
+    id: int
+    key: str
+    exchange: Exchange
+    repeats: bool
 
-    def __init__(self, id: int, key: str, exchange: Exchange, *, repeats: bool) -> None:
-        self.id, self.key, self.exchange, self.repeats = id, key, exchange, repeats
-        self.fingerprint = exchange.request_hash or None
-        self._reply: tuple[str, WholeReply] | None = None
-
-    def reply(self, *, model: str, provider: str) -> WholeReply:
-        """The recorded response as a reply. Made once, unless it holds what a caller could change."""
-        if self._reply is not None and (self.exchange.model or self._reply[0] == model):
-            return self._reply[1]
-        reply = WholeReply(self.response(model=model, provider=provider))
-        if not self.exchange.tool_calls:
-            self._reply = (model, reply)
-        return reply
-
-    def response(self, *, model: str, provider: str) -> Response:
-        return self.exchange.response(model=model, provider=provider)
+    @property
+    def fingerprint(self) -> str | None:
+        return self.exchange.request_hash or None
 
 
 class Shelf(Protocol):
