@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import load, recording, replay, start
+from bench import gateway, load, recording, replay, start
 from bench.console import new_console, progress, show_findings, show_head, show_targets
 from bench.findings import Findings
 from bench.library import Library
@@ -20,6 +20,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "recording": recording.measure,
     "load": load.measure,
     "start": start.measure,
+    "gateway": gateway.measure,
 }
 
 

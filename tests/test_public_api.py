@@ -35,7 +35,7 @@ def loaded_by(statement):
 def test_all_names_resolve_and_are_sorted():
     assert understudy.__all__ == sorted(understudy.__all__)
     assert len(set(understudy.__all__)) == len(understudy.__all__)
-    for name in understudy.__all__:
+    for name in set(understudy.__all__) - {"__version__"}:
         assert getattr(understudy, name).__name__ == name
 
 
@@ -64,7 +64,7 @@ def test_a_name_is_the_same_object_every_time():
 def test_a_bare_import_loads_nothing_heavy():
     loaded = loaded_by("import understudy")
     assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
-    assert [name for name in loaded if name.startswith("understudy")] == ["understudy"]
+    assert {name for name in loaded if name.startswith("understudy")} == {"understudy", "understudy.version"}
     assert len(loaded) < 30
 
 

@@ -1,14 +1,22 @@
 """Stands in for the models and tools an LLM agent talks to, so that agents can be tested deterministically."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+from understudy.version import __version__
+
+TYPE_CHECKING = False  # type checkers take it for true; importing typing for it would double the cost of a bare import
 if TYPE_CHECKING:
     from understudy.clock import run
     from understudy.errors import (
+        AllProvidersFailedError,
+        Attempt,
+        BreakerOpenError,
+        BudgetExceededError,
+        DeadlineExceededError,
         EventLoopError,
         InputError,
         MalformedResponseError,
+        NoProviderError,
         ProviderConnectionError,
         ProviderError,
         ProviderTimeoutError,
@@ -16,9 +24,33 @@ if TYPE_CHECKING:
         RecordingFormatError,
         RecordingMismatchError,
         RequestError,
+        StreamInterruptedError,
         UnderstudyError,
     )
-    from understudy.events import MemorySink
+    from understudy.events import MemorySink, Sinks
+    from understudy.faults import (
+        At,
+        ConnectionReset,
+        ContentFilter,
+        ContextOverflow,
+        EmptyResponse,
+        FaultInjector,
+        FaultPlan,
+        HttpError,
+        InvalidToolArgs,
+        MalformedResponse,
+        PartialResponse,
+        StreamStall,
+        StreamTruncate,
+        Timeout,
+        ToolCallFault,
+        UnknownTool,
+        chaos,
+    )
+    from understudy.gateway.breaker import BreakerPolicy
+    from understudy.gateway.gateway import ProviderGateway
+    from understudy.gateway.rate_limit import RateLimit
+    from understudy.gateway.retry import RetryPolicy
     from understudy.messages import (
         Message,
         ReasoningDelta,
@@ -26,6 +58,7 @@ if TYPE_CHECKING:
         Request,
         Response,
         StreamEnd,
+        StreamRestart,
         TextDelta,
         ToolCall,
         ToolCallDelta,
@@ -40,14 +73,18 @@ if TYPE_CHECKING:
     from understudy.recording.redaction import Redactor
     from understudy.recording.replay import MockProvider
 
-__version__ = "0.1.0"
-
 _HOMES = {
     "understudy.clock": ["run"],
     "understudy.errors": [
+        "AllProvidersFailedError",
+        "Attempt",
+        "BreakerOpenError",
+        "BudgetExceededError",
+        "DeadlineExceededError",
         "EventLoopError",
         "InputError",
         "MalformedResponseError",
+        "NoProviderError",
         "ProviderConnectionError",
         "ProviderError",
         "ProviderTimeoutError",
@@ -55,9 +92,33 @@ _HOMES = {
         "RecordingFormatError",
         "RecordingMismatchError",
         "RequestError",
+        "StreamInterruptedError",
         "UnderstudyError",
     ],
-    "understudy.events": ["MemorySink"],
+    "understudy.events": ["MemorySink", "Sinks"],
+    "understudy.faults": [
+        "At",
+        "ConnectionReset",
+        "ContentFilter",
+        "ContextOverflow",
+        "EmptyResponse",
+        "FaultInjector",
+        "FaultPlan",
+        "HttpError",
+        "InvalidToolArgs",
+        "MalformedResponse",
+        "PartialResponse",
+        "StreamStall",
+        "StreamTruncate",
+        "Timeout",
+        "ToolCallFault",
+        "UnknownTool",
+        "chaos",
+    ],
+    "understudy.gateway.breaker": ["BreakerPolicy"],
+    "understudy.gateway.gateway": ["ProviderGateway"],
+    "understudy.gateway.rate_limit": ["RateLimit"],
+    "understudy.gateway.retry": ["RetryPolicy"],
     "understudy.messages": [
         "Message",
         "ReasoningDelta",
@@ -65,6 +126,7 @@ _HOMES = {
         "Request",
         "Response",
         "StreamEnd",
+        "StreamRestart",
         "TextDelta",
         "ToolCall",
         "ToolCallDelta",
@@ -95,24 +157,44 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AllProvidersFailedError",
     "AnthropicProvider",
+    "At",
+    "Attempt",
+    "BreakerOpenError",
+    "BreakerPolicy",
+    "BudgetExceededError",
+    "ConnectionReset",
+    "ContentFilter",
+    "ContextOverflow",
+    "DeadlineExceededError",
+    "EmptyResponse",
     "EventLoopError",
+    "FaultInjector",
+    "FaultPlan",
     "GoogleProvider",
+    "HttpError",
     "HttpOptions",
     "InputError",
+    "InvalidToolArgs",
+    "MalformedResponse",
     "MalformedResponseError",
     "MemorySink",
     "Message",
     "MockProvider",
+    "NoProviderError",
     "NormaliseRules",
     "OllamaProvider",
     "OpenAIProvider",
+    "PartialResponse",
     "Price",
     "PriceTable",
     "Provider",
     "ProviderConnectionError",
     "ProviderError",
+    "ProviderGateway",
     "ProviderTimeoutError",
+    "RateLimit",
     "RateLimitError",
     "ReasoningDelta",
     "RecordingFormatError",
@@ -123,11 +205,22 @@ __all__ = [
     "Request",
     "RequestError",
     "Response",
+    "RetryPolicy",
+    "Sinks",
     "StreamEnd",
+    "StreamInterruptedError",
+    "StreamRestart",
+    "StreamStall",
+    "StreamTruncate",
     "TextDelta",
+    "Timeout",
     "ToolCall",
     "ToolCallDelta",
+    "ToolCallFault",
     "UnderstudyError",
+    "UnknownTool",
     "Usage",
+    "__version__",
+    "chaos",
     "run",
 ]

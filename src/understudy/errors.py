@@ -14,13 +14,14 @@ UnderstudyError
 │   ├── BreakerOpenError           the provider failed too often to be asked now
 │   ├── StreamInterruptedError     a stream broke after its first event: partial
 │   └── AllProvidersFailedError    no provider answered: attempts
+├── ToolFaultError                 a tool call that a fault makes fail: tool
 ├── BudgetExceededError            the calls so far have cost what they may: spent_usd, limit_usd
 ├── RecordingMismatchError         a replayed request has no answer: kind, key, nearest, difference
 └── EventLoopError                 a synchronous call made where an event loop is already running
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 MismatchKind = Literal["missing", "drifted", "exhausted"]
 
@@ -80,6 +81,13 @@ class ProviderError(UnderstudyError):
         self.headers = dict(headers or {})
         super().__init__(f"{provider}: {message}" if provider else message)
 
+    def attribute(self, provider: str) -> Self:
+        """This error with the provider's name on it, and before its message, unless it has one already."""
+        if provider and not self.provider:
+            self.provider = provider
+            self.args = (f"{provider}: {self}",)
+        return self
+
 
 class RateLimitError(ProviderError):
     """The provider answered 429. `retry_after_s` is None when it did not say how long to wait."""
@@ -132,7 +140,10 @@ class AllProvidersFailedError(ProviderError):
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self.attempts = tuple(attempts)
         last = self.attempts[-1].error
-        told = "\n".join(f"  {a.provider}, attempt {a.attempt}: {a.error}" for a in self.attempts)
+        told = "\n".join(
+            f"  {a.provider}, attempt {a.attempt}: {str(a.error).removeprefix(f'{a.provider}: ')}"
+            for a in self.attempts
+        )
         message = f"no provider answered, in {len(self.attempts)} attempts:\n{told}"
         super().__init__(message, status_code=last.status_code, headers=last.headers, body=last.body)
 
@@ -153,6 +164,14 @@ class StreamInterruptedError(ProviderError):
         super().__init__(
             f"the stream broke: {error}", status_code=error.status_code, headers=error.headers, body=error.body
         )
+
+
+class ToolFaultError(UnderstudyError):
+    """A tool call that a fault makes fail; the message is the one that the fault declares."""
+
+    def __init__(self, message: str, *, tool: str) -> None:
+        self.tool = tool
+        super().__init__(message)
 
 
 class BudgetExceededError(UnderstudyError):

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from understudy import __version__
 from understudy.cli import (
     recording_check,
     recording_diff,
@@ -15,6 +14,7 @@ from understudy.cli import (
     recording_show,
 )
 from understudy.errors import InputError, RecordingMismatchError, UnderstudyError
+from understudy.version import __version__
 
 FAILED, BAD_INPUT, MISMATCH, INTERRUPTED = 1, 2, 3, 130
 

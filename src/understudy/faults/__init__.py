@@ -13,9 +13,11 @@ from understudy.faults.injector import FaultInjector
 from understudy.faults.invalid_tool_args import InvalidToolArgs
 from understudy.faults.malformed_response import MalformedResponse
 from understudy.faults.partial_response import PartialResponse
-from understudy.faults.plan import At, FaultPlan, PlannedFault, Site, chaos
+from understudy.faults.plan import FaultPlan, chaos
+from understudy.faults.site import At, PlannedFault, Site
 from understudy.faults.stream_stall import StreamStall
 from understudy.faults.stream_truncate import StreamTruncate
+from understudy.faults.text_form import parse_fault
 from understudy.faults.timeout import Timeout
 from understudy.faults.tool_call_fault import ToolCallFault
 from understudy.faults.unknown_tool import UnknownTool
@@ -46,5 +48,6 @@ __all__ = [
     "UnknownTool",
     "chaos",
     "fault_of",
+    "parse_fault",
     "stream_fault_of",
 ]

@@ -1,11 +1,15 @@
-"""A response in which the model asks for one tool."""
+"""A reply in which the model asks for one tool."""
+
+from msgspec.structs import replace
 
 from understudy.faults.fault import StruckCall
-from understudy.messages import Response, ToolCall
+from understudy.messages import Reply, Response, ToolCall, WholeReply
 
 
-def asking_for(tool_call: ToolCall, call: StruckCall) -> Response:
-    """The answer to `call` that is nothing but `tool_call`."""
-    return Response(
-        model=call.request.model, provider=call.provider, finish_reason="tool_calls", tool_calls=(tool_call,)
+def asking_for(tool_call: ToolCall, call: StruckCall) -> Reply:
+    """The reply to `call` that is nothing but `tool_call`, under an id that grows with the conversation."""
+    request = call.request
+    numbered = replace(tool_call, id=f"call_fault_{len(request.messages)}")
+    return WholeReply(
+        Response(model=request.model, provider=call.provider, finish_reason="tool_calls", tool_calls=(numbered,))
     )

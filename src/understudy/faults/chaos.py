@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from understudy.errors import InputError
 from understudy.faults.catalog import AnyFault
+from understudy.faults.site import Site
 
 
 class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,19 +19,13 @@ class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
 
     seed: int
     rate: Annotated[float, Meta(ge=0.0, le=1.0)]
-    faults: tuple[AnyFault, ...]
+    faults: Annotated[tuple[AnyFault, ...], Meta(min_length=1)]
 
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.rate <= 1.0:
-            raise InputError(f"expected a share from 0 to 1, got {self.rate!r}", source="rate")
-        if not self.faults:
-            raise InputError("expected at least one fault", source="faults")
-
-    def draw(self, step_id: str | None, call: int, attempt: int) -> AnyFault | None:
-        """The fault that strikes this attempt, if one does."""
-        lot = random.Random(f"{self.seed}:{step_id}:{call}:{attempt}")  # noqa: S311 - a lot, not a secret
+    def draw(self, site: Site) -> AnyFault | None:
+        """The fault that strikes at `site`, if one does."""
+        place = (self.seed, site.workflow, site.step_id, site.call, site.attempt)
+        lot = random.Random(repr(place))  # noqa: S311 - a lot, not a secret
         return lot.choice(self.faults) if lot.random() < self.rate else None
 
     def __str__(self) -> str:
-        kinds = ", ".join(fault.type for fault in self.faults)
-        return f"chaos: seed={self.seed} rate={self.rate:g} of {kinds}"
+        return f"chaos seed={self.seed} rate={self.rate!r}: {' | '.join(str(fault) for fault in self.faults)}"

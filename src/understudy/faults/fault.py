@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct, StructMeta
 
 from understudy.clock import Clock
-from understudy.messages import Reply, Request, Response
+from understudy.faults.words import join, told
+from understudy.messages import Reply, Request
 
 
 class StruckCall(Struct, frozen=True):
@@ -16,10 +17,6 @@ class StruckCall(Struct, frozen=True):
     clean: Callable[[], Awaitable[Reply]]
     clock: Clock
     provider: str
-
-    async def clean_response(self) -> Response:
-        """The complete response that the call would have got."""
-        return await (await self.clean()).collect()
 
 
 class _FaultMeta(StructMeta, ABCMeta):
@@ -37,3 +34,12 @@ class Fault(Struct, frozen=True, tag_field="type", forbid_unknown_fields=True, m
     def type(self) -> str:
         """The name under which this fault is declared."""
         return str(self.__struct_config__.tag)
+
+    def text(self, *, without: str = "") -> str:
+        """This fault on one line: its type, the value of its first field, and the others by name, except `without`."""
+        first = next(iter(self.__struct_encode_fields__), "")
+        fields = (("" if name == first else name, value) for name, value in told(self) if name != without)
+        return join([("", self.type), *fields])
+
+    def __str__(self) -> str:
+        return self.text()

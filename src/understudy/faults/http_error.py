@@ -1,9 +1,10 @@
 """The fault of an HTTP error status."""
 
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
-from msgspec import field
+from msgspec import Meta, field
 
+from understudy.codecs.parsing import error_message
 from understudy.codecs.status import error_of_status
 from understudy.faults.fault import Fault, StruckCall
 
@@ -11,17 +12,16 @@ from understudy.faults.fault import Fault, StruckCall
 class HttpError(Fault, frozen=True, tag="http_error"):
     """Raises what this status would: RateLimitError for 429, ProviderError for others."""
 
-    status_code: int
+    status_code: Annotated[int, Meta(ge=100, le=999)]
     headers: dict[str, str] = field(default_factory=dict)
     body: str = ""
 
     async def strike(self, call: StruckCall) -> NoReturn:
-        error = error_of_status(
+        message = error_message(self.body.encode("utf-8", "replace"), "error", "message")
+        raise error_of_status(
             self.status_code,
             headers=self.headers,
             body=self.body,
-            message=self.body or "no body",
+            message=message or "no body",
             now=call.clock.utc_now(),
-        )
-        error.provider = call.provider
-        raise error
+        ).attribute(call.provider)

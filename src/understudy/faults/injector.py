@@ -5,7 +5,9 @@ from __future__ import annotations
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.events import NULL_SINK, FaultFired, Sink
 from understudy.faults.fault import StruckCall
-from understudy.faults.plan import At, FaultPlan, PlannedFault, Site
+from understudy.faults.numbering import Numbering
+from understudy.faults.plan import FaultPlan
+from understudy.faults.site import PlannedFault
 from understudy.messages import Reply, Request
 from understudy.providers.provider import Provider
 
@@ -22,15 +24,14 @@ class FaultInjector(Provider):
         self.name = provider.name
         self.fired: list[PlannedFault] = []
         self._provider, self._plan, self._sink, self._clock = provider, plan, sink, clock
-        self._counts: dict[tuple[str, str | None], int] = {}
-        self._overall: dict[tuple[str, str | None, int], int] = {}
+        self._numbering = Numbering()
 
     async def send(self, request: Request) -> Reply:
-        site = self._site(request)
+        site = self._numbering.site(request)
         fault = self._plan.fault_at(site)
         if fault is None:
             return await self._provider.send(request)
-        self.fired.append(PlannedFault(At(step_id=site.step_id, call=site.number, attempt=site.attempt), fault))
+        self.fired.append(PlannedFault(site.named(), fault))
         self._sink.emit(
             FaultFired(request.step_id, request.model, fault.type, request.workflow, site.call, site.attempt)
         )
@@ -38,14 +39,3 @@ class FaultInjector(Provider):
 
     async def close(self) -> None:
         await self._provider.close()
-
-    def _site(self, request: Request) -> Site:
-        """Where the request stands, by the numbers it carries or else by counting."""
-        step = (request.workflow, request.step_id)
-        call = request.call or self._counted(step, request.attempt)
-        overall = self._overall.setdefault((*step, call), len(self._overall) + 1)
-        return Site(request.step_id, call, overall, request.attempt)
-
-    def _counted(self, step: tuple[str, str | None], attempt: int) -> int:
-        self._counts[step] = self._counts.get(step, 0) + (attempt == 1)
-        return max(self._counts[step], 1)

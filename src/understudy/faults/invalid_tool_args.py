@@ -2,7 +2,7 @@
 
 from understudy.faults.asked_tool import asking_for
 from understudy.faults.fault import Fault, StruckCall
-from understudy.messages import Reply, ToolCall, WholeReply
+from understudy.messages import Reply, ToolCall
 
 
 class InvalidToolArgs(Fault, frozen=True, tag="invalid_tool_args"):
@@ -11,5 +11,4 @@ class InvalidToolArgs(Fault, frozen=True, tag="invalid_tool_args"):
     async def strike(self, call: StruckCall) -> Reply:
         tools = call.request.tools
         name = str(tools[0].get("function", {}).get("name", "tool")) if tools else "tool"
-        broken = ToolCall(name, id="call_fault", raw_arguments='{"value": "brok')
-        return WholeReply(asking_for(broken, call))
+        return asking_for(ToolCall(name, raw_arguments='{"value": "brok'), call)

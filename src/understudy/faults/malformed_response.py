@@ -16,6 +16,6 @@ class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
         try:
             OpenAIChatCodec.decode_response(self.raw.encode("utf-8", "replace"))
         except MalformedResponseError as error:
-            error.provider = call.provider
+            error.attribute(call.provider)
             raise
         raise MalformedResponseError("the answer is declared malformed", provider=call.provider, raw=self.raw)

@@ -3,126 +3,74 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
 from understudy.errors import InputError
-from understudy.faults.catalog import FAULT_TYPES, AnyFault
+from understudy.faults.catalog import AnyFault
 from understudy.faults.chaos import Chaos
-from understudy.faults.stream_stall import StreamStall
-from understudy.faults.stream_truncate import StreamTruncate
+from understudy.faults.complaint import broken_json, fault_complaint, reason_and_path, shape_hint, value_at
+from understudy.faults.site import At, PlannedFault, Site
 
-Count = Annotated[int, Meta(ge=1)]
-
-
-class Site(Struct, frozen=True):
-    """Where a request stands: the how-manieth call of its step, and of all, and the how-manieth try of it."""
-
-    step_id: str | None
-    call: int
-    overall: int
-    attempt: int
-
-    @property
-    def number(self) -> int:
-        """The number by which a plan names the call: that of its step, or that of all if it has no step."""
-        return self.overall if self.step_id is None else self.call
-
-
-class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A site. What is not told fits all.
-
-    `call` counts the calls of the step, or all calls if no step is told; `attempt` counts the tries of
-    a call; both from 1. `chunk` is a place in a stream: how many chunks come before the fault.
-    """
-
-    step_id: str | None = None
-    call: Count | None = None
-    attempt: Count | None = None
-    chunk: Annotated[int, Meta(ge=0)] | None = None
-
-    def fail(self, fault: AnyFault) -> PlannedFault:
-        """The plan's line that says: here, this.
-
-        Raises:
-            InputError: the site is inside a stream, and the fault does not strike there.
-        """
-        if self.chunk is None:
-            return PlannedFault(self, fault)
-        if not isinstance(fault, StreamTruncate | StreamStall):
-            raise InputError(
-                f"{fault.type} does not strike inside a stream", hint="use stream_truncate or stream_stall"
-            )
-        return PlannedFault(self, replace(fault, after_chunks=self.chunk))
-
-    def covers(self, site: Site) -> bool:
-        number = site.overall if self.step_id is None else site.call
-        return (
-            self.step_id in (None, site.step_id)
-            and self.call in (None, number)
-            and self.attempt in (None, site.attempt)
-        )
-
-    def __str__(self) -> str:
-        told = [f"{name}={getattr(self, name)}" for name in self.__struct_fields__ if getattr(self, name) is not None]
-        return " ".join(told) or "everywhere"
-
-
-class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a plan."""
-
-    at: At
-    fault: AnyFault
-
-    def __str__(self) -> str:
-        fields = msgspec.to_builtins(self.fault)
-        told = " ".join(
-            f"{name}={value!r}" for name, value in fields.items() if name != "type" and value not in ("", {})
-        )
-        return f"{self.at}: {self.fault.type} {told}".rstrip()
+_EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"type": "timeout", "after_ms": 5000}}]}'
 
 
 class FaultPlan:
     """Which fault strikes where: the first line that covers a site, else what chaos draws for it.
 
-    A plan can be printed, saved as a file and loaded again.
+    A plan can be printed, saved as a file and loaded again. It never changes.
+
+    Raises:
+        InputError: a line or the chaos is not one that a file could hold.
     """
 
     def __init__(self, faults: Iterable[PlannedFault] = (), *, chaos: Chaos | None = None) -> None:
-        self.faults, self.chaos = tuple(faults), chaos
+        declared = _read(_written(_PlanFile(tuple(faults), chaos)), source="")
+        self.faults, self.chaos = declared.faults, declared.chaos
 
     def fault_at(self, site: Site) -> AnyFault | None:
         """The fault that strikes at `site`, if one does."""
         for planned in self.faults:
             if planned.at.covers(site):
                 return planned.fault
-        return None if self.chaos is None else self.chaos.draw(site.step_id, site.call, site.attempt)
+        return None if self.chaos is None else self.chaos.draw(site)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan to a JSON file."""
-        data = msgspec.json.encode(_PlanFile(faults=self.faults, chaos=self.chaos))
-        Path(path).write_bytes(msgspec.json.format(data, indent=2) + b"\n")
+        """Write the plan to a JSON file.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        data = _written(_PlanFile(self.faults, self.chaos))
+        try:
+            Path(path).write_bytes(msgspec.json.format(data, indent=2) + b"\n")
+        except OSError as error:
+            raise InputError(error.strerror or str(error), source=os.fspath(path)) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FaultPlan:
         """The plan in a JSON file.
 
         Raises:
-            InputError: it cannot be read as a plan.
+            InputError: it cannot be read as a plan; names the file, the place in it and the reason.
         """
+        source = os.fspath(path)
         try:
-            file = msgspec.json.decode(Path(path).read_bytes(), type=_PlanFile)
-        except (OSError, msgspec.DecodeError) as error:
-            raise InputError(str(error), source=str(path), hint=_hint(error)) from None
-        return cls((planned.at.fail(planned.fault) for planned in file.faults), chaos=file.chaos)
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise InputError(error.strerror or str(error), source=source, hint="write one with plan.save()") from None
+        declared = _read(data, source=source)
+        return cls(declared.faults, chaos=declared.chaos)
 
     def __iter__(self) -> Iterator[PlannedFault]:
         return iter(self.faults)
+
+    def __repr__(self) -> str:
+        return f"FaultPlan({list(self.faults)!r}, chaos={self.chaos!r})"
 
     def __str__(self) -> str:
         lines = [str(planned) for planned in self.faults]
@@ -139,7 +87,47 @@ class _PlanFile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     chaos: Chaos | None = None
 
 
-def _hint(error: Exception) -> str:
-    if "type" in str(error):
-        return f"fault types: {', '.join(sorted(FAULT_TYPES))}"
-    return '{"faults": [{"at": {"step_id": "answer", "call": 2}, "fault": {"type": "http_error", "status_code": 500}}]}'
+def _written(plan: _PlanFile) -> bytes:
+    try:
+        return msgspec.json.encode(plan)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the plan cannot be written as JSON: {error}", hint=_EXAMPLE) from None
+
+
+def _read(data: bytes, *, source: str) -> _PlanFile:
+    try:
+        declared = msgspec.json.decode(data.decode())
+        plan = msgspec.json.decode(data, type=_PlanFile)
+    except msgspec.ValidationError as error:
+        raise _misshapen(declared, error, source) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason, place = broken_json(data, error)
+        raise InputError(reason, source=source, place=place, hint=f"a plan is like {_EXAMPLE}") from None
+    return _PlanFile(tuple(_line(planned, index, source) for index, planned in enumerate(plan.faults)), plan.chaos)
+
+
+def _line(planned: PlannedFault, index: int, source: str) -> PlannedFault:
+    try:
+        return planned.at.fail(planned.fault)
+    except InputError as error:
+        place = f"faults[{index}].at.{error.place}"
+        raise InputError(error.reason, source=source, place=place, hint=error.hint) from None
+
+
+def _misshapen(declared: object, error: Exception, source: str) -> InputError:
+    reason, path = reason_and_path(error)
+    hint = f"a plan is like {_EXAMPLE}"
+    if found := re.match(r"(\.faults\[\d+\]\.fault|\.chaos\.faults\[\d+\])(.*)", path):
+        reason, hint = fault_complaint(reason, found[2], value_at(declared, found[1]))
+    elif "unknown field" in reason:
+        hint = shape_hint(reason, "", _shape_at(path))
+    return InputError(reason, source=source, place=path.removeprefix("."), hint=hint)
+
+
+def _shape_at(path: str) -> type[Struct]:
+    """What the object at `path` should be."""
+    if path.endswith(".at"):
+        return At
+    if path.startswith(".faults"):
+        return PlannedFault
+    return Chaos if path.startswith(".chaos") else _PlanFile

@@ -2,11 +2,11 @@
 
 from understudy.faults.asked_tool import asking_for
 from understudy.faults.fault import Fault, StruckCall
-from understudy.messages import Reply, ToolCall, WholeReply
+from understudy.messages import Reply, ToolCall
 
 
 class UnknownTool(Fault, frozen=True, tag="unknown_tool"):
     """The model asks for a tool named `no_such_tool`."""
 
     async def strike(self, call: StruckCall) -> Reply:
-        return WholeReply(asking_for(ToolCall("no_such_tool", {}, "call_fault"), call))
+        return asking_for(ToolCall("no_such_tool"), call)

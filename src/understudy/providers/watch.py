@@ -11,14 +11,14 @@ from understudy.messages import Reply, Response, StreamedReply, StreamEnd, Strea
 Ended: TypeAlias = Callable[[Response | BaseException], None]
 
 
-async def watched(reply: Reply, ended: Ended) -> Reply:
+def watched(reply: Reply, ended: Ended) -> Reply:
     """The same reply, which calls `ended` once: with its response, or with what broke it.
 
     A reader that stops early, or never begins, breaks it with a GeneratorExit or CancelledError. A
     stream that just ends, without its last event, breaks with a ProviderConnectionError.
     """
     if isinstance(reply, WholeReply):
-        ended(await reply.collect())
+        ended(reply.response)
         return reply
     return _WatchedReply(reply, ended)
 

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct, field
 
-from understudy import __version__
 from understudy.errors import InputError, RecordingFormatError
 from understudy.messages import JsonObject
 from understudy.recording.exchange import Exchange
 from understudy.recording.normalise import NO_RULES, NormaliseRules, check_rules
+from understudy.version import __version__
 
 VERSION = 2
 Entry: TypeAlias = Exchange | list[Exchange]

@@ -1,0 +1,73 @@
+"""Complaints about JSON that people write: what is wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any, get_args
+
+from msgspec import Struct
+from msgspec.structs import fields as struct_fields
+
+from understudy.faults.catalog import FAULT_TYPES
+
+
+def suggestion(name: str, known: Iterable[str], *, kind: str = "fields") -> str:
+    """A hint for a name that is not known: the closest one, and all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    listed = f"{kind}: {', '.join(names)}"
+    return f"did you mean {close[0]!r}? {listed}" if close else listed
+
+
+def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
+    """A hint for what msgspec complains of at `path` in an object of this shape: what it may have there."""
+    kinds = {info.encode_name: info.type for info in struct_fields(shape)}
+    if not kinds:
+        return "it has no fields beside type"
+    if "Invalid enum value" in reason:
+        return f"one of: {', '.join(get_args(kinds[path.lstrip('.')]))}"
+    unknown = re.search(r"unknown field `(.*)`", reason)
+    return suggestion(unknown[1] if unknown else "", kinds)
+
+
+def fault_complaint(reason: str, path: str, declared: Any) -> tuple[str, str]:
+    """The reason and the hint for what msgspec complains of at `path` in a declared fault."""
+    name = str(declared.get("type", "")) if isinstance(declared, dict) else ""
+    if name in FAULT_TYPES:
+        return reason, shape_hint(reason, path, FAULT_TYPES[name])
+    return reason.replace("Invalid value", "unknown fault type"), suggestion(name, FAULT_TYPES, kind="fault types")
+
+
+def reason_and_path(error: Exception) -> tuple[str, str]:
+    """What msgspec says is wrong, and the path at which it is, like `.faults[1].at`."""
+    reason, _, path = str(error).partition(" - at `$")
+    return reason, path.rstrip("`")
+
+
+def value_at(value: Any, path: str) -> Any:
+    """What stands at a path like `.faults[1].at`."""
+    for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = value[name] if name else value[int(index)]
+    return value
+
+
+def broken_json(data: bytes, error: Exception) -> tuple[str, str]:
+    """What is wrong with `data` that cannot be read as JSON at all, and at which line and column."""
+    reason = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: {error.reason}", _line_and_column(data[: error.start])
+    if isinstance(error, RecursionError):
+        return "nested too deep", ""
+    if not data.strip():
+        return "the file is empty", ""
+    if "truncated" in reason:
+        return "the JSON ends in the middle", _line_and_column(data)
+    found = re.search(r" \(byte (\d+)\)", reason)
+    return (reason.replace(found[0], ""), _line_and_column(data[: int(found[1])])) if found else (reason, "")
+
+
+def _line_and_column(before: bytes) -> str:
+    newline = b"\n"
+    return f"line {before.count(newline) + 1}, column {len(before) - before.rfind(newline)}"

@@ -1,0 +1,1 @@
+"""The gateway and its parts: routing, retry, breaker, rate limit, deadline, budget."""

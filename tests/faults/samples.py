@@ -1,0 +1,83 @@
+"""One fault of every type, and strategies for all that a plan can hold."""
+
+from hypothesis import strategies as st
+
+from understudy.faults import (
+    At,
+    Chaos,
+    ConnectionReset,
+    ContentFilter,
+    ContextOverflow,
+    EmptyResponse,
+    FaultPlan,
+    HttpError,
+    InvalidToolArgs,
+    MalformedResponse,
+    PartialResponse,
+    StreamStall,
+    StreamTruncate,
+    Timeout,
+    ToolCallFault,
+    UnknownTool,
+)
+
+SAMPLES = [
+    ConnectionReset(),
+    ContentFilter(),
+    ContextOverflow(),
+    EmptyResponse(),
+    HttpError(429, {"Retry-After": "30"}, "slow down"),
+    InvalidToolArgs(),
+    MalformedResponse("not valid json"),
+    PartialResponse(),
+    StreamStall(2, 5000.0),
+    StreamTruncate(2, "error_event"),
+    Timeout(5000.0),
+    ToolCallFault("get_weather", {"city": "Oslo"}, "the station is down"),
+    UnknownTool(),
+]
+
+texts = st.text(max_size=12) | st.sampled_from(["", "30", "null", "a b", 'say "hi"', "a=b", "x: y", "{", '"', "\n"])
+counts = st.integers(1, 10**6)
+times_ms = st.sampled_from([0.0, 0.5, 5000.0]) | st.floats(0, 1e300)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+stream_faults = st.one_of(
+    st.builds(
+        StreamTruncate,
+        st.integers(0, 99),
+        st.sampled_from(["ConnectionError", "TimeoutError", "clean", "error_event", "malformed"]),
+    ),
+    st.builds(StreamStall, st.integers(0, 99), times_ms),
+)
+faults = st.one_of(
+    st.sampled_from(SAMPLES),
+    stream_faults,
+    st.builds(HttpError, st.integers(100, 999), st.dictionaries(texts, texts, max_size=3), texts),
+    st.builds(MalformedResponse, texts),
+    st.builds(Timeout, times_ms),
+    st.builds(ToolCallFault, texts, st.dictionaries(texts, json_values, max_size=3), texts),
+)
+sites = st.builds(
+    At,
+    workflow=st.none() | texts,
+    step_id=st.none() | texts,
+    call=st.none() | counts,
+    attempt=st.none() | counts,
+)
+planned_faults = st.one_of(
+    st.builds(lambda at, fault: at.fail(fault), sites, faults),
+    st.builds(
+        lambda at, chunk, ending: At(step_id=at.step_id, call=at.call, chunk=chunk).fail(StreamTruncate(0, ending)),
+        sites,
+        st.integers(0, 99),
+        st.sampled_from(["ConnectionError", "clean"]),
+    ),
+)
+chaoses = st.builds(Chaos, st.integers(), st.floats(0, 1), st.lists(faults, min_size=1, max_size=3).map(tuple))
+plans = st.builds(
+    lambda lines, chaos: FaultPlan(lines, chaos=chaos), st.lists(planned_faults, max_size=4), st.none() | chaoses
+)

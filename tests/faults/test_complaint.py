@@ -1,0 +1,68 @@
+"""Complaints: a fault that is declared wrongly is explained in the same words wherever it is declared."""
+
+import json
+
+import pytest
+
+from understudy import MockProvider
+from understudy.errors import InputError
+from understudy.faults import FAULT_TYPES, FaultPlan, parse_fault
+
+TYPES = f"fault types: {', '.join(sorted(FAULT_TYPES))}"
+
+
+def complaint(declare, place):
+    with pytest.raises(InputError) as caught:
+        declare()
+    error = caught.value
+    assert error.place.startswith(place)
+    return error.place.removeprefix(place).lstrip("."), error.reason, error.hint
+
+
+@pytest.mark.parametrize(
+    ("fault", "text", "inside", "reason", "hint"),
+    [
+        ({"type": "tmeout"}, "", "type", "unknown fault type 'tmeout'", f"did you mean 'timeout'? {TYPES}"),
+        ({"type": "zzz"}, "", "type", "unknown fault type 'zzz'", TYPES),
+        ({"type": 5}, "", "type", "Expected `str`", TYPES),
+        ({"type": ["timeout"]}, "", "type", "Expected `str`", None),
+        ({}, "", "", "Object missing required field `type`", TYPES),
+        ({"type": "timeout", "after": 5}, "timeout after=5", "", "Object contains unknown field `after`", None),
+        ({"type": "timeout", "after_ms": -1}, "timeout -1", "after_ms", "Expected `float` >= 0.0", "fields: after_ms"),
+        ({"type": "timeout", "after_ms": "x"}, "timeout x", "after_ms", "Expected `float`, got `str`", None),
+        ({"type": "http_error"}, "http_error", "", "Object missing required field `status_code`", None),
+        ({"type": "http_error", "status_code": 99}, "http_error 99", "status_code", "Expected `int` >= 100", None),
+        ({"type": "unknown_tool", "a": 1}, "unknown_tool a=1", "", "Object contains unknown field `a`", None),
+        (
+            {"type": "http_error", "status_code": 500, "headers": {"a": 1}},
+            'http_error 500 headers={"a":1}',
+            "headers[...]",
+            "Expected `str`, got `int`",
+            "fields: body, headers, status_code",
+        ),
+        (
+            {"type": "stream_truncate", "raise": "Boom"},
+            "stream_truncate raise=Boom",
+            "raise",
+            "Invalid enum value 'Boom'",
+            "one of: ConnectionError, TimeoutError, clean, error_event, malformed",
+        ),
+    ],
+)
+def test_a_wrong_fault_is_explained_alike_in_a_recording_a_plan_and_a_line(fault, text, inside, reason, hint, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"faults": [{"at": {}, "fault": fault}]}))
+    recorded = complaint(lambda: MockProvider(responses={"a": {"fault": fault}}), "key 'a'.fault")
+    listed = complaint(lambda: MockProvider(responses={"a": [{}, {"fault": fault}]}), "key 'a'[1].fault")
+    planned = complaint(lambda: FaultPlan.load(path), "faults[0].fault")
+    assert recorded[:2] == (inside, reason)
+    assert hint in (None, recorded[2])
+    assert recorded == listed == planned
+    if text:
+        assert complaint(lambda: parse_fault(f"everywhere: {text}"), "") == recorded
+
+
+def test_a_fault_that_is_no_object_is_explained_with_the_types():
+    place, reason, hint = complaint(lambda: MockProvider(responses={"a": {"fault": "timeout"}}), "key 'a'.fault")
+    assert (place, hint) == ("", TYPES)
+    assert "got `str`" in reason

@@ -1,0 +1,199 @@
+"""The injector: what it lets through, where it strikes, and that what struck can be made to strike again."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
+from tests.faults.samples import SAMPLES
+from understudy import (
+    MemorySink,
+    MockProvider,
+    Provider,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderGateway,
+    Request,
+    Response,
+    RetryPolicy,
+    StreamEnd,
+    TextDelta,
+    run,
+)
+from understudy.events import FaultFired
+from understudy.faults import At, ConnectionReset, FaultInjector, FaultPlan, HttpError, StreamTruncate, chaos
+from understudy.messages import WholeReply
+
+RETRY = RetryPolicy(max_retries=3)
+
+
+def failing(*lines):
+    return FaultPlan([at.fail(ConnectionReset()) for at in lines])
+
+
+async def struck(provider, *calls):
+    """Which of some calls, made in turn, fail."""
+    return [await fails(provider, **call) for call in calls]
+
+
+async def fails(provider, **options):
+    try:
+        await provider.complete(user("Hi"), "m", **options)
+    except ProviderError:
+        return True
+    return False
+
+
+async def test_what_the_plan_does_not_name_passes_untouched():
+    provider = Scripted(Response("one"), [TextDelta("two"), Response("two")])
+    injector = FaultInjector(provider, failing(At(step_id="other")))
+    request = Request(tuple(user("Hi")), "m")
+    assert (await (await injector.send(request)).collect()).content == "one"
+    assert provider.requests[0] is request
+    assert await events_of(await injector.stream(user("Hi"), "m")) == [TextDelta("two"), StreamEnd(Response("two"))]
+    assert (injector.name, injector.fired) == ("scripted", [])
+
+
+async def test_closing_closes_the_provider():
+    provider = Scripted()
+    async with FaultInjector(provider, FaultPlan()):
+        assert provider.closings == 0
+    assert provider.closings == 1
+
+
+async def test_a_step_fails_and_others_do_not():
+    injector = FaultInjector(Echo(), failing(At(step_id="answer")))
+    calls = [{"step_id": "ask"}, {"step_id": "answer"}, {}, {"step_id": "answer"}]
+    assert await struck(injector, *calls) == [False, True, False, True]
+
+
+async def test_a_call_is_counted_within_its_step():
+    injector = FaultInjector(Echo(), failing(At(step_id="answer", call=2)))
+    calls = [{"step_id": "answer"}, {"step_id": "ask"}, {"step_id": "answer"}, {"step_id": "answer"}]
+    assert await struck(injector, *calls) == [False, False, True, False]
+
+
+async def test_without_a_step_all_calls_are_counted():
+    injector = FaultInjector(Echo(), failing(At(call=2)))
+    calls = [{"step_id": "answer"}, {"step_id": "ask"}, {}, {"step_id": "answer"}]
+    assert await struck(injector, *calls) == [False, True, False, False]
+
+
+async def test_the_first_two_attempts_fail_and_the_third_succeeds():
+    injector = FaultInjector(Echo(), failing(At(step_id="a", attempt=1), At(step_id="a", attempt=2)))
+    calls = [{"step_id": "a", "attempt": attempt} for attempt in (1, 2, 3)]
+    assert await struck(injector, *calls, {"step_id": "a"}) == [True, True, False, True]
+
+
+async def test_a_retry_is_no_call_of_its_own():
+    injector = FaultInjector(Echo(), failing(At(step_id="a", call=2)))
+    calls = [{"step_id": "a"}, {"step_id": "a", "attempt": 2}, {"step_id": "a"}, {"step_id": "a", "attempt": 2}]
+    assert await struck(injector, *calls) == [False, False, True, True]
+
+
+@pytest.mark.parametrize("chunk", [0, 1, 2])
+async def test_a_stream_breaks_at_its_chunk(chunk):
+    plan = FaultPlan([At(call=1, chunk=chunk).fail(StreamTruncate())])
+    provider = Scripted([TextDelta("a"), TextDelta("b"), TextDelta("c"), Response("abc")])
+    came, error = await read_until_broken(await FaultInjector(provider, plan).stream(user("Hi"), "m"))
+    assert (len(came), type(error)) == (chunk, ProviderConnectionError)
+
+
+async def test_every_strike_is_told_to_the_sink_and_kept_as_a_line_of_a_plan():
+    sink = MemorySink()
+    injector = FaultInjector(Echo(), FaultPlan([At(attempt=1).fail(HttpError(500))]), sink=sink)
+    await struck(injector, {"step_id": "a"}, {"step_id": "a", "attempt": 2}, {}, {"step_id": "a"})
+    assert sink.events == [
+        FaultFired("a", "m", "http_error", "", 1, 1),
+        FaultFired(None, "m", "http_error", "", 1, 1),
+        FaultFired("a", "m", "http_error", "", 2, 1),
+    ]
+    assert [str(line) for line in injector.fired] == [
+        "step=a call=1 attempt=1: http_error 500",
+        "call=2 attempt=1: http_error 500",
+        "step=a call=2 attempt=1: http_error 500",
+    ]
+
+
+def test_behind_a_gateway_calls_and_attempts_are_counted_by_it():
+    async def work():
+        plan = failing(At(step_id="a", call=1, attempt=1), At(step_id="a", call=2, attempt=2), At(step_id="a", call=3))
+        injector = FaultInjector(Echo(), plan)
+        gateway = ProviderGateway(retry=RETRY, breaker=None)
+        gateway.register(injector)
+        failed = await struck(gateway, *[{"step_id": "a"}] * 4)
+        return failed, [(line.at.call, line.at.attempt) for line in injector.fired]
+
+    failed, fired = run(work(), virtual_time=True)
+    assert failed == [False, False, True, False]
+    assert fired == [(1, 1), (3, 1), (3, 2), (3, 3), (3, 4)]
+
+
+def test_behind_a_gateway_calls_at_once_keep_their_numbers_through_retries():
+    async def work():
+        injector = FaultInjector(Echo(), failing(*[At(step_id="a", call=2, attempt=n) for n in (1, 2)]))
+        gateway = ProviderGateway(retry=RETRY)
+        gateway.register(injector)
+        await asyncio.gather(*(gateway.complete(user("Hi"), "m", step_id="a") for _ in range(3)))
+        return [(line.at.call, line.at.attempt) for line in injector.fired]
+
+    assert run(work(), virtual_time=True) == [(2, 1), (2, 2)]
+
+
+calls_made = st.lists(
+    st.fixed_dictionaries(
+        {"step_id": st.sampled_from([None, "a", "b"]), "text": st.sampled_from(["Hi", "Ho"])},
+        optional={"attempt": st.integers(1, 3)},
+    ),
+    max_size=12,
+)
+
+
+class Steady(Provider):
+    """Answers all alike."""
+
+    async def send(self, request):
+        return WholeReply(Response("one two", model=request.model))
+
+
+async def outcomes(provider, calls, *, at_once):
+    async def outcome(number, call):
+        request = Request(
+            tuple(user(call["text"])),
+            "m",
+            stream=number % 2 == 0,
+            step_id=call["step_id"],
+            attempt=call.get("attempt", 1),
+            workflow=f"w{number % 3}",
+        )
+        try:
+            return await events_of(await provider.send(request))
+        except ProviderError as error:
+            return repr(error)
+
+    made = [outcome(number, call) for number, call in enumerate(calls)]
+    return await asyncio.gather(*made) if at_once else [await call for call in made]
+
+
+@given(calls=calls_made, seed=st.integers(), at_once=st.booleans(), has_gateway=st.booleans())
+def test_what_struck_strikes_again_with_the_same_outcomes(calls, seed, at_once, has_gateway):
+    async def work(plan):
+        injector = provider = FaultInjector(Steady(), plan)
+        if has_gateway:
+            provider = ProviderGateway(retry=RETRY, breaker=None)
+            provider.register(injector)
+        return await outcomes(provider, calls, at_once=at_once), injector.fired
+
+    first, fired = run(work(chaos(seed=seed, rate=0.5, faults=SAMPLES)), virtual_time=True)
+    again, fired_again = run(work(FaultPlan(fired)), virtual_time=True)
+    assert again == first
+    assert fired_again == fired
+
+
+async def test_a_recording_stays_clean_under_faults():
+    mock = MockProvider(responses={"a": [{"content": "one"}, {"content": "two"}]}, strict=True)
+    injector = FaultInjector(mock, failing(At(step_id="a", call=1)))
+    assert await struck(injector, {"step_id": "a"}) == [True]
+    assert (await injector.complete(user("Hi"), "m", step_id="a")).content == "one"

@@ -1,0 +1,208 @@
+"""Plans: which line strikes, and plans as files and as text."""
+
+import json
+
+import pytest
+from hypothesis import given
+
+from tests.faults.samples import planned_faults, plans
+from understudy.errors import InputError
+from understudy.faults import (
+    At,
+    ConnectionReset,
+    FaultPlan,
+    HttpError,
+    PlannedFault,
+    Site,
+    StreamTruncate,
+    Timeout,
+    ToolCallFault,
+    chaos,
+    parse_fault,
+)
+
+HERE = Site("", "answer", 1, 1, 1)
+PLAN = """{
+  "faults": [
+    {"at": {"step_id": "answer", "attempt": 1}, "fault": {"type": "timeout", "after_ms": 5000}},
+    {"at": {"call": 2, "chunk": 3}, "fault": {"type": "stream_truncate", "raise": "clean"}}
+  ],
+  "chaos": {"seed": 7, "rate": 0.2, "faults": [{"type": "connection_reset"}]}
+}"""
+DEEP = '{"faults": [{"at": {}, "fault": {"type": "tool_call_fault", "args": {"a": ' + "[" * 100_000
+
+
+def refused(text, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError) as caught:
+        FaultPlan.load(path)
+    assert caught.value.source == str(path)
+    return caught.value
+
+
+def test_the_first_line_that_covers_a_site_strikes():
+    plan = FaultPlan([At(call=2).fail(Timeout()), At(call=1).fail(HttpError(500)), At().fail(ConnectionReset())])
+    assert plan.fault_at(HERE) == HttpError(500)
+    assert plan.fault_at(Site("", "answer", 3, 3, 1)) == ConnectionReset()
+
+
+def test_chaos_strikes_only_where_no_line_does():
+    everywhere = chaos(seed=1, rate=1.0, faults=[ConnectionReset()])
+    plan = FaultPlan([At(call=1).fail(HttpError(500))], chaos=everywhere.chaos)
+    assert plan.fault_at(HERE) == HttpError(500)
+    assert plan.fault_at(Site("", "answer", 2, 2, 1)) == ConnectionReset()
+
+
+def test_an_empty_plan_spares_all():
+    assert FaultPlan().fault_at(HERE) is None
+    assert str(FaultPlan()) == "no faults"
+    assert list(FaultPlan()) == []
+
+
+def test_a_plan_file_is_read(tmp_path):
+    (tmp_path / "plan.json").write_text(PLAN)
+    plan = FaultPlan.load(tmp_path / "plan.json")
+    assert list(plan) == [
+        PlannedFault(At(step_id="answer", attempt=1), Timeout(5000.0)),
+        PlannedFault(At(call=2, chunk=3), StreamTruncate(3, "clean")),
+    ]
+    assert str(plan).splitlines() == [
+        "step=answer attempt=1: timeout 5000",
+        "call=2 chunk=3: stream_truncate raise=clean",
+        "chaos seed=7 rate=0.2: connection_reset",
+    ]
+
+
+@given(plans)
+def test_a_saved_plan_is_loaded_as_it_was(tmp_path_factory, plan):
+    path = tmp_path_factory.mktemp("plans") / "plan.json"
+    plan.save(path)
+    loaded = FaultPlan.load(path)
+    assert (loaded.faults, loaded.chaos) == (plan.faults, plan.chaos)
+    assert str(loaded) == str(plan)
+    assert repr(loaded) == repr(plan)
+
+
+@given(planned_faults)
+def test_a_plan_keeps_its_lines_and_prints_each_as_text_that_can_be_read(planned):
+    plan = FaultPlan([planned, planned])
+    assert list(plan) == [planned, planned]
+    assert [parse_fault(line) for line in str(plan).split("\n")] == list(plan)
+
+
+def test_a_saved_plan_is_fit_for_review(tmp_path):
+    FaultPlan([At(call=2).fail(HttpError(500))]).save(tmp_path / "plan.json")
+    text = (tmp_path / "plan.json").read_text()
+    assert json.loads(text)["faults"][0]["at"] == {"call": 2}
+    assert text.startswith('{\n  "faults": [\n')
+    assert text.endswith("}\n")
+
+
+def test_a_plan_does_not_change_with_what_it_was_made_of():
+    headers = {"a": "1"}
+    lines = [At().fail(HttpError(500, headers))]
+    plan = FaultPlan(lines)
+    headers.clear()
+    lines.clear()
+    assert plan.fault_at(HERE) == HttpError(500, {"a": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ("", "", "the file is empty"),
+        (PLAN[:40], "line 3, column 25", "the JSON ends in the middle"),
+        ('{"faults": [{"at": {}, "fault": {"type": "tmeout"}}', "line 1, column 52", "the JSON ends in the middle"),
+        ("{,}", "line 1, column 2", "JSON is malformed"),
+        (b'{"faults": "\xff"}', "line 1, column 13", "not UTF-8"),
+        (DEEP, "", "nested too deep"),
+        ("[]", "", "Expected `object`, got `array`"),
+        ('{"faults": {}}', "faults", "Expected `array`, got `object`"),
+        ('{"faults": [5]}', "faults[0]", "Expected `object`, got `int`"),
+        ('{"faults": [{}]}', "faults[0]", "missing required field `at`"),
+        ('{"faults": [{"at": {}}]}', "faults[0]", "missing required field `fault`"),
+        ('{"faults": [{"at": {"call": 0}, "fault": {"type": "timeout"}}]}', "faults[0].at.call", ">= 1"),
+        ('{"faults": [{"at": {"call": "1"}, "fault": {"type": "timeout"}}]}', "faults[0].at.call", "Expected `int"),
+        ('{"faults": [{"at": {"attempt": -1}, "fault": {"type": "timeout"}}]}', "faults[0].at.attempt", ">= 1"),
+        ('{"faults": [{"at": {"chunk": -1}, "fault": {"type": "stream_stall"}}]}', "faults[0].at.chunk", ">= 0"),
+        ('{"chaos": {"seed": 1, "rate": 2, "faults": []}}', "chaos.rate", "<= 1.0"),
+        ('{"chaos": {"seed": 1, "rate": 1, "faults": []}}', "chaos.faults", "length >= 1"),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused_with_its_place_and_an_example(tmp_path, text, place, reason):
+    error = refused(text, tmp_path)
+    assert error.place == place
+    assert reason in error.reason
+    assert error.hint.startswith('a plan is like {"faults": [{"at": ')
+
+
+def test_the_example_in_the_hint_is_a_plan(tmp_path):
+    example = refused("[]", tmp_path).hint.removeprefix("a plan is like ")
+    (tmp_path / "plan.json").write_text(example)
+    assert str(FaultPlan.load(tmp_path / "plan.json")) == "step=answer attempt=1: timeout 5000"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ('{"fault": []}', "", "did you mean 'faults'? fields: chaos, faults"),
+        ('{"faults": [{"at": {}, "falt": {}}]}', "faults[0]", "did you mean 'fault'? fields: at, fault"),
+        (
+            '{"faults": [{"at": {"step": "x"}, "fault": {"type": "timeout"}}]}',
+            "faults[0].at",
+            "did you mean 'step_id'? fields: attempt, call, chunk, step_id, workflow",
+        ),
+        ('{"chaos": {"sed": 1}}', "chaos", "did you mean 'seed'? fields: faults, rate, seed"),
+        (
+            '{"chaos": {"seed": 1, "rate": 1, "faults": [{"type": "timeout", "after": 5}]}}',
+            "chaos.faults[0]",
+            "did you mean 'after_ms'? fields: after_ms",
+        ),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_name_that_was_meant(tmp_path, text, place, hint):
+    error = refused(text, tmp_path)
+    assert "unknown field" in error.reason
+    assert (error.place, error.hint) == (place, hint)
+
+
+def test_a_place_in_a_stream_is_refused_for_a_fault_that_does_not_strike_there(tmp_path):
+    line = '{"at": {"chunk": 3}, "fault": {"type": "timeout"}}'
+    error = refused(f'{{"faults": [{{"at": {{}}, "fault": {{"type": "timeout"}}}}, {line}]}}', tmp_path)
+    assert (error.place, error.reason) == ("faults[1].at.chunk", "timeout does not strike inside a stream")
+    assert error.hint == "use stream_truncate or stream_stall, or leave chunk out"
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError) as caught:
+        FaultPlan.load(tmp_path / "none.json")
+    assert (caught.value.source, caught.value.reason) == (str(tmp_path / "none.json"), "No such file or directory")
+
+
+def test_a_file_that_cannot_be_written_is_refused(tmp_path):
+    with pytest.raises(InputError, match="No such file or directory") as caught:
+        FaultPlan().save(tmp_path / "none" / "plan.json")
+    assert caught.value.source == str(tmp_path / "none" / "plan.json")
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "reason"),
+    [
+        (At(call=0).fail(Timeout()), "faults[0].at.call", "Expected `int` >= 1"),
+        (At().fail(Timeout(-5.0)), "faults[0].fault.after_ms", "Expected `float` >= 0"),
+        (At().fail(Timeout(float("inf"))), "faults[0].fault.after_ms", "Expected `float`, got `null`"),
+        (At().fail(StreamTruncate(0, "Boom")), "faults[0].fault.raise", "Invalid enum value 'Boom'"),
+        (At().fail(HttpError("500")), "faults[0].fault.status_code", "Expected `int`, got `str`"),
+        (PlannedFault(At(chunk=3), Timeout()), "faults[0].at.chunk", "timeout does not strike inside a stream"),
+        (At().fail(ToolCallFault("get", {"x": object()})), "", "cannot be written as JSON"),
+        (At().fail(HttpError(500, body="\ud800")), "", "cannot be written as JSON"),
+        (Timeout(), "faults[0]", "unknown field `type`"),
+    ],
+)
+def test_what_a_file_could_not_hold_is_refused_in_code_too(line, place, reason):
+    with pytest.raises(InputError) as caught:
+        FaultPlan([line])
+    assert caught.value.place == place
+    assert reason in caught.value.reason
+    assert caught.value.hint

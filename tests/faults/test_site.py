@@ -1,0 +1,76 @@
+"""Sites: which requests a plan's line covers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.errors import InputError
+from understudy.faults import At, HttpError, Site, StreamStall, StreamTruncate
+
+HERE = Site("triage", "answer", 2, 7, 3)
+
+sites = st.builds(
+    Site,
+    st.sampled_from(["", "triage"]),
+    st.sampled_from([None, "answer", "ask"]),
+    st.integers(1, 3),
+    st.integers(1, 9),
+    st.integers(1, 3),
+)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        At(),
+        At(workflow="triage"),
+        At(step_id="answer"),
+        At(step_id="answer", call=2),
+        At(call=7),
+        At(attempt=3),
+        At(chunk=5),
+        At(workflow="triage", step_id="answer", call=2, attempt=3),
+    ],
+)
+def test_what_is_told_must_fit_and_what_is_not_told_fits_all(at):
+    assert at.covers(HERE)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        At(workflow="other"),
+        At(step_id="ask"),
+        At(step_id="answer", call=7),
+        At(call=2),
+        At(attempt=1),
+        At(step_id="answer", call=2, attempt=1),
+    ],
+)
+def test_one_thing_that_does_not_fit_is_enough(at):
+    assert not at.covers(HERE)
+
+
+@given(sites, sites)
+def test_a_site_is_named_by_what_covers_it_and_no_other_call(site, other):
+    at = site.named()
+    assert at.covers(site)
+    same_call = (other.workflow, other.step_id, other.call) == (site.workflow, site.step_id, site.call)
+    if at.covers(other) and site.workflow:
+        assert same_call or other.overall == site.overall
+        assert other.attempt == site.attempt
+
+
+@pytest.mark.parametrize("fault", [StreamTruncate(), StreamStall(), StreamTruncate(3)])
+def test_a_chunk_says_how_far_a_stream_comes(fault):
+    assert At(chunk=3).fail(fault).fault.after_chunks == 3
+
+
+def test_only_faults_of_streams_strike_at_a_chunk():
+    with pytest.raises(InputError, match="http_error does not strike inside a stream"):
+        At(chunk=3).fail(HttpError(500))
+
+
+def test_a_chunk_and_a_fault_that_say_different_things_are_refused():
+    with pytest.raises(InputError, match="after 3 chunks, the fault after 5"):
+        At(chunk=3).fail(StreamTruncate(5))

@@ -1,0 +1,98 @@
+"""Starts a Prometheus that scrapes one target, and asks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+START_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 20.0
+POLL_S = 0.05
+ALIGNMENT_S = 0.01  # by how much less Prometheus shifts the time of a scrape
+CONFIG = """
+global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
+scrape_configs:
+  - job_name: understudy
+    static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
+"""
+
+
+def reason_to_skip() -> str:
+    """Why Prometheus cannot run here, or nothing if it can."""
+    return "" if shutil.which("prometheus") else "prometheus is not installed"
+
+
+def is_required() -> bool:
+    """Whether to fail where Prometheus cannot run, instead of skipping."""
+    return os.environ.get("UNDERSTUDY_REQUIRE_PROMETHEUS") == "1"
+
+
+class PrometheusServer:
+    """A running Prometheus."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The samples that an expression gives now, each with `metric`, its labels, and `value`, [time, text]."""
+        asked = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"{self._url}/api/v1/query?{asked}", timeout=ANSWER_TIMEOUT_S) as answer:
+            result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+        return result
+
+    def wait_for_scrape(self) -> None:
+        """Ask until there are samples of a scrape that began after this moment."""
+        since_s, never = time.time() + ALIGNMENT_S, threading.Event()
+        while not self.query(f"timestamp(up) > {since_s} and up == 1"):
+            assert time.time() < since_s + ANSWER_TIMEOUT_S, f"no scrape since {since_s}: {self.query('timestamp(up)')}"
+            never.wait(POLL_S)
+
+
+@contextmanager
+def scraping(port: int, folder: Path) -> Iterator[PrometheusServer]:
+    """A fresh Prometheus that scrapes a port of this machine and keeps its data in `folder`."""
+    config = folder / "prometheus.yml"
+    config.write_text(CONFIG.format(port=port))
+    command = [
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        "--web.listen-address=127.0.0.1:0",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        try:
+            url = _announced_url(process, process.stdout)
+            drain = threading.Thread(target=process.stdout.read)
+            drain.start()
+            yield PrometheusServer(url)
+        finally:
+            process.kill()
+        drain.join()
+
+
+def _announced_url(process: subprocess.Popen[str], output: IO[str]) -> str:
+    """The URL that Prometheus tells before it is ready. A process that is not ready in time is killed."""
+    alarm = threading.Timer(START_TIMEOUT_S, process.kill)
+    alarm.start()
+    try:
+        said = ""
+        for line in output:
+            said += line
+            found = re.search(r'"Listening on" address=(\S+)', said)
+            if found and "Server is ready to receive web requests" in line:
+                return f"http://{found[1]}"
+        raise RuntimeError(f"prometheus did not start:\n{said}")
+    finally:
+        alarm.cancel()

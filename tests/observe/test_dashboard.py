@@ -1,0 +1,100 @@
+"""The Grafana dashboard: every panel shows something of a run that a real Prometheus has scraped."""
+
+import json
+import math
+import re
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.observe import prometheus_server
+from tests.observe.traffic import drive
+from understudy.clock import run
+from understudy.observe import PrometheusSink
+
+DASHBOARD = json.loads((Path(__file__).parents[2] / "dashboards/understudy.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = [
+    pytest.param(target["expr"], id=f"{panel['title']}-{target['refId']}")
+    for panel in PANELS
+    for target in panel["targets"]
+]
+VARIABLES = {"$__rate_interval": "1m", "$workflow": ".*"}
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory):
+    """A Prometheus that has seen the same run twice."""
+    reason = prometheus_server.reason_to_skip()
+    if reason and prometheus_server.is_required():
+        pytest.fail(reason)
+    if reason:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("prometheus")
+    with PrometheusSink() as sink, prometheus_server.scraping(sink.serve(), folder) as server:
+        for _ in range(2):
+            run(drive(sink, folder), virtual_time=True)
+            server.wait_for_scrape()
+        yield server
+
+
+def substituted(expression):
+    for variable, value in VARIABLES.items():
+        expression = expression.replace(variable, value)
+    return expression
+
+
+@pytest.mark.parametrize("expression", QUERIES)
+def test_every_query_gives_a_figure(prometheus, expression):
+    samples = prometheus.query(substituted(expression))
+    assert [sample for sample in samples if not math.isnan(float(sample["value"][1]))]
+
+
+def test_a_panel_tells_the_truth(prometheus):
+    (hits, defaults), (replays,) = (
+        [prometheus.query(substituted(target["expr"]))[0]["value"][1] for target in panel["targets"]]
+        for title in ("Hit ratio", "Total replays")
+        for panel in PANELS
+        if panel["title"] == title
+    )
+    assert (float(hits), float(defaults), float(replays)) == (pytest.approx(5 / 6), pytest.approx(1 / 6), 12)
+
+
+def test_the_rows_are_what_the_panels_are_about():
+    rows = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
+    assert rows == ["Mock & Replay", "Faults & Resilience", "Cost"]
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap():
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    places = [panel["gridPos"] for panel in DASHBOARD["panels"]]
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    assert not [pair for pair in combinations(places, 2) if overlap(*pair)]
+
+
+def overlap(one, other):
+    beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+    apart = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+    return not beside and not apart
+
+
+def test_every_panel_asks_the_datasource_that_is_chosen():
+    chosen = {"type": "prometheus", "uid": "${datasource}"}
+    assert all(asking["datasource"] == chosen for panel in PANELS for asking in (panel, *panel["targets"]))
+    assert {variable["name"] for variable in DASHBOARD["templating"]["list"]} == {"datasource", "workflow"}
+
+
+def test_no_variable_is_unknown():
+    used = {name for query in QUERIES for name in re.findall(r"\$\w+", query.values[0])}
+    assert used == set(VARIABLES)
+
+
+def test_the_dashboard_shows_every_metric_and_no_other():
+    exposed = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in text_string_to_metric_families(PrometheusSink().render().decode())
+    }
+    shown = {name for query in QUERIES for name in re.findall(r"understudy_\w+", query.values[0])}
+    assert {name.removesuffix("_bucket") for name in shown} == exposed

@@ -1,0 +1,353 @@
+"""Events as OpenTelemetry spans."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from tests.observe.traffic import SLOW_S, Slow, abandon, drive, request
+from understudy.clock import run
+from understudy.events import (
+    AttemptEnded,
+    AttemptStarted,
+    CallEnded,
+    CallRecorded,
+    CallStarted,
+    FallbackTaken,
+    FaultFired,
+    ReplayServed,
+    RetryScheduled,
+)
+from understudy.faults.http_error import HttpError
+from understudy.faults.injector import FaultInjector
+from understudy.faults.plan import At, FaultPlan
+from understudy.gateway.breaker import BreakerPolicy
+from understudy.gateway.gateway import ProviderGateway
+from understudy.observe import OtelSink
+from understudy.recording.recorder import RecordingProvider
+from understudy.recording.replay import MockProvider
+
+
+class Trace:
+    """A tracer provider that keeps its spans in memory."""
+
+    def __init__(self):
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+
+    @property
+    def spans(self):
+        return self.exporter.get_finished_spans()
+
+    def of_step(self, step_id):
+        """The spans of the calls of a step, in order of their end."""
+        return [span for span in self.spans if span.attributes.get("understudy.step_id") == step_id]
+
+    def under(self, parent):
+        """The children of a span, in order of their end."""
+        return [span for span in self.spans if span.parent and span.parent.span_id == parent.context.span_id]
+
+
+@pytest.fixture
+def trace():
+    return Trace()
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory):
+    """The trace of a run in which everything happens."""
+    trace = Trace()
+    run(drive(OtelSink(trace.provider), tmp_path_factory.mktemp("run")), virtual_time=True)
+    return trace
+
+
+def seconds(span):
+    return (span.end_time - span.start_time) / 1e9
+
+
+def test_a_call_is_a_chat_span_by_the_conventions(tour):
+    (call,) = tour.of_step("steady")
+    assert (call.name, call.kind, call.parent) == ("chat gpt-5", SpanKind.CLIENT, None)
+    assert call.status.status_code is StatusCode.UNSET
+    assert dict(call.attributes) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-5",
+        "gen_ai.response.model": "gpt-5",
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.usage.input_tokens": 100,
+        "gen_ai.usage.output_tokens": 20,
+        "understudy.workflow": "tour",
+        "understudy.step_id": "steady",
+        "understudy.call": 1,
+        "understudy.cost_usd": 0.25,
+    }
+
+
+def test_an_attempt_is_a_child_that_tells_what_the_replay_did(tour):
+    (attempt,) = tour.under(*tour.of_step("steady"))
+    assert (attempt.name, attempt.kind) == ("attempt openai", SpanKind.CLIENT)
+    assert dict(attempt.attributes) == {
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-5",
+        "understudy.attempt": 1,
+        "mock.matched_by": "step_id",
+        "mock.step_id": "steady",
+    }
+
+
+def test_a_retry_is_a_second_child_and_an_event_of_the_call(tour):
+    (call,) = tour.of_step("flaky")
+    failed, answered = tour.under(call)
+    assert failed.status.status_code is StatusCode.ERROR
+    assert failed.attributes["error.type"] == "ProviderError"
+    assert failed.attributes["http.response.status_code"] == 503
+    assert failed.attributes["mock.fault_type"] == "http_error"
+    assert "mock.matched_by" not in failed.attributes
+    assert (answered.attributes["understudy.attempt"], answered.attributes["mock.matched_by"]) == (2, "step_id")
+    assert "error.type" not in answered.attributes
+    (retry,) = call.events
+    assert (retry.name, retry.attributes["error.type"]) == ("retry", "ProviderError")
+    assert retry.attributes["understudy.wait_s"] == pytest.approx(seconds(call), abs=1e-5)
+
+
+def test_a_fault_of_a_recording_is_told_by_the_attempt_that_it_struck(tour):
+    struck, answered = tour.under(*tour.of_step("slow"))
+    assert struck.attributes["mock.fault_type"] == "timeout"
+    assert struck.attributes["error.type"] == "ProviderTimeoutError"
+    assert "mock.fault_type" not in answered.attributes
+
+
+def test_a_fallback_is_an_event_of_the_call_and_its_recording_is_told_by_its_attempt(tour):
+    (call,) = tour.of_step("lost")
+    given_up, taken = tour.under(call)
+    assert [event.name for event in call.events] == ["fallback"]
+    assert dict(call.events[0].attributes) == {"gen_ai.provider.name": "openai", "understudy.to": "anthropic"}
+    assert call.attributes["gen_ai.provider.name"] == "anthropic"
+    assert (given_up.name, taken.name) == ("attempt openai", "attempt anthropic")
+    assert taken.attributes["recording.provider"] == "anthropic"
+    assert taken.attributes["recording.model"] == "gpt-5"
+    assert taken.attributes["recording.latency_s"] == SLOW_S
+    assert "recording.latency_s" not in given_up.attributes
+
+
+def test_a_call_that_failed_says_how(tour):
+    call = tour.of_step("doomed")[-1]
+    assert call.status.status_code is StatusCode.ERROR
+    assert call.attributes["error.type"] == "AllProvidersFailedError"
+    assert "gen_ai.usage.input_tokens" not in call.attributes
+    assert [span.attributes["error.type"] for span in tour.under(call)] == ["ProviderError", "BreakerOpenError"]
+
+
+def test_spans_last_as_long_as_the_clock_says(tour):
+    (call,) = tour.of_step("lost")
+    assert seconds(call) == seconds(tour.under(call)[-1]) == SLOW_S
+
+
+def test_what_happens_without_a_gateway_makes_a_span_of_its_own(tour):
+    (missed,) = [span for span in tour.spans if "mock.miss" in span.attributes]
+    assert (missed.name, missed.parent) == ("chat gpt-5", None)
+    assert missed.attributes["mock.miss"] == "missing"
+    assert missed.attributes["gen_ai.operation.name"] == "chat"
+
+
+@pytest.mark.parametrize(
+    ("event", "attributes", "lasted_s"),
+    [
+        (ReplayServed("s", "m", "default", None, "h"), {"mock.matched_by": "default", "mock.step_id": "s"}, 0.0),
+        (FaultFired(None, "m", "timeout"), {"mock.fault_type": "timeout"}, 0.0),
+        (
+            CallRecorded("s", "p", "m", 2.5, "timeout"),
+            {
+                "recording.provider": "p",
+                "recording.model": "m",
+                "recording.latency_s": 2.5,
+                "recording.fault_type": "timeout",
+            },
+            2.5,
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_span_of_its_own_has_what_the_event_tells(trace, event, attributes, lasted_s):
+    OtelSink(trace.provider).emit(event)
+    (span,) = trace.spans
+    assert dict(span.attributes) == {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"} | attributes
+    assert seconds(span) == lasted_s
+
+
+def test_a_call_stands_under_the_span_of_its_caller(trace):
+    async def main():
+        gateway = ProviderGateway(sink=OtelSink(trace.provider))
+        gateway.register(Slow())
+        with trace.provider.get_tracer("agent").start_as_current_span("agent"):
+            await gateway.send(request("greet"))
+
+    run(main(), virtual_time=True)
+    (agent,) = [span for span in trace.spans if span.name == "agent"]
+    (call,) = trace.under(agent)
+    assert call.name == "chat gpt-5"
+    assert [span.name for span in trace.under(call)] == ["attempt anthropic"]
+
+
+def test_concurrent_calls_are_nested_each_under_its_own(trace, tmp_path):
+    plan = FaultPlan(
+        [At(step_id="shared", call=call, attempt=1).fail(HttpError(status_code=503)) for call in range(2, 26, 2)]
+    )
+
+    async def main():
+        sink = OtelSink(trace.provider)
+        gateway = ProviderGateway(sink=sink, breaker=BreakerPolicy(failures=50))
+        recorder = RecordingProvider(Slow(), tmp_path / "slow.json", sink=sink)
+        gateway.register(FaultInjector(recorder, plan, sink=sink))
+        async with gateway:
+            steps = [f"step-{number}" for number in range(25)] + ["shared"] * 25
+            await asyncio.gather(*(gateway.send(request(step_id)) for step_id in steps))
+
+    run(main(), virtual_time=True)
+    calls = [span for span in trace.spans if span.parent is None]
+    assert len(calls) == 50
+    assert sorted(call.attributes["understudy.call"] for call in trace.of_step("shared")) == list(range(1, 26))
+    for call in calls:
+        attempts = trace.under(call)
+        is_struck = call.attributes["understudy.step_id"] == "shared" and call.attributes["understudy.call"] % 2 == 0
+        assert [span.attributes["understudy.attempt"] for span in attempts] == ([1, 2] if is_struck else [1])
+        assert [event.name for event in call.events] == (["retry"] if is_struck else [])
+        assert attempts[-1].attributes["recording.latency_s"] == SLOW_S
+        for attempt in attempts:
+            assert attempt.context.trace_id == call.context.trace_id
+            assert call.start_time <= attempt.start_time <= attempt.end_time <= call.end_time
+    assert len(trace.spans) == 50 + 50 + 12
+
+
+def test_gateways_at_work_at_the_same_time_keep_their_calls_apart(trace):
+    async def main():
+        sink = OtelSink(trace.provider)
+
+        async def ask(provider):
+            gateway = ProviderGateway(sink=sink)
+            gateway.register(provider)
+            return await gateway.complete([{"role": "user", "content": "Hi"}], provider.name, step_id="greet")
+
+        await asyncio.gather(ask(Slow()), ask(MockProvider(latency_ms=500.0)), ask(MockProvider(latency_ms=1000.0)))
+
+    run(main(), virtual_time=True)
+    calls = [span for span in trace.spans if span.name.startswith("chat")]
+    assert [(call.name, call.parent, seconds(call)) for call in calls] == [
+        ("chat mock", None, 0.5),
+        ("chat anthropic", None, SLOW_S),
+        ("chat mock", None, 1.0),
+    ]
+    for call in calls:
+        (attempt,) = trace.under(call)
+        assert attempt.name == f"attempt {call.attributes['gen_ai.provider.name']}"
+        assert seconds(attempt) == seconds(call)
+
+
+def test_a_stream_may_be_read_by_another_task_than_began_it(trace):
+    async def main():
+        gateway = ProviderGateway(sink=OtelSink(trace.provider))
+        gateway.register(Slow())
+        reply = await asyncio.create_task(gateway.send(request("greet", stream=True)))
+        await reply.collect()
+
+    run(main(), virtual_time=True)
+    attempt, call = trace.spans
+    assert (attempt.parent.span_id, call.attributes["gen_ai.usage.input_tokens"]) == (call.context.span_id, 7)
+
+
+def test_events_can_be_told_where_no_loop_runs(trace):
+    sink = OtelSink(trace.provider)
+    sink.emit(CallStarted("greet", "m", call=1))
+    sink.emit(AttemptStarted("greet", "p", "m", call=1))
+    sink.emit(AttemptEnded("greet", "p", "m", 0.0, call=1))
+    sink.emit(CallEnded("greet", "p", "m", 0.0, call=1))
+    attempt, call = trace.spans
+    assert attempt.parent.span_id == call.context.span_id
+
+
+def test_a_gateway_behind_a_gateway_is_nested_under_the_attempt_that_asked_it(trace):
+    async def main():
+        sink = OtelSink(trace.provider)
+        inner, outer = ProviderGateway(sink=sink), ProviderGateway(sink=sink)
+        inner.register(Slow())
+        outer.register(inner)
+        await outer.send(request("greet"))
+
+    run(main(), virtual_time=True)
+    (whole,) = [span for span in trace.spans if span.parent is None]
+    names = [whole.name]
+    while children := trace.under(whole):
+        (whole,) = children
+        names.append(whole.name)
+    assert names == ["chat gpt-5", "attempt gateway", "chat gpt-5", "attempt anthropic"]
+
+
+def test_a_stream_that_is_abandoned_ends_its_spans(trace):
+    async def main():
+        gateway = ProviderGateway(sink=OtelSink(trace.provider))
+        gateway.register(Slow())
+        await abandon(gateway, request("greet", stream=True))
+
+    run(main(), virtual_time=True)
+    attempt, call = trace.spans
+    assert call.attributes["error.type"] == attempt.attributes["error.type"] == "GeneratorExit"
+    assert attempt.parent.span_id == call.context.span_id
+
+
+def test_what_arrives_after_its_call_has_ended_makes_a_span_of_its_own(trace):
+    sink = OtelSink(trace.provider)
+    sink.emit(CallEnded("greet", "p", "m", 1.0, call=1))
+    sink.emit(CallRecorded("greet", "p", "m", 0.5, call=1))
+    (late,) = trace.spans
+    assert late.attributes["recording.latency_s"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        AttemptEnded("s", "p", "m", 1.0, call=1),
+        RetryScheduled("s", "p", 1.0, "E", call=1),
+        FallbackTaken("s", "p", "q"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_the_rest_of_a_call_whose_start_was_not_seen_is_left_out(trace, event):
+    OtelSink(trace.provider).emit(event)
+    assert trace.spans == ()
+
+
+def test_a_span_is_not_kept_after_its_end(trace, tmp_path):
+    class Register(SpanProcessor):
+        def __init__(self):
+            self.begun = []
+
+        def on_start(self, span, parent_context=None):
+            self.begun.append(weakref.ref(span))
+
+    register = Register()
+    trace.provider.add_span_processor(register)
+    sink = OtelSink(trace.provider)
+    run(drive(sink, tmp_path), virtual_time=True)
+    gc.collect()
+    assert len(register.begun) == len(trace.spans) > 20
+    assert [span() for span in register.begun if span() is not None] == []
+
+
+def test_googles_provider_goes_by_its_conventional_name(trace):
+    class Google(MockProvider):
+        name = "google"
+
+    async def main():
+        gateway = ProviderGateway(sink=OtelSink(trace.provider))
+        gateway.register(Google())
+        await gateway.send(request("greet"))
+
+    run(main(), virtual_time=True)
+    assert {span.attributes["gen_ai.provider.name"] for span in trace.spans} == {"gcp.gemini"}

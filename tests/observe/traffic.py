@@ -1,0 +1,91 @@
+"""A run in which everything happens that sinks are told of."""
+
+import asyncio
+
+from tests.fakes import user
+from understudy.errors import AllProvidersFailedError, RecordingMismatchError
+from understudy.faults.http_error import HttpError
+from understudy.faults.injector import FaultInjector
+from understudy.faults.plan import At, FaultPlan
+from understudy.gateway.breaker import BreakerPolicy
+from understudy.gateway.gateway import ProviderGateway
+from understudy.gateway.retry import RetryPolicy
+from understudy.messages import Request, Response, TextDelta, Usage, WholeReply
+from understudy.providers.provider import Provider
+from understudy.recording.fingerprint import fingerprint
+from understudy.recording.recorder import RecordingProvider
+from understudy.recording.replay import MockProvider
+
+SLOW_S = 0.75
+
+
+def request(step_id, text="Hi", *, model="gpt-5", stream=False):
+    return Request(tuple(user(text)), model, step_id=step_id, workflow="tour", stream=stream)
+
+
+UNNAMED = request(None, "Who am I?")
+PLAN = FaultPlan(
+    [
+        At(step_id="flaky", attempt=1).fail(HttpError(status_code=503)),
+        At(step_id="lost").fail(HttpError(status_code=401)),
+        At(step_id="doomed").fail(HttpError(status_code=500)),
+    ]
+)
+RESPONSES = {
+    "steady": {"content": "Here.", "usage": {"prompt_tokens": 100, "completion_tokens": 20}, "cost_usd": 0.25},
+    "flaky": {"content": "At last.", "usage": {"prompt_tokens": 10, "completion_tokens": 5}, "cost_usd": 0.5},
+    "slow": [{"fault": {"type": "timeout", "after_ms": 2000}}, {"content": "Sorry."}],
+    fingerprint(UNNAMED): {"content": "A request without a step."},
+}
+
+
+class Replayed(MockProvider):
+    name = "openai"
+
+
+class Shaky(MockProvider):
+    name = "shaky"
+
+
+class Slow(Provider):
+    """A model that answers everything, in pieces if asked, and takes its time."""
+
+    name = "anthropic"
+
+    async def send(self, request):
+        await asyncio.sleep(SLOW_S)
+        return WholeReply(Response("Instead.", request.model, self.name, Usage.of(7, 3), cost_usd=0.125))
+
+
+async def drive(sink, folder):
+    """Answers, a retry, a recorded fault, a fallback that is recorded, a lenient and a strict miss, an open breaker."""
+    gateway = ProviderGateway(
+        retry=RetryPolicy(max_retries=1), breaker=BreakerPolicy(failures=3, reset_s=3600.0), sink=sink
+    )
+    replayed = Replayed(responses=RESPONSES, sink=sink)
+    gateway.register(FaultInjector(replayed, PLAN, sink=sink), models=["gpt-*"])
+    gateway.register(RecordingProvider(Slow(), folder / "slow.json", sink=sink), models=["gpt-*"], is_fallback=True)
+    gateway.register(FaultInjector(Shaky(sink=sink), PLAN, sink=sink), models=["shaky"])
+    async with gateway:
+        for asked in (*map(request, ("steady", "flaky", "slow", "lost", "unheard")), UNNAMED):
+            await (await gateway.send(asked)).collect()
+        for _ in range(2):
+            await refused(gateway, request("doomed", model="shaky"), AllProvidersFailedError)
+    strict = MockProvider(responses={"_version": 2}, strict=True, sink=sink)
+    await refused(strict, request("unheard"), RecordingMismatchError)
+
+
+async def refused(provider, asked, error):
+    """Send a request that must fail."""
+    try:
+        await provider.send(asked)
+    except error:
+        return
+    raise AssertionError(f"{asked.step_id} was answered")
+
+
+async def abandon(gateway, asked):
+    """Read the first piece of a stream and leave."""
+    reply = await gateway.send(asked)
+    assert isinstance(await anext(aiter(reply)), TextDelta)
+    await reply.aclose()
