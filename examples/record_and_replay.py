@@ -1,4 +1,4 @@
-"""Record two calls to a model, stop the model, replay them strictly, and see a changed prompt refused.
+"""Record two calls to a model, stop the model, replay them strictly, see a changed prompt refused, and break a call.
 
 Run it: python examples/record_and_replay.py [recording]
 """
@@ -11,13 +11,30 @@ from rich.console import Console
 
 import understudy
 from local_model import serving
-from understudy import MockProvider, OpenAIProvider, Provider, RecordingMismatchError, RecordingProvider, TextDelta
+from understudy import (
+    At,
+    FaultInjector,
+    FaultPlan,
+    HttpError,
+    MemorySink,
+    MockProvider,
+    OpenAIProvider,
+    Provider,
+    ProviderGateway,
+    RecordingMismatchError,
+    RecordingProvider,
+    RetryPolicy,
+    TextDelta,
+    Timeout,
+)
+from understudy.events import RetryScheduled
 
 console = Console(highlight=False)
 MODEL = "gpt-4o-mini"
 NEXT = """  look at a recording:       .venv/bin/understudy recording show examples/recordings/capital_and_poem.json
   is it fit to be committed? .venv/bin/understudy recording check examples/recordings/capital_and_poem.json
-  replay in your own tests:  docs/replay.md"""
+  replay in your own tests:  docs/replay.md
+  break it on purpose:       docs/faults.md"""
 
 
 async def agent(provider: Provider, question: str = "What is the capital of France?") -> None:
@@ -51,6 +68,23 @@ async def replay_changed(path: Path) -> None:
         console.print(f"  {str(error).partition(': ')[2]}", markup=False)
 
 
+async def replay_broken(path: Path) -> None:
+    """Fail the first two attempts of one step on purpose; the gateway tries again, and virtual time skips the waits."""
+    plan = FaultPlan(
+        [
+            At(step_id="capital", attempt=1).fail(HttpError(429, headers={"Retry-After": "30"}, body="slow down")),
+            At(step_id="capital", attempt=2).fail(Timeout(after_ms=5000)),
+        ]
+    )
+    sink = MemorySink()
+    gateway = ProviderGateway(retry=RetryPolicy(max_retries=3), sink=sink)
+    gateway.register(FaultInjector(MockProvider(path, strict=True), plan))
+    await agent(gateway)
+    for event in sink.events:
+        if isinstance(event, RetryScheduled):
+            console.print(f"  attempt {event.attempt} of {event.step_id}: {event.error}, waited {event.wait_s:.1f} s")
+
+
 def main(path: Path) -> None:
     with serving() as base_url:
         console.rule("1  record: a model on this machine answers, every call is kept", align="left")
@@ -59,6 +93,8 @@ def main(path: Path) -> None:
     understudy.run(replay(path), virtual_time=True)
     console.rule("3  a changed prompt is refused, not answered with what no longer fits", align="left")
     understudy.run(replay_changed(path))
+    console.rule("4  two failures on purpose: the retries that nobody ever sees fire, in no time", align="left")
+    understudy.run(replay_broken(path), virtual_time=True)
     console.rule("What to try next", align="left")
     console.print(NEXT, markup=False)
 

@@ -1,6 +1,9 @@
 """What tests of the gateway are made of: named providers, requests, gateways, and how their calls end."""
 
 import asyncio
+import gc
+import sys
+from contextlib import contextmanager
 
 import understudy
 from tests.fakes import Scripted, user
@@ -100,3 +103,28 @@ def words(*texts, end=OK):
 
 def texts_of(events):
     return [event.text for event in events if isinstance(event, TextDelta)]
+
+
+@contextmanager
+def no_generator_left():
+    """Fails if a generator that was begun inside is still open at the end, or was left to the garbage collector."""
+    begun, dropped = [], []
+    hooks = sys.get_asyncgen_hooks()
+
+    def begin(generator):
+        begun.append(generator)
+        hooks.firstiter(generator)
+
+    def drop(generator):
+        dropped.append(generator)
+        hooks.finalizer(generator)
+
+    sys.set_asyncgen_hooks(begin, drop)
+    try:
+        yield
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
+    assert [generator for generator in begun if generator.ag_frame is not None] == []
+    begun.clear()
+    gc.collect()
+    assert dropped == []

@@ -290,7 +290,7 @@ class TestHalfOpen:
             probe.cancel()
             await asyncio.wait([probe])
             assert await ask(gateway) == OK
-            assert (state_of(gateway), now_s()) == ("closed", 60.0)
+            assert (state_of(gateway), now_s()) == ("closed", pytest.approx(60.0))
 
         run(scene())
 

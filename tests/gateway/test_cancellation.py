@@ -2,8 +2,6 @@
 
 import asyncio
 import gc
-import sys
-from contextlib import contextmanager
 
 import pytest
 
@@ -15,6 +13,7 @@ from tests.gateway.parts import (
     failure,
     gateway_of,
     kinds_of,
+    no_generator_left,
     outcome,
     refusal,
     request,
@@ -39,31 +38,6 @@ from understudy import (
 from understudy.codecs.openai_chat import OpenAIChatCodec
 
 STREAM = request(stream=True)
-
-
-@contextmanager
-def no_generator_left():
-    """Fails if a generator that was begun inside is still open at the end, or was left to the garbage collector."""
-    begun, dropped = [], []
-    hooks = sys.get_asyncgen_hooks()
-
-    def begin(generator):
-        begun.append(generator)
-        hooks.firstiter(generator)
-
-    def drop(generator):
-        dropped.append(generator)
-        hooks.finalizer(generator)
-
-    sys.set_asyncgen_hooks(begin, drop)
-    try:
-        yield
-    finally:
-        sys.set_asyncgen_hooks(*hooks)
-    assert [generator for generator in begun if generator.ag_frame is not None] == []
-    begun.clear()
-    gc.collect()
-    assert dropped == []
 
 
 class Scene:
@@ -252,11 +226,4 @@ async def test_a_stream_that_is_abandoned_leaves_no_connection(read, is_closed):
                 await reply.aclose()
             del reply
             gc.collect()
-            assert await asyncio.to_thread(server.left.acquire, timeout=PATIENCE_S)
-
-
-async def test_a_deadline_leaves_no_connection():
-    with SilentServer(BEGINNING) as server:
-        async with gateway_of(OpenAIProvider(base_url=server.url), deadline_s=0.05) as gateway:
-            assert isinstance(await refusal(events(gateway)), DeadlineExceededError)
             assert await asyncio.to_thread(server.left.acquire, timeout=PATIENCE_S)

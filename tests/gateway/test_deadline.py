@@ -120,6 +120,11 @@ def test_a_provider_s_own_timeout_is_something_else():
     assert (answered.content, took_s) == ("fine", 2.0)
 
 
+def test_a_timeout_that_is_no_failure_of_a_provider_passes_as_it_is():
+    error = run(refusal(ask(gateway_of(scripted(TimeoutError("not ours")), deadline_s=5.0))))
+    assert type(error) is TimeoutError
+
+
 def test_a_caller_s_own_timeout_is_something_else():
     async def scene():
         gateway = gateway_of(Steady(delay_s=60.0), deadline_s=5.0)

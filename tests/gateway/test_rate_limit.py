@@ -155,6 +155,10 @@ class TestTokens:
 
         assert run(scene()) == pytest.approx(times)
 
+    def test_whoever_waits_profits_from_what_is_given_back(self):
+        times = times_of(limited_steady(answer=used(10), tokens_per_minute=100), *[sized(100)] * 3)
+        assert times == pytest.approx([0, 6, 12])
+
     def test_what_a_stream_used_is_settled_when_it_has_ended(self):
         async def scene():
             script = [TextDelta("one"), 3.0, used(10)]

@@ -1,7 +1,6 @@
 """Streams through the gateway: what happens when they break, and when nobody reads on."""
 
 import asyncio
-import gc
 
 import pytest
 
@@ -13,6 +12,7 @@ from tests.gateway.parts import (
     gateway_of,
     kinds_of,
     mock,
+    no_generator_left,
     now_s,
     refusal,
     request,
@@ -268,30 +268,42 @@ class TestRestarts:
 class TestAbandoned:
     """Whoever stops reading leaves nothing behind."""
 
-    async def scene(self, read, leave):
-        """Read so many events of a stream and leave; what the sink was told, and whether the provider's was closed."""
+    async def begun(self, read):
+        """A stream of which so many events have been read, its provider, and a sink."""
         sink, provider = MemorySink(), scripted([TextDelta("one"), 1.0, TextDelta("two"), 60.0, OK])
         reply = await gateway_of(provider, sink=sink).send(STREAM)
-        events = aiter(reply)
         for _ in range(read):
-            await anext(events)
-        del events
-        if leave == "close":
-            await reply.aclose()
-            await reply.aclose()
-        del reply
-        gc.collect()
-        await asyncio.sleep(0.001)
-        assert provider.closed_replies
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        return sink
+            await anext(aiter(reply))
+        return reply, provider, sink
 
-    @pytest.mark.parametrize("read", [0, 1, 2])
-    @pytest.mark.parametrize("leave", ["close", "drop"])
-    def test_the_provider_s_stream_is_closed_and_the_call_ended(self, read, leave):
-        sink = run(self.scene(read, leave))
+    def check(self, sink):
         assert kinds_of(sink) == ["CallStarted", "AttemptStarted", "AttemptEnded", "CallEnded"]
         assert [event.error for event in sink.events[2:]] == ["GeneratorExit", "GeneratorExit"]
+
+    @pytest.mark.parametrize("read", [0, 1, 2])
+    def test_closing_it_closes_the_provider_s_and_ends_the_call(self, read):
+        async def scene():
+            with no_generator_left():
+                reply, provider, sink = await self.begun(read)
+                await reply.aclose()
+                await reply.aclose()
+                assert provider.closed_replies
+                assert asyncio.all_tasks() == {asyncio.current_task()}
+            return sink
+
+        self.check(run(scene()))
+
+    @pytest.mark.parametrize("read", [0, 1, 2])
+    def test_dropping_it_does_so_too(self, read):
+        async def scene():
+            reply, provider, sink = await self.begun(read)
+            del reply
+            await asyncio.sleep(0.001)
+            assert provider.closed_replies
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            return sink
+
+        self.check(run(scene()))
 
     def test_a_reader_that_stops_at_the_end_has_not_abandoned_it(self):
         async def scene():

@@ -68,10 +68,7 @@ class Call:
 
     async def _take(self, reply: Reply) -> None:
         """Take in the reply, as far as is needed to know that it works: all of it."""
-        try:
-            self._response = await reply.collect()
-        finally:
-            await reply.aclose()
+        self._response = await reply.collect()
 
     async def _advance(self, error: ProviderError) -> None:
         """Go on after a failure: to the next attempt, after its wait, or to the next route.

@@ -17,7 +17,7 @@ from understudy.messages import Request, Response
 
 
 class Journey:
-    """Emits the events of one call, in order, each end once."""
+    """Emits the events of one call, in order. An attempt that is under way when the call ends, ends with it."""
 
     def __init__(self, request: Request, *, sink: Sink, clock: Clock) -> None:
         self._request, self._sink, self._clock = request, sink, clock
@@ -25,7 +25,6 @@ class Journey:
         self._attempt: AttemptStarted | None = None
         self._attempt_started_s = 0.0
         self._provider = ""
-        self._is_ended = False
         sink.emit(CallStarted(request.step_id, request.model, request.workflow, request.call))
 
     def attempt_started(self, provider: str, request: Request) -> None:
@@ -67,9 +66,6 @@ class Journey:
 
     def ended(self, outcome: Response | BaseException) -> None:
         """The end of the call: its response, or what it failed with (a caller that left included)."""
-        if self._is_ended:
-            return
-        self._is_ended = True
         error = outcome if isinstance(outcome, BaseException) else None
         response = outcome if isinstance(outcome, Response) else Response(finish_reason=None)
         self.attempt_ended(error)

@@ -15,6 +15,7 @@ from understudy.providers.watch import watched
 CHARS_PER_TOKEN = 4
 MINUTE_S = 60.0
 SHORTEST_WAIT_S = 1e-6
+GLANCE_S = 1.0
 
 
 class RateLimit(Struct, frozen=True):
@@ -65,7 +66,8 @@ class LimitedProvider(Provider):
     """Asks `provider` at no more than the given rate; callers wait in the order in which they came.
 
     Tokens are estimated before a call (its text, and `max_tokens`) and settled after it: by what was
-    used, or by nothing if it failed before it began. Where the provider does not tell, the estimate stays.
+    used, or by nothing if it failed before it began. Where the provider does not tell, the estimate
+    stays. Whoever waits looks every second whether tokens have been given back.
     """
 
     def __init__(self, provider: Provider, limit: RateLimit, *, clock: Clock) -> None:
@@ -80,7 +82,7 @@ class LimitedProvider(Provider):
         estimate = estimated_tokens(request) if self._tokens is not None else 0
         async with self._queue_here():
             while wait_s := self._wait_s(estimate):
-                await self._clock.sleep_s(wait_s)
+                await self._clock.sleep_s(min(wait_s, GLANCE_S))
             self._take(1, estimate)
 
         def ended(outcome: Response | BaseException) -> None:

@@ -44,11 +44,7 @@ class StreamedCall(Call):
     async def _take(self, reply: Reply) -> None:
         """Take in the reply, as far as is needed to know that it works: to its first event."""
         self._reply, self._events, self._seen = reply, aiter(reply), []
-        try:
-            self._first = await anext(self._events)
-        except BaseException:
-            await reply.aclose()
-            raise
+        self._first = await anext(self._events)
 
     async def _next(self) -> StreamEvent:
         """The next event, which is a StreamRestart if the stream broke and starts over."""
@@ -64,7 +60,6 @@ class StreamedCall(Call):
 
     async def _restart(self, error: ProviderError) -> None:
         """Begin again after the stream broke, if that is allowed."""
-        await self._reply.aclose()
         if not self._rules.restart_streams:
             self._journey.attempt_ended(error)
             raise StreamInterruptedError(error, partial=self._partial()) from error

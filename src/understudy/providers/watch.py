@@ -15,7 +15,8 @@ def watched(reply: Reply, ended: Ended) -> Reply:
     """The same reply, which calls `ended` once: with its response, or with what broke it.
 
     A reader that stops early, or never begins, breaks it with a GeneratorExit or CancelledError. A
-    stream that just ends, without its last event, breaks with a ProviderConnectionError.
+    stream that just ends, without its last event, breaks with a ProviderConnectionError. What has
+    ended or broken is closed.
     """
     if isinstance(reply, WholeReply):
         ended(reply.response)
