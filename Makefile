@@ -1,6 +1,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+BASE_STAMP := $(VENV)/.installed
 STAMP := $(VENV)/.ready
 AIMOCK_VERSION := 1.43.0
 AIMOCK := .scratch/aimock
@@ -8,17 +10,23 @@ AIMOCK_STAMP := $(AIMOCK)/.ready-$(AIMOCK_VERSION)
 NPM := $(shell command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock demo test check bench docs constraints format clean
+.PHONY: help setup aimock demo test check bench soak docs constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## Make .venv with everything the other commands need
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --group dev --group bench
+$(BASE_STAMP): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV); this takes a moment, once."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade "pip>=25.1"
+	@$(PIP) --constraint constraints.txt --editable .
+	@touch $@
+
+$(STAMP): $(BASE_STAMP)
+	@echo "Adding what tests and benchmarks need; this takes about a minute, once."
+	@$(PIP) --constraint constraints.txt --editable . --group dev --group bench
 	@touch $@
 
 aimock: $(AIMOCK_STAMP) ## Install the foreign mock server that the providers are tested against
@@ -27,7 +35,7 @@ $(AIMOCK_STAMP):
 	npm install --prefix $(AIMOCK) --no-audit --no-fund --silent @copilotkit/aimock@$(AIMOCK_VERSION)
 	@touch $@
 
-demo: setup ## Record, replay and inspect a conversation, offline
+demo: $(BASE_STAMP) ## Record, replay and break a conversation, offline
 	@$(BIN)/python examples/record_and_replay.py
 
 test: setup ## Run all checks and tests
@@ -55,6 +63,9 @@ format: setup ## Format the code and fix what lint can fix
 
 bench: setup ## Measure replay and recording against peers and a floor, side by side
 	$(BIN)/python -m bench
+
+soak: setup ## Run 100,000 calls through a gateway, with faults and callers that leave, and see that nothing grows
+	$(BIN)/python -m bench.soak
 
 docs: setup ## Run every example of the documentation
 	$(BIN)/python -m pytest tests/docs

@@ -65,7 +65,7 @@ async def replay_changed(path: Path) -> None:
     try:
         await agent(MockProvider(path, strict=True), question="What is the capital of Spain?")
     except RecordingMismatchError as error:
-        console.print(f"  {str(error).partition(': ')[2]}", markup=False)
+        console.print(f"  {str(error).partition(': ')[2]}", markup=False, soft_wrap=True)
 
 
 async def replay_broken(path: Path) -> None:
@@ -96,7 +96,7 @@ def main(path: Path) -> None:
     console.rule("4  two failures on purpose: the retries that nobody ever sees fire, in no time", align="left")
     understudy.run(replay_broken(path), virtual_time=True)
     console.rule("What to try next", align="left")
-    console.print(NEXT, markup=False)
+    console.print(NEXT, markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.servers.loopback import LoopbackServer
 from understudy.clock import SYSTEM_CLOCK, VIRTUAL_EPOCH, VirtualTimeLoop, run
 from understudy.codecs.openai_chat import OpenAIChatCodec
+from understudy.errors import EventLoopError
 from understudy.messages import Response
 from understudy.providers.http import HttpOptions, HttpProvider
 
@@ -328,3 +329,14 @@ def test_tasks_left_over_are_cancelled_without_waiting():
 
     assert virtually(work()).cancelled()
     assert ended == [1.0]
+
+
+def test_run_inside_a_running_loop_is_refused_and_leaves_nothing_unawaited():
+    async def inner():
+        return 1
+
+    async def outer():
+        with pytest.raises(EventLoopError, match="await"):
+            run(inner())
+
+    run(outer())

@@ -10,6 +10,8 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
+from understudy.errors import EventLoopError
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -118,7 +120,22 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jumping.threads_busy -= 1
 
 
+def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
+    """Raise an EventLoopError, and close `work`, if an event loop is running in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    work.close()
+    raise EventLoopError("an event loop is running here already; await the call, like await provider.complete(…)")
+
+
 def run(work: Coroutine[Any, Any, T], *, virtual_time: bool = False) -> T:
-    """Run `work` on a new event loop, in virtual time if asked: sleeps and timeouts then cost nothing."""
+    """Run `work` on a new event loop, in virtual time if asked: sleeps and timeouts then cost nothing.
+
+    Raises:
+        EventLoopError: an event loop is running in this thread already; await `work` there.
+    """
+    refuse_in_loop(work)
     with asyncio.Runner(loop_factory=VirtualTimeLoop if virtual_time else None) as runner:
         return runner.run(work)

@@ -182,3 +182,11 @@ def test_what_was_version_1_does_not_become_strict_by_being_merged(run, tmp_path
     Path("old.json").write_text('{"greet": {"content": "Hello!"}}')
     run("recording", "merge", "old.json", "-o", output)
     assert run("recording", "check", output)[0] == 1
+
+
+def test_show_a_failed_call_in_full_tells_how_it_failed(run, tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text('{"_version": 2, "a": {"fault": {"type": "http_error", "status_code": 429, "body": "slow down"}}}')
+    _, out, _ = run("recording", "show", path, "--key", "a")
+    assert '→ fails with {"type":"http_error","status_code":429' in out
+    assert "slow down" in out

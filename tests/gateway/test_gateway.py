@@ -37,6 +37,7 @@ from understudy import (
     ProviderError,
     ProviderGateway,
     ProviderTimeoutError,
+    RateLimit,
     RateLimitError,
     RecordingProvider,
     RetryPolicy,
@@ -283,7 +284,9 @@ class TestUsing:
 class TestClosing:
     def test_all_providers_are_closed(self):
         first, second = scripted(), scripted()
-        run(gateway_of(first, second).close())
+        gateway = gateway_of(first)
+        gateway.register(second, rate_limit=RateLimit(requests_per_minute=1))
+        run(gateway.close())
         assert (first.closings, second.closings) == (1, 1)
 
     def test_one_that_cannot_be_closed_does_not_keep_the_others(self):

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fakes import events_of, read_until_broken
@@ -234,6 +234,7 @@ async def consume(gateway, asked, read):
         await reply.aclose()
 
 
+@settings(max_examples=300)
 @given(
     calls=calls(),
     restart_streams=st.booleans(),

@@ -305,6 +305,17 @@ class TestAbandoned:
 
         self.check(run(scene()))
 
+    @pytest.mark.parametrize("read", [0, 1, 2])
+    def test_a_whole_answer_that_is_streamed_is_closed_too(self, read):
+        async def scene():
+            with no_generator_left():
+                reply = await gateway_of(Steady()).send(STREAM)
+                for _ in range(read):
+                    await anext(aiter(reply))
+                await reply.aclose()
+
+        run(scene())
+
     def test_a_reader_that_stops_at_the_end_has_not_abandoned_it(self):
         async def scene():
             sink, provider = MemorySink(), scripted(words("one"))

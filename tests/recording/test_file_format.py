@@ -138,7 +138,7 @@ def test_what_is_no_json_object_is_refused_with_its_place(text, place, reason):
     assert error.place.startswith(place)
     assert bool(error.place) == bool(place)
     assert reason in error.reason
-    assert error.hint == "restore the file from version control, or record again"
+    assert error.hint == "mend the JSON there, restore the file from version control, or record again"
 
 
 @pytest.mark.parametrize(

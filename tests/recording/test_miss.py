@@ -180,7 +180,7 @@ async def test_a_used_up_list_is_said_to_be_used_up(tmp_path):
     with pytest.raises(RecordingMismatchError) as caught:
         await mock.send(request)
     assert (caught.value.kind, caught.value.difference) == ("exhausted", "")
-    assert str(caught.value) == f"{path}: step 'loop': it was recorded 3 times, and what fits was served already."
+    assert str(caught.value) == f"{path}: step 'loop': it has 3 answers, and what fits was served already."
 
 
 async def test_a_used_up_request_without_a_step_counts_its_equals(tmp_path):
@@ -188,7 +188,7 @@ async def test_a_used_up_request_without_a_step_counts_its_equals(tmp_path):
     mock = MockProvider(path, strict=True)
     for _ in range(2):
         await mock.send(asking("Hi"))
-    with pytest.raises(RecordingMismatchError, match="this request was recorded 2 times, and every answer") as caught:
+    with pytest.raises(RecordingMismatchError, match="this request has 2 answers, and every one") as caught:
         await mock.send(asking("Hi"))
     assert caught.value.kind == "exhausted"
 
@@ -222,7 +222,7 @@ def test_an_empty_recording_is_said_to_be_empty():
 def test_entries_that_do_not_say_what_was_asked_are_no_neighbours():
     error = refusal(b={"content": "x"})
     assert (error.kind, error.key) == ("missing", None)
-    assert "No entry says what was asked." in str(error)
+    assert "It has: 'b'" in str(error)
 
 
 def test_a_drifted_entry_that_does_not_say_what_was_asked_is_told_as_such():

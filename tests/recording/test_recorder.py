@@ -579,3 +579,10 @@ def test_the_provider_is_closed_even_if_the_recording_cannot_be():
     with pytest.raises(RecordingFormatError):
         virtually(recorder.close())
     assert script.closings == 1
+
+
+def test_a_script_without_a_loop_records_in_a_with_block():
+    with RecordingProvider(Scripted(ANSWER), "run.json") as recorder:
+        assert recorder.complete_sync(HI, "gpt-4o", step_id="a").content == ANSWER.content
+    assert entry().content == ANSWER.content
+    assert not Path("run.json.journal").exists()

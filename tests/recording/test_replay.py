@@ -326,3 +326,29 @@ def test_a_script_without_a_loop_can_replay():
     mock = MockProvider(responses={"a": {"content": "x"}})
     assert mock.complete_sync(HI, "m", step_id="a").content == "x"
     mock.close_sync()
+
+
+@pytest.mark.parametrize("arguments", ['{"city": "Oslo"}', {"city": "Oslo"}])
+def test_tool_arguments_may_be_written_as_an_object_or_as_json_text(arguments):
+    mock = MockProvider(responses={"a": {"tool_calls": [{"name": "get", "arguments": arguments}]}})
+    (call,) = run(mock.complete(user("Hi"), model="m", step_id="a")).tool_calls
+    assert (call.args, call.raw_arguments) == ({"city": "Oslo"}, None)
+
+
+def test_a_tool_call_without_finish_reason_ends_by_tool_calls():
+    calls = [{"name": "get"}]
+    mock = MockProvider(responses={"a": {"tool_calls": calls}, "b": {"tool_calls": calls, "finish_reason": "stop"}})
+    assert run(mock.complete(user("Hi"), model="m", step_id="a")).finish_reason == "tool_calls"
+    assert run(mock.complete(user("Hi"), model="m", step_id="b")).finish_reason == "stop"
+
+
+def test_a_dict_where_the_file_belongs_is_refused_with_the_name_to_use():
+    with pytest.raises(InputError, match="responses="):
+        MockProvider({"a": {"content": "x"}})
+
+
+def test_an_old_file_written_by_hand_is_told_what_it_lacks(tmp_path):
+    path = tmp_path / "hand.json"
+    path.write_text('{"a": {"content": "x"}}')
+    with pytest.raises(InputError, match='put "_version": 2 at its top'):
+        MockProvider(path, strict=True)

@@ -54,7 +54,9 @@ def _findings(file: str, redactor: Redactor) -> list[Row]:
     rules_of(shelf.meta, source=file)
     rows: list[Row] = []
     if shelf.version < VERSION:
-        problem = f"version {shelf.version}: cannot be replayed strictly; record it again"
+        problem = (
+            f'version {shelf.version}: cannot be replayed strictly; record it again, or put "_version": 2 at its top'
+        )
         rows.append({"file": file, "key": "", "place": "_version", "problem": problem})
     for stored in shelf:
         for finding in redactor.findings(stored.exchange):

@@ -13,6 +13,7 @@ from understudy.cli.wording import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from understudy.faults import Fault
     from understudy.recording.stores.store import Stored
 
 PREVIEW_CHARS = 60
@@ -85,7 +86,7 @@ def _print_table(chosen: list[Stored], file: str) -> None:
 
 def _cells(stored: Stored) -> tuple[str, ...]:
     exchange = stored.exchange
-    ends = f"fault: {exchange.fault.type}" if exchange.fault is not None else exchange.finish_reason or ""
+    ends = f"fault: {exchange.fault.type}" if exchange.fault is not None else exchange.ending or ""
     tokens = str(exchange.usage.total_tokens) if exchange.usage is not None else ""
     calls = ", ".join(f"{call.name}(…)" for call in exchange.tool_calls or ())
     answer = " ".join((exchange.content or calls).split())
@@ -100,16 +101,27 @@ def _print_in_full(chosen: list[Stored]) -> None:
         exchange = stored.exchange
         key, model, ends, tokens, cost, ms, _ = _cells(stored)
         console.rule(f"{key} · call {position + 1} of {len(chosen)}", align="left")
-        console.print(f"{model}  {ends}  {tokens} tokens  {cost} $  {ms} ms  {exchange.recorded_at or ''}", style="dim")
+        counted_tokens = f"{tokens} tokens" if tokens else ""
+        told = (model, ends, counted_tokens, f"{cost} $", f"{ms} ms", exchange.recorded_at)
+        console.print("  ".join(part for part in told if part), style="dim")
         for message in (exchange.request_fields() or {}).get("messages", []):
             console.print(f"{message.get('role')}: {_plain(message)}")
         if exchange.reasoning:
             console.print(f"(reasoning) {exchange.reasoning}", style="italic")
-        console.print(f"→ {exchange.content}", style="bold")
+        if exchange.fault is not None:
+            console.print(f"→ fails with {_declared(exchange.fault)}", style="bold red")
+        if exchange.content or not (exchange.tool_calls or exchange.fault):
+            console.print(f"→ {exchange.content}", style="bold")
         for call in exchange.tool_calls or ():
             console.print(f"→ {call.name}({call.arguments})", style="bold")
         for at_ms, piece in exchange.chunks or ():
             console.print(f"  {at_ms:9.1f} ms  {piece if isinstance(piece, str) else piece.tool_call or piece}")
+
+
+def _declared(fault: Fault) -> str:
+    import msgspec
+
+    return msgspec.json.encode(fault).decode()
 
 
 def _plain(message: dict[str, object]) -> str:

@@ -7,7 +7,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from understudy.errors import ProviderError, StreamInterruptedError
 from understudy.gateway.begun import begun
 from understudy.gateway.call import Call
-from understudy.messages import Accumulator, Reply, Response, StreamEnd, StreamEvent, StreamRestart
+from understudy.messages import (
+    Accumulator,
+    Reply,
+    Response,
+    StreamDelta,
+    StreamedReply,
+    StreamEnd,
+    StreamEvent,
+    StreamRestart,
+)
 
 
 class StreamedCall(Call):
@@ -16,7 +25,7 @@ class StreamedCall(Call):
     _reply: Reply
     _events: AsyncIterator[StreamEvent]
     _first: StreamEvent | None
-    _seen: list[StreamEvent]
+    _seen: list[StreamDelta | StreamRestart]
 
     async def reply(self) -> Reply:
         """The reply to the request, which has begun.
@@ -32,6 +41,7 @@ class StreamedCall(Call):
             await self._deadline.meet(self._begin)
             try:
                 while not isinstance(event := await self._deadline.meet(self._next), StreamEnd):
+                    self._seen.append(event)
                     yield event
             finally:
                 await self._reply.aclose()
@@ -43,20 +53,20 @@ class StreamedCall(Call):
 
     async def _take(self, reply: Reply) -> None:
         """Take in the reply, as far as is needed to know that it works: to its first event."""
-        self._reply, self._events, self._seen = reply, aiter(reply), []
+        self._events, self._seen = aiter(reply), []
+        self._reply = StreamedReply(self._events, source=reply)
         self._first = await anext(self._events)
 
     async def _next(self) -> StreamEvent:
         """The next event, which is a StreamRestart if the stream broke and starts over."""
         event, self._first = self._first, None
-        if event is None:
-            try:
-                event = await anext(self._events)
-            except ProviderError as error:
-                await self._restart(error)
-                return StreamRestart(str(error))
-        self._seen.append(event)
-        return event
+        if event is not None:
+            return event
+        try:
+            return await anext(self._events)
+        except ProviderError as error:
+            await self._restart(error)
+            return StreamRestart(str(error))
 
     async def _restart(self, error: ProviderError) -> None:
         """Begin again after the stream broke, if that is allowed."""
@@ -72,6 +82,6 @@ class StreamedCall(Call):
         for event in self._seen:
             if isinstance(event, StreamRestart):
                 joined = Accumulator()
-            elif not isinstance(event, StreamEnd):
+            else:
                 joined.add(event)
         return joined.join(Response(model=self._request.model, provider=self._route.provider.name, finish_reason=None))

@@ -95,6 +95,14 @@ class Provider(ABC):
         """`close` for scripts without an event loop."""
         run_sync(self.close())
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_sync()
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from understudy.errors import EventLoopError
+from understudy.clock import refuse_in_loop
 
 T = TypeVar("T")
 _local = threading.local()
@@ -21,12 +21,8 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         EventLoopError: an event loop is running in this thread already.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return _runner().run(work, context=contextvars.copy_context())
-    work.close()
-    raise EventLoopError("this call would block the running event loop; await the async form instead")
+    refuse_in_loop(work)
+    return _runner().run(work, context=contextvars.copy_context())
 
 
 def _runner() -> asyncio.Runner:

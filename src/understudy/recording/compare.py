@@ -74,7 +74,7 @@ def _asked(exchange: Exchange) -> JsonObject | None:
 
 
 def _answer(exchange: Exchange) -> tuple[Any, ...]:
-    return exchange.content, exchange.tool_calls, exchange.reasoning, exchange.finish_reason, exchange.fault
+    return exchange.content, exchange.tool_calls, exchange.reasoning, exchange.ending, exchange.fault
 
 
 def _answer_difference(before: Exchange, after: Exchange) -> str:

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 import orjson
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.structs import replace
 
 from understudy.faults import AnyFault
 from understudy.messages import (
@@ -27,7 +28,7 @@ _NO_USAGE = Usage()
 
 
 class RecordedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool call as files spell it. Arguments are text only where the model wrote no JSON object."""
+    """A tool call as files spell it. Arguments are an object, or JSON text; text that is no object is kept as it is."""
 
     id: str | None = None
     name: str
@@ -64,7 +65,7 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     usage: Usage | None = None
     cost_usd: float = 0.0
     latency_ms: float = 0.0
-    finish_reason: str | None = "stop"
+    finish_reason: str | UnsetType | None = UNSET
     tool_calls: list[RecordedCall] | None = None
     reasoning: str | None = None
     chunks: list[TimedPiece] | None = None
@@ -83,10 +84,17 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
             self.usage or _NO_USAGE,
             self.cost_usd,
             self.latency_ms,
-            self.finish_reason,
+            self.ending,
             tuple([_tool_call(call) for call in self.tool_calls]) if self.tool_calls else (),
             self.reasoning,
         )
+
+    @property
+    def ending(self) -> str | None:
+        """The finish reason; of an entry that tells none, the one that fits its answer."""
+        if isinstance(self.finish_reason, UnsetType):
+            return "tool_calls" if self.tool_calls else "stop"
+        return self.finish_reason
 
     def timed_deltas(self) -> list[tuple[float, StreamDelta]]:
         """The recorded chunks as deltas with their times in ms; without any, the response word by word."""
@@ -115,7 +123,7 @@ def _tool_call(call: RecordedCall) -> ToolCall:
     if isinstance(call.arguments, dict):
         args = orjson.loads(orjson.dumps(call.arguments))  # the caller may change them
         return ToolCall(call.name, args, call.id, call.reasoning)
-    return ToolCall(call.name, id=call.id, reasoning=call.reasoning, raw_arguments=call.arguments)
+    return replace(ToolCall.parse(call.name, call.arguments, id=call.id), reasoning=call.reasoning)
 
 
 def recorded_calls(calls: tuple[ToolCall, ...]) -> list[RecordedCall] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import orjson
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import fields as struct_fields
 
 from understudy.errors import RecordingFormatError
@@ -30,7 +30,6 @@ _PLAIN_FIELDS: JsonObject = {
     "provider": "",
     "cost_usd": 0.0,
     "latency_ms": 0.0,
-    "finish_reason": "stop",
     "reasoning": None,
     "recorded_at": None,
     "request_hash": None,
@@ -151,7 +150,7 @@ def too_large(size: int, source: str) -> RecordingFormatError:
 
 def _unreadable(data: bytes, error: Exception, source: str) -> RecordingFormatError:
     reason, place = broken_json(data, error)
-    hint = "restore the file from version control, or record again"
+    hint = "mend the JSON there, restore the file from version control, or record again"
     return RecordingFormatError(reason, source=source, place=place, hint=hint)
 
 
@@ -197,6 +196,8 @@ def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
         for name, default in _PLAIN_FIELDS.items()
         if exchange.model or getattr(exchange, name) != default
     }
+    if exchange.model or exchange.finish_reason is not UNSET:
+        fields["finish_reason"] = exchange.ending
     if exchange.model or exchange.usage is not None:
         fields["usage"] = _usage(exchange.usage or Usage())
     optional: JsonObject = {

@@ -20,6 +20,7 @@ from understudy.recording.stores.store import Shelf, Stored
 
 SEARCHED = 2_000
 SHOWN_LINES = 24
+SHOWN_KEYS = 12
 SHOWN_COLUMNS = 110
 SHOWN_BEFORE = 40
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -31,7 +32,8 @@ def mismatch_error(request: Request, match: Match, shelf: Shelf, rules: Normalis
     near = match.stored or _nearest(asked, shelf, rules)
     recorded = None if near is None else _recorded(near, rules)
     is_used_up = match.mismatch == "exhausted"
-    difference = "" if near is None or (is_used_up and recorded == asked) else difference_between(recorded, asked)
+    is_alike = near is None or (is_used_up and recorded in (None, asked))
+    difference = "" if is_alike else difference_between(recorded, asked)
     who = (
         f"step {shown(request.step_id)}" if request.step_id else f"a request to {shown(request.model)} without step_id"
     )
@@ -54,8 +56,14 @@ def _told(who: str, match: Match, near: Stored | None, shelf: Shelf, step_id: st
         close = difflib.get_close_matches(step_id, keys, n=1)
         told += f" Did you mean {shown(close[0])}?" if close else ""
     if near is None:
-        return f"{told} The recording is empty." if not len(shelf) else f"{told} No entry says what was asked."
+        return f"{told} {_keys_of(shelf)}"
     return f"{told} The nearest entry is {shown(near.key)}:"
+
+
+def _keys_of(shelf: Shelf) -> str:
+    keys = list(dict.fromkeys(stored.key for stored in islice(shelf, SEARCHED)))
+    more = ", …" if len(keys) > SHOWN_KEYS else ""
+    return f"It has: {', '.join(shown(key) for key in keys[:SHOWN_KEYS])}{more}" if keys else "The recording is empty."
 
 
 def _used_up(match: Match, shelf: Shelf) -> str:
@@ -63,13 +71,13 @@ def _used_up(match: Match, shelf: Shelf) -> str:
     near = match.stored
     if match.matched_by == "step_id":
         count = sum(other.key == near.key for other in shelf)
-        return f"it was recorded {_times(count)}, and what fits was served already."
+        return f"it has {_answers(count)}, and what fits was served already."
     count = sum(other.fingerprint == near.fingerprint for other in shelf)
-    return f"this request was recorded {_times(count)}, and every answer was served already."
+    return f"this request has {_answers(count)}, and every one was served already."
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def _answers(count: int) -> str:
+    return "one answer in a list" if count == 1 else f"{count} answers"
 
 
 def _recorded(stored: Stored, rules: NormaliseRules) -> JsonObject | None:

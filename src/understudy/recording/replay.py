@@ -149,6 +149,8 @@ class MockProvider(Provider):
 
 
 def _open_shelf(responses_file: str | os.PathLike[str] | None, responses: Mapping[str, Any] | Document | None) -> Shelf:
+    if isinstance(responses_file, Mapping):
+        raise InputError("a document is given where a file is expected", hint="pass it by name: responses={…}")
     if responses_file is not None and responses is not None:
         raise InputError("give responses_file or responses, not both", source="MockProvider")
     if responses_file is not None:
@@ -161,8 +163,8 @@ def _open_shelf(responses_file: str | os.PathLike[str] | None, responses: Mappin
 def _check_version(shelf: Shelf) -> None:
     if shelf.version < VERSION:
         raise RecordingFormatError(
-            f"version {shelf.version} cannot be replayed strictly: it does not say what was asked",
+            f"version {shelf.version} cannot be replayed strictly",
             source=shelf.source,
             place="_version",
-            hint="record it again, or replay it with strict=False",
+            hint='written by hand? put "_version": 2 at its top; else record it again, or replay with strict=False',
         )

@@ -264,6 +264,8 @@ class JsonFileWriter:
 
     def _add(self, line: _Line) -> None:
         data = _encoder.encode(line)
+        if not self._abandoned.alive:
+            self._abandoned = weakref.finalize(self, _abandon, self._store, self._journal)
         try:
             self._journal.append(data)
         except OSError as error:

@@ -1,0 +1,125 @@
+"""The command: `python -m bench.soak [--calls N] [--runs N] [--seed N]`. Exits with 1 if something does not hold."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+import understudy
+from bench.console import new_console
+from bench.soak.memory import Growth, Sample, growth, sample
+from bench.soak.tally import Tally
+from bench.soak.traffic import Traffic
+from understudy import BreakerOpenError, MemorySink
+from understudy.events import Event
+from understudy.gateway.breaker import Breaker
+
+ROUND = 1_000
+CALLS_A_RUN = 50
+
+
+def main() -> None:
+    """Soak, repeat, and tell."""
+    arguments = _arguments()
+    console = new_console()
+    started_s = time.perf_counter()
+    with _progress(console) as progress:
+        complaints = _soak(arguments, console, progress) + _repeat(arguments, console, progress)
+    console.print(f"took {time.perf_counter() - started_s:.0f} s")
+    for complaint in complaints:
+        console.print(f"[red]not met[/] {complaint}")
+    if complaints:
+        sys.exit(1)
+    console.print("[green]all held[/]")
+
+
+def _soak(arguments: argparse.Namespace, console: Console, progress: Progress) -> list[str]:
+    """One gateway through all calls: nothing is left behind, and memory stays flat."""
+    tally = Tally()
+    traffic = Traffic(seed=arguments.seed, sink=tally)
+    samples: list[Sample] = []
+    complaints: list[str] = []
+    bar = progress.add_task("calls", total=arguments.calls)
+    for first in range(0, arguments.calls, ROUND):
+        numbers = range(first, min(first + ROUND, arguments.calls))
+        complaints += understudy.run(_round(traffic, numbers), virtual_time=True)
+        samples.append(sample(numbers.stop))
+        progress.update(bar, completed=numbers.stop)
+    grown = growth(samples)
+    _show(console, tally, samples, grown)
+    told = f"{grown.blocks:+,} blocks and {grown.resident_mb:+.1f} MB in {grown.calls:,} calls"
+    return complaints + tally.unended() + ([] if grown.is_flat else [f"memory stays flat: {told}"])
+
+
+async def _round(traffic: Traffic, numbers: range) -> list[str]:
+    await traffic.flow(numbers)
+    left = len(asyncio.all_tasks()) - 1
+    shut = [name for name, breaker in traffic.gateway.breakers.items() if not _lets_through(breaker)]
+    tasks = [f"no task is left after call {numbers.stop:,}: {left} are"] if left else []
+    return tasks + [f"no breaker is shut an hour after call {numbers.stop:,}: that of {name} is" for name in shut]
+
+
+def _lets_through(breaker: Breaker) -> bool:
+    try:
+        period = breaker.enter()
+    except BreakerOpenError:
+        return False
+    breaker.leave("neither", period=period)
+    return True
+
+
+def _show(console: Console, tally: Tally, samples: list[Sample], grown: Growth) -> None:
+    first, last = samples[0], samples[-1]
+    kinds = ", ".join(f"{kind.__name__} {count:,}" for kind, count in sorted(tally.kinds.items(), key=_count)[::-1])
+    ends = ", ".join(f"{end} {count:,}" for end, count in tally.ends.most_common())
+    console.print(f"calls    {last.calls:,}: {ends}")
+    console.print(f"events   {kinds}", soft_wrap=True)
+    console.print(
+        f"memory   {first.resident_mb:.1f} MB after {first.calls:,} calls, {last.resident_mb:.1f} MB at the end"
+    )
+    console.print(
+        f"growth   {grown.resident_mb:+.1f} MB and {grown.blocks:+,} blocks over the last {grown.calls:,} calls"
+    )
+
+
+def _count(item: tuple[type, int]) -> int:
+    return item[1]
+
+
+def _repeat(arguments: argparse.Namespace, console: Console, progress: Progress) -> list[str]:
+    """Many runs of the same calls: all events are the same every time."""
+    bar = progress.add_task("runs", total=arguments.runs)
+    first, different = _lived(arguments.seed), 0
+    for number in range(1, arguments.runs):
+        different += _lived(arguments.seed) != first
+        progress.update(bar, completed=number + 1)
+    console.print(f"repeats  {arguments.runs:,} runs of {CALLS_A_RUN} calls at once, {len(first):,} events each")
+    return [f"every run is the same: {different} of {arguments.runs:,} are not"] if different else []
+
+
+def _lived(seed: int) -> list[Event]:
+    sink = MemorySink()
+    understudy.run(Traffic(seed=seed, sink=sink).flow(range(CALLS_A_RUN)), virtual_time=True)
+    return sink.events
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Run the gateway for long.")
+    parser.add_argument("--calls", type=int, default=100_000, help="calls through one gateway")
+    parser.add_argument("--runs", type=int, default=1_000, help="repeats of one run")
+    parser.add_argument("--seed", type=int, default=1, help="decides what fails and who leaves")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
