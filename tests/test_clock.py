@@ -340,3 +340,14 @@ def test_run_inside_a_running_loop_is_refused_and_leaves_nothing_unawaited():
             run(inner())
 
     run(outer())
+
+
+def test_a_virtual_decade_passes_in_small_steps_too():
+    async def work():
+        loop = asyncio.get_running_loop()
+        for step_s in (3e7, 8.57, 3e8, 0.001, 1e-5):
+            before_s = loop.time()
+            await asyncio.sleep(step_s)
+            assert loop.time() - before_s == pytest.approx(step_s, abs=2e-6, rel=0.1)
+
+    run(work(), virtual_time=True)

@@ -15,6 +15,8 @@ from understudy.errors import EventLoopError
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
+RESOLUTION_S = 1e-6
+"""What asyncio takes for no time at all: finer than any wait, and coarser than what floats tell apart after years."""
 VIRTUAL_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -98,6 +100,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
         self._jumping.settle()
+        self._clock_resolution = RESOLUTION_S
 
     def time(self) -> float:
         return self._jumping.now_s
