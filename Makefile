@@ -47,7 +47,6 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, te
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/coverage run -m pytest
-	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 constraints: ## Renew the pins in constraints.txt
