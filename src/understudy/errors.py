@@ -126,7 +126,7 @@ class BreakerOpenError(ProviderError):
 
 
 class Attempt(NamedTuple):
-    """A try that failed: of which provider, the how-manieth there, how, and how long was waited after it."""
+    """A try that failed: of which provider, which try there, how, and how long was waited after it."""
 
     provider: str
     attempt: int

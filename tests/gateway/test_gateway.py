@@ -44,6 +44,7 @@ from understudy import (
     StreamInterruptedError,
     Timeout,
 )
+from understudy.errors import InputError
 from understudy.events import AttemptEnded, CallEnded, CallRecorded, FallbackTaken, ReplayServed
 
 EXACT = RetryPolicy(max_retries=2, jitter=0.0)
@@ -372,3 +373,9 @@ def test_latencies_are_those_of_the_clock():
     replay = mock({"ask": {"content": "fine", "latency_ms": 812.5}}, latency_model="replay")
     run(ask(gateway_of(replay, sink=sink)))
     assert [event.latency_s for event in sink.events if isinstance(event, AttemptEnded | CallEnded)] == [0.8125, 0.8125]
+
+
+@pytest.mark.parametrize("thing", [MockProvider, None, "mock"])
+def test_what_is_no_provider_is_refused_when_it_is_registered(thing):
+    with pytest.raises(InputError, match="expected a provider"):
+        ProviderGateway().register(thing)

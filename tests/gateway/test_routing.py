@@ -103,7 +103,7 @@ def test_a_model_that_nobody_takes_is_an_input_error_that_names_what_is_register
 
 
 def test_an_empty_gateway_says_so():
-    assert run(refusal(ask(ProviderGateway()))).hint == "registered: none"
+    assert run(refusal(ask(ProviderGateway()))).hint == "gateway.register(provider) first"
 
 
 def test_a_provider_registered_later_is_asked_too():

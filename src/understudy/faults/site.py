@@ -17,7 +17,7 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class Site(Struct, frozen=True):
-    """Where a request stands: the how-manieth call of its step, and of all, and the how-manieth try of it."""
+    """Where a request stands: which call of its step it is, which of all calls, and which try of that call."""
 
     workflow: str
     step_id: str | None

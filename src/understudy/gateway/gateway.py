@@ -89,7 +89,12 @@ class ProviderGateway(Provider):
             rate_limit: what it takes in a minute.
 
         A second provider of the same name is called `name-2`, and so on.
+
+        Raises:
+            InputError: it is no provider, or the class of one.
         """
+        if not isinstance(provider, Provider):
+            raise InputError(f"expected a provider, got {provider!r}", hint="register(MockProvider(…)), say")
         name = self._free_name(provider.name)
         limited = provider if rate_limit is None else LimitedProvider(provider, rate_limit, clock=self._rules.clock)
         breaker = Breaker(name, self._breaker_policy, clock=self._rules.clock, sink=self._rules.sink)

@@ -51,6 +51,7 @@ class RoutingTable:
     def _find(self, model: str) -> list[Route]:
         chosen = [route for route in self.routes if route.takes(model)]
         if not chosen:
-            known = "; ".join(f"{route.provider.name}: {', '.join(route.models)}" for route in self.routes) or "none"
-            raise NoProviderError(f"no provider takes model {model!r}", hint=f"registered: {known}")
+            known = "; ".join(f"{route.provider.name}: {', '.join(route.models)}" for route in self.routes)
+            hint = f"registered: {known}" if known else "gateway.register(provider) first"
+            raise NoProviderError(f"no provider takes model {model!r}", hint=hint)
         return sorted(chosen, key=lambda route: (route.is_fallback, route.priority))
