@@ -27,10 +27,11 @@ class Cursor:
 
     def match(self, step_id: str | None, fingerprint: str) -> Match:
         """What answers a call of `step_id`, whose request has `fingerprint`. Nothing is served until it is used."""
-        match = None if step_id is None else self._match_key(step_id, "step_id", fingerprint)
-        if match is None:
-            match = self._match_key(fingerprint, "prompt_hash", fingerprint)
-        return self._match_anywhere(fingerprint) if match is None else match
+        if step_id is not None:
+            match = self._match_key(step_id, "step_id", fingerprint)
+            if match is not None:
+                return match
+        return self._match_key(fingerprint, "prompt_hash", fingerprint) or self._match_anywhere(fingerprint)
 
     def use(self, stored: Stored) -> None:
         """Count the exchange as served."""

@@ -84,7 +84,7 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
             self.usage or _NO_USAGE,
             self.cost_usd,
             self.latency_ms,
-            self.ending,
+            self.ending if self.finish_reason is UNSET else self.finish_reason,
             tuple([_tool_call(call) for call in self.tool_calls]) if self.tool_calls else (),
             self.reasoning,
         )
