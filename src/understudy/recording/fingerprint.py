@@ -40,13 +40,7 @@ def fingerprint(request: Request, rules: NormaliseRules = NO_RULES) -> str:
     Raises:
         RequestError: something in the request cannot be written as JSON.
     """
-    fields = canonical(request)
-    settled = settle_messages(request.messages)
-    if settled is not None:
-        fields["messages"] = settled
-    if rules is not NO_RULES:
-        fields = apply_rules(fields, rules)
-    return sha256(canonical_bytes(fields)).hexdigest()
+    return sha256(canonical_bytes(normalised(canonical(request), rules))).hexdigest()
 
 
 def identify(request: Request, rules: NormaliseRules = NO_RULES) -> tuple[str, bytes]:

@@ -53,18 +53,11 @@ def check_rules(rules: NormaliseRules, *, source: str = "") -> None:
 def settle_messages(messages: Sequence[JsonObject]) -> list[JsonObject] | None:
     """The messages without ids of their own, with tool-call ids renamed in order of appearance, absent values left
     out and neighbouring tool results in the order of their calls; None if they are like that already."""
-    try:
-        for message in messages:
-            if len(message) != 2 or message["content"] is None:
-                break
-        else:
-            return None
-    except KeyError:  # a message without content is one to settle
-        return _settle(messages)
-    return _settle(messages)
-
-
-def _settle(messages: Sequence[JsonObject]) -> list[JsonObject]:
+    for message in messages:
+        if len(message) != 2 or message.get("content") is None:
+            break
+    else:
+        return None
     names: dict[str, str] = {}
     settled = [
         message if len(message) == 2 and message.get("content") is not None else _settled(message, names)
