@@ -1,0 +1,55 @@
+"""What a model is told of the value that a tool returned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set, ValuesView
+from typing import Any
+
+import msgspec
+import orjson
+
+
+def result_text(value: object) -> str:
+    """Text as it is, everything else as JSON.
+
+    Dates, enums, dataclasses, Structs and pydantic models have their usual JSON, sets are sorted, and
+    what JSON knows only as text has no quotes around it. Bytes are told by their length, and what has
+    no JSON by `str`. Never raises.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    try:
+        json = orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        return shown(value)
+    return str(orjson.loads(json)) if json.startswith(b'"') else json.decode()
+
+
+def shown(value: object) -> str:
+    """The value by `str`, or its type if even that fails."""
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__} that cannot be shown>"
+
+
+def _plain(value: Any) -> object:
+    """The value as one that has JSON. Called for those that have none of their own."""
+    if isinstance(value, msgspec.Struct):
+        return orjson.Fragment(msgspec.json.encode(value, enc_hook=_plain))
+    if hasattr(type(value), "model_dump_json"):
+        return orjson.Fragment(value.model_dump_json())
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"<{len(value)} bytes>"
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Set):
+        return _sorted(value)
+    return list(value) if isinstance(value, Sequence | ValuesView) else shown(value)
+
+
+def _sorted(values: Set[Any]) -> list[object]:
+    try:
+        return sorted(values)
+    except TypeError:
+        return sorted(values, key=result_text)
