@@ -146,6 +146,29 @@ class BreakerChanged(Struct, frozen=True, gc=False):
     state: str
 
 
+class ContextCompacted(Struct, frozen=True, gc=False):
+    """A transcript was made smaller. `phase` is how far the strategy went, from 1."""
+
+    step_index: int
+    strategy: str
+    phase: int
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+    budget_tokens: int
+
+
+class ContextWarned(Struct, frozen=True, gc=False):
+    """A transcript has reached a share of its budget, or exceeds the budget even after compaction."""
+
+    step_index: int
+    tokens: int
+    budget_tokens: int
+    threshold: float
+    is_after_compaction: bool = False
+
+
 Event: TypeAlias = (
     ReplayServed
     | ReplayMissed
@@ -158,6 +181,8 @@ Event: TypeAlias = (
     | FallbackTaken
     | CallEnded
     | BreakerChanged
+    | ContextCompacted
+    | ContextWarned
 )
 
 

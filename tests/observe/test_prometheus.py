@@ -70,6 +70,7 @@ def run_figures(tmp_path_factory):
         (("understudy_call_seconds_count", "gpt-5"), 6),
         (("understudy_calls_total", "ok", "tour"), 6),
         (("understudy_calls_total", "AllProvidersFailedError", "tour"), 2),
+        (("understudy_context_compactions_total", "1", "SlidingWindowCompact"), 1),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
 )

@@ -2,7 +2,9 @@
 
 import asyncio
 
+from tests.agent.context.parts import call
 from tests.fakes import user
+from understudy.agent.context import ContextManager, SlidingWindowCompact
 from understudy.errors import AllProvidersFailedError, RecordingMismatchError
 from understudy.faults.http_error import HttpError
 from understudy.faults.injector import FaultInjector
@@ -58,7 +60,7 @@ class Slow(Provider):
 
 
 async def drive(sink, folder):
-    """Answers, a retry, a recorded fault, a fallback that is recorded, a lenient and a strict miss, an open breaker."""
+    """Answers, a retry, a recorded fault, a recorded fallback, two misses, an open breaker, a context that is full."""
     gateway = ProviderGateway(
         retry=RetryPolicy(max_retries=1), breaker=BreakerPolicy(failures=3, reset_s=3600.0), sink=sink
     )
@@ -73,6 +75,7 @@ async def drive(sink, folder):
             await refused(gateway, request("doomed", model="shaky"), AllProvidersFailedError)
     strict = MockProvider(responses={"_version": 2}, strict=True, sink=sink)
     await refused(strict, request("unheard"), RecordingMismatchError)
+    ContextManager(SlidingWindowCompact(1), 20, sink=sink).maybe_compact([*call("It rains."), *call("It pours.")])
 
 
 async def refused(provider, asked, error):

@@ -15,6 +15,7 @@ from understudy.events import (
     BreakerChanged,
     CallEnded,
     CallRecorded,
+    ContextCompacted,
     Event,
     FallbackTaken,
     FaultFired,
@@ -78,6 +79,7 @@ class PrometheusSink:
             FallbackTaken: self._fallback_taken,
             BreakerChanged: self._breaker_changed,
             CallEnded: self._call_ended,
+            ContextCompacted: self._context_compacted,
         }
 
     def emit(self, event: Event) -> None:
@@ -146,6 +148,9 @@ class PrometheusSink:
         self._cost_usd = counter("understudy_cost_usd_total", "US dollars spent", "provider", "model")
         self._call_s = histogram("understudy_call_seconds", "Duration of calls, retries included", "model")
         self._calls = counter("understudy_calls_total", "Calls, by ok or error class", "workflow", "outcome")
+        self._compactions = counter(
+            "understudy_context_compactions_total", "Compactions of a context", "strategy", "phase"
+        )
 
     def _counter(self, name: str, meaning: str, *labels: str) -> _Series[Counter]:
         return _Series(Counter(name, f"{meaning}.", labels, registry=self.registry))
@@ -192,6 +197,9 @@ class PrometheusSink:
             self._tokens[event.provider, event.model, "prompt"].inc(event.prompt_tokens)
             self._tokens[event.provider, event.model, "completion"].inc(event.completion_tokens)
             self._cost_usd[event.provider, event.model].inc(event.cost_usd)
+
+    def _context_compacted(self, event: ContextCompacted) -> None:
+        self._compactions[event.strategy, str(event.phase)].inc()
 
 
 def _writable(label: str) -> str:
