@@ -1,15 +1,18 @@
 """A model for examples: a loopback server that speaks OpenAI chat completions and needs no key."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import ClassVar, TypeAlias
 
 import orjson
 
 from understudy.codecs.codec import WireRequest
 from understudy.codecs.openai_chat import OpenAIChatCodec
 from understudy.messages import Request, Response, TextDelta, Usage
+
+Model: TypeAlias = Callable[[Request], Response]
 
 CODEC = OpenAIChatCodec()
 ANSWERS = {
@@ -27,10 +30,12 @@ def answer(request: Request) -> Response:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    model: ClassVar[Model]
+
     def do_POST(self) -> None:
         body = orjson.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = CODEC.decode_request(WireRequest(self.path, body))
-        response = answer(request)
+        response = type(self).model(request)
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream" if request.stream else "application/json")
         self.end_headers()
@@ -46,9 +51,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving() -> Iterator[str]:
+def serving(model: Model = answer) -> Iterator[str]:
     """The base URL of the model, which serves until the block ends."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    handler = type("Handler", (_Handler,), {"model": staticmethod(model)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

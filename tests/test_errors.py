@@ -21,6 +21,8 @@ from understudy.errors import (
     RecordingFormatError,
     RecordingMismatchError,
     RequestError,
+    ToolArgumentsError,
+    ToolTimeoutError,
     UnderstudyError,
 )
 
@@ -107,10 +109,14 @@ def test_only_failed_calls_are_provider_errors():
 PICKLED = [
     InputError("wrong", source="a.json", place="line 1", hint="mend it"),
     RateLimitError("slow down", provider="openai", headers={"Retry-After": "3"}, body="b", retry_after_s=3.0),
+    ProviderTimeoutError("late", provider="openai"),
+    ProviderConnectionError("reset", provider="openai"),
     MalformedResponseError("what?", raw="{"),
     RecordingMismatchError("no answer", kind="missing", key="greet", difference="- a"),
     AllProvidersFailedError([Attempt("openai", 1, ProviderError("down", status_code=500), 0.5)]),
     BudgetExceededError(spent_usd=2.0, limit_usd=1.0),
+    ToolArgumentsError(["city: missing"], tool="find"),
+    ToolTimeoutError(tool="find", timeout_s=2.5),
 ]
 
 

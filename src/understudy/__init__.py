@@ -6,8 +6,25 @@ from understudy.version import __version__
 
 TYPE_CHECKING = False  # type checkers take it for true; importing typing for it would double the cost of a bare import
 if TYPE_CHECKING:
-    from understudy.clock import run
+    from understudy.agent import (
+        AgentRun,
+        ContextManager,
+        GuardPolicy,
+        Guardrails,
+        NoCompact,
+        ProviderClient,
+        ScriptedClient,
+        SlidingWindowCompact,
+        TieredCompact,
+        Workflow,
+        WorkflowRunner,
+    )
+    from understudy.clock import (
+        run,
+    )
     from understudy.errors import (
+        AgentBudgetError,
+        AgentError,
         AllProvidersFailedError,
         Attempt,
         BreakerOpenError,
@@ -16,19 +33,34 @@ if TYPE_CHECKING:
         EventLoopError,
         InputError,
         MalformedResponseError,
+        MaxIterationsError,
         NoProviderError,
+        PrerequisiteError,
         ProviderConnectionError,
         ProviderError,
         ProviderTimeoutError,
         RateLimitError,
         RecordingFormatError,
         RecordingMismatchError,
+        RepeatedCallError,
         RequestError,
+        ScriptError,
+        StepEnforcementError,
+        StreamError,
         StreamInterruptedError,
+        ToolArgumentsError,
+        ToolCallError,
+        ToolExecutionError,
         ToolFaultError,
+        ToolResolutionError,
+        ToolTimeoutError,
         UnderstudyError,
+        WorkflowCancelledError,
     )
-    from understudy.events import MemorySink, Sinks
+    from understudy.events import (
+        MemorySink,
+        Sinks,
+    )
     from understudy.faults import (
         At,
         Chaos,
@@ -51,10 +83,18 @@ if TYPE_CHECKING:
         chaos,
         parse_fault,
     )
-    from understudy.gateway.breaker import BreakerPolicy
-    from understudy.gateway.gateway import ProviderGateway
-    from understudy.gateway.rate_limit import RateLimit
-    from understudy.gateway.retry import RetryPolicy
+    from understudy.gateway.breaker import (
+        BreakerPolicy,
+    )
+    from understudy.gateway.gateway import (
+        ProviderGateway,
+    )
+    from understudy.gateway.rate_limit import (
+        RateLimit,
+    )
+    from understudy.gateway.retry import (
+        RetryPolicy,
+    )
     from understudy.messages import (
         Message,
         ReasoningDelta,
@@ -68,18 +108,63 @@ if TYPE_CHECKING:
         ToolCallDelta,
         Usage,
     )
-    from understudy.providers.catalog import AnthropicProvider, GoogleProvider, OllamaProvider, OpenAIProvider
-    from understudy.providers.http import HttpOptions
-    from understudy.providers.pricing import Price, PriceTable
-    from understudy.providers.provider import Provider
-    from understudy.recording.normalise import NormaliseRules
-    from understudy.recording.recorder import RecordingProvider
-    from understudy.recording.redaction import Redactor
-    from understudy.recording.replay import MockProvider
+    from understudy.providers.catalog import (
+        AnthropicProvider,
+        GoogleProvider,
+        OllamaProvider,
+        OpenAIProvider,
+    )
+    from understudy.providers.http import (
+        HttpOptions,
+    )
+    from understudy.providers.pricing import (
+        Price,
+        PriceTable,
+    )
+    from understudy.providers.provider import (
+        Provider,
+    )
+    from understudy.providers.sdk_answer import (
+        read_response,
+    )
+    from understudy.recording.normalise import (
+        NormaliseRules,
+    )
+    from understudy.recording.recorder import (
+        RecordingProvider,
+    )
+    from understudy.recording.redaction import (
+        Redactor,
+    )
+    from understudy.recording.replay import (
+        MockProvider,
+    )
+    from understudy.tools import (
+        Toolbox,
+        ToolDef,
+        ToolSpec,
+        tool,
+        tool_of,
+    )
 
 _HOMES = {
+    "understudy.agent": [
+        "AgentRun",
+        "ContextManager",
+        "GuardPolicy",
+        "Guardrails",
+        "NoCompact",
+        "ProviderClient",
+        "ScriptedClient",
+        "SlidingWindowCompact",
+        "TieredCompact",
+        "Workflow",
+        "WorkflowRunner",
+    ],
     "understudy.clock": ["run"],
     "understudy.errors": [
+        "AgentBudgetError",
+        "AgentError",
         "AllProvidersFailedError",
         "Attempt",
         "BreakerOpenError",
@@ -88,17 +173,29 @@ _HOMES = {
         "EventLoopError",
         "InputError",
         "MalformedResponseError",
+        "MaxIterationsError",
         "NoProviderError",
+        "PrerequisiteError",
         "ProviderConnectionError",
         "ProviderError",
         "ProviderTimeoutError",
         "RateLimitError",
         "RecordingFormatError",
         "RecordingMismatchError",
+        "RepeatedCallError",
         "RequestError",
+        "ScriptError",
+        "StepEnforcementError",
+        "StreamError",
         "StreamInterruptedError",
+        "ToolArgumentsError",
+        "ToolCallError",
+        "ToolExecutionError",
         "ToolFaultError",
+        "ToolResolutionError",
+        "ToolTimeoutError",
         "UnderstudyError",
+        "WorkflowCancelledError",
     ],
     "understudy.events": ["MemorySink", "Sinks"],
     "understudy.faults": [
@@ -144,10 +241,12 @@ _HOMES = {
     "understudy.providers.http": ["HttpOptions"],
     "understudy.providers.pricing": ["Price", "PriceTable"],
     "understudy.providers.provider": ["Provider"],
+    "understudy.providers.sdk_answer": ["read_response"],
     "understudy.recording.normalise": ["NormaliseRules"],
     "understudy.recording.recorder": ["RecordingProvider"],
     "understudy.recording.redaction": ["Redactor"],
     "understudy.recording.replay": ["MockProvider"],
+    "understudy.tools": ["ToolDef", "ToolSpec", "Toolbox", "tool", "tool_of"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -165,6 +264,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AgentBudgetError",
+    "AgentError",
+    "AgentRun",
     "AllProvidersFailedError",
     "AnthropicProvider",
     "At",
@@ -175,6 +277,7 @@ __all__ = [
     "Chaos",
     "ConnectionReset",
     "ContentFilter",
+    "ContextManager",
     "ContextOverflow",
     "DeadlineExceededError",
     "EmptyResponse",
@@ -182,24 +285,30 @@ __all__ = [
     "FaultInjector",
     "FaultPlan",
     "GoogleProvider",
+    "GuardPolicy",
+    "Guardrails",
     "HttpError",
     "HttpOptions",
     "InputError",
     "InvalidToolArgs",
     "MalformedResponse",
     "MalformedResponseError",
+    "MaxIterationsError",
     "MemorySink",
     "Message",
     "MockProvider",
+    "NoCompact",
     "NoProviderError",
     "NormaliseRules",
     "OllamaProvider",
     "OpenAIProvider",
     "PartialResponse",
     "PlannedFault",
+    "PrerequisiteError",
     "Price",
     "PriceTable",
     "Provider",
+    "ProviderClient",
     "ProviderConnectionError",
     "ProviderError",
     "ProviderGateway",
@@ -211,28 +320,49 @@ __all__ = [
     "RecordingMismatchError",
     "RecordingProvider",
     "Redactor",
+    "RepeatedCallError",
     "Reply",
     "Request",
     "RequestError",
     "Response",
     "RetryPolicy",
+    "ScriptError",
+    "ScriptedClient",
     "Sinks",
+    "SlidingWindowCompact",
+    "StepEnforcementError",
     "StreamEnd",
+    "StreamError",
     "StreamInterruptedError",
     "StreamRestart",
     "StreamStall",
     "StreamTruncate",
     "TextDelta",
+    "TieredCompact",
     "Timeout",
+    "ToolArgumentsError",
     "ToolCall",
     "ToolCallDelta",
+    "ToolCallError",
     "ToolCallFault",
+    "ToolDef",
+    "ToolExecutionError",
     "ToolFaultError",
+    "ToolResolutionError",
+    "ToolSpec",
+    "ToolTimeoutError",
+    "Toolbox",
     "UnderstudyError",
     "UnknownTool",
     "Usage",
+    "Workflow",
+    "WorkflowCancelledError",
+    "WorkflowRunner",
     "__version__",
     "chaos",
     "parse_fault",
+    "read_response",
     "run",
+    "tool",
+    "tool_of",
 ]

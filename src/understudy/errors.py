@@ -4,7 +4,10 @@ UnderstudyError
 ├── InputError                     something given to us is wrong: where, why, and what to do (exit code 2)
 │   ├── RecordingFormatError       a file that cannot be read as a recording
 │   ├── RequestError               a request that cannot be sent, matched or recorded
-│   └── NoProviderError            a request for a model that no registered provider takes
+│   ├── NoProviderError            a request for a model that no registered provider takes
+│   ├── ExpressionError            an expression that cannot be read, or gives no answer
+│   ├── TemplateError              a template that cannot be read or filled
+│   └── WorkflowError              a file that is no workflow: problems, all of them
 ├── ProviderError                  a model call failed: status_code, headers, body
 │   ├── RateLimitError             429, with retry_after_s when the provider said so
 │   ├── ProviderTimeoutError       no answer in time (also a TimeoutError)
@@ -14,10 +17,26 @@ UnderstudyError
 │   ├── BreakerOpenError           the provider failed too often to be asked now
 │   ├── StreamInterruptedError     a stream broke after its first event: partial
 │   └── AllProvidersFailedError    no provider answered: attempts
+├── AgentError                     an agent's run ended without a result: messages, completed_steps
+│   ├── MaxIterationsError         it asked the model as often as it may: iterations, pending_steps
+│   ├── ToolCallError              the model would not make a valid tool call: raw_response
+│   ├── StepEnforcementError       the model would not do the required steps first: terminal_tool, attempts, pending_steps
+│   ├── PrerequisiteError          the model would not call what a tool needs before it: tool_name, attempts, missing
+│   ├── RepeatedCallError          the model made the same call over and over: tool_name, arguments, times
+│   ├── ToolExecutionError         tools failed too often in a row: tool_name, cause
+│   ├── AgentBudgetError           the run has used up what it may: spent, limit, unit
+│   ├── StreamError                a client's stream had no FINAL chunk
+│   └── WorkflowCancelledError     the run was cancelled: iteration
+├── ToolArgumentsError             arguments that are not what a tool takes: tool, problems
 ├── ToolFaultError                 a tool call that a fault makes fail: tool
+├── ToolTimeoutError               a tool took longer than it may (also a TimeoutError): tool, timeout_s
 ├── BudgetExceededError            the calls so far have cost what they may: spent_usd, limit_usd
+├── ScriptError                    a scripted model was asked too often, or too seldom
+├── RecordedToolError              what a tool raised when it was recorded, where its class is not known: type, message
 ├── RecordingMismatchError         a replayed request has no answer: kind, key, nearest, difference
 └── EventLoopError                 a synchronous call made where an event loop is already running
+
+Outside the tree stands `ToolResolutionError`: a tool raises it to say that nothing failed, but there is no such thing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,6 +54,7 @@ class UnderstudyError(Exception):
 
 def _rebuilt(kind: type[UnderstudyError], args: tuple[object, ...], attributes: dict[str, object]) -> UnderstudyError:
     error = kind.__new__(kind, *args)
+    error.args = args
     error.__dict__.update(attributes)
     return error
 
@@ -63,6 +83,41 @@ class RequestError(InputError):
 
 class NoProviderError(InputError):
     """A request for a model that no registered provider takes."""
+
+
+class ExpressionError(InputError):
+    """An expression that cannot be read, or that gives no answer for what it was given."""
+
+
+class TemplateError(InputError):
+    """A template that cannot be read, or that names what is not there."""
+
+
+class Problem(NamedTuple):
+    """What is wrong with a workflow at one place. `line` and `column` count from 1 and are 0 where they are not known."""
+
+    reason: str
+    place: str = ""
+    line: int = 0
+    column: int = 0
+    hint: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        spot = f"{self.line}:{self.column}" if self.line else ""
+        where = ": ".join(part for part in (":".join(filter(None, (self.source, spot))), self.place) if part)
+        message = f"{where}: {self.reason}" if where else self.reason
+        return f"{message}\n  hint: {self.hint}" if self.hint else message
+
+
+class WorkflowError(InputError):
+    """A file that is no workflow. `problems` are all that were found; the other fields are those of the first."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        first = self.problems[0]
+        super().__init__(first.reason, source=first.source, place=first.place, hint=first.hint)
+        self.args = ("\n".join(str(problem) for problem in self.problems),)
 
 
 class ProviderError(UnderstudyError):
@@ -166,6 +221,93 @@ class StreamInterruptedError(ProviderError):
         )
 
 
+class AgentError(UnderstudyError):
+    """An agent's run ended without a result.
+
+    `messages` is the transcript as far as it came, `completed_steps` how often each tool succeeded.
+    """
+
+    messages: Sequence[object] = ()
+    completed_steps: Mapping[str, int] = {}
+
+
+class MaxIterationsError(AgentError):
+    """The model was asked as often as it may be."""
+
+    def __init__(self, iterations: int, *, pending_steps: Sequence[str] = ()) -> None:
+        self.iterations, self.pending_steps = iterations, list(pending_steps)
+        missing = f"; required steps not done: {', '.join(pending_steps)}" if pending_steps else ""
+        super().__init__(f"no terminal tool was called within {iterations} iterations{missing}")
+
+
+class ToolCallError(AgentError):
+    """The model would not make a valid tool call. `raw_response` is what it said last."""
+
+    def __init__(self, reason: str, *, raw_response: str) -> None:
+        self.raw_response = raw_response
+        super().__init__(f"Retries exhausted: {reason}")
+
+
+class StepEnforcementError(AgentError):
+    """The model called a terminal tool before its required steps, once too often."""
+
+    def __init__(self, terminal_tool: str, *, attempts: int, pending_steps: Sequence[str]) -> None:
+        self.terminal_tool, self.attempts, self.pending_steps = terminal_tool, attempts, list(pending_steps)
+        super().__init__(f"{terminal_tool} was called {attempts} times before {', '.join(pending_steps)}")
+
+
+class PrerequisiteError(AgentError):
+    """The model called a tool before what that tool needs, once too often."""
+
+    def __init__(self, tool_name: str, *, attempts: int, missing: Sequence[str]) -> None:
+        self.tool_name, self.attempts, self.missing = tool_name, attempts, list(missing)
+        super().__init__(f"{tool_name} was called {attempts} times before {', '.join(missing)}")
+
+
+class RepeatedCallError(AgentError):
+    """The model made the same call, with the same outcome, once too often."""
+
+    def __init__(self, tool_name: str, *, arguments: Mapping[str, object], times: int) -> None:
+        self.tool_name, self.arguments, self.times = tool_name, dict(arguments), times
+        super().__init__(f"{tool_name} was called {times} times with the same arguments and the same outcome")
+
+
+class ToolExecutionError(AgentError):
+    """Tools failed in more turns in a row than they may. `cause` is what the last one raised."""
+
+    def __init__(self, tool_name: str, cause: Exception) -> None:
+        self.tool_name, self.cause = tool_name, cause
+        super().__init__(f"{tool_name} failed: {type(cause).__name__}: {cause}")
+
+
+class AgentBudgetError(AgentError):
+    """The run has used up the dollars or tokens that it may. `unit` is `USD` or `tokens`."""
+
+    def __init__(self, *, spent: float, limit: float, unit: str) -> None:
+        self.spent, self.limit, self.unit = spent, limit, unit
+        super().__init__(f"the run's budget of {limit:g} {unit} is spent ({spent:g} so far)")
+
+
+class StreamError(AgentError):
+    """A client's stream ended without its FINAL chunk."""
+
+
+class WorkflowCancelledError(AgentError):
+    """The run was cancelled, before the iteration of that number or while its model call was under way."""
+
+    def __init__(self, iteration: int) -> None:
+        self.iteration = iteration
+        super().__init__(f"the run was cancelled at iteration {iteration}")
+
+
+class ToolArgumentsError(UnderstudyError):
+    """Arguments that are not what a tool takes. `problems` says what is wrong, a line each, for a model to mend."""
+
+    def __init__(self, problems: Sequence[str], *, tool: str) -> None:
+        self.problems, self.tool = tuple(problems), tool
+        super().__init__("\n".join([f"wrong arguments for {tool}:", *self.problems]))
+
+
 class ToolFaultError(UnderstudyError):
     """A tool call that a fault makes fail; the message is the one that the fault declares."""
 
@@ -174,12 +316,53 @@ class ToolFaultError(UnderstudyError):
         super().__init__(message)
 
 
+class ToolTimeoutError(UnderstudyError, TimeoutError):
+    """A tool took longer than it may."""
+
+    def __init__(self, *, tool: str, timeout_s: float) -> None:
+        self.tool, self.timeout_s = tool, timeout_s
+        super().__init__(f"{tool} took longer than {timeout_s:g} s")
+
+
+class ToolResolutionError(Exception):
+    """What a tool raises to say that there is no such thing: ask differently.
+
+    Nothing failed, so it is told to the model and costs the agent nothing of its error budget.
+    """
+
+
 class BudgetExceededError(UnderstudyError):
     """The calls so far have cost what they may."""
 
     def __init__(self, *, spent_usd: float, limit_usd: float) -> None:
         self.spent_usd, self.limit_usd = spent_usd, limit_usd
         super().__init__(f"the budget of {limit_usd:g} $ is spent ({spent_usd:g} $ so far)")
+
+
+class ScriptError(UnderstudyError):
+    """A scripted model was asked more often than it has lines, or was left with lines that nobody asked for."""
+
+
+class RecordedToolError(UnderstudyError):
+    """What a tool raised when it was recorded, where its class is not one that replay knows.
+
+    `type` is the name of that class, and where it can be one, of this error's own class too: whoever
+    is told of the error is told the same as then. `message` is what it said.
+    """
+
+    def __init__(self, message: str, *, type: str) -> None:
+        self.type, self.message = type, message
+        super().__init__(message if self.__class__.__name__ == type else f"{type}: {message}")
+
+    @classmethod
+    def of(cls, name: str, message: str) -> "RecordedToolError":
+        """The error for a class of that name."""
+        kind = type(name, (RecordedToolError,), {}) if name.isidentifier() else RecordedToolError
+        error: RecordedToolError = kind(message, type=name)
+        return error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RecordedToolError.of, (self.type, self.message)
 
 
 class RecordingMismatchError(UnderstudyError):

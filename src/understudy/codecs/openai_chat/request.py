@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import orjson
 from msgspec import Struct
 
 from understudy.codecs.codec import WireRequest
@@ -39,7 +40,7 @@ def encode_request(request: Request) -> WireRequest:
     limit = "max_completion_tokens" if _TAKES_MAX_COMPLETION_TOKENS.match(request.model) else "max_tokens"
     fields: JsonObject = {
         "model": request.model,
-        "messages": list(request.messages),
+        "messages": [_with_text_arguments(message) for message in request.messages],
         "temperature": request.temperature,
         limit: request.max_tokens,
         "tools": list(request.tools) or None,
@@ -48,6 +49,24 @@ def encode_request(request: Request) -> WireRequest:
         "stream_options": {"include_usage": True} if request.stream else None,
     }
     return WireRequest(PATH, without_none(fields) | dict(request.extra))
+
+
+def _with_text_arguments(message: JsonObject) -> JsonObject:
+    """The message with tool-call arguments as text, as the protocol has them; agents may hold them as objects."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list) or not any(_has_object_arguments(call) for call in calls):
+        return message
+    return message | {"tool_calls": [_text_arguments(call) if _has_object_arguments(call) else call for call in calls]}
+
+
+def _has_object_arguments(call: JsonObject) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("arguments"), dict)
+
+
+def _text_arguments(call: JsonObject) -> JsonObject:
+    function = call["function"]
+    return call | {"function": function | {"arguments": orjson.dumps(function["arguments"]).decode()}}
 
 
 def decode_request(wire: WireRequest) -> Request:

@@ -1,0 +1,76 @@
+"""The seam between the loop and a model: what a client is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from understudy.errors import InputError
+from understudy.messages import JsonObject, Response, ToolCall
+from understudy.tools import ToolSpec
+
+
+class TextResponse(Struct, frozen=True):
+    """A model's answer that is text alone."""
+
+    content: str
+
+
+LLMResponse: TypeAlias = list[ToolCall] | TextResponse | Response
+
+
+class ChunkType(StrEnum):
+    """What a chunk of a stream is. RESTART voids what came before it; FINAL is the last."""
+
+    TEXT_DELTA = "text_delta"
+    REASONING_DELTA = "reasoning_delta"
+    TOOL_CALL_DELTA = "tool_call_delta"
+    RESTART = "restart"
+    FINAL = "final"
+
+
+class StreamChunk(Struct, frozen=True):
+    """A piece of an answer on its way. `response` is set on the FINAL chunk alone."""
+
+    type: ChunkType
+    content: str = ""
+    response: LLMResponse | None = None
+
+
+class LLMClient(Protocol):
+    """What a runner talks to.
+
+    `messages` is in the OpenAI chat shape with arguments as objects. It is a view that never changes
+    later; whoever needs a list makes one of it.
+    """
+
+    async def send(self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None) -> LLMResponse: ...
+
+    def send_stream(
+        self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None
+    ) -> AsyncIterator[StreamChunk]: ...
+
+
+def response_of(answer: LLMResponse | ToolCall) -> Response:
+    """What a client answered, as a Response.
+
+    Raises:
+        InputError: it is none of the shapes that a client may answer in.
+    """
+    match answer:
+        case Response():
+            return answer
+        case TextResponse(content):
+            return Response(content)
+        case ToolCall():
+            return Response(tool_calls=(answer,))
+        case list() | tuple() if all(isinstance(call, ToolCall) for call in answer):
+            return Response(tool_calls=tuple(answer))
+    raise InputError(
+        f"expected tool calls or text, got {type(answer).__name__}",
+        source="client",
+        hint="answer with a list of ToolCall, a TextResponse or a Response",
+    )

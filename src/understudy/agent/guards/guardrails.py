@@ -1,0 +1,187 @@
+"""All guards together, for the loop here and for loops of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from understudy.agent.client import LLMResponse, response_of
+from understudy.agent.guards.budget import RunBudget
+from understudy.agent.guards.guard import Guard
+from understudy.agent.guards.policy import GuardPolicy
+from understudy.agent.guards.prerequisites import Prerequisites
+from understudy.agent.guards.repetition import Repetition
+from understudy.agent.guards.required_steps import RequiredSteps
+from understudy.agent.guards.tool_errors import ToolErrors
+from understudy.agent.guards.validation import RetryNudge, Validation
+from understudy.agent.progress import Progress
+from understudy.agent.rescue import rescue
+from understudy.agent.rules import Rules
+from understudy.agent.turn import Objection, Turn, Verdict
+from understudy.errors import AgentError
+from understudy.messages import JsonObject, Response, ToolCall
+from understudy.tools import GivenTools, Toolbox, ToolOutcome
+
+DEFAULT_POLICY = GuardPolicy()
+
+
+class Guardrails:
+    """Stands between a model's answers and the tools, for one run of any loop.
+
+    Ask `check` about every answer before anything is run, and tell `record` what was run.
+
+    Args:
+        tools: what the model may call, as for Toolbox, or Rules that say the rest too.
+        required_steps: tools that must succeed before the run may end.
+        terminal_tool: the tool, or tools, that end the run; where there is none, text does.
+        policy: how patient to be.
+        retry_nudge: what to say to an answer without a tool call: a text, or a function of the answer.
+
+    Raises:
+        InputError: a step, terminal tool or prerequisite is not among the tools.
+    """
+
+    def __init__(
+        self,
+        tools: GivenTools | Rules,
+        *,
+        required_steps: Iterable[str] = (),
+        terminal_tool: str | Iterable[str] = (),
+        policy: GuardPolicy = DEFAULT_POLICY,
+        retry_nudge: str | RetryNudge | None = None,
+    ) -> None:
+        if not isinstance(tools, Rules):
+            tools = Rules.of(tools, required_steps=required_steps, terminal_tool=terminal_tool)
+        rules = tools if policy.tool_timeout_s is None else _in_time(tools, policy.tool_timeout_s)
+        self.rules = rules
+        self.progress = Progress(rules.watched)
+        self.budget = RunBudget(policy.budget_usd, policy.budget_tokens)
+        self._rescues, self._call_ids = policy.rescue, _CallIds()
+        self._steps = RequiredSteps(rules, self.progress, limit=policy.max_premature_ends)
+        self._repetition = Repetition(rules.toolbox, policy.max_same_calls, limit=policy.max_repetition_refusals)
+        self._tool_errors = ToolErrors(policy.max_tool_errors)
+        text_ends = not rules.terminal_tools
+        nudge = nudge_function(retry_nudge)
+        self._guards: list[Guard] = [
+            Validation(rules.toolbox, policy.max_retries_per_step, text_ends=text_ends, retry_nudge=nudge),
+            self._steps,
+            Prerequisites(rules.needs, self.progress, limit=policy.max_prerequisite_refusals),
+            self._repetition,
+        ]
+
+    @property
+    def functions(self) -> list[JsonObject]:
+        """The tools in the OpenAI chat shape."""
+        return list(self.rules.toolbox.functions)
+
+    def check(self, response: LLMResponse) -> Verdict:
+        """What to do with a model's answer.
+
+        Raises:
+            AgentError: the model broke a rule once too often, or the budget is spent.
+        """
+        verdict = self.judge(response)
+        if verdict.error is not None:
+            raise verdict.error
+        return verdict
+
+    def record(self, executed: Iterable[ToolOutcome | ToolCall]) -> bool:
+        """Take note of what was run: outcomes, or the calls themselves where all went well.
+
+        Gives back whether a terminal tool has succeeded, so that the run is over.
+
+        Raises:
+            AgentError: tools failed once too often, or the budget is spent.
+        """
+        outcomes = [done if isinstance(done, ToolOutcome) else ToolOutcome.of_value(done, None) for done in executed]
+        error = self.note(outcomes)
+        if error is not None:
+            raise error
+        return self.ending(outcomes) is not None
+
+    def judge(self, response: LLMResponse) -> Verdict:
+        """What to do with a model's answer; an error to end the run with is in the verdict, not raised."""
+        answer = response_of(response)
+        self.budget.spend(answer)
+        turn = self._read(answer)
+        for guard in self._guards:
+            objection = guard.check(turn)
+            if objection is not None:
+                return self._refused(turn, objection)
+        return Verdict(turn)
+
+    def note(self, outcomes: Sequence[ToolOutcome]) -> AgentError | None:
+        """Take note of what was run; the error to end the run with, if there is one."""
+        self.progress.record(outcomes)
+        self._repetition.record(outcomes)
+        error = self._tool_errors.record(outcomes)
+        if error is not None:
+            return error
+        return self.budget.check() if self.ending(outcomes) is None else None
+
+    def ending(self, outcomes: Iterable[ToolOutcome]) -> ToolOutcome | None:
+        """The first outcome that ends the run."""
+        terminal = self.rules.terminal_tools
+        for outcome in outcomes:
+            if outcome.call.tool in terminal and outcome.error is None:
+                return outcome
+        return None
+
+    def reserve_ids(self, call_ids: Iterable[str]) -> None:
+        """Give these ids to no call: they are in the conversation already."""
+        self._call_ids.reserve(call_ids)
+
+    def pending_steps(self) -> list[str]:
+        """The required steps that have not succeeded, in order."""
+        return self._steps.pending()
+
+    def _refused(self, turn: Turn, objection: Objection) -> Verdict:
+        return Verdict(turn, objection, objection.error or self.budget.check())
+
+    def _read(self, answer: Response) -> Turn:
+        calls, text, reasoning = answer.tool_calls, answer.content, answer.reasoning
+        if not calls and self._rescues:
+            found = rescue(text, self.rules.toolbox)
+            calls, text = found.calls, found.text
+        if calls and not reasoning:
+            reasoning = calls[0].reasoning
+        return Turn(self._call_ids.settle(calls), text, reasoning or "")
+
+
+def nudge_function(nudge: str | RetryNudge | None) -> RetryNudge | None:
+    """A nudge as users give it, as a function of the model's answer."""
+    return (lambda _: nudge) if isinstance(nudge, str) else nudge
+
+
+def _in_time(rules: Rules, timeout_s: float) -> Rules:
+    """The rules with a timeout on every tool that has none."""
+    tools = [
+        tool if tool.timeout_s is not None else replace(tool, timeout_s=timeout_s) for tool in rules.toolbox.values()
+    ]
+    return replace(rules, toolbox=Toolbox(tools))
+
+
+class _CallIds:
+    """Gives an id to calls that have none, or one that was there before: some protocols number each answer afresh."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def reserve(self, call_ids: Iterable[str]) -> None:
+        self._taken.update(call_ids)
+
+    def settle(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        settled = []
+        for call in calls:
+            if not call.id or call.id in self._taken:
+                call = replace(call, id=self._next())  # noqa: PLW2901 - the same call, with an id
+            self._taken.add(call.id or "")
+            settled.append(call)
+        return tuple(settled)
+
+    def _next(self) -> str:
+        number = len(self._taken)
+        while f"call_{number}" in self._taken:
+            number += 1
+        return f"call_{number}"

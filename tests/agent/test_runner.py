@@ -1,0 +1,324 @@
+"""The loop: asking, running tools, ending."""
+
+import asyncio
+
+import pytest
+
+from tests.agent.parts import FETCH, SUBMIT, agent, play, tool
+from understudy import EventLoopError, InputError, MockProvider, Response, Usage, run
+from understudy.agent import (
+    AgentError,
+    ContextManager,
+    MaxIterationsError,
+    Message,
+    MessageMeta,
+    MessageRole,
+    MessageType,
+    NoCompact,
+    ProviderClient,
+    ScriptedClient,
+    ToolCall,
+    ToolCallInfo,
+    Workflow,
+    WorkflowRunner,
+)
+from understudy.errors import ProviderTimeoutError
+
+
+async def test_a_run_ends_with_what_its_terminal_tool_returns():
+    played = await play([FETCH, SUBMIT], agent(submit=lambda **_: {"done": True}))
+    assert played.result == {"done": True}
+    assert (played.run.terminal_tool, played.run.iterations) == ("submit", 2)
+    assert played.run.completed_steps == {"fetch": 1, "submit": 1}
+    assert list(played.run.messages) == played.messages
+
+
+async def test_arguments_reach_the_tool_as_the_model_gave_them():
+    received = []
+    call = ToolCall("fetch", {"key": "value", "count": 42})
+    await play([call, SUBMIT], agent(fetch=lambda **args: received.append(args)))
+    assert received == [{"key": "value", "count": 42}]
+
+
+async def test_the_conversation_starts_with_the_filled_in_system_prompt_and_the_users_message():
+    played = await play([FETCH, SUBMIT], message="Where is order 42?")
+    assert played.client.calls[0].messages == [
+        {"role": "system", "content": "You are a tester."},
+        {"role": "user", "content": "Where is order 42?"},
+    ]
+
+
+async def test_what_a_client_was_sent_does_not_change_later():
+    played = await play([FETCH, SUBMIT])
+    assert [len(call.messages) for call in played.client.calls] == [2, 4]
+
+
+async def test_a_call_and_its_result_go_back_to_the_model():
+    played = await play([ToolCall("fetch", {"key": "val"}, id="abc"), SUBMIT])
+    assert played.wire[2:] == [
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"id": "abc", "type": "function", "function": {"name": "fetch", "arguments": {"key": "val"}}}
+            ],
+        },
+        {"role": "tool", "content": "fetch done", "tool_call_id": "abc", "name": "fetch"},
+    ]
+
+
+async def test_an_agent_without_a_system_prompt_starts_with_the_user():
+    played = await play([FETCH, SUBMIT], agent(prompt=""))
+    assert [message["role"] for message in played.client.calls[0].messages] == ["user"]
+
+
+async def test_the_model_is_told_about_every_tool():
+    played = await play([FETCH, SUBMIT])
+    assert [spec.name for spec in played.client.calls[0].tools] == ["fetch", "submit"]
+
+
+async def test_async_tools_are_awaited():
+    async def fetch(**_):
+        await asyncio.sleep(0)
+        return "from afar"
+
+    assert (await play([FETCH, SUBMIT], agent(fetch=fetch))).results == ["from afar", "submit done"]
+
+
+async def test_calls_of_one_turn_run_side_by_side_and_answer_in_their_order():
+    began, gate = [], asyncio.Event()
+
+    async def wait(**_):
+        began.append("wait")
+        await gate.wait()
+        return "waited"
+
+    async def release(**_):
+        began.append("release")
+        gate.set()
+        return "released"
+
+    workflow = agent(tool("wait", wait), tool("release", release), required=())
+    played = await play([[ToolCall("wait"), ToolCall("release")], SUBMIT], workflow)
+    assert began == ["wait", "release"]
+    assert played.results == ["waited", "released", "submit done"]
+
+
+async def test_calls_without_an_id_or_with_one_that_was_there_before_get_one_of_their_own():
+    calls = [ToolCall("fetch", id="call_0"), ToolCall("fetch", id="call_0"), ToolCall("fetch")]
+    played = await play([calls, ToolCall("submit", id="call_0")])
+    ids = [call.call_id for message in played.messages for call in message.tool_calls]
+    answered = [message.tool_call_id for message in played.messages if message.role == "tool"]
+    assert ids == answered == ["call_0", "call_1", "call_2", "call_3"]
+
+
+async def test_the_first_terminal_tool_of_a_turn_ends_the_run():
+    workflow = agent(tool("other"), required=(), terminal=["submit", "other"])
+    played = await play([[ToolCall("other"), SUBMIT]], workflow)
+    assert (played.result, played.run.terminal_tool) == ("other done", "other")
+    assert played.results == ["other done", "submit done"]
+
+
+async def test_text_ends_the_run_of_an_agent_without_terminal_tools():
+    played = await play([FETCH, "Order 42 is on its way."], agent(terminal=()))
+    assert (played.result, played.run.terminal_tool) == ("Order 42 is on its way.", None)
+
+
+async def test_a_run_asks_the_model_as_often_as_it_may_and_no_more():
+    played = await play([FETCH] * 5, catch=MaxIterationsError, max_iterations=3)
+    assert (played.error.iterations, len(played.client.calls)) == (3, 3)
+    assert played.error.completed_steps == {"fetch": 3}
+    assert list(played.error.messages) == played.messages
+
+
+async def test_the_error_of_a_run_without_end_names_the_steps_that_were_not_done():
+    played = await play(["hm"] * 2, catch=MaxIterationsError, max_iterations=2)
+    assert played.error.pending_steps == ["fetch"]
+    assert "required steps not done: fetch" in str(played.error)
+
+
+async def test_listeners_hear_every_message_in_order():
+    played = await play([ToolCall("fetch", reasoning="First, fetch."), SUBMIT])
+    kinds = MessageType
+    assert played.types == [
+        kinds.SYSTEM_PROMPT,
+        kinds.USER_INPUT,
+        kinds.REASONING,
+        kinds.TOOL_CALL,
+        kinds.TOOL_RESULT,
+        kinds.TOOL_CALL,
+        kinds.TOOL_RESULT,
+    ]
+    assert [message.metadata.step_index for message in played.messages] == [None, None, 0, 0, 0, 1, 1]
+
+
+async def test_reasoning_is_a_message_of_its_own_and_folded_into_the_call_for_the_model():
+    played = await play([ToolCall("fetch", reasoning="I need the data."), SUBMIT])
+    assert played.of(MessageType.REASONING) == ["I need the data."]
+    assert [message["content"] for message in played.wire[2:]] == ["I need the data.", "fetch done"]
+
+
+async def test_text_beside_a_call_is_kept_rather_than_the_reasoning():
+    answer = Response("Looking it up.", tool_calls=(FETCH,), reasoning="The user wants data.")
+    played = await play([answer, SUBMIT])
+    assert played.wire[2]["content"] == "Looking it up."
+
+
+async def test_reasoning_before_text_is_not_sent_back():
+    played = await play([Response("Hm.", reasoning="No idea."), FETCH, SUBMIT])
+    assert played.wire[2]["content"] == "Hm."
+    assert "No idea." not in str(played.wire)
+
+
+async def test_a_conversation_can_be_gone_on_with():
+    def said(role, content, kind, **rest):
+        return Message(role, content, MessageMeta(kind), **rest)
+
+    seed = [
+        said(MessageRole.SYSTEM, "You help.", MessageType.SYSTEM_PROMPT),
+        said(MessageRole.USER, "first", MessageType.USER_INPUT),
+        said(MessageRole.ASSISTANT, "", MessageType.TOOL_CALL, tool_calls=[ToolCallInfo("fetch", {}, "c0")]),
+        said(MessageRole.TOOL, "old", MessageType.TOOL_RESULT, tool_name="fetch", tool_call_id="c0"),
+        said(MessageRole.USER, "then", MessageType.USER_INPUT),
+    ]
+    played = await play([SUBMIT], agent(required=()), run_options={"initial_messages": seed})
+    assert [message["content"] for message in played.client.calls[0].messages] == [
+        "You help.",
+        "first",
+        "",
+        "old",
+        "then",
+    ]
+    assert played.types == [MessageType.TOOL_CALL, MessageType.TOOL_RESULT]
+    assert list(played.run.messages[:5]) == seed
+
+
+async def test_ids_of_a_conversation_that_is_gone_on_with_are_not_given_again():
+    seed = [
+        Message("user", "first", MessageMeta(MessageType.USER_INPUT)),
+        Message("assistant", "", MessageMeta(MessageType.TOOL_CALL), (ToolCallInfo("fetch", {}, "call_0"),)),
+        Message("tool", "old", MessageMeta(MessageType.TOOL_RESULT), tool_name="fetch", tool_call_id="call_0"),
+        Message("user", "then", MessageMeta(MessageType.USER_INPUT)),
+    ]
+    played = await play([SUBMIT], agent(required=()), run_options={"initial_messages": seed})
+    assert played.messages[0].tool_calls[0].call_id == "call_1"
+
+
+async def test_a_run_adds_up_what_its_model_calls_cost():
+    answers = [Response(tool_calls=(call,), usage=Usage.of(10, 5), cost_usd=0.25) for call in (FETCH, SUBMIT)]
+    played = await play(answers)
+    assert (played.run.total_tokens, played.run.cost_usd) == (30, 0.5)
+
+
+async def test_what_the_model_call_raises_ends_the_run_as_it_is():
+    played = await play([FETCH, ProviderTimeoutError("no answer")], catch=ProviderTimeoutError)
+    assert played.results == ["fetch done"]
+
+
+async def test_a_client_that_answers_something_else_is_told_what_to_answer():
+    played = await play([lambda *_: {"tool": "fetch"}], catch=InputError)
+    assert "got dict" in str(played.error)
+    assert "TextResponse" in str(played.error)
+
+
+def test_a_script_without_an_event_loop_can_run_an_agent():
+    runner = WorkflowRunner(ScriptedClient([FETCH, SUBMIT]))
+    assert runner.run_sync(agent(), "go", prompt_vars={"role": "tester"}) == "submit done"
+
+
+async def test_running_synchronously_inside_a_loop_is_refused():
+    with pytest.raises(EventLoopError):
+        WorkflowRunner(ScriptedClient([FETCH, SUBMIT])).run_sync(agent(), "go")
+
+
+async def test_one_runner_runs_several_agents_at_once_without_mixing_them():
+    def lines(messages, _):
+        if messages[-1]["role"] == "user":
+            return ToolCall("fetch", {"who": messages[-1]["content"]})
+        return ToolCall("submit", {"who": messages[-1]["content"]})
+
+    workflow = agent(fetch=lambda who: who, submit=lambda who: who)
+    runner = WorkflowRunner(ScriptedClient([lines] * 40))
+    asked = [f"user {number}" for number in range(20)]
+    results = await asyncio.gather(*(runner.run(workflow, who, prompt_vars={"role": "tester"}) for who in asked))
+    assert results == asked
+
+
+async def test_a_number_of_iterations_below_one_is_refused():
+    with pytest.raises(InputError, match="max_iterations"):
+        WorkflowRunner(ScriptedClient([]), max_iterations=0)
+
+
+async def test_the_context_manager_is_asked_before_every_model_call():
+    asked = []
+
+    class Spy(ContextManager):
+        def maybe_compact(self, messages, step_index=0, step_hint=""):
+            asked.append((step_index, len(messages), step_hint))
+            return super().maybe_compact(messages, step_index=step_index, step_hint=step_hint)
+
+    await play([FETCH, SUBMIT], context_manager=Spy(NoCompact(), budget_tokens=1000))
+    assert asked == [(0, 2, ""), (1, 4, "Tools that have succeeded so far: fetch.")]
+
+
+async def test_a_compacted_conversation_is_what_the_model_gets():
+    class Cutter(ContextManager):
+        def maybe_compact(self, messages, step_index=0, step_hint=""):
+            return messages if step_index < 2 else [*messages[:2], *messages[-2:]]
+
+    played = await play([FETCH, FETCH, SUBMIT], context_manager=Cutter(NoCompact(), budget_tokens=1000))
+    assert [len(call.messages) for call in played.client.calls] == [2, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("rules", "complaint"),
+    [
+        ({"terminal_tool": "sumbit"}, "there is no tool 'sumbit'"),
+        ({"required_steps": ["feth"]}, "there is no tool 'feth'"),
+        ({"required_steps": "fetch"}, "expected a list"),
+        ({"required_steps": ["submit"]}, "could never end"),
+        ({"system_prompt_template": "You are {role"}, "system_prompt_template"),
+        ({"system_prompt_template": 'Answer in {"json": 1}'}, "is no variable"),
+        ({"system_prompt_template": "{role.__class__}"}, "is no variable"),
+    ],
+)
+def test_an_agent_that_could_not_work_is_refused_when_it_is_made(rules, complaint):
+    given = {"tools": {"fetch": tool("fetch"), "submit": tool("submit")}, "terminal_tool": "submit"} | rules
+    with pytest.raises(InputError, match=complaint):
+        Workflow("test", **given)
+
+
+async def test_a_missing_prompt_variable_is_named():
+    with pytest.raises(InputError, match="'role' is missing"):
+        await WorkflowRunner(ScriptedClient([])).run(agent(), "go")
+
+
+@pytest.mark.parametrize("needed", [{"tols": "fetch"}, 42, {"tool": "fetch", "match": "x"}])
+def test_a_prerequisite_that_cannot_be_read_is_refused(needed):
+    with pytest.raises(InputError, match="cannot read"):
+        agent(tool("edit", prerequisites=[needed]))
+
+
+def test_a_prerequisite_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match="there is no tool 'raed'"):
+        agent(tool("edit", prerequisites=["raed"]))
+
+
+async def test_a_loop_on_a_replay_runs_without_a_model():
+    recorded = {
+        "_version": 2,
+        "agent": [
+            {"content": "", "tool_calls": [{"id": "a", "name": "fetch", "arguments": {}}]},
+            {"content": "", "tool_calls": [{"id": "b", "name": "submit", "arguments": {}}]},
+        ],
+    }
+    client = ProviderClient(MockProvider(responses=recorded), "any", step_id="agent")
+    assert await WorkflowRunner(client).run(agent(), "go", prompt_vars={"role": "tester"}) == "submit done"
+
+
+def test_every_error_of_a_run_is_one_family():
+    assert issubclass(MaxIterationsError, AgentError)
+
+
+def test_the_documented_errors_are_under_virtual_time_too():
+    assert run(play([FETCH, SUBMIT]), virtual_time=True).result == "submit done"

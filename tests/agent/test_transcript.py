@@ -1,0 +1,60 @@
+"""Transcripts and their snapshots."""
+
+import pytest
+
+from understudy.agent import Message, MessageMeta, MessageType, ToolCallInfo, Transcript
+
+
+def said(text, kind=MessageType.USER_INPUT, **rest):
+    return Message("user", text, MessageMeta(kind), **rest)
+
+
+@pytest.fixture
+def transcript():
+    return Transcript(lambda message: None, [said("one"), said("two"), said("three")])
+
+
+def test_a_snapshot_stays_as_it_is(transcript):
+    snapshot = transcript.snapshot()
+    transcript.add(said("four"))
+    assert [message["content"] for message in snapshot] == ["one", "two", "three"]
+    assert len(transcript.snapshot()) == 4
+
+
+def test_a_snapshot_stays_as_it_is_after_a_compaction(transcript):
+    snapshot = transcript.snapshot()
+    shorter = transcript.cut_to([said("summary")])
+    shorter.add(said("four"))
+    assert (len(snapshot), len(transcript), len(shorter.snapshot())) == (3, 3, 2)
+
+
+def test_a_snapshot_is_a_sequence_like_any_other(transcript):
+    snapshot = transcript.snapshot()
+    transcript.add(said("four"))
+    assert snapshot[-1]["content"] == snapshot[2]["content"] == "three"
+    assert [message["content"] for message in snapshot[1:]] == ["two", "three"]
+    assert snapshot == list(snapshot)
+    assert snapshot != [*snapshot, {}]
+    assert snapshot != "three"
+    assert repr(snapshot) == repr(list(snapshot))
+    for outside in (3, -4):
+        with pytest.raises(IndexError):
+            snapshot[outside]
+
+
+def test_a_transcript_is_a_sequence_of_messages(transcript):
+    assert transcript[0].content == "one"
+    assert [message.content for message in transcript[1:]] == ["two", "three"]
+
+
+def test_listeners_do_not_hear_the_seed():
+    heard = []
+    transcript = Transcript(heard.append, [said("before")])
+    transcript.add(said("now"))
+    assert [message.content for message in heard] == ["now"]
+
+
+def test_arguments_that_are_no_object_stay_a_text():
+    call = ToolCallInfo("fetch", '{"broken', "a")
+    message = Message("assistant", "", MessageMeta(MessageType.TOOL_CALL), (call,))
+    assert message.to_dict()["tool_calls"][0]["function"]["arguments"] == '{"broken'
