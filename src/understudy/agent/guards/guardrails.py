@@ -141,7 +141,7 @@ class Guardrails:
 
     def _read(self, answer: Response) -> Turn:
         calls, text, reasoning = answer.tool_calls, answer.content, answer.reasoning
-        if not calls and self._rescues:
+        if not calls and self._rescues and answer.finish_reason != "length":
             found = rescue(text, self.rules.toolbox)
             calls, text = found.calls, found.text
         if calls and not reasoning:
