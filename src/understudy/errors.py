@@ -20,15 +20,19 @@ UnderstudyError
 ├── AgentError                     an agent's run ended without a result: messages, completed_steps
 │   ├── MaxIterationsError         it asked the model as often as it may: iterations, pending_steps
 │   ├── ToolCallError              the model would not make a valid tool call: raw_response
-│   ├── StepEnforcementError       the model would not do the required steps first: terminal_tool, attempts, pending_steps
+│   ├── StepEnforcementError       required steps were not done: terminal_tool, attempts, pending_steps
 │   ├── PrerequisiteError          the model would not call what a tool needs before it: tool_name, attempts, missing
 │   ├── RepeatedCallError          the model made the same call over and over: tool_name, arguments, times
 │   ├── ToolExecutionError         tools failed too often in a row: tool_name, cause
 │   ├── AgentBudgetError           the run has used up what it may: spent, limit, unit
 │   ├── StreamError                a client's stream had no FINAL chunk
 │   └── WorkflowCancelledError     the run was cancelled: iteration
+├── StepError                      a step of a workflow could not do its work
+│   └── StepTimeoutError           it took longer than it may (also a TimeoutError): step_id, timeout_s
 ├── ToolArgumentsError             arguments that are not what a tool takes: tool, problems
+├── ToolFailureError               a built-in tool could not do what it was asked: tool, status_code
 ├── ToolFaultError                 a tool call that a fault makes fail: tool
+├── ToolRefusalError               a built-in tool was asked for what it may not do: tool
 ├── ToolTimeoutError               a tool took longer than it may (also a TimeoutError): tool, timeout_s
 ├── BudgetExceededError            the calls so far have cost what they may: spent_usd, limit_usd
 ├── ScriptError                    a scripted model was asked too often, or too seldom
@@ -94,7 +98,7 @@ class TemplateError(InputError):
 
 
 class Problem(NamedTuple):
-    """What is wrong with a workflow at one place. `line` and `column` count from 1 and are 0 where they are not known."""
+    """What is wrong with a workflow at one place. `line` and `column` count from 1; 0 is not known."""
 
     reason: str
     place: str = ""
@@ -300,6 +304,18 @@ class WorkflowCancelledError(AgentError):
         super().__init__(f"the run was cancelled at iteration {iteration}")
 
 
+class StepError(UnderstudyError):
+    """A step of a workflow could not do its work."""
+
+
+class StepTimeoutError(StepError, TimeoutError):
+    """A step of a workflow took longer than it may."""
+
+    def __init__(self, step_id: str, *, timeout_s: float) -> None:
+        self.step_id, self.timeout_s = step_id, timeout_s
+        super().__init__(f"{step_id} took longer than {timeout_s:g} s")
+
+
 class ToolArgumentsError(UnderstudyError):
     """Arguments that are not what a tool takes. `problems` says what is wrong, a line each, for a model to mend."""
 
@@ -308,8 +324,24 @@ class ToolArgumentsError(UnderstudyError):
         super().__init__("\n".join([f"wrong arguments for {tool}:", *self.problems]))
 
 
+class ToolFailureError(UnderstudyError):
+    """A built-in tool could not do what it was asked. `status_code` is that of an HTTP answer, if there was one."""
+
+    def __init__(self, message: str, *, tool: str, status_code: int | None = None) -> None:
+        self.tool, self.status_code = tool, status_code
+        super().__init__(message)
+
+
 class ToolFaultError(UnderstudyError):
     """A tool call that a fault makes fail; the message is the one that the fault declares."""
+
+    def __init__(self, message: str, *, tool: str) -> None:
+        self.tool = tool
+        super().__init__(message)
+
+
+class ToolRefusalError(UnderstudyError):
+    """A built-in tool was asked for what it may not do. The message says what it may."""
 
     def __init__(self, message: str, *, tool: str) -> None:
         self.tool = tool

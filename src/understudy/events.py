@@ -169,6 +169,43 @@ class ContextWarned(Struct, frozen=True, gc=False):
     is_after_compaction: bool = False
 
 
+class WorkflowStarted(Struct, frozen=True, gc=False):
+    """A workflow began to run."""
+
+    workflow: str
+
+
+class StepStarted(Struct, frozen=True, gc=False):
+    """A step of a workflow began to run. `step` is its place in the run, like `loop[0].classify`."""
+
+    workflow: str
+    step: str
+    type: str
+
+
+class StepEnded(Struct, frozen=True, gc=False):
+    """A step of a workflow is `done`, `failed` (with `error`, the error's class) or `skipped`."""
+
+    workflow: str
+    step: str
+    type: str
+    status: str
+    latency_s: float = 0.0
+    attempts: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    error: str | None = None
+
+
+class WorkflowEnded(Struct, frozen=True, gc=False):
+    """A workflow has `succeeded` or `failed`."""
+
+    workflow: str
+    status: str
+    latency_s: float
+
+
 Event: TypeAlias = (
     ReplayServed
     | ReplayMissed
@@ -181,6 +218,10 @@ Event: TypeAlias = (
     | FallbackTaken
     | CallEnded
     | BreakerChanged
+    | WorkflowStarted
+    | StepStarted
+    | StepEnded
+    | WorkflowEnded
     | ContextCompacted
     | ContextWarned
 )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.errors import InputError
-from understudy.events import NULL_SINK, Sink, guarded
+from understudy.events import NULL_SINK, Sink, Sinks, guarded
 from understudy.gateway.breaker import NO_BREAKER, Breaker, BreakerPolicy, BreakingProvider
 from understudy.gateway.budget import Budget
 from understudy.gateway.call import Call, CallRules
@@ -102,15 +102,29 @@ class ProviderGateway(Provider):
         breaking = BreakingProvider(limited, breaker, name=name)
         self._routing.add(Route(breaking, tuple(models), priority, is_fallback, as_model))
 
-    def using(self, *, retry: RetryPolicy | None = None, deadline_s: float | None = None) -> ProviderGateway:
-        """The same gateway with another retry policy or deadline: `gateway.using(retry=…).complete(…)`."""
-        rules = replace(
-            self._rules,
-            retry=retry or self._rules.retry,
-            deadline_s=_checked_deadline(deadline_s) or self._rules.deadline_s,
-        )
+    def using(
+        self,
+        *,
+        retry: RetryPolicy | None = None,
+        deadline_s: float | None = None,
+        budget_usd: float | None = None,
+        sink: Sink | None = None,
+    ) -> ProviderGateway:
+        """The same gateway with other rules: `gateway.using(retry=…).complete(…)`.
+
+        A `budget_usd` counts the calls made through what is given back; a `sink` is told beside the gateway's own.
+        """
+        rules = self._rules
         other = copy(self)
-        vars(other)["_rules"] = rules
+        if budget_usd is not None:
+            other.budget = Budget(budget_usd)
+        vars(other)["_rules"] = replace(
+            rules,
+            retry=retry or rules.retry,
+            deadline_s=_checked_deadline(deadline_s) or rules.deadline_s,
+            budget=other.budget,
+            sink=rules.sink if sink is None else Sinks(rules.sink, sink),
+        )
         return other
 
     async def send(self, request: Request) -> Reply:

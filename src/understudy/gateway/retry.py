@@ -53,6 +53,10 @@ class RetryPolicy(Struct, frozen=True):
         asked_s = _asked_s(error, now)
         if asked_s is not None:
             return asked_s if asked_s <= self.max_retry_after_s else None
+        return self.pause_s(request, attempt)
+
+    def pause_s(self, request: Request, attempt: int) -> float:
+        """Seconds to wait after the try of that number, where nobody asked for another wait."""
         return self._backoff_s(attempt) * (1.0 + self.jitter * self._draw(request, attempt))
 
     def _is_worth_it(self, error: ProviderError) -> bool:

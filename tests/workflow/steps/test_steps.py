@@ -1,0 +1,282 @@
+"""Each type of step."""
+
+import asyncio
+from typing import ClassVar
+
+import pytest
+
+from tests.fakes import Echo
+from tests.workflow.running import played, statuses
+from understudy import MockProvider, ToolResolutionError
+
+
+def find_order(order_id: int) -> dict:
+    """Look up an order."""
+    if order_id != 42:
+        raise ToolResolutionError(f"no order {order_id}")
+    return {"order_id": order_id, "status": "lost"}
+
+
+def reply(text: str) -> str:
+    """Answer the customer."""
+    return text
+
+
+TOOLS = {"find_order": find_order, "reply": reply}
+
+
+def asks(name, **arguments):
+    """A model's answer that calls a tool."""
+    return {"content": "", "tool_calls": [{"id": name, "name": name, "arguments": arguments}]}
+
+
+def step(kind, step_id="it", **fields):
+    return {"id": step_id, "type": kind, **fields}
+
+
+class TestLlmCall:
+    def test_an_answer_can_be_read_as_json(self):
+        for content in ('{"kind": "question"}', '```json\n{"kind": "question"}\n```'):
+            flow = {"steps": [step("llm_call", prompt="Classify", json=True, output="read")]}
+            assert played(flow, {"it": {"content": content}}).state["read"] == {"kind": "question"}
+
+    def test_an_answer_that_is_no_json_fails_the_step(self):
+        flow = {"steps": [step("llm_call", prompt="Classify", json=True, output="read")]}
+        result = played(flow, {"it": {"content": "It is a question."}})
+        assert "no JSON" in result.steps["it"].error
+        assert "It is a question." in result.steps["it"].error
+
+    def test_tools_are_called_until_the_model_answers_in_text(self):
+        flow = {"steps": [step("llm_call", prompt="Where is 42?", tools=["find_order"], output="answer")]}
+        responses = {"it": [asks("find_order", order_id=42), {"content": "It is lost."}]}
+        assert played(flow, responses, tools=TOOLS).state["answer"] == "It is lost."
+
+    def test_the_model_sees_what_the_tools_gave(self):
+        class Model(Echo):
+            async def send(self, request):
+                self.requests.append(request)
+                return await MockProvider(responses={"it": asks("find_order", order_id=42)}).send(request)
+
+        provider = Model()
+        fields = {"prompt": "Where is 42?", "system_prompt": "Help.", "tools": ["find_order"], "max_tool_iterations": 1}
+        result = played({"steps": [step("llm_call", **fields)]}, provider=provider, tools=TOOLS)
+        assert [message["role"] for message in provider.requests[1].messages] == ["system", "user", "assistant", "tool"]
+        assert provider.requests[0].tools[0]["function"]["name"] == "find_order"
+        assert result.steps["it"].error_type == "MaxIterationsError"
+
+    def test_a_loop_of_tools_can_stream(self):
+        heard = []
+        flow = {"steps": [step("llm_call", prompt="Where?", tools=["find_order"], stream=True, output="answer")]}
+        responses = {"it": [asks("find_order", order_id=42), {"content": "It is lost."}]}
+        result = played(flow, responses, tools=TOOLS, on_text=lambda step_id, text: heard.append(text))
+        assert "".join(heard) == result.state["answer"] == "It is lost."
+
+
+class TestAgent:
+    FLOW: ClassVar = {
+        "steps": [
+            step(
+                "agent",
+                prompt="Where is 42?",
+                system_prompt="Help.",
+                tools=["find_order"],
+                terminal_tool="reply",
+                required_steps=["find_order"],
+                output="answer",
+            )
+        ]
+    }
+
+    def test_the_terminal_tools_result_is_the_steps(self):
+        responses = {"it": [asks("reply", text="?"), asks("find_order", order_id=42), asks("reply", text="Lost.")]}
+        result = played(self.FLOW, responses, tools=TOOLS)
+        assert result.state["answer"] == "Lost."
+        assert result.steps["it"].attempts == 3
+
+    def test_an_agent_that_gets_nowhere_fails_the_step(self):
+        result = played(self.FLOW, {"it": {"content": "I cannot."}}, tools=TOOLS)
+        assert result.steps["it"].error_type == "ToolCallError"
+
+    def test_prerequisites_can_be_declared_in_the_file(self):
+        needs = {"reply": ["find_order"]}
+        flow = {"steps": [self.FLOW["steps"][0] | {"required_steps": [], "prerequisites": needs}]}
+        responses = {"it": [asks("reply", text="?"), asks("find_order", order_id=42), asks("reply", text="Lost.")]}
+        assert played(flow, responses, tools=TOOLS).state["answer"] == "Lost."
+
+
+class TestTool:
+    def test_arguments_are_filled_from_the_state_as_values(self):
+        flow = {
+            "state": {"order": {"id": 42}},
+            "steps": [step("tool", tool="find_order", args={"order_id": "{state.order.id}"}, output="found")],
+        }
+        assert played(flow, tools=TOOLS).state["found"] == {"order_id": 42, "status": "lost"}
+
+    def test_a_failure_is_the_steps(self):
+        flow = {"steps": [step("tool", tool="find_order", args={"order_id": 7}, retry={"max_retries": 3})]}
+        result = played(flow, tools=TOOLS)
+        assert (result.steps["it"].error_type, result.latency_s) == ("ToolResolutionError", 0)
+
+    def test_a_failure_is_tried_again_if_the_step_says_so(self):
+        failures = [OSError("down"), OSError("down")]
+
+        def flaky() -> str:
+            if failures:
+                raise failures.pop()
+            return "up"
+
+        retry = {"max_retries": 2, "backoff_s": 1, "multiplier": 2, "jitter": 0}
+        result = played({"steps": [step("tool", tool="flaky", retry=retry, output="it")]}, tools={"flaky": flaky})
+        assert (result.state["it"], result.latency_s) == ("up", 3)
+
+    def test_a_failure_is_not_tried_again_otherwise(self):
+        def broken() -> str:
+            raise OSError("down")
+
+        result = played({"steps": [step("tool", tool="broken")]}, tools={"broken": broken})
+        assert result.steps["it"].error == "down"
+
+
+class TestRouter:
+    FLOW: ClassVar = {
+        "state": {"kind": ""},
+        "steps": [
+            step(
+                "router",
+                "route",
+                conditions=[
+                    {"expression": "state.kind == 'a'", "target": "one"},
+                    {"expression": "state.kind in ['a', 'b']", "target": "two"},
+                ],
+                default="other",
+            ),
+            *[step("llm_call", name, prompt=name, output="taken") for name in ("one", "two", "other")],
+        ],
+    }
+
+    @pytest.mark.parametrize(("kind", "taken"), [("a", "one"), ("b", "two"), ("c", "other")])
+    def test_the_first_condition_that_holds_decides(self, kind, taken):
+        result = played(self.FLOW, state={"kind": kind}, provider=Echo())
+        assert result.state["taken"] == f"{taken} #1"
+        assert sorted(statuses(result).values()) == ["done", "done", "skipped", "skipped"]
+
+    def test_an_expression_that_cannot_be_evaluated_fails_the_step(self):
+        flow = self.FLOW | {"state": {"kind": "", "size": "large"}}
+        router = self.FLOW["steps"][0] | {"conditions": [{"expression": "state.size > 3", "target": "one"}]}
+        result = played(flow | {"steps": [router, *self.FLOW["steps"][1:2], self.FLOW["steps"][3]]}, provider=Echo())
+        assert result.steps["route"].error_type == "ExpressionError"
+
+
+class TestSubworkflow:
+    CHILD: ClassVar = {
+        "name": "child",
+        "state": {"topic": "", "own": 1},
+        "steps": [step("llm_call", "write", prompt="Write about {state.topic}", output="text")],
+    }
+
+    def flow(self, **fields):
+        return {
+            "state": {"subject": "cats"},
+            "steps": [
+                step(
+                    "subworkflow",
+                    "sub",
+                    workflow=self.CHILD,
+                    input={"topic": "{state.subject}"},
+                    outputs={"written": "text"},
+                    **fields,
+                )
+            ],
+        }
+
+    def test_only_input_goes_in_and_only_outputs_come_out(self):
+        result = played(self.flow(), provider=Echo())
+        assert result.state == {"subject": "cats", "written": "Write about cats #1"}
+
+    def test_its_steps_are_recorded_and_told_under_its_id(self):
+        provider = Echo()
+        result = played(self.flow(), provider=provider)
+        assert provider.requests[0].step_id == "sub.write"
+        assert list(result.steps) == ["sub.write", "sub"]
+
+    def test_its_failure_is_the_steps(self):
+        result = played(self.flow(), {"sub.write": {"fault": {"type": "http_error", "status_code": 400}}})
+        assert statuses(result) == {"sub.write": "failed", "sub": "failed"}
+        assert "sub.write failed" in result.steps["sub"].error
+
+    def test_cost_is_counted_once(self):
+        result = played(self.flow(), {"sub.write": {"content": "x", "cost_usd": 0.5}})
+        assert result.cost_usd == 0.5
+
+
+class TestLoop:
+    OVER: ClassVar = {
+        "state": {"names": ["ann", "bob"], "text": ""},
+        "steps": [
+            step(
+                "loop",
+                "each",
+                over="state.names",
+                **{"as": "name"},
+                steps=[step("llm_call", "greet", prompt="{index} {name}", output="text")],
+                collect="text",
+                output="greetings",
+            )
+        ],
+    }
+
+    def test_each_element_has_its_round_and_what_it_collects_is_in_order(self):
+        result = played(self.OVER, provider=Echo())
+        assert result.state["greetings"] == ["0 ann #1", "1 bob #2"]
+        assert result.state["text"] == ""
+        assert list(result.steps) == ["each[0].greet", "each[1].greet", "each"]
+
+    def test_all_rounds_are_recorded_under_the_same_step(self):
+        provider = Echo()
+        played(self.OVER, provider=provider)
+        assert [request.step_id for request in provider.requests] == ["greet", "greet"]
+
+    def test_an_empty_list_has_no_rounds(self):
+        assert played(self.OVER, state={"names": []}, provider=Echo()).state["greetings"] == []
+
+    UNTIL: ClassVar = {
+        "state": {"draft": "", "verdict": "no"},
+        "steps": [
+            step(
+                "loop",
+                "refine",
+                until="state.verdict == 'good'",
+                max_iterations=3,
+                steps=[
+                    step("llm_call", "write", prompt="Better than: {state.draft}", output="draft"),
+                    step("llm_call", "judge", prompt="{state.draft}", depends_on=["write"], output="verdict"),
+                ],
+            )
+        ],
+    }
+
+    def test_rounds_go_on_until_the_expression_is_true(self):
+        responses = {
+            "write": [{"content": "one"}, {"content": "two"}],
+            "judge": [{"content": "bad"}, {"content": "good"}],
+        }
+        result = played(self.UNTIL, responses)
+        assert result.state == {"draft": "two", "verdict": "good"}
+        assert result.steps["refine"].output == 2
+
+    def test_rounds_without_end_fail_the_step(self):
+        result = played(self.UNTIL, {"write": {"content": "one"}, "judge": {"content": "bad"}})
+        assert "not true after 3 rounds" in result.steps["refine"].error
+
+    def test_a_failure_in_a_round_is_the_loops(self):
+        responses = {"greet": [{"content": "hi"}, {"fault": {"type": "http_error", "status_code": 400}}]}
+        result = played(self.OVER, responses)
+        assert statuses(result) == {"each[0].greet": "done", "each[1].greet": "failed", "each": "failed"}
+
+
+def test_a_tool_may_take_its_time_in_virtual_time():
+    async def slow() -> str:
+        await asyncio.sleep(3600)
+        return "done"
+
+    assert played({"steps": [step("tool", tool="slow")]}, tools={"slow": slow}).latency_s == 3600

@@ -1,0 +1,258 @@
+"""Running workflows."""
+
+import asyncio
+
+import pytest
+
+from tests.fakes import Echo, Scripted
+from tests.workflow.running import engine_of, played, statuses, told
+from understudy import (
+    BudgetExceededError,
+    InputError,
+    MockProvider,
+    ProviderGateway,
+    RecordingMismatchError,
+    Response,
+    RetryPolicy,
+    Usage,
+    run,
+)
+from understudy.workflow import WorkflowEngine
+
+CHAIN = """
+state: {topic: cats}
+steps:
+  - {id: draft, type: llm_call, prompt: "Write about {state.topic}", output: text}
+  - {id: short, type: llm_call, depends_on: [draft], prompt: "Shorten: {state.text}", output: summary}
+"""
+PARALLEL = """
+steps:
+  - {id: a, type: llm_call, prompt: A, output: a}
+  - {id: b, type: llm_call, prompt: B, output: b}
+  - {id: both, type: llm_call, depends_on: [a, b], prompt: "{state.a} {state.b}", output: both}
+"""
+
+
+def test_steps_run_after_those_they_depend_on_and_write_into_the_state():
+    result = played(CHAIN, {"draft": {"content": "A long text."}, "short": {"content": "Short."}})
+    assert result.succeeded
+    assert result.state == {"topic": "cats", "text": "A long text.", "summary": "Short."}
+
+
+def test_prompts_are_filled_from_the_state():
+    provider = Echo()
+    result = played(CHAIN, provider=provider, state={"topic": "dogs"})
+    assert [request.messages[-1]["content"] for request in provider.requests] == [
+        "Write about dogs",
+        "Shorten: Write about dogs #1",
+    ]
+    assert result.state["topic"] == "dogs"
+
+
+def test_requests_carry_step_workflow_and_settings():
+    provider = Echo()
+    flow = {
+        "config": {"model": "m", "temperature": 0.5, "max_tokens": 9},
+        "steps": [
+            {"id": "one", "type": "llm_call", "system_prompt": "Be brief.", "prompt": "Hi"},
+            {"id": "two", "type": "llm_call", "prompt": "Ho", "model": "n", "temperature": 0.0, "depends_on": ["one"]},
+        ],
+    }
+    played(flow, provider=provider)
+    one, two = provider.requests
+    assert (one.step_id, one.workflow, one.model, one.temperature, one.max_tokens) == ("one", "test", "m", 0.5, 9)
+    assert one.messages == ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"})
+    assert (two.model, two.temperature) == ("n", 0.0)
+
+
+def test_steps_that_do_not_depend_on_one_another_run_at_the_same_time():
+    class Slow(Echo):
+        async def send(self, request):
+            await asyncio.sleep(10)
+            return await super().send(request)
+
+    assert played(PARALLEL, provider=Slow()).latency_s == 20
+
+
+def test_no_more_steps_run_at_once_than_the_config_allows():
+    running, most = 0, 0
+
+    class Counting(Echo):
+        async def send(self, request):
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(1)
+            running -= 1
+            return await super().send(request)
+
+    steps = [{"id": f"s{number}", "type": "llm_call", "prompt": "Hi"} for number in range(20)]
+    result = played({"config": {"model": "m", "max_concurrent_steps": 3}, "steps": steps}, provider=Counting())
+    assert (most, result.latency_s) == (3, 7)
+
+
+def test_a_result_tells_attempts_tokens_cost_and_time_of_each_step():
+    responses = {
+        "draft": [
+            {"fault": {"type": "timeout", "after_ms": 1000}},
+            {
+                "content": "x",
+                "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+                "cost_usd": 0.5,
+            },
+        ],
+        "short": {"content": "y", "cost_usd": 0.25},
+    }
+    gateway = ProviderGateway(retry=RetryPolicy(backoff_s=2, jitter=0.0))
+    gateway.register(MockProvider(responses=responses))
+    result = played(CHAIN, provider=gateway)
+    draft = result.steps["draft"]
+    assert (draft.attempts, draft.total_tokens, draft.cost_usd, draft.latency_s) == (2, 15, 0.5, 3.0)
+    assert (result.attempts, result.total_tokens, result.cost_usd) == (3, 15, 0.75)
+
+
+def test_a_failed_step_fails_the_workflow_and_those_after_it_are_skipped():
+    result = played(CHAIN, {"draft": {"fault": {"type": "http_error", "status_code": 400, "body": "no"}}})
+    assert result.status == "failed"
+    assert statuses(result) == {"draft": "failed", "short": "skipped"}
+    assert result.steps["draft"].error_type == "AllProvidersFailedError"
+    assert result.steps["short"].error == "draft failed"
+    assert [step.id for step in result.failures] == ["draft"]
+
+
+def test_steps_beside_a_failed_one_run_all_the_same():
+    result = played(PARALLEL, {"a": {"fault": {"type": "http_error", "status_code": 400}}, "b": {"content": "B"}})
+    assert statuses(result) == {"a": "failed", "b": "done", "both": "skipped"}
+
+
+def test_a_step_may_fail_without_consequences():
+    flow = PARALLEL.replace("output: a}", "output: a, on_failure: continue}")
+    result = played(flow, {"a": {"fault": {"type": "http_error", "status_code": 400}}, "b": {"content": "B"}})
+    assert result.succeeded
+    assert statuses(result) == {"a": "failed", "b": "done", "both": "done"}
+    assert result.state["a"] is None
+
+
+def test_a_steps_own_retry_takes_the_place_of_the_gateways():
+    flow = CHAIN.replace("output: text}", "output: text, retry: {max_retries: 4, backoff_s: 0}}")
+    faults = [{"fault": {"type": "connection_reset"}}] * 4
+    result = played(flow, {"draft": [*faults, {"content": "at last"}], "short": {"content": "s"}})
+    assert (result.state["text"], result.steps["draft"].attempts) == ("at last", 5)
+
+
+def test_a_step_that_takes_too_long_has_failed():
+    flow = CHAIN.replace("output: text}", "output: text, timeout: 5}")
+    provider = Scripted(Response("late"), delay_s=60.0)
+    result = played(flow, provider=provider)
+    assert (result.steps["draft"].error_type, result.latency_s) == ("StepTimeoutError", 5)
+    assert "took longer than 5 s" in result.steps["draft"].error
+
+
+def test_a_timeout_inside_a_step_is_its_own():
+    flow = CHAIN.replace("output: text}", "output: text, timeout: 500}")
+    result = played(flow, {"draft": {"fault": {"type": "timeout", "after_ms": 1000}}})
+    assert result.steps["draft"].error_type == "AllProvidersFailedError"
+
+
+def test_no_step_is_paid_for_once_the_budget_is_spent():
+    flow = "config: {model: m, budget_usd: 1.0}\n" + CHAIN
+    result = played(flow, {"draft": {"content": "x", "cost_usd": 1.0}})
+    assert result.steps["short"].error_type == BudgetExceededError.__name__
+
+
+def test_the_budget_is_of_a_run_and_not_of_an_engine():
+    engine = engine_of("config: {model: m, budget_usd: 1.0}\n" + CHAIN, {"draft": {"content": "x", "cost_usd": 0.9}})
+    assert [run(engine.run(), virtual_time=True).status for _ in range(2)] == ["succeeded"] * 2
+
+
+def test_a_replay_that_has_no_answer_ends_the_run():
+    provider = MockProvider(responses={"_version": 2, "draft": {"content": "x"}}, strict=True)
+    with pytest.raises(RecordingMismatchError, match="short"):
+        played(CHAIN, provider=provider)
+
+
+def test_a_replay_that_has_no_answer_cancels_the_steps_beside_it():
+    started = []
+
+    class Half(Echo):
+        async def send(self, request):
+            if request.step_id == "b":
+                raise RecordingMismatchError("no b", kind="missing")
+            started.append(request.step_id)
+            await asyncio.sleep(1000)
+
+    async def work():
+        with pytest.raises(RecordingMismatchError):
+            await engine_of(PARALLEL, provider=Half()).run()
+        assert len(asyncio.all_tasks()) == 1
+        return asyncio.get_running_loop().time()
+
+    assert run(work(), virtual_time=True) == 0
+    assert started == ["a"]
+
+
+def test_events_tell_the_run_in_order_and_the_same_every_time():
+    expected = [
+        ("WorkflowStarted",),
+        ("StepStarted", "a"),
+        ("StepEnded", "a", "done"),
+        ("StepStarted", "b"),
+        ("StepEnded", "b", "done"),
+        ("StepStarted", "both"),
+        ("StepEnded", "both", "done"),
+        ("WorkflowEnded", "succeeded"),
+    ]
+    assert told(PARALLEL) == told(PARALLEL) == expected
+
+
+def test_an_engine_can_be_run_again_and_at_the_same_time():
+    async def work():
+        engine = engine_of(CHAIN, provider=Echo())
+        results = await asyncio.gather(*(engine.run({"topic": topic}) for topic in ("a", "b")))
+        return [result.state["topic"] for result in results]
+
+    assert run(work(), virtual_time=True) == ["a", "b"]
+
+
+def test_a_run_does_not_change_what_it_was_given():
+    given = {"topic": {"name": "cats", "seen": []}}
+    engine = engine_of(CHAIN.replace("output: summary", "output: topic.seen"), provider=Echo())
+    result = run(engine.run(given), virtual_time=True)
+    assert given == {"topic": {"name": "cats", "seen": []}}
+    assert result.state["topic"]["seen"].startswith("Shorten")
+
+
+def test_state_that_the_workflow_does_not_declare_is_refused():
+    with pytest.raises(InputError, match="did you mean 'topic'"):
+        played(CHAIN, state={"topci": "dogs"})
+
+
+def test_a_workflow_without_a_model_is_refused_before_it_runs():
+    with pytest.raises(InputError, match="no model is named"):
+        engine_of("config: {}\n" + CHAIN)
+
+
+def test_what_is_no_provider_is_refused():
+    with pytest.raises(InputError, match="provider_gateway"):
+        engine_of(CHAIN, provider="openai")
+
+
+def test_an_engine_takes_the_path_of_a_workflow(tmp_path):
+    path = tmp_path / "flow.yaml"
+    path.write_text("name: from-file\nconfig: {model: m}\n" + CHAIN)
+    engine = WorkflowEngine(path, MockProvider(default_response="x"))
+    assert engine.run_sync().state["summary"] == "x"
+
+
+def test_streamed_pieces_are_heard_by_step():
+    heard = []
+    flow = CHAIN.replace("output: text}", "output: text, stream: true}")
+    recorded = {"draft": {"content": "One two", "chunks": [[0, "One "], [5, "two"]]}, "short": {"content": "s"}}
+    result = played(flow, recorded, on_text=lambda step, text: heard.append((step, text)))
+    assert heard == [("draft", "One "), ("draft", "two")]
+    assert result.state["text"] == "One two"
+
+
+def test_usage_is_counted_whatever_provider_answers():
+    provider = Scripted(Response("x", usage=Usage.of(3, 4)), Response("y", usage=Usage.of(1, 1)))
+    assert played(CHAIN, provider=provider).total_tokens == 9
