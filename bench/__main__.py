@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import gateway, load, recording, replay, start
+from bench import agent, gateway, load, recording, replay, start
 from bench.console import new_console, progress, show_findings, show_head, show_targets
 from bench.findings import Findings
 from bench.library import Library
@@ -21,6 +21,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "load": load.measure,
     "start": start.measure,
     "gateway": gateway.measure,
+    "agent": agent.measure,
 }
 
 

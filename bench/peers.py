@@ -7,14 +7,38 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
-PEERS = {"agentloom": "agentloom", "pydantic_ai": "pydantic-ai-slim", "litellm": "litellm", "vcr": "vcrpy"}
+PEERS = {
+    "agentloom": "agentloom",
+    "pydantic_ai": "pydantic-ai-slim",
+    "litellm": "litellm",
+    "vcr": "vcrpy",
+    "langchain": "langchain",
+    "langgraph": "langgraph",
+    "agents": "openai-agents",
+    "forge": "forge-guardrails",
+}
+OFFLINE = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LANGSMITH_TRACING_V2": "false",
+    "OPENAI_AGENTS_DISABLE_TRACING": "true",
+}
+"""Settings without which peers ask the network: LiteLLM when it is imported, the others when they run."""
+
+
+def import_peer(module: str) -> ModuleType:
+    """The module of a peer. Typed loosely: peers need not be installed.
+
+    Raises:
+        ImportError: it cannot be imported.
+    """
+    os.environ.update(OFFLINE)
+    return import_module(module)
 
 
 def load_peer(module: str) -> ModuleType | None:
-    """The module of a peer, or None if it cannot be imported. Typed loosely: peers need not be installed."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or importing it asks the network
+    """The module of a peer, or None if it cannot be imported."""
     try:
-        return import_module(module)
+        return import_peer(module)
     except ImportError:
         return None
 
