@@ -40,12 +40,15 @@ if TYPE_CHECKING:
         ProviderError,
         ProviderTimeoutError,
         RateLimitError,
+        RecordedToolError,
         RecordingFormatError,
         RecordingMismatchError,
         RepeatedCallError,
         RequestError,
         ScriptError,
         StepEnforcementError,
+        StepError,
+        StepTimeoutError,
         StreamError,
         StreamInterruptedError,
         ToolArgumentsError,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
         ToolTimeoutError,
         UnderstudyError,
         WorkflowCancelledError,
+        WorkflowError,
     )
     from understudy.events import (
         MemorySink,
@@ -139,12 +143,23 @@ if TYPE_CHECKING:
     from understudy.recording.replay import (
         MockProvider,
     )
+    from understudy.recording.tool_recorder import (
+        record_tools,
+    )
+    from understudy.recording.tool_replay import (
+        replay_tools,
+    )
     from understudy.tools import (
         Toolbox,
         ToolDef,
         ToolSpec,
         tool,
         tool_of,
+    )
+    from understudy.workflow import (
+        WorkflowBuilder,
+        WorkflowEngine,
+        load_workflow,
     )
 
 _HOMES = {
@@ -180,12 +195,15 @@ _HOMES = {
         "ProviderError",
         "ProviderTimeoutError",
         "RateLimitError",
+        "RecordedToolError",
         "RecordingFormatError",
         "RecordingMismatchError",
         "RepeatedCallError",
         "RequestError",
         "ScriptError",
         "StepEnforcementError",
+        "StepError",
+        "StepTimeoutError",
         "StreamError",
         "StreamInterruptedError",
         "ToolArgumentsError",
@@ -196,6 +214,7 @@ _HOMES = {
         "ToolTimeoutError",
         "UnderstudyError",
         "WorkflowCancelledError",
+        "WorkflowError",
     ],
     "understudy.events": ["MemorySink", "Sinks"],
     "understudy.faults": [
@@ -246,7 +265,10 @@ _HOMES = {
     "understudy.recording.recorder": ["RecordingProvider"],
     "understudy.recording.redaction": ["Redactor"],
     "understudy.recording.replay": ["MockProvider"],
+    "understudy.recording.tool_recorder": ["record_tools"],
+    "understudy.recording.tool_replay": ["replay_tools"],
     "understudy.tools": ["ToolDef", "ToolSpec", "Toolbox", "tool", "tool_of"],
+    "understudy.workflow": ["WorkflowBuilder", "WorkflowEngine", "load_workflow"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -316,6 +338,7 @@ __all__ = [
     "RateLimit",
     "RateLimitError",
     "ReasoningDelta",
+    "RecordedToolError",
     "RecordingFormatError",
     "RecordingMismatchError",
     "RecordingProvider",
@@ -331,6 +354,8 @@ __all__ = [
     "Sinks",
     "SlidingWindowCompact",
     "StepEnforcementError",
+    "StepError",
+    "StepTimeoutError",
     "StreamEnd",
     "StreamError",
     "StreamInterruptedError",
@@ -356,12 +381,18 @@ __all__ = [
     "UnknownTool",
     "Usage",
     "Workflow",
+    "WorkflowBuilder",
     "WorkflowCancelledError",
+    "WorkflowEngine",
+    "WorkflowError",
     "WorkflowRunner",
     "__version__",
     "chaos",
+    "load_workflow",
     "parse_fault",
     "read_response",
+    "record_tools",
+    "replay_tools",
     "run",
     "tool",
     "tool_of",
