@@ -60,15 +60,13 @@ def response_of(answer: LLMResponse | ToolCall) -> Response:
     Raises:
         InputError: it is none of the shapes that a client may answer in.
     """
-    match answer:
-        case Response():
-            return answer
-        case TextResponse(content):
-            return Response(content)
-        case ToolCall():
-            return Response(tool_calls=(answer,))
-        case list() | tuple() if all(isinstance(call, ToolCall) for call in answer):
-            return Response(tool_calls=tuple(answer))
+    if isinstance(answer, Response):
+        return answer
+    if isinstance(answer, TextResponse):
+        return Response(answer.content)
+    calls = (answer,) if isinstance(answer, ToolCall) else answer
+    if isinstance(calls, list | tuple) and all([isinstance(call, ToolCall) for call in calls]):  # noqa: C419 - quicker
+        return Response(tool_calls=tuple(calls))
     raise InputError(
         f"expected tool calls or text, got {type(answer).__name__}",
         source="client",

@@ -22,13 +22,16 @@ class Rules(Struct, frozen=True):
     """Tools and the rules between them, checked.
 
     `terminal_tools` end the run; where there are none, text does. `needs` says for each tool that
-    needs others which they are.
+    needs others which they are; `watched` are the arguments whose values matter for that, as pairs of
+    tool and argument. `repeatable` tools may be called with the same arguments again and again.
     """
 
     toolbox: Toolbox
     required_steps: tuple[str, ...] = ()
     terminal_tools: tuple[str, ...] = ()
     needs: Mapping[str, tuple[Prerequisite, ...]] = {}
+    watched: tuple[tuple[str, str], ...] = ()
+    repeatable: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -53,13 +56,9 @@ class Rules(Struct, frozen=True):
             raise InputError(
                 reason, source="required_steps", hint="leave it out here; a terminal tool is called anyway"
             )
-        return cls(toolbox, required, terminal, _needs_of(toolbox))
-
-    @property
-    def watched(self) -> list[tuple[str, str]]:
-        """The arguments whose values matter later, as pairs of tool and argument."""
-        needed = [need for needs in self.needs.values() for need in needs]
-        return [(need.tool, need.match_arg) for need in needed if need.match_arg is not None]
+        needs = _needs_of(toolbox)
+        repeatable = frozenset(tool.name for tool in toolbox.values() if tool.repeatable)
+        return cls(toolbox, required, terminal, needs, tuple(_watched(needs)), repeatable)
 
 
 def check_known(name: object, toolbox: Toolbox, *, source: str, place: str = "") -> None:
@@ -67,6 +66,11 @@ def check_known(name: object, toolbox: Toolbox, *, source: str, place: str = "")
     if name not in toolbox:
         known = ", ".join(toolbox)
         raise InputError(f"there is no tool {name!r}", source=source, place=place, hint=f"one of: {known}")
+
+
+def _watched(needs: Mapping[str, tuple[Prerequisite, ...]]) -> Iterator[tuple[str, str]]:
+    for needed in needs.values():
+        yield from ((need.tool, need.match_arg) for need in needed if need.match_arg is not None)
 
 
 def _needs_of(toolbox: Toolbox) -> dict[str, tuple[Prerequisite, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import Parameter
 from types import SimpleNamespace
@@ -46,6 +46,7 @@ class FunctionParameters:
         hints = {each.name: _hint(each, globals, tool=tool) for each in named}
         try:
             self._adapter = _adapter(named, hints, is_open=len(named) < len(parameters))
+            self._validate: Callable[[JsonObject], JsonObject] = self._adapter.validator.validate_python
             schema = self._adapter.json_schema()
         except UNFIT_TYPE as error:
             raise _refusal(error, hints, tool=tool) from error
@@ -61,7 +62,7 @@ class FunctionParameters:
             ToolArgumentsError: they are not what the function takes.
         """
         try:
-            return self._adapter.validate_python(args)
+            return self._validate(args)
         except ValidationError:
             return self._converted_from_json(args)
 

@@ -52,8 +52,8 @@ class Tally:
         """Count the messages that have come since the last time; all of them, if some have gone."""
         if len(messages) < self._messages:
             self.restart()
-        for place in range(self._messages, len(messages)):
-            self._add(messages[place])
+        for message in messages[self._messages :]:
+            self._add(message)
         self._messages = len(messages)
 
     def report(self, *, prompt_tokens: int, completion_tokens: int) -> None:

@@ -59,7 +59,7 @@ class Guardrails:
         self.budget = RunBudget(policy.budget_usd, policy.budget_tokens)
         self._rescues, self._call_ids = policy.rescue, _CallIds()
         self._steps = RequiredSteps(rules, self.progress, limit=policy.max_premature_ends)
-        self._repetition = Repetition(rules.toolbox, policy.max_same_calls, limit=policy.max_repetition_refusals)
+        self._repetition = Repetition(rules.repeatable, policy.max_same_calls, limit=policy.max_repetition_refusals)
         self._tool_errors = ToolErrors(policy.max_tool_errors)
         text_ends = not rules.terminal_tools
         nudge = nudge_function(retry_nudge)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from understudy.agent import nudges
 from understudy.agent.guards.guard import Guard
@@ -11,7 +11,7 @@ from understudy.agent.progress import canonical
 from understudy.agent.turn import Turn
 from understudy.errors import AgentError, RepeatedCallError
 from understudy.messages import ToolCall
-from understudy.tools import Toolbox, ToolOutcome
+from understudy.tools import ToolOutcome
 
 
 class Repetition(Guard):
@@ -22,10 +22,9 @@ class Repetition(Guard):
 
     type = MessageType.REPETITION_NUDGE
 
-    def __init__(self, toolbox: Toolbox, max_same_calls: int, *, limit: int) -> None:
+    def __init__(self, repeatable: Container[str], max_same_calls: int, *, limit: int) -> None:
         super().__init__(limit)
-        self._max_same_calls = max_same_calls
-        self._exempt = {tool.name for tool in toolbox.values() if tool.repeatable}
+        self._repeatable, self._max_same_calls = repeatable, max_same_calls
         self._outcomes: dict[tuple[str, bytes], tuple[str, int]] = {}
 
     def find(self, turn: Turn, *, attempt: int) -> dict[int, str]:
@@ -47,6 +46,6 @@ class Repetition(Guard):
             self._outcomes[key] = outcome.text, times + 1 if outcome.text == last else 1
 
     def _times(self, call: ToolCall) -> int:
-        if call.tool in self._exempt:
+        if call.tool in self._repeatable:
             return 0
         return self._outcomes.get((call.tool, canonical(call.args)), ("", 0))[1]
