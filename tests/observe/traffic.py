@@ -17,6 +17,7 @@ from understudy.providers.provider import Provider
 from understudy.recording.fingerprint import fingerprint
 from understudy.recording.recorder import RecordingProvider
 from understudy.recording.replay import MockProvider
+from understudy.workflow import WorkflowBuilder
 
 SLOW_S = 0.75
 
@@ -75,6 +76,10 @@ async def drive(sink, folder):
             await refused(gateway, request("doomed", model="shaky"), AllProvidersFailedError)
     strict = MockProvider(responses={"_version": 2}, strict=True, sink=sink)
     await refused(strict, request("unheard"), RecordingMismatchError)
+    flow = WorkflowBuilder("tour", model="m").llm_call("ask", "Hi").llm_call("then", "Ho", depends_on=["ask"])
+    await flow.engine(
+        MockProvider(responses={"ask": {"fault": {"type": "http_error", "status_code": 400}}}), sink=sink
+    ).run()
     ContextManager(SlidingWindowCompact(1), 20, sink=sink).maybe_compact([*call("It rains."), *call("It pours.")])
 
 

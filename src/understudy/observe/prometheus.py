@@ -22,6 +22,8 @@ from understudy.events import (
     ReplayMissed,
     ReplayServed,
     RetryScheduled,
+    StepEnded,
+    WorkflowEnded,
 )
 from understudy.observe.extra import missing_package
 
@@ -80,6 +82,8 @@ class PrometheusSink:
             BreakerChanged: self._breaker_changed,
             CallEnded: self._call_ended,
             ContextCompacted: self._context_compacted,
+            StepEnded: self._step_ended,
+            WorkflowEnded: self._workflow_ended,
         }
 
     def emit(self, event: Event) -> None:
@@ -151,6 +155,9 @@ class PrometheusSink:
         self._compactions = counter(
             "understudy_context_compactions_total", "Compactions of a context", "strategy", "phase"
         )
+        self._runs = counter("understudy_workflow_runs_total", "Runs of workflows", "workflow", "status")
+        self._steps = counter("understudy_workflow_steps_total", "Steps of workflows", "workflow", "type", "status")
+        self._step_s = histogram("understudy_workflow_step_seconds", "Duration of steps that ran", "workflow", "type")
 
     def _counter(self, name: str, meaning: str, *labels: str) -> _Series[Counter]:
         return _Series(Counter(name, f"{meaning}.", labels, registry=self.registry))
@@ -189,6 +196,14 @@ class PrometheusSink:
 
     def _breaker_changed(self, event: BreakerChanged) -> None:
         self._breakers[(event.provider,)].set(BREAKER_STATES[event.state])
+
+    def _step_ended(self, event: StepEnded) -> None:
+        self._steps[event.workflow, event.type, event.status].inc()
+        if event.status != "skipped":
+            self._step_s[event.workflow, event.type].observe(event.latency_s)
+
+    def _workflow_ended(self, event: WorkflowEnded) -> None:
+        self._runs[event.workflow, event.status].inc()
 
     def _call_ended(self, event: CallEnded) -> None:
         self._calls[event.workflow, event.error or "ok"].inc()
