@@ -37,10 +37,13 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The time of the running event loop: real on an ordinary loop, virtual on a `VirtualTimeLoop`."""
+    """The time of the running event loop: virtual on a `VirtualTimeLoop`, real on others and where none runs."""
 
     def monotonic_s(self) -> float:
-        return asyncio.get_running_loop().time()
+        try:
+            return asyncio.get_running_loop().time()
+        except RuntimeError:
+            return time.monotonic()
 
     def utc_now(self) -> datetime:
         try:

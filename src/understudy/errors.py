@@ -7,6 +7,7 @@ UnderstudyError
 │   ├── NoProviderError            a request for a model that no registered provider takes
 │   ├── ExpressionError            an expression that cannot be read, or gives no answer
 │   ├── TemplateError              a template that cannot be read or filled
+│   ├── RunError                   a kept run that is not there, under way, over, changed or unreadable
 │   └── WorkflowError              a file that is no workflow: problems, all of them
 ├── ProviderError                  a model call failed: status_code, headers, body
 │   ├── RateLimitError             429, with retry_after_s when the provider said so
@@ -27,6 +28,9 @@ UnderstudyError
 │   ├── AgentBudgetError           the run has used up what it may: spent, limit, unit
 │   ├── StreamError                a client's stream had no FINAL chunk
 │   └── WorkflowCancelledError     the run was cancelled: iteration
+├── MockError                      a mock that cannot stand in for its tool: tool
+│   ├── MockDriftError             it answers what the real tool would not: problems
+│   └── UnmockedToolError          a tool was called that has no mock: arguments, suggestion
 ├── StepError                      a step of a workflow could not do its work
 │   └── StepTimeoutError           it took longer than it may (also a TimeoutError): step_id, timeout_s
 ├── ToolArgumentsError             arguments that are not what a tool takes: tool, problems
@@ -95,6 +99,10 @@ class ExpressionError(InputError):
 
 class TemplateError(InputError):
     """A template that cannot be read, or that names what is not there."""
+
+
+class RunError(InputError):
+    """A kept run that is not there, is under way elsewhere, is over, has changed or cannot be read."""
 
 
 class Problem(NamedTuple):
@@ -302,6 +310,40 @@ class WorkflowCancelledError(AgentError):
     def __init__(self, iteration: int) -> None:
         self.iteration = iteration
         super().__init__(f"the run was cancelled at iteration {iteration}")
+
+
+class MockError(UnderstudyError):
+    """A mock that cannot stand in for its tool: an error of the test, which no agent is told."""
+
+    def __init__(self, message: str, *, tool: str) -> None:
+        self.tool = tool
+        super().__init__(message)
+
+
+class MockDriftError(MockError):
+    """A mock that answers what the real tool would not. `problems` says what is wrong with the answer, a line each."""
+
+    def __init__(self, problems: Sequence[str], *, tool: str) -> None:
+        self.problems = tuple(problems)
+        told = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"the mock of {tool!r} answers what the real tool would not:\n{told}", tool=tool)
+
+
+class UnmockedToolError(MockError):
+    """A tool was called that has no mock.
+
+    `arguments` are those it was called with, `suggestion` is the entry that the mocks lack, in Python.
+    """
+
+    def __init__(self, *, tool: str, arguments: Mapping[str, object], suggestion: str, hint: str = "") -> None:
+        self.arguments, self.suggestion = dict(arguments), suggestion
+        entry = "\n".join(f"        {line}" for line in suggestion.splitlines())
+        lines = (
+            f"tool {tool!r} was called, but no mock is defined for it.{hint and f' {hint}'}",
+            f"Add one:\n\n    mocks = {{\n{entry}\n    }}\n",
+            'Or let every tool without a mock answer None: Mocks(…, unmocked="passthrough")',
+        )
+        super().__init__("\n".join(lines), tool=tool)
 
 
 class StepError(UnderstudyError):

@@ -22,6 +22,8 @@ from understudy.recording.exchange import Exchange
 from understudy.recording.recorder import RecordingProvider
 from understudy.recording.stores.journal import Journal
 from understudy.recording.stores.locate import open_store
+from understudy.recording.tool_exchange import ToolExchange
+from understudy.recording.tool_recorder import record_tools
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
@@ -71,6 +73,44 @@ def record_calls(location, name, calls, step_id):
     tell("ready")
     sys.stdin.readline()
     asyncio.run(record(location, [f"{name}-{number}" for number in range(int(calls))], step_id=step_id))
+
+
+def record_tool_calls(location, name, calls):
+    """Record `calls` calls of a tool and as many of a model, once the other side of the pipe says go."""
+    tell("ready")
+    sys.stdin.readline()
+
+    async def work():
+        async with RecordingProvider(Echo(), location) as recorder, record_tools({"echo": echo}, location) as tools:
+            for number in range(int(calls)):
+                tools["echo"](text=f"{name}-{number}")
+                await recorder.complete([{"role": "user", "content": f"{name}-{number}"}], "m", step_id="loop")
+
+    asyncio.run(work())
+
+
+def echo(text):
+    return text
+
+
+def tool_nursery():
+    """As `nursery`, for children that record calls of a tool."""
+    for number, line in enumerate(sys.stdin):
+        child = os.fork()
+        if not child:
+            tell(f"born {os.getpid()}")
+            record_tool_for_ever(line.strip(), prefix=number)
+        os.waitpid(child, 0)
+        tell("dead")
+
+
+def record_tool_for_ever(location, *, prefix):
+    """Record calls of a tool and tell of each when it is done; fold now and then."""
+    names = (f"{prefix}-{number}" for number in count())
+    while True:
+        with record_tools({"echo": echo}, location) as tools:
+            for name in (next(names) for _ in range(20)):
+                tell(tools["echo"](text=name))
 
 
 def tell(line):
@@ -164,6 +204,16 @@ def append_and_close(path):
         writer = open_store(path).write()
         for number in numbers:
             writer.append("added", Exchange(content=number))
+            tell(number)
+        writer.close()
+
+
+def append_tools_and_close(path):
+    """The like for calls of a tool."""
+    for numbers in ("12", "34"):
+        writer = open_store(path).write()
+        for number in numbers:
+            writer.append_tool("added", ToolExchange(result=number))
             tell(number)
         writer.close()
 

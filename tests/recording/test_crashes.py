@@ -19,8 +19,8 @@ KINDS = {"json": "{}/run.json", "sqlite": "sqlite:///{}/run.db"}
 class Nursery:
     """Brings up children that record, and kills them. Its children tell of each call when it is done."""
 
-    def __init__(self):
-        self._process = start(nursery)
+    def __init__(self, program=nursery):
+        self._process = start(program)
         self._told = b""
 
     def __enter__(self):

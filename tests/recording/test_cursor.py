@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.recording.cursor import Cursor
+from understudy.recording.cursor import Cursor, Unused
 from understudy.recording.file_format import convert
 from understudy.recording.stores.memory import MemoryShelf
 
@@ -135,9 +135,9 @@ def test_matching_alone_serves_nothing():
     cursor = cursor_over(a=[entry("1"), entry("2")])
     first = cursor.match("a", "f").stored
     assert cursor.match("a", "f").stored is first
-    assert not cursor.is_used(first)
+    assert cursor.unused() == [Unused("a", 0), Unused("a", 1)]
     cursor.use(first)
-    assert cursor.is_used(first)
+    assert cursor.unused() == [Unused("a", 1)]
     assert cursor.match("a", "f").stored.exchange.content == "2"
 
 

@@ -108,9 +108,9 @@ def test_a_version_that_is_no_number_from_1_is_refused(version):
 
 
 def test_metadata_is_kept_whatever_it_is():
-    text = '{"_version": 2, "_meta": {"created_by": "me", "x": [1]}, "_tools": {"get": []}, "_x": 5}'
+    text = '{"_version": 2, "_meta": {"created_by": "me", "x": [1]}, "_plugin": {"get": []}, "_x": 5}'
     document = parse(text.encode(), source="x")
-    assert (document.meta, document.rest) == ({"created_by": "me", "x": [1]}, {"_tools": {"get": []}, "_x": 5})
+    assert (document.meta, document.rest) == ({"created_by": "me", "x": [1]}, {"_plugin": {"get": []}, "_x": 5})
     assert json.loads(render(document)) == json.loads(text)
 
 

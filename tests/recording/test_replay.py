@@ -19,8 +19,8 @@ from understudy.errors import (
 )
 from understudy.events import ReplayMissed, ReplayServed
 from understudy.messages import Request, ToolCall, Usage
+from understudy.recording.cursor import Unused
 from understudy.recording.fingerprint import fingerprint
-from understudy.recording.replay import Unused
 
 HI = user("Hi")
 HASH = fingerprint(Request(tuple(HI), "m"))

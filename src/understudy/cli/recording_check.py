@@ -10,7 +10,7 @@ from understudy.cli.arguments import AsJson, Fields, Patterns, Recordings
 from understudy.cli.wording import counted
 
 if TYPE_CHECKING:
-    from understudy.recording.redaction import Redactor
+    from understudy.recording.redaction import Finding, Redactor
 
 Row = dict[str, str]
 
@@ -48,6 +48,7 @@ def check(files: Recordings, pattern: Patterns = [], field: Fields = [], as_json
 
 def _findings(file: str, redactor: Redactor) -> list[Row]:
     from understudy.recording.document import VERSION, rules_of
+    from understudy.recording.keys import tool_key
     from understudy.recording.stores.locate import open_store
 
     shelf = open_store(file).read()
@@ -59,10 +60,14 @@ def _findings(file: str, redactor: Redactor) -> list[Row]:
         )
         rows.append({"file": file, "key": "", "place": "_version", "problem": problem})
     for stored in shelf:
-        for finding in redactor.findings(stored.exchange):
-            row = {"file": file, "key": stored.key, "place": finding.path, "problem": f"looks like a {finding.kind}"}
-            rows.append(row)
+        rows += [_row(file, stored.key, finding) for finding in redactor.findings(stored.exchange)]
+    for call in shelf.tools:
+        rows += [_row(file, tool_key(call.key), finding) for finding in redactor.tool_findings(call.exchange)]
     return rows
+
+
+def _row(file: str, key: str, finding: Finding) -> Row:
+    return {"file": file, "key": key, "place": finding.path, "problem": f"looks like a {finding.kind}"}
 
 
 def _print(files: list[str], rows: list[Row]) -> None:

@@ -60,7 +60,8 @@ def diff(
 
 def _print(changes: list[Change]) -> None:
     for change in changes:
-        key = change.key if len(change.key) <= 40 else change.key[:12] + "…"
+        is_short = len(change.key) <= 40 or change.key.startswith("_tools")
+        key = change.key if is_short else change.key[:12] + "…"
         typer.secho(f"{key}, call {change.position + 1}: {_TITLES[change.kind]}", bold=True)
         if change.difference:
             typer.echo(change.difference)

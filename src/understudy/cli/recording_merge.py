@@ -46,4 +46,5 @@ def merge(
         raise InputError("it is there already", source=output, hint="name another output, or pass --force")
     merged = merging.merge([open_store(file).load() for file in files], conflict=on_conflict.value)
     target.save(merged)
-    typer.echo(f"{output}: {counted(len(list(merged)), 'exchange')} of {counted(len(merged.entries), 'key')}")
+    tools = f" and {counted(len(merged.tools), 'tool')}" if merged.tools else ""
+    typer.echo(f"{output}: {counted(merged.size, 'exchange')} of {counted(len(merged.entries), 'key')}{tools}")

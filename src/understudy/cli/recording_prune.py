@@ -12,7 +12,10 @@ from understudy.cli.arguments import DryRun, Recordings
 def prune(
     files: Recordings,
     older_than: Annotated[str | None, typer.Option(help="An age like 30d, 12h or 2w.")] = None,
-    key: Annotated[list[str], typer.Option("--key", "-k", help="A key to remove. May be repeated.")] = [],  # noqa: B006
+    key: Annotated[
+        list[str],
+        typer.Option("--key", "-k", help="A key to remove, or a tool, like _tools.get_weather. May be repeated."),
+    ] = [],  # noqa: B006
     faults: Annotated[bool, typer.Option("--faults", help="Remove calls that failed.")] = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -41,5 +44,5 @@ def prune(
         removed = pruning.prune(document, unwanted)
         if removed and not dry_run:
             store.save(document)
-        left = sum(1 for _ in document)
-        typer.echo(f"{store.location}: {'would remove' if dry_run else 'removed'} {len(removed)}, {left} left")
+        done = "would remove" if dry_run else "removed"
+        typer.echo(f"{store.location}: {done} {removed}, {document.size} left")

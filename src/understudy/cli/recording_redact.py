@@ -24,7 +24,7 @@ def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_ru
     stores = [open_store(file) for file in files]
     documents = [store.load() for store in stores]
     for store, document in zip(stores, documents, strict=True):
-        changed = document.rewrite(redactor.redact)
+        changed = document.rewrite(redactor.redact, redactor.redact_tool)
         if changed and not dry_run:
             store.save(document)
         typer.echo(f"{store.location}: {'would change' if dry_run else 'changed'} {counted(changed, 'exchange')}")

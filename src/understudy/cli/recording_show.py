@@ -12,17 +12,25 @@ from understudy.cli.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from understudy.faults import Fault
+    from understudy.recording.exchange import Exchange
     from understudy.recording.stores.store import Stored
+    from understudy.recording.tool_exchange import ToolExchange
 
 PREVIEW_CHARS = 60
 PLAIN_COLUMNS = 200
+COLUMNS = ("key", "model", "ends", "tokens", "cost $", "ms", "answer")
+TOOL_COLUMNS = ("tool", "ends", "ms", "arguments", "result")
 
 
 def show(
     file: Recording,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Show the exchanges of this key in full.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", "-k", help="Show the exchanges of this key, or tool like _tools.get_weather, in full."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a recording holds: a line an exchange, or one key in full.
@@ -33,30 +41,37 @@ def show(
 
       understudy recording show runs/today.json --key summarize
 
+      understudy recording show runs/today.json --key _tools.get_weather
+
       understudy recording show sqlite:///runs/big.db --json
     """
     from understudy.errors import InputError
+    from understudy.recording.keys import tool_key
     from understudy.recording.stores.locate import open_store
 
     shelf = open_store(file).read()
     chosen = [stored for stored in shelf if key in (None, stored.key)]
-    if key is not None and not chosen:
-        keys = ", ".join(dict.fromkeys(stored.key[:20] for stored in shelf)) or "none"
+    calls = [stored for stored in shelf.tools if key in (None, tool_key(stored.key))]
+    if key is not None and not chosen and not calls:
+        names = [*(stored.key[:20] for stored in shelf), *(tool_key(stored.key) for stored in shelf.tools)]
+        keys = ", ".join(dict.fromkeys(names)) or "none"
         raise InputError(f"no key {key!r}", source=file, hint=f"keys: {keys[:400]}")
     if as_json:
-        _print_json(chosen)
+        _print_json(chosen, calls)
     elif key is None:
-        _print_table(chosen, file)
+        _print_tables(chosen, calls, file)
     else:
         _print_in_full(chosen)
+        _print_calls_in_full(calls)
 
 
-def _print_json(chosen: list[Stored]) -> None:
+def _print_json(chosen: list[Stored[Exchange]], calls: list[Stored[ToolExchange]]) -> None:
     import msgspec
 
-    for stored in chosen:
-        fields = msgspec.json.decode(msgspec.json.encode(stored.exchange))
-        typer.echo(msgspec.json.encode({"key": stored.key} | fields).decode())
+    named = [("key", stored.key, msgspec.json.encode(stored.exchange)) for stored in chosen]
+    named += [("tool", stored.key, msgspec.json.encode(stored.exchange)) for stored in calls]
+    for kind, name, data in named:
+        typer.echo(msgspec.json.encode({kind: name} | msgspec.json.decode(data)).decode())
 
 
 def _console() -> Console:
@@ -65,37 +80,68 @@ def _console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
 
 
-def _print_table(chosen: list[Stored], file: str) -> None:
-    from rich.table import Table
-
-    table = Table(
-        "key", "model", "ends", "tokens", "cost $", "ms", "answer", box=None, pad_edge=False, header_style="bold"
-    )
-    for column in (3, 4, 5):
-        table.columns[column].justify = "right"
-    for stored in chosen:
-        table.add_row(*_cells(stored))
+def _print_tables(chosen: list[Stored[Exchange]], calls: list[Stored[ToolExchange]], file: str) -> None:
     console = _console()
-    console.print(table)
+    if chosen or not calls:
+        console.print(_table(COLUMNS, [_cells(stored) for stored in chosen], numbers=(3, 4, 5)))
+    if calls:
+        console.print(_table(TOOL_COLUMNS, [_call_cells(stored) for stored in calls], numbers=(2,)))
     cost_usd = sum(stored.exchange.cost_usd for stored in chosen)
     keys = len({stored.key for stored in chosen})
-    console.print(
-        f"{file}: {counted(len(chosen), 'exchange')} of {counted(keys, 'key')}, {cost_usd:.4f} $", style="dim"
-    )
+    told = f"{file}: {counted(len(chosen), 'exchange')} of {counted(keys, 'key')}, {cost_usd:.4f} $"
+    tools = len({stored.key for stored in calls})
+    told += f", {counted(len(calls), 'call')} of {counted(tools, 'tool')}" if calls else ""
+    console.print(told, style="dim")
 
 
-def _cells(stored: Stored) -> tuple[str, ...]:
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, numbers: tuple[int, ...]) -> Table:
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for column in numbers:
+        table.columns[column].justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _call_cells(stored: Stored[ToolExchange]) -> tuple[str, ...]:
+    exchange = stored.exchange
+    error = exchange.error
+    ends = "result" if error is None else f"error: {error.type}"
+    told = _told(exchange.answer) if error is None else error.message
+    return stored.key, ends, f"{exchange.latency_ms:.0f}", _preview(_arguments(exchange)), _preview(told)
+
+
+def _arguments(exchange: ToolExchange) -> str:
+    from msgspec import UNSET
+
+    return "(any)" if exchange.arguments is UNSET else _told(exchange.arguments)
+
+
+def _told(value: object) -> str:
+    """A JSON value, or a text as it is."""
+    import msgspec
+
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _preview(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= PREVIEW_CHARS else line[: PREVIEW_CHARS - 1] + "…"
+
+
+def _cells(stored: Stored[Exchange]) -> tuple[str, ...]:
     exchange = stored.exchange
     ends = f"fault: {exchange.fault.type}" if exchange.fault is not None else exchange.ending or ""
     tokens = str(exchange.usage.total_tokens) if exchange.usage is not None else ""
     calls = ", ".join(f"{call.name}(…)" for call in exchange.tool_calls or ())
-    answer = " ".join((exchange.content or calls).split())
-    preview = answer if len(answer) <= PREVIEW_CHARS else answer[: PREVIEW_CHARS - 1] + "…"
+    preview = _preview(exchange.content or calls)
     key = stored.key if len(stored.key) <= 24 else stored.key[:12] + "…"
     return key, exchange.model, ends, tokens, f"{exchange.cost_usd:.4f}", f"{exchange.latency_ms:.0f}", preview
 
 
-def _print_in_full(chosen: list[Stored]) -> None:
+def _print_in_full(chosen: list[Stored[Exchange]]) -> None:
     console = _console()
     for position, stored in enumerate(chosen):
         exchange = stored.exchange
@@ -116,6 +162,21 @@ def _print_in_full(chosen: list[Stored]) -> None:
             console.print(f"→ {call.name}({call.arguments})", style="bold")
         for at_ms, piece in exchange.chunks or ():
             console.print(f"  {at_ms:9.1f} ms  {piece if isinstance(piece, str) else piece.tool_call or piece}")
+
+
+def _print_calls_in_full(calls: list[Stored[ToolExchange]]) -> None:
+    console = _console()
+    for position, stored in enumerate(calls):
+        exchange = stored.exchange
+        console.rule(f"{stored.key} · call {position + 1} of {len(calls)}", align="left")
+        note = f"the text of a {exchange.result_type}" if exchange.result_type else ""
+        told = (f"{exchange.latency_ms:.0f} ms", exchange.recorded_at, note)
+        console.print("  ".join(part for part in told if part), style="dim")
+        console.print(f"{stored.key}({_arguments(exchange)})")
+        if exchange.error is None:
+            console.print(f"→ {_told(exchange.answer)}", style="bold")
+        else:
+            console.print(f"→ raises {exchange.error.type}: {exchange.error.message}", style="bold red")
 
 
 def _declared(fault: Fault) -> str:

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Literal
 
+import msgspec
 import orjson
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from understudy.messages import JsonObject
 from understudy.recording.document import Document
+from understudy.recording.entries import exchanges_of
 from understudy.recording.exchange import Exchange
 from understudy.recording.fingerprint import canonical_bytes, normalised
+from understudy.recording.keys import tool_key
 from understudy.recording.miss import difference_between
 from understudy.recording.normalise import NO_RULES, NormaliseRules
+from understudy.recording.tool_exchange import ToolExchange
 
 ChangeKind = Literal["removed", "added", "request", "answer"]
 VOLATILE_SHAPES = {
@@ -45,13 +49,34 @@ class Proposal(Struct, frozen=True):
 
 
 def compare(old: Document, new: Document) -> list[Change]:
-    """What differs, key by key and call by call."""
+    """What differs, key by key and call by call, and then tool by tool."""
     changes: list[Change] = []
     for key in sorted(old.entries.keys() | new.entries.keys()):
         pairs = zip_longest(old.exchanges(key), new.exchanges(key))
         for position, (before, after) in enumerate(pairs):
             changes.extend(_changes(key, position, before, after))
+    for tool in sorted(old.tools.keys() | new.tools.keys()):
+        calls = zip_longest(exchanges_of(old.tools, tool), exchanges_of(new.tools, tool))
+        for position, (earlier, later) in enumerate(calls):
+            changes.extend(_tool_changes(tool_key(tool), position, earlier, later))
     return changes
+
+
+def _tool_changes(key: str, position: int, before: ToolExchange | None, after: ToolExchange | None) -> Iterator[Change]:
+    if before is None or after is None:
+        yield Change(key, position, "added" if before is None else "removed")
+        return
+    if before.fingerprint != after.fingerprint:
+        asked = ({"arguments": None if call.arguments is UNSET else call.arguments} for call in (before, after))
+        yield Change(key, position, "request", difference_between(*asked))
+    answers = [_tool_answer(call) for call in (before, after)]
+    if answers[0] != answers[1]:
+        yield Change(key, position, "answer", difference_between(*answers))
+
+
+def _tool_answer(exchange: ToolExchange) -> JsonObject:
+    failed = exchange.error is not None
+    return {"error": msgspec.to_builtins(exchange.error)} if failed else {"result": exchange.answer}
 
 
 def _changes(key: str, position: int, before: Exchange | None, after: Exchange | None) -> Iterator[Change]:

@@ -10,8 +10,10 @@ from msgspec import Struct, field
 
 from understudy.errors import InputError, RecordingFormatError
 from understudy.messages import JsonObject
+from understudy.recording.entries import add, each, exchanges_of, forget, rewrite
 from understudy.recording.exchange import Exchange
 from understudy.recording.normalise import NO_RULES, NormaliseRules, check_rules
+from understudy.recording.tool_exchange import ToolEntry, ToolExchange
 from understudy.version import __version__
 
 VERSION = 2
@@ -24,51 +26,52 @@ def new_meta() -> JsonObject:
 
 
 class Document(Struct):
-    """A recording in memory. An Exchange answers every call of its key, a list answers in order.
+    """A recording in memory. An exchange answers every call of its key, a list answers in order.
 
-    `rest` holds further top-level metadata (`_tools` and such), kept as it is.
+    `entries` are the calls of models, `tools` those of tools by name. `rest` holds further top-level
+    metadata, kept as it is.
     """
 
     meta: JsonObject = field(default_factory=new_meta)
     entries: dict[str, Entry] = field(default_factory=dict)
     rest: dict[str, Any] = field(default_factory=dict)
     version: int = VERSION
+    tools: dict[str, ToolEntry] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, Exchange]]:
-        """Each exchange with its key, in order."""
-        return ((key, exchange) for key in self.entries for exchange in self.exchanges(key))
+        """Each exchange of a model with its key, in order."""
+        return each(self.entries)
+
+    @property
+    def size(self) -> int:
+        """How many exchanges there are, of models and tools."""
+        return sum(1 for _ in each(self.entries)) + sum(1 for _ in each(self.tools))
 
     def exchanges(self, key: str) -> list[Exchange]:
         """The exchanges of a key, in order."""
-        entry = self.entries.get(key, [])
-        return entry if isinstance(entry, list) else [entry]
+        return exchanges_of(self.entries, key)
 
     def add(self, key: str, exchange: Exchange) -> None:
         """Put an exchange behind those of its key."""
-        entry = self.entries.get(key)
-        if entry is None:
-            self.entries[key] = exchange
-        elif isinstance(entry, list):
-            entry.append(exchange)
-        else:
-            self.entries[key] = [entry, exchange]
+        add(self.entries, key, exchange)
 
-    def rewrite(self, change: Callable[[Exchange], Exchange]) -> int:
-        """Put each exchange through `change`; gives back how many came out as another object."""
-        changed = 0
-        for key, entry in self.entries.items():
-            new = [change(exchange) for exchange in self.exchanges(key)]
-            changed += sum(after is not before for after, before in zip(new, self.exchanges(key), strict=True))
-            self.entries[key] = new if isinstance(entry, list) else new[0]
-        return changed
+    def rewrite(
+        self, change: Callable[[Exchange], Exchange], change_tool: Callable[[ToolExchange], ToolExchange]
+    ) -> int:
+        """Put each exchange through its `change`; gives back how many came out as another object."""
+        return rewrite(self.entries, change) + rewrite(self.tools, change_tool)
 
     def forget(self, key: str, *, before: str) -> None:
         """Drop the exchanges of a key that were recorded before a moment; those that do not say when were."""
-        exchanges = self.exchanges(key)
-        self.entries.pop(key, None)
-        for exchange in exchanges:
-            if (exchange.recorded_at or "") >= before:
-                self.add(key, exchange)
+        forget(self.entries, key, before=before)
+
+    def add_tool(self, tool: str, exchange: ToolExchange) -> None:
+        """Put an exchange behind those of its tool, in a list even if it is the first."""
+        add(self.tools, tool, exchange, listed=True)
+
+    def forget_tool(self, tool: str, *, before: str) -> None:
+        """The like of `forget` for the exchanges of a tool."""
+        forget(self.tools, tool, before=before)
 
 
 def rules_of(meta: JsonObject, *, source: str) -> NormaliseRules:
@@ -89,3 +92,14 @@ def rules_of(meta: JsonObject, *, source: str) -> NormaliseRules:
         place = f"_meta.normalise.{error.place}"
         raise RecordingFormatError(error.reason, source=source, place=place, hint=error.hint) from None
     return rules
+
+
+def check_strict(version: int, *, source: str) -> None:
+    """Raises RecordingFormatError if recordings of this version cannot be replayed strictly."""
+    if version < VERSION:
+        raise RecordingFormatError(
+            f"version {version} cannot be replayed strictly",
+            source=source,
+            place="_version",
+            hint='written by hand? put "_version": 2 at its top; else record it again, or replay with strict=False',
+        )

@@ -90,6 +90,11 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
         )
 
     @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of the request that this answers; None if it answers any under its key."""
+        return self.request_hash or None
+
+    @property
     def ending(self) -> str | None:
         """The finish reason; of an entry that tells none, the one that fits its answer."""
         if isinstance(self.finish_reason, UnsetType):

@@ -17,10 +17,13 @@ from understudy.messages import JsonObject, Usage
 from understudy.recording.document import VERSION, Document, Entry
 from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCall, TimedPiece
 from understudy.recording.keys import KEY_HINT, shown, unfit_reason
+from understudy.recording.tool_exchange import ToolEntry
+from understudy.recording.tool_format import parse_tools, tools_fields
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_TEXT_CHARS = 32 * 1024 * 1024
 
+_NO_TOOLS = Raw(b"{}")
 _outer = msgspec.json.Decoder(dict[str, Raw])
 _entry = msgspec.json.Decoder(Exchange | list[Exchange])
 _FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
@@ -52,9 +55,10 @@ def parse(data: bytes, *, source: str) -> Document:
         outer = _outer.decode(data)
     except _UNREADABLE as error:
         raise _unreadable(data, error, source) from None
+    tools = parse_tools(outer.pop("_tools", _NO_TOOLS), source=source)
     metadata = {key: _json(key, value, source) for key, value in outer.items() if key.startswith("_")}
     entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
-    return _document(metadata, entries, source)
+    return _document(metadata, entries, tools, source)
 
 
 def convert(responses: Mapping[str, Any], *, source: str) -> Document:
@@ -81,7 +85,7 @@ def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
     return entry
 
 
-def _document(metadata: JsonObject, entries: dict[str, Entry], source: str) -> Document:
+def _document(metadata: JsonObject, entries: dict[str, Entry], tools: dict[str, ToolEntry], source: str) -> Document:
     version = metadata.pop("_version", 1)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise RecordingFormatError(
@@ -99,7 +103,7 @@ def _document(metadata: JsonObject, entries: dict[str, Entry], source: str) -> D
         raise RecordingFormatError(
             f"expected an object, got {type(meta).__name__}", source=source, place="_meta", hint="remove the key"
         )
-    return Document(meta=meta, entries=entries, rest=metadata, version=version)
+    return Document(meta=meta, entries=entries, rest=metadata, version=version, tools=tools)
 
 
 def _json(key: str, value: Raw, source: str) -> Any:
@@ -186,7 +190,8 @@ def _render(document: Document, lay_out: Callable[[Any], Any]) -> bytes:
     for key in sorted(document.entries):
         fields = [_fields(exchange, lay_out) for exchange in document.exchanges(key)]
         top[key] = fields if isinstance(document.entries[key], list) else fields[0]
-    return orjson.dumps(top | document.rest, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    tools: JsonObject = {"_tools": tools_fields(document.tools, lay_out)} if document.tools else {}
+    return orjson.dumps(top | document.rest | tools, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:

@@ -9,15 +9,23 @@ _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 def unfit_reason(key: str) -> str:
     """Why the key could mean something else to a terminal, a path or the file format; empty if it could not."""
-    if not key:
+    return "starts with '_', which marks metadata" if key.startswith("_") else unfit_tool_reason(key)
+
+
+def unfit_tool_reason(name: str) -> str:
+    """The like for the name of a tool, which may start with '_'."""
+    if not name:
         return "is empty"
-    if len(key) > MAX_KEY_CHARS:
-        return f"has {len(key)} characters"
-    if key.startswith("_"):
-        return "starts with '_', which marks metadata"
-    if ".." in key and ".." in re.split(r"[/\\]", key):
+    if len(name) > MAX_KEY_CHARS:
+        return f"has {len(name)} characters"
+    if ".." in name and ".." in re.split(r"[/\\]", name):
         return "climbs out of its folder"
-    return "has control characters" if _UNFIT.search(key) else ""
+    return "has control characters" if _UNFIT.search(name) else ""
+
+
+def tool_key(name: str) -> str:
+    """Where a recording has the exchanges of a tool, like `_tools.get_weather`: the key of no other exchange."""
+    return f"_tools.{name}" if name.replace("-", "_").isidentifier() else f"_tools[{shown(name)}]"
 
 
 def shown(key: str, limit: int = 60) -> str:

@@ -1,11 +1,13 @@
 """Making one recording of several."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from understudy.errors import InputError
 from understudy.recording.document import Document
+from understudy.recording.entries import E, Entries, add, exchanges_of
 from understudy.recording.exchange import Exchange
+from understudy.recording.tool_exchange import ToolExchange
 
 Conflict = Literal["append", "first", "last"]
 
@@ -13,7 +15,7 @@ Conflict = Literal["append", "first", "last"]
 def merge(documents: Sequence[Document], *, conflict: Conflict = "append") -> Document:
     """All exchanges of the documents, in order; an exchange that is in two of them is kept once.
 
-    A key that is in several documents keeps all its exchanges (`append`), or only those of the
+    A key, or tool, that is in several documents keeps all its exchanges (`append`), or only those of the
     `first` or `last` document that has it.
 
     Raises:
@@ -24,16 +26,17 @@ def merge(documents: Sequence[Document], *, conflict: Conflict = "append") -> Do
         if document.meta.get("normalise") != merged.meta.get("normalise"):
             raise InputError("the recordings were made with different normalise rules", hint="merge like with like")
         merged.rest = document.rest | merged.rest
-        for key, entry in document.entries.items():
-            if key not in merged.entries or conflict == "last":
-                merged.entries[key] = entry
-            elif conflict == "append":
-                _append(merged, key, document.exchanges(key))
+        _merge_into(merged.entries, document.entries, conflict, Exchange.is_same)
+        _merge_into(merged.tools, document.tools, conflict, ToolExchange.is_same)
     return merged
 
 
-def _append(merged: Document, key: str, exchanges: list[Exchange]) -> None:
-    known = list(merged.exchanges(key))
-    for exchange in exchanges:
-        if not any(exchange.is_same(other) for other in known):
-            merged.add(key, exchange)
+def _merge_into(merged: Entries[E], entries: Entries[E], conflict: Conflict, is_same: Callable[[E, E], bool]) -> None:
+    for key, entry in entries.items():
+        if key not in merged or conflict == "last":
+            merged[key] = entry
+        elif conflict == "append":
+            known = list(exchanges_of(merged, key))
+            for exchange in exchanges_of(entries, key):
+                if not any(is_same(exchange, other) for other in known):
+                    add(merged, key, exchange)

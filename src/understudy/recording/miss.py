@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+import msgspec
 import orjson
 
 from understudy.errors import RecordingMismatchError
 from understudy.messages import JsonObject, Request
 from understudy.recording.cursor import Match
+from understudy.recording.exchange import Exchange
 from understudy.recording.fingerprint import canonical, canonical_bytes, normalised
 from understudy.recording.keys import shown
 from understudy.recording.normalise import NormaliseRules
@@ -26,7 +28,9 @@ SHOWN_BEFORE = 40
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def mismatch_error(request: Request, match: Match, shelf: Shelf, rules: NormaliseRules) -> RecordingMismatchError:
+def mismatch_error(
+    request: Request, match: Match[Exchange], shelf: Shelf, rules: NormaliseRules
+) -> RecordingMismatchError:
     """The error for a call that a strict replay must refuse, with the diff that explains it."""
     asked = _plain(normalised(Redactor().value(canonical(request)), rules))
     near = match.stored or _nearest(asked, shelf, rules)
@@ -45,7 +49,7 @@ def mismatch_error(request: Request, match: Match, shelf: Shelf, rules: Normalis
     )
 
 
-def _told(who: str, match: Match, near: Stored | None, shelf: Shelf, step_id: str | None) -> str:
+def _told(who: str, match: Match[Exchange], near: Stored[Exchange] | None, shelf: Shelf, step_id: str | None) -> str:
     if match.mismatch == "drifted":
         return f"{who} was recorded with another request. Record it again, or undo the change:"
     if match.mismatch == "exhausted":
@@ -66,7 +70,7 @@ def _keys_of(shelf: Shelf) -> str:
     return f"It has: {', '.join(shown(key) for key in keys[:SHOWN_KEYS])}{more}" if keys else "The recording is empty."
 
 
-def _used_up(match: Match, shelf: Shelf) -> str:
+def _used_up(match: Match[Exchange], shelf: Shelf) -> str:
     assert match.stored is not None
     near = match.stored
     if match.matched_by == "step_id":
@@ -80,7 +84,7 @@ def _answers(count: int) -> str:
     return "one answer in a list" if count == 1 else f"{count} answers"
 
 
-def _recorded(stored: Stored, rules: NormaliseRules) -> JsonObject | None:
+def _recorded(stored: Stored[Exchange], rules: NormaliseRules) -> JsonObject | None:
     fields = stored.exchange.request_fields()
     return None if fields is None else _plain(normalised(fields, rules))
 
@@ -91,7 +95,7 @@ def _plain(fields: JsonObject) -> JsonObject:
     return plain
 
 
-def _nearest(asked: JsonObject, shelf: Shelf, rules: NormaliseRules) -> Stored | None:
+def _nearest(asked: JsonObject, shelf: Shelf, rules: NormaliseRules) -> Stored[Exchange] | None:
     best, best_score = None, -1.0
     for stored in islice(shelf, SEARCHED):
         recorded = _recorded(stored, rules)
@@ -190,4 +194,7 @@ def _message_lines(message: JsonObject | None) -> list[str]:
 def _lines(value: object) -> list[str]:
     if value is None:
         return []
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode().splitlines()
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode().splitlines()
+    except orjson.JSONEncodeError:  # what is nested too deep to be indented goes on one line
+        return [msgspec.json.encode(value).decode()]

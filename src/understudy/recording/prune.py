@@ -3,42 +3,55 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 
 from msgspec import Struct
 
 from understudy.errors import InputError
-from understudy.recording.document import Document, Entry
+from understudy.recording.document import Document
+from understudy.recording.entries import E, Entries
 from understudy.recording.exchange import Exchange
+from understudy.recording.keys import tool_key
+from understudy.recording.tool_exchange import ToolExchange
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class Unwanted(Struct, frozen=True):
-    """What is to go: exchanges recorded before a moment, of certain keys, or with faults. Any of these is enough."""
+    """What is to go: exchanges recorded before a moment, of certain keys, or that failed. Any of these is enough.
+
+    The key of a tool's exchanges is like `_tools.get_weather`.
+    """
 
     before: str | None = None
     keys: frozenset[str] = frozenset()
     faults: bool = False
 
-    def covers(self, key: str, exchange: Exchange) -> bool:
+    def covers(self, key: str, exchange: Exchange | ToolExchange) -> bool:
         is_old = self.before is not None and exchange.recorded_at is not None and exchange.recorded_at < self.before
-        return is_old or key in self.keys or (self.faults and exchange.fault is not None)
+        failure = exchange.fault if isinstance(exchange, Exchange) else exchange.error
+        return is_old or key in self.keys or (self.faults and failure is not None)
 
 
-def prune(document: Document, unwanted: Unwanted) -> list[tuple[str, Exchange]]:
-    """Take what is unwanted out of the document, and give it back. Exchanges that do not say when are never old."""
-    removed = [(key, exchange) for key, exchange in document if unwanted.covers(key, exchange)]
-    kept: dict[str, Entry] = {}
-    for key, entry in document.entries.items():
+def prune(document: Document, unwanted: Unwanted) -> int:
+    """Take what is unwanted out of the document; gives back how many. What does not say when it was is never old."""
+    before = document.size
+    document.entries = _wanted(document.entries, unwanted.covers)
+    document.tools = _wanted(document.tools, lambda tool, exchange: unwanted.covers(tool_key(tool), exchange))
+    return before - document.size
+
+
+def _wanted(entries: Entries[E], is_unwanted: Callable[[str, E], bool]) -> Entries[E]:
+    kept: Entries[E] = {}
+    for key, entry in entries.items():
         if isinstance(entry, list):
-            left = [exchange for exchange in entry if not unwanted.covers(key, exchange)]
+            left = [exchange for exchange in entry if not is_unwanted(key, exchange)]
             if left:
                 kept[key] = left
-        elif not unwanted.covers(key, entry):
+        elif not is_unwanted(key, entry):
             kept[key] = entry
-    document.entries = kept
-    return removed
+    return kept
 
 
 def parse_age(text: str) -> timedelta:

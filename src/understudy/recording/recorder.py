@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from math import isfinite
-from typing import Literal, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -31,12 +30,12 @@ from understudy.recording.exchange import Exchange, TimedPiece, piece_of, record
 from understudy.recording.fingerprint import identify
 from understudy.recording.keys import KEY_HINT, shown, unfit_reason
 from understudy.recording.normalise import NO_RULES, NormaliseRules, check_rules
+from understudy.recording.record_mode import RecordMode, Replacing, check_mode, end_of, moment
 from understudy.recording.redaction import Redactor
 from understudy.recording.replay import MockProvider
 from understudy.recording.stores.locate import open_store
 from understudy.recording.stores.store import Store
 
-RecordMode = Literal["append", "once", "new", "all"]
 _FAILURES = (ProviderError, TimeoutError, ConnectionError)
 
 
@@ -80,16 +79,13 @@ class RecordingProvider(Provider):
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if record not in get_args(RecordMode):
-            known = ", ".join(get_args(RecordMode))
-            raise InputError(f"unknown mode {record!r}", source="record", hint=f"one of: {known}")
+        check_mode(record)
         check_rules(normalise, source="normalise")
         self.name = provider.name
         self._provider, self._redactor, self._clock = provider, redactor or Redactor(), clock
         self._sink = guarded(sink)
         store = open_store(output_path)
-        self._touched: set[str] | None = set() if record == "all" else None
-        self._found_until = self._end_of(store) if record == "all" and store.exists() else None
+        self._replacing = Replacing(self._end_of(store) if record == "all" and store.exists() else None)
         self._writer = store.write()
         try:
             self._rules = self._agreed_rules(normalise, source=store.location)
@@ -136,10 +132,9 @@ class RecordingProvider(Provider):
         """A moment behind all that the recording holds now, whatever clock it was made by."""
         shelf = store.read()
         try:
-            latest = max((stored.exchange.recorded_at or "" for stored in shelf), default="")
+            return end_of(shelf, self._clock)
         finally:
             shelf.close()
-        return max(self._now(), latest + "~")
 
     def _agreed_rules(self, given: NormaliseRules, *, source: str) -> NormaliseRules:
         """The rules given, or those that the recording has; they cannot change once it holds exchanges."""
@@ -212,11 +207,13 @@ class RecordingProvider(Provider):
             reasoning=response.reasoning,
             chunks=chunks or None,
             fault=fault,
-            recorded_at=self._now(),
+            recorded_at=moment(self._clock),
             request_hash=call.request_hash,
             request=Raw(call.fields),
         )
-        self._writer.append(call.key, self._redactor.redact(exchange), forget_before=self._forget_before(call.key))
+        self._writer.append(
+            call.key, self._redactor.redact(exchange), forget_before=self._replacing.forget_before(call.key)
+        )
         self._sink.emit(
             CallRecorded(
                 call.request.step_id,
@@ -230,15 +227,5 @@ class RecordingProvider(Provider):
             )
         )
 
-    def _forget_before(self, key: str) -> str | None:
-        """When this run replaces what it touches: the moment before which entries go, at the first touch of a key."""
-        if self._touched is None or key in self._touched:
-            return None
-        self._touched.add(key)
-        return self._found_until
-
     def _elapsed_ms(self, call: _Call) -> float:
         return round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3)
-
-    def _now(self) -> str:
-        return self._clock.utc_now().isoformat(timespec="microseconds")

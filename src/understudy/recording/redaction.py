@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from understudy.errors import InputError
 from understudy.faults import AnyFault
+from understudy.messages import JsonObject
 from understudy.recording.exchange import Exchange, Piece, RecordedCall, TimedPiece
 from understudy.recording.secret_shapes import (
     PLAIN_MARK,
@@ -28,6 +29,7 @@ from understudy.recording.secret_shapes import (
     quoted_names,
     shape_spans,
 )
+from understudy.recording.tool_exchange import ToolExchange
 
 SECRET_FIELDS = frozenset(
     (
@@ -78,6 +80,21 @@ class Redactor:
         )
         return exchange if cleaned == exchange else cleaned
 
+    def redact_tool(self, exchange: ToolExchange) -> ToolExchange:
+        """The like for an exchange of a tool, which goes on answering the arguments that it had."""
+        if not self._suspicious(msgspec.json.encode(exchange)):
+            return exchange
+        arguments = self.value(exchange.arguments)
+        error = exchange.error
+        cleaned = replace(
+            exchange,
+            arguments=arguments,
+            arguments_hash=exchange.arguments_hash if arguments == exchange.arguments else exchange.fingerprint,
+            result=self.value(exchange.result),
+            error=error and replace(error, message=self.text(error.message)),
+        )
+        return exchange if cleaned == exchange else cleaned
+
     def value(self, value: Any, field: str = "") -> Any:
         """A JSON value without secrets. `field` is the lower-case name under which it stands."""
         if isinstance(value, dict):
@@ -97,6 +114,14 @@ class Redactor:
         if not self._suspicious(msgspec.json.encode(exchange)):
             return []
         return [finding for path, value in _parts(exchange) for finding in self._search(value, path, "")]
+
+    def tool_findings(self, exchange: ToolExchange) -> list[Finding]:
+        """The like for an exchange of a tool."""
+        if not self._suspicious(msgspec.json.encode(exchange)):
+            return []
+        parts: JsonObject = {"arguments": exchange.arguments, "result": exchange.result}
+        parts |= {"error.message": exchange.error.message} if exchange.error is not None else {}
+        return [finding for path, value in parts.items() for finding in self._search(value, path, "")]
 
     def _search(self, value: Any, path: str, field: str) -> Iterator[Finding]:
         if isinstance(value, dict):

@@ -7,16 +7,15 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
-
 from understudy.clock import SYSTEM_CLOCK, Clock
-from understudy.errors import InputError, RecordingFormatError
+from understudy.errors import InputError
 from understudy.events import NULL_SINK, ReplayMissed, ReplayServed, Sink, guarded
 from understudy.faults import AnyFault
 from understudy.messages import Reply, Request, Response, WholeReply
 from understudy.providers.provider import Provider
-from understudy.recording.cursor import Cursor, Match
-from understudy.recording.document import VERSION, Document, rules_of
+from understudy.recording.cursor import Cursor, Match, Unused
+from understudy.recording.document import Document, check_strict, rules_of
+from understudy.recording.exchange import Exchange
 from understudy.recording.file_format import convert
 from understudy.recording.fingerprint import fingerprint
 from understudy.recording.latency import Latency, LatencyModel
@@ -27,13 +26,6 @@ from understudy.recording.stores.memory import MemoryShelf
 from understudy.recording.stores.store import Shelf
 
 logger = logging.getLogger("understudy.replay")
-
-
-class Unused(Struct, frozen=True):
-    """An exchange that was never served: its key, and its place in the key's list from 0."""
-
-    key: str
-    position: int
 
 
 class MockProvider(Provider):
@@ -76,7 +68,7 @@ class MockProvider(Provider):
         self._strict, self._default_response, self._sink = strict, default_response, guarded(sink)
         self.calls: list[ReplayServed] = []
         if strict:
-            _check_version(self._shelf)
+            check_strict(self._shelf.version, source=self._shelf.source)
 
     async def send(self, request: Request) -> Reply:
         request_hash = fingerprint(request, self._rules)
@@ -107,14 +99,9 @@ class MockProvider(Provider):
 
     def unused(self) -> list[Unused]:
         """The exchanges that were never served, in the recording's order."""
-        left, positions = [], dict[str, int]()
-        for stored in self._shelf:
-            position = positions[stored.key] = positions.get(stored.key, -1) + 1
-            if not self._cursor.is_used(stored):
-                left.append(Unused(stored.key, position))
-        return left
+        return self._cursor.unused()
 
-    def _tell_mismatch(self, request: Request, match: Match) -> None:
+    def _tell_mismatch(self, request: Request, match: Match[Exchange]) -> None:
         """Raise the mismatch if strict, else warn of it in one line."""
         if self._strict:
             error = mismatch_error(request, match, self._shelf, self._rules)
@@ -128,7 +115,7 @@ class MockProvider(Provider):
         who = f"step {request.step_id!r}" if request.step_id else f"a call of {request.model!r}"
         logger.warning("%s: %s is %s; answered %s", self._shelf.source, who, match.mismatch, answered)
 
-    def _tell_served(self, request: Request, match: Match, request_hash: str, fault: AnyFault | None) -> None:
+    def _tell_served(self, request: Request, match: Match[Exchange], request_hash: str, fault: AnyFault | None) -> None:
         call = ReplayServed(
             request.step_id,
             request.model,
@@ -158,13 +145,3 @@ def _open_shelf(responses_file: str | os.PathLike[str] | None, responses: Mappin
     if not isinstance(responses, Document):
         responses = convert({} if responses is None else responses, source="responses")
     return MemoryShelf(responses, source="responses")
-
-
-def _check_version(shelf: Shelf) -> None:
-    if shelf.version < VERSION:
-        raise RecordingFormatError(
-            f"version {shelf.version} cannot be replayed strictly",
-            source=shelf.source,
-            place="_version",
-            hint='written by hand? put "_version": 2 at its top; else record it again, or replay with strict=False',
-        )

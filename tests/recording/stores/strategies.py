@@ -2,12 +2,13 @@
 
 import msgspec
 from hypothesis import strategies as st
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from tests.codecs.strategies import json_values, names, texts, usages
 from understudy.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
 from understudy.recording.document import Document
 from understudy.recording.exchange import ABSENT, CallPiece, Exchange, Piece, RecordedCall
+from understudy.recording.tool_exchange import RecordedError, ToolExchange
 
 times_ms = st.floats(0, 1e6)
 objects = st.dictionaries(texts, json_values, max_size=3)
@@ -46,6 +47,17 @@ exchanges = st.builds(
     wire=raws,
 )
 keys = names | st.sampled_from(["Grüße", "步骤/1", "a b", "0", "🎭", "a.json", 'quote"d'])
+tool_exchanges = st.builds(
+    ToolExchange,
+    arguments=st.just(UNSET) | objects,
+    result=st.just(UNSET) | json_values,
+    result_type=st.none() | names,
+    error=st.none() | st.builds(RecordedError, names, texts),
+    latency_ms=times_ms,
+    recorded_at=st.none() | moments,
+    arguments_hash=st.none() | fingerprints,
+)
+tool_names = names | st.sampled_from(["get-weather", "_private", "a b"])
 entries = exchanges | st.lists(exchanges, min_size=1, max_size=3)
 
 
@@ -55,4 +67,7 @@ def documents(entries=entries):
         meta=objects,
         entries=st.dictionaries(keys, entries, max_size=4),
         rest=st.dictionaries(names.map(lambda name: f"_x_{name}"), json_values, max_size=2),
+        tools=st.dictionaries(
+            tool_names, tool_exchanges | st.lists(tool_exchanges, min_size=1, max_size=3), max_size=2
+        ),
     )

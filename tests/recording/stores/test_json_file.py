@@ -12,6 +12,7 @@ import pytest
 
 from tests.recording.programs import (
     append_and_close,
+    append_tools_and_close,
     die_at_each_step,
     finish,
     fold_again_and_again,
@@ -23,6 +24,7 @@ from understudy.recording.document import Document
 from understudy.recording.exchange import Exchange
 from understudy.recording.stores.journal import Journal
 from understudy.recording.stores.json_file import JsonFileStore
+from understudy.recording.tool_exchange import ToolExchange
 
 from .read_only import read_only
 
@@ -171,6 +173,56 @@ class TestJournal:
         assert contents(store) == {"a": "1"}
 
 
+def tool_line(tool, result):
+    """A line of the journal that adds a call of a tool."""
+    return json.dumps({"tool": tool, "call": {"arguments": {}, "result": result}}).encode() + b"\n"
+
+
+def results(store):
+    """The results of each tool."""
+    return {tool: [call.answer for call in calls] for tool, calls in store.load().tools.items()}
+
+
+class TestToolLines:
+    def test_a_call_of_a_tool_is_in_the_journal_at_once_and_in_the_file_after_closing(self, store, tmp_path):
+        writer = store.write()
+        before = files(tmp_path)
+        writer.append_tool("get", ToolExchange(arguments={}, result=1))
+        assert files(tmp_path) == before | {JOURNAL: tool_line("get", 1).replace(b": ", b":").replace(b", ", b",")}
+        writer.close()
+        assert list(files(tmp_path)) == [FILE]
+        assert json.loads(store.path.read_bytes())["_tools"] == {"get": [{"arguments": {}, "result": 1}]}
+
+    def test_calls_of_models_and_tools_share_a_journal(self, store, tmp_path):
+        put(tmp_path, {JOURNAL: line("a", "1") + tool_line("get", 1) + line("a", "2") + tool_line("get", 2)})
+        assert (contents(store), results(store)) == ({"a": ["1", "2"]}, {"get": [1, 2]})
+        assert list(files(tmp_path)) == [FILE]
+        assert results(store) == {"get": [1, 2]}
+
+    @pytest.mark.parametrize("end", [b"", b"\n"])
+    def test_a_last_line_cut_off_anywhere_is_dropped_and_nothing_else_is(self, tmp_path, caplog, end):
+        last = tool_line("get", "ünïcode")
+        for size in range(1, len(last) - 1):
+            caplog.clear()
+            put(tmp_path, {JOURNAL: tool_line("get", 1) + last[:size] + end})
+            assert results(JsonFileStore(tmp_path / FILE)) == {"get": [1]}
+            assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped a torn line of {size} bytes"]
+
+    @pytest.mark.parametrize("foreign", [b'{"tool": "get", "call": {"mood": 1}}\n', b'{"tool": 5}\n'])
+    def test_a_whole_line_that_says_something_unknown_is_refused_not_dropped(self, store, tmp_path, foreign):
+        state = {JOURNAL: tool_line("get", 1) + foreign}
+        put(tmp_path, state)
+        with pytest.raises(RecordingFormatError) as caught:
+            store.load()
+        assert caught.value.place == "line 2"
+        assert files(tmp_path) == state
+
+    def test_a_recording_without_tools_is_folded_to_the_same_bytes_as_ever(self, store, tmp_path):
+        put(tmp_path, {JOURNAL: line("a", "1")})
+        store.load()
+        assert json.loads(files(tmp_path)[FILE]).keys() == {"_version", "_meta", "a"}
+
+
 class TestCutOffFolds:
     """A kill can leave a fold in any state on its way; whoever opens the recording next finds each line once."""
 
@@ -257,6 +309,14 @@ class TestCutOffFolds:
                 JsonFileStore(open_folder / FILE).save(Document())
             assert contents(JsonFileStore(open_folder / FILE)) == expected, name
 
+    def test_calls_of_tools_are_neither_lost_nor_doubled(self, tmp_path):
+        before = {FILE: b'{"_version": 2, "_tools": {"get": [{"result": 1}]}}', JOURNAL: tool_line("get", 2)}
+        for name, state in self.states(before):
+            for then, further in self.states(self.appended(state, tool_line("get", 3))):
+                put(tmp_path, further)
+                assert results(JsonFileStore(tmp_path / FILE)) == {"get": [1, 2, 3]}, (name, then)
+                assert list(files(tmp_path)) == [FILE], (name, then)
+
     def deaths(self, tmp_path, name, program):
         """For each step at which the program was killed: what it had told before, and the recording it left."""
         state = next(state for other, state, _ in self.all_states() if other == name)
@@ -277,6 +337,14 @@ class TestCutOffFolds:
             assert len(added) <= len(told) + 1
             endings.add(len(told))
         assert endings == {0, 1, 2, 3, 4}
+
+    @pytest.mark.parametrize("name", ["nothing done", "marked"])
+    def test_a_kill_at_any_step_loses_and_doubles_no_call_of_a_tool(self, tmp_path, name):
+        for number, (told, left) in enumerate(self.deaths(tmp_path, name, append_tools_and_close)):
+            assert left == {"a": ["1", "2"], "b": "1", "c": "1"}
+            added = results(JsonFileStore(tmp_path / str(number) / FILE)).get("added", [])
+            assert added[: len(told)] == told
+            assert len(added) <= len(told) + 1
 
     @pytest.mark.parametrize("name", ["nothing done", "marked"])
     def test_a_kill_at_any_step_of_saving_leaves_the_old_recording_or_the_new(self, tmp_path, name):

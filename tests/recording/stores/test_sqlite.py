@@ -12,6 +12,7 @@ from understudy.errors import InputError, RecordingFormatError
 from understudy.recording.document import Document
 from understudy.recording.exchange import Exchange
 from understudy.recording.stores.sqlite import SqliteStore
+from understudy.recording.tool_exchange import ToolExchange
 
 from .read_only import read_only
 
@@ -169,3 +170,79 @@ def test_what_a_read_only_folder_holds_back_is_an_error_not_an_old_state(open_fo
     for path in open_folder.iterdir():
         path.chmod(0o644)
     assert store.load().entries["a"].content == "1"
+
+
+def without_tool_table(store, *, tools=None):
+    """Make the database as it was when tools had no table of their own, and were metadata if they were anything."""
+    execute(store, "DROP TABLE tool_exchanges")
+    if tools is not None:
+        execute(store, f"INSERT INTO metadata VALUES ('_tools', '{tools}')")
+
+
+def test_a_database_without_a_table_for_tools_can_be_read_where_nothing_can_be_written(open_folder):
+    store = SqliteStore(open_folder / "run.db")
+    store.save(Document(entries={"a": Exchange(content="1")}))
+    without_tool_table(store)
+    with read_only(open_folder):
+        assert store.load().tools == {}
+        shelf = store.read()
+        assert list(shelf.tools) == []
+        shelf.close()
+
+
+def test_a_database_without_a_table_for_tools_gets_one_when_it_is_written_to(store):
+    store.save(Document(entries={"a": Exchange(content="1")}))
+    without_tool_table(store)
+    writer = store.write()
+    writer.append_tool("get", ToolExchange(result=1))
+    writer.close()
+    assert store.load().tools == {"get": [ToolExchange(result=1)]}
+    without_tool_table(store)
+    store.save(Document(tools={"get": ToolExchange(result=2)}))
+    assert store.load().tools == {"get": ToolExchange(result=2)}
+
+
+def test_tools_in_the_metadata_are_read_and_move_to_their_table(store):
+    store.save(Document(rest={"_plugin": 1}))
+    without_tool_table(store, tools='{"get": [{"result": 1}], "now": {"result": 2}}')
+    expected = {"get": [ToolExchange(result=1)], "now": ToolExchange(result=2)}
+    document = store.load()
+    assert (document.tools, document.rest) == (expected, {"_plugin": 1})
+    writer = store.write()
+    assert writer.tool_size == 2
+    writer.append_tool("get", ToolExchange(result=3))
+    writer.close()
+    document = store.load()
+    assert document.tools == expected | {"get": [ToolExchange(result=1), ToolExchange(result=3)]}
+    assert document.rest == {"_plugin": 1}
+
+
+def test_tools_in_the_metadata_that_make_no_sense_are_refused(store):
+    store.save(Document())
+    without_tool_table(store, tools='{"get": [{"reslt": 1}]}')
+    for attempt in (store.load, store.write):
+        with pytest.raises(RecordingFormatError, match="did you mean 'result'"):
+            attempt()
+
+
+@pytest.mark.parametrize("entry", ["torn", "[]", '{"reslt": 1}', "7"])
+def test_a_call_of_a_tool_that_makes_no_sense_is_named(store, entry):
+    store.save(Document(tools={"good": [ToolExchange(result=1)], "bad": [ToolExchange(result=2)]}))
+    execute(store, f"UPDATE tool_exchanges SET entry = '{entry}' WHERE key = 'bad'")
+    with pytest.raises(RecordingFormatError) as caught:
+        store.load()
+    assert caught.value.place.startswith("_tools.bad")
+
+
+def test_a_tool_that_appears_while_all_is_read_is_in_or_out_as_a_whole(store):
+    """The database is read in pages; another may write between them."""
+    store.save(Document(tools={"get": [ToolExchange(result=number) for number in range(150)]}))
+    shelf = store.read()
+    reading = iter(shelf.tools)
+    next(reading)
+    writer = store.write()
+    writer.append_tool("new", ToolExchange(result=1))
+    assert shelf.tools.entries().keys() == {"get", "new"}
+    assert isinstance(shelf.tools.entries()["new"], list)
+    writer.close()
+    shelf.close()

@@ -9,15 +9,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from understudy.errors import InputError, RecordingFormatError
 from understudy.messages import Usage
 from understudy.recording.document import Document
 from understudy.recording.exchange import Exchange
 from understudy.recording.stores.locate import open_store
+from understudy.recording.tool_exchange import ToolExchange, hash_of
 
 from .read_only import read_only
-from .strategies import documents, exchanges, fingerprints
+from .strategies import documents, exchanges, fingerprints, tool_exchanges, tool_names
 
 LOCATIONS = {"json": "{}/run.json", "sqlite": "sqlite:///{}/run.db"}
 FILE_STORES = ["json", "sqlite"]
@@ -79,7 +81,7 @@ def whole_meaning(document):
         key: [meaning(exchange) for exchange in entry] if isinstance(entry, list) else meaning(entry)
         for key, entry in document.entries.items()
     }
-    return document.meta, document.rest, entries
+    return document.meta, document.rest, entries, document.tools
 
 
 class TestWriting:
@@ -121,14 +123,14 @@ class TestWriting:
         assert writer.meta["normalise"] == {"whitespace": True}
 
     def test_metadata_is_added_to_what_is_there(self, store):
-        store.save(Document(meta={"kept": 1, "changed": 1}, rest={"_tools": {"get": [{"result": 7}]}}))
+        store.save(Document(meta={"kept": 1, "changed": 1}, rest={"_plugin": {"get": [{"result": 7}]}}))
         writer = store.write()
         writer.add_meta({"changed": 2, "new": 2})
         writer.append("a", said("1"))
         writer.close()
         document = store.load()
         assert document.meta == {"kept": 1, "changed": 2, "new": 2}
-        assert document.rest == {"_tools": {"get": [{"result": 7}]}}
+        assert document.rest == {"_plugin": {"get": [{"result": 7}]}}
 
     def test_metadata_that_cannot_be_written_is_refused_and_the_writer_goes_on(self, store):
         writer = store.write()
@@ -139,7 +141,7 @@ class TestWriting:
         assert contents(store) == {"a": "1"}
 
     def test_opening_without_adding_changes_nothing(self, store):
-        document = Document(entries={"a": said("1"), "b": [said("2")]}, rest={"_tools": {}})
+        document = Document(entries={"a": said("1"), "b": [said("2")]}, rest={"_plugin": {}})
         store.save(document)
         store.write().close()
         assert whole_meaning(store.load()) == whole_meaning(document)
@@ -312,7 +314,7 @@ class TestSaving:
     def test_saving_replaces_all_that_was_there(self, store):
         store.save(Document(meta={"a": 1}, entries={"a": said("1")}, rest={"_a": 1}))
         store.save(Document(meta={"b": 1}, entries={"b": said("1")}))
-        assert whole_meaning(store.load()) == ({"b": 1}, {}, {"b": meaning(said("1"))})
+        assert whole_meaning(store.load()) == ({"b": 1}, {}, {"b": meaning(said("1"))}, {})
 
     def test_saving_replaces_what_an_open_writer_has_appended_and_the_writer_goes_on(self, store):
         writer = store.write()
@@ -325,7 +327,7 @@ class TestSaving:
     def test_a_save_that_fails_leaves_everything_as_it_was(self, store):
         append(store, ("a", said("1")))
         with pytest.raises(TypeError):
-            store.save(Document(entries={"b": said("2")}, rest={"_tools": object()}))
+            store.save(Document(entries={"b": said("2")}, rest={"_plugin": object()}))
         assert contents(store) == {"a": "1"}
 
     def test_a_document_of_an_older_version_says_so_whatever_is_added_to_it(self, store):
@@ -334,6 +336,107 @@ class TestSaving:
         append(store, ("b", said("2")))
         with reading(store) as shelf:
             assert (shelf.version, sorted(stored.key for stored in shelf)) == (1, ["a", "b"])
+
+
+def called(result, *, arguments=UNSET, recorded_at=None):
+    return ToolExchange(result=result, arguments=arguments, recorded_at=recorded_at)
+
+
+def append_tools(store, *named, **options):
+    """Open, append each exchange of a tool, and close."""
+    writer = store.write()
+    for tool, exchange in named:
+        writer.append_tool(tool, exchange, **options)
+    writer.close()
+
+
+def results(store):
+    """What is recorded of tools, by name: a result, or a list of results."""
+    return {
+        tool: [exchange.answer for exchange in entry] if isinstance(entry, list) else entry.answer
+        for tool, entry in store.load().tools.items()
+    }
+
+
+class TestTools:
+    def test_what_is_appended_is_read_again(self, store):
+        append_tools(store, ("get", called("rain", arguments={"city": "Oslo"})))
+        with reading(store) as shelf:
+            (stored,) = shelf.tools
+            assert (stored.key, stored.exchange.result, stored.repeats) == ("get", "rain", False)
+            assert (len(shelf), len(shelf.tools)) == (0, 1)
+
+    def test_calls_are_a_list_even_if_there_is_one(self, store):
+        append_tools(store, ("once", called(1)), *(("often", called(number)) for number in range(300)))
+        assert results(store) == {"once": [1], "often": list(range(300))}
+
+    def test_an_object_repeats_until_something_is_added(self, store):
+        store.save(Document(tools={"get": called(1), "put": [called(2)]}))
+        with reading(store) as shelf:
+            assert shelf.tools.only("get").exchange.result == 1
+            assert shelf.tools.only("put") is None
+        assert results(store) == {"get": 1, "put": [2]}
+        append_tools(store, ("get", called(3)))
+        assert results(store) == {"get": [1, 3], "put": [2]}
+
+    def test_models_and_tools_of_one_name_do_not_get_in_each_others_way(self, store):
+        append(store, ("get", said("model")))
+        append_tools(store, ("get", called("tool")))
+        append(store, ("get", said("again")), forget_before="2000")
+        assert (contents(store), results(store)) == ({"get": "again"}, {"get": ["tool"]})
+        append_tools(store, ("get", called("again")), forget_before="2000")
+        assert (contents(store), results(store)) == ({"get": "again"}, {"get": ["again"]})
+
+    def test_forgetting_drops_what_is_older_of_the_same_tool_and_nothing_else(self, store):
+        append_tools(store, ("a", called(1, recorded_at="2024")), ("a", called(2)), ("b", called(3)))
+        append_tools(store, ("a", called(4, recorded_at="2026")), ("c", called(5)), forget_before="2023")
+        assert results(store) == {"a": [1, 4], "b": [3], "c": [5]}
+        append_tools(store, ("a", called(6, recorded_at="2027")), forget_before="2025")
+        assert results(store) == {"a": [4, 6], "b": [3], "c": [5]}
+
+    def test_a_writer_counts_models_and_tools_apart(self, store):
+        append(store, ("a", said("1")))
+        append_tools(store, ("get", called(1)), ("get", called(2)))
+        writer = store.write()
+        writer.close()
+        assert (writer.size, writer.tool_size) == (1, 2)
+
+    def test_a_reader_sees_what_an_open_writer_has_appended(self, store):
+        writer = store.write()
+        for number in range(3):
+            writer.append_tool("get", called(number))
+            assert results(store) == {"get": list(range(number + 1))}
+        writer.close()
+
+    def test_what_is_appended_after_closing_is_kept_too(self, store):
+        writer = store.write()
+        writer.close()
+        writer.append_tool("get", called(1))
+        writer.close()
+        assert results(store) == {"get": [1]}
+
+    def test_what_fits_is_found_in_order(self, store):
+        oslo, rome = {"city": "Oslo"}, {"city": "Rome"}
+        calls = [called(1, arguments=oslo), called(2, arguments=rome), called(3), called(4, arguments=oslo)]
+        append_tools(store, *(("get", call) for call in calls), ("put", called(5, arguments=oslo)))
+        with reading(store) as shelf:
+            for arguments, expected in ((oslo, [1, 3, 4]), (rome, [2, 3]), ({}, [3])):
+                found, after = [], -1
+                while stored := shelf.tools.find(key="get", fingerprint=hash_of(arguments), after=after):
+                    found.append(stored.exchange.result)
+                    after = stored.id
+                assert found == expected
+                assert shelf.tools.last(key="get", fingerprint=hash_of(arguments)).exchange.result == expected[-1]
+
+    @every_store
+    @given(appended=st.lists(st.tuples(tool_names, tool_exchanges), max_size=6))
+    def test_whatever_is_appended_is_kept_whole(self, kind, appended):
+        expected = Document()
+        for tool, exchange in appended:
+            expected.add_tool(tool, exchange)
+        with fresh_store(kind) as store:
+            append_tools(store, *appended)
+            assert store.load().tools == expected.tools
 
 
 class TestMissing:
@@ -373,6 +476,7 @@ FOREIGN = {
     "number": b"1234567",
     "database": other_database(),
     "unknown field": b'{"_version": 2, "a": {"contents": "x"}}',
+    "unknown field of a tool": b'{"_version": 2, "_tools": {"get": [{"reslt": "x"}]}}',
     "cut off": b'{"_version": 2, "a": {"content": "x"',
 }
 

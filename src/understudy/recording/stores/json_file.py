@@ -18,19 +18,24 @@ from msgspec import Struct
 from understudy.errors import InputError, RecordingFormatError
 from understudy.messages import JsonObject
 from understudy.recording.document import Document
+from understudy.recording.entries import each
 from understudy.recording.exchange import Exchange
 from understudy.recording.file_format import MAX_FILE_BYTES, parse, render, too_large
 from understudy.recording.stores.journal import Journal
 from understudy.recording.stores.memory import MemoryShelf
+from understudy.recording.tool_exchange import ToolExchange
 
 logger = logging.getLogger("understudy.recording")
 
 
 class _Line(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """One line of the journal: an exchange to add, metadata to add, or the mark of a fold about to be finished."""
+    """One line of the journal: an exchange of a model or tool to add, metadata to add, or the mark of a fold about to
+    be finished."""
 
     key: str | None = None
     entry: Exchange | None = None
+    tool: str | None = None
+    call: ToolExchange | None = None
     forget_before: str | None = None
     meta: JsonObject | None = None
     folded: str | None = None
@@ -246,6 +251,10 @@ def _apply(lines: list[_Line], document: Document) -> None:
             if line.forget_before is not None:
                 document.forget(line.key, before=line.forget_before)
             document.add(line.key, line.entry)
+        if line.tool is not None and line.call is not None:
+            if line.forget_before is not None:
+                document.forget_tool(line.tool, before=line.forget_before)
+            document.add_tool(line.tool, line.call)
 
 
 class JsonFileWriter:
@@ -253,6 +262,7 @@ class JsonFileWriter:
 
     def __init__(self, store: JsonFileStore, journal: Journal, document: Document) -> None:
         self.meta, self.size = document.meta, sum(1 for _ in document)
+        self.tool_size = sum(1 for _ in each(document.tools))
         self._store, self._journal = store, journal
         self._abandoned = weakref.finalize(self, _abandon, store, journal)
 
@@ -261,6 +271,9 @@ class JsonFileWriter:
 
     def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
         self._add(_Line(key=key, entry=exchange, forget_before=forget_before))
+
+    def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
+        self._add(_Line(tool=tool, call=exchange, forget_before=forget_before))
 
     def _add(self, line: _Line) -> None:
         data = _encoder.encode(line)

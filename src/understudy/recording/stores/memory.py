@@ -6,46 +6,51 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import attrgetter
+from typing import Generic, TypeAlias
 
 from understudy.recording.document import Document
+from understudy.recording.entries import E, Entries, exchanges_of
 from understudy.recording.exchange import Exchange
 from understudy.recording.stores.store import Stored
 
 _id = attrgetter("id")
-_Groups = dict[str | None, list[Stored]]
+_Groups: TypeAlias = dict[str | None, list[Stored[E]]]
 
 
-class MemoryShelf:
-    """A document, open for reading. What is put on the shelf is made when it is first asked for."""
+class MemoryRow(Generic[E]):
+    """Entries, open for reading. What is put in the row is made when it is first asked for."""
 
-    def __init__(self, document: Document, *, source: str) -> None:
-        self.source, self.version, self.meta = source, document.version, document.meta
-        self._document = document
-        self._slots: dict[str, list[Stored]] = {}
-        self._slot_groups: dict[str, _Groups] = {}
+    def __init__(self, entries: Entries[E], *, source: str) -> None:
+        self.source = source
+        self._entries = entries
+        self._slots: dict[str, list[Stored[E]]] = {}
+        self._slot_groups: dict[str, _Groups[E]] = {}
 
-    def only(self, key: str) -> Stored | None:
-        entry = self._document.entries.get(key)
-        return Stored(self._first_ids[key], key, entry, True) if isinstance(entry, Exchange) else None
+    def only(self, key: str) -> Stored[E] | None:
+        entry = self._entries.get(key)
+        if entry is None or isinstance(entry, list):
+            return None
+        return Stored(self._first_ids[key], key, entry, True)
 
-    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored | None:
+    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored[E] | None:
         groups = self._groups(key, fingerprint)
         found = [group[place] for group in groups if (place := bisect_right(group, after, key=_id)) < len(group)]
         return min(found, key=_id, default=None)
 
-    def last(self, *, key: str | None, fingerprint: str | None) -> Stored | None:
+    def last(self, *, key: str | None, fingerprint: str | None) -> Stored[E] | None:
         return max((group[-1] for group in self._groups(key, fingerprint) if group), key=_id, default=None)
 
-    def __iter__(self) -> Iterator[Stored]:
-        return (stored for key in self._document.entries for stored in self._slot(key))
+    def __iter__(self) -> Iterator[Stored[E]]:
+        return (stored for key in self._entries for stored in self._slot(key))
 
     def __len__(self) -> int:
-        return sum(1 for _ in self._document)
+        return sum(len(entry) if isinstance(entry, list) else 1 for entry in self._entries.values())
 
-    def close(self) -> None:
-        return None
+    def entries(self) -> Entries[E]:
+        """All exchanges by key."""
+        return self._entries
 
-    def _groups(self, key: str | None, fingerprint: str | None) -> list[list[Stored]]:
+    def _groups(self, key: str | None, fingerprint: str | None) -> list[list[Stored[E]]]:
         if key is None:
             return [self._by_fingerprint.get(fingerprint, [])]
         slot = self._slot(key)
@@ -56,12 +61,12 @@ class MemoryShelf:
         groups = self._slot_groups[key]
         return [groups.get(fingerprint, []), groups.get(None, [])]
 
-    def _slot(self, key: str) -> list[Stored]:
+    def _slot(self, key: str) -> list[Stored[E]]:
         """The exchanges of a key."""
         slot = self._slots.get(key)
-        if slot is None and key in self._document.entries:
-            first, repeats = self._first_ids[key], not isinstance(self._document.entries[key], list)
-            exchanges = enumerate(self._document.exchanges(key), first)
+        if slot is None and key in self._entries:
+            first, repeats = self._first_ids[key], not isinstance(self._entries[key], list)
+            exchanges = enumerate(exchanges_of(self._entries, key), first)
             slot = self._slots[key] = [Stored(number, key, exchange, repeats) for number, exchange in exchanges]
         return slot or []
 
@@ -69,18 +74,30 @@ class MemoryShelf:
     def _first_ids(self) -> dict[str, int]:
         """The id of the first exchange of each key."""
         first_ids, count = {}, 0
-        for key, entry in self._document.entries.items():
+        for key, entry in self._entries.items():
             first_ids[key] = count
             count += len(entry) if isinstance(entry, list) else 1
         return first_ids
 
     @cached_property
-    def _by_fingerprint(self) -> _Groups:
+    def _by_fingerprint(self) -> _Groups[E]:
         return _grouped(self)
 
 
-def _grouped(stored: Iterable[Stored]) -> _Groups:
-    groups: _Groups = {}
+def _grouped(stored: Iterable[Stored[E]]) -> _Groups[E]:
+    groups: _Groups[E] = {}
     for item in stored:
         groups.setdefault(item.fingerprint, []).append(item)
     return groups
+
+
+class MemoryShelf(MemoryRow[Exchange]):
+    """A document, open for reading."""
+
+    def __init__(self, document: Document, *, source: str) -> None:
+        super().__init__(document.entries, source=source)
+        self.version, self.meta = document.version, document.meta
+        self.tools = MemoryRow(document.tools, source=source)
+
+    def close(self) -> None:
+        return None

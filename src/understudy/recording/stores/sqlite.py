@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,22 @@ import orjson
 from understudy.errors import InputError, RecordingFormatError
 from understudy.messages import JsonObject
 from understudy.recording.document import VERSION, Document, new_meta
+from understudy.recording.entries import each
 from understudy.recording.exchange import Exchange
 from understudy.recording.file_format import parse_exchange
 from understudy.recording.stores.database import Database
-from understudy.recording.stores.store import Stored
+from understudy.recording.stores.memory import MemoryRow
+from understudy.recording.stores.sqlite_row import SqliteRow, schema_of
+from understudy.recording.tool_exchange import ToolEntry, ToolExchange
+from understudy.recording.tool_format import parse_tool_exchange, parse_tools
 
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS metadata (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE IF NOT EXISTS exchanges (id INTEGER PRIMARY KEY, key TEXT NOT NULL, fingerprint TEXT NOT NULL,
-       recorded_at TEXT NOT NULL, listed INTEGER NOT NULL, entry BLOB NOT NULL)""",
-    "CREATE INDEX IF NOT EXISTS by_key ON exchanges (key, fingerprint, id)",
-    "CREATE INDEX IF NOT EXISTS in_order ON exchanges (key, id)",
-    "CREATE INDEX IF NOT EXISTS by_fingerprint ON exchanges (fingerprint, id)",
-)
-_COLUMNS = """e.id, e.key, CAST(e.entry AS BLOB),
-    NOT e.listed AND NOT EXISTS (SELECT 1 FROM exchanges AS o WHERE o.key = e.key AND o.id <> e.id)"""
-_PAGE = f"SELECT {_COLUMNS} FROM exchanges AS e WHERE e.id > ? ORDER BY e.id LIMIT 100"  # noqa: S608 - no values
+_METADATA = "CREATE TABLE IF NOT EXISTS metadata (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
+_SCHEMA = (_METADATA, *schema_of("exchanges"))
+_TOOL_SCHEMA = schema_of("tool_exchanges", prefix="tools_")
 _INSERT = "INSERT INTO exchanges (key, fingerprint, recorded_at, listed, entry) VALUES (?, ?, ?, ?, ?)"
+_INSERT_TOOL = _INSERT.replace("exchanges", "tool_exchanges")
 _FORGET = "DELETE FROM exchanges WHERE key = ? AND recorded_at < ?"
+_FORGET_TOOL = _FORGET.replace("exchanges", "tool_exchanges")
 _ADD_METADATA = "INSERT INTO metadata VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 _SET_METADATA = "INSERT OR REPLACE INTO metadata VALUES (?, ?)"
 _encoder = msgspec.json.Encoder()
@@ -57,6 +56,7 @@ class SqliteStore:
         self._make_folder()
         with self._opened() as database:
             writer = SqliteWriter(database)
+            _make_tool_table(database)
             writer.add_meta({})  # fails now rather than at the first exchange, where nothing can be written
             database.read_beside_writing()
             return writer
@@ -75,11 +75,16 @@ class SqliteStore:
             with database.transaction():
                 database.run("DELETE FROM exchanges")
                 database.run("DELETE FROM metadata")
+                for statement in (*_TOOL_SCHEMA, "DELETE FROM tool_exchanges"):
+                    database.run(statement)
                 for name, value in metadata.items():
                     database.run(_SET_METADATA, name, orjson.dumps(value))
                 for key, exchange in document:
                     listed = isinstance(document.entries[key], list)
                     database.run(_INSERT, *_row(key, exchange, listed=listed))
+                for tool, call in each(document.tools):
+                    listed = isinstance(document.tools[tool], list)
+                    database.run(_INSERT_TOOL, *_row(tool, call, listed=listed))
             database.close()
 
     def _make_folder(self) -> None:
@@ -104,14 +109,37 @@ class SqliteStore:
 
 def _make_tables(database: Database) -> None:
     with database.transaction():
-        for statement in _SCHEMA:
+        for statement in (*_SCHEMA, *_TOOL_SCHEMA):
             database.run(statement)
         database.run(_ADD_METADATA, "_version", orjson.dumps(VERSION))
         database.run(_ADD_METADATA, "_meta", orjson.dumps(new_meta()))
 
 
-def _row(key: str, exchange: Exchange, *, listed: bool) -> tuple[Any, ...]:
-    return key, exchange.request_hash or "", exchange.recorded_at or "", listed, _encoder.encode(exchange)
+def _has_tool_table(database: Database) -> bool:
+    """Whether tools have a table of their own; in a database without it they are metadata."""
+    return bool(database.run("SELECT 1 FROM sqlite_master WHERE name = 'tool_exchanges'"))
+
+
+def _make_tool_table(database: Database) -> None:
+    """Give tools their table, and move what the metadata has of them there."""
+    if _has_tool_table(database):
+        return
+    with database.transaction():
+        tools = _tools_in_metadata(database)
+        for statement in _TOOL_SCHEMA:
+            database.run(statement)
+        for tool, exchange in each(tools):
+            database.run(_INSERT_TOOL, *_row(tool, exchange, listed=isinstance(tools[tool], list)))
+        database.run("DELETE FROM metadata WHERE name = '_tools'")
+
+
+def _tools_in_metadata(database: Database) -> dict[str, ToolEntry]:
+    data = orjson.dumps(_metadata(database).get("_tools", {}))
+    return parse_tools(data, source=database.source)
+
+
+def _row(key: str, exchange: Exchange | ToolExchange, *, listed: bool) -> tuple[Any, ...]:
+    return key, exchange.fingerprint or "", exchange.recorded_at or "", listed, _encoder.encode(exchange)
 
 
 class SqliteWriter:
@@ -120,7 +148,7 @@ class SqliteWriter:
     def __init__(self, database: Database) -> None:
         self._database = database
         shelf = SqliteShelf(database)
-        self.meta, self.size = shelf.meta, len(shelf)
+        self.meta, self.size, self.tool_size = shelf.meta, len(shelf), len(shelf.tools)
 
     def add_meta(self, meta: JsonObject) -> None:
         with self._database.transaction():
@@ -128,23 +156,28 @@ class SqliteWriter:
             self._database.run(_SET_METADATA, "_meta", orjson.dumps(merged))
 
     def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        row = _row(key, exchange, listed=False)
+        self._append(_INSERT, _row(key, exchange, listed=False), _FORGET, forget_before)
+
+    def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
+        self._append(_INSERT_TOOL, _row(tool, exchange, listed=True), _FORGET_TOOL, forget_before)
+
+    def _append(self, insert: str, row: tuple[Any, ...], forget: str, forget_before: str | None) -> None:
         if forget_before is None:
-            self._database.run(_INSERT, *row)
+            self._database.run(insert, *row)
             return
         with self._database.transaction():
-            self._database.run(_FORGET, key, forget_before)
-            self._database.run(_INSERT, *row)
+            self._database.run(forget, row[0], forget_before)
+            self._database.run(insert, *row)
 
     def close(self) -> None:
         self._database.close()
 
 
-class SqliteShelf:
-    """An SQLite recording, open for reading: nothing is kept in memory but where it is."""
+class SqliteShelf(SqliteRow[Exchange]):
+    """An SQLite recording, open for reading."""
 
     def __init__(self, database: Database) -> None:
-        self._database, self.source = database, database.source
+        super().__init__(database, "exchanges", parse_exchange)
         metadata = _metadata(database)
         version, meta = metadata.get("_version"), metadata.get("_meta")
         if not isinstance(version, int) or not 1 <= version <= VERSION or not isinstance(meta, dict):
@@ -154,59 +187,22 @@ class SqliteShelf:
         self.version: int = version
         self.meta: JsonObject = meta
 
-    def only(self, key: str) -> Stored | None:
-        stored = self.find(key=key, fingerprint=None, after=-1)
-        return stored if stored is not None and stored.repeats else None
-
-    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored | None:
-        return self._nearest("e.id > ? ORDER BY e.id LIMIT 1", key, fingerprint, after)
-
-    def last(self, *, key: str | None, fingerprint: str | None) -> Stored | None:
-        return self._nearest("e.id > ? ORDER BY e.id DESC LIMIT 1", key, fingerprint, -1)
-
-    def _nearest(self, rest: str, key: str | None, fingerprint: str | None, after: int) -> Stored | None:
-        found = []
-        for condition, values in _conditions(key, fingerprint):
-            query = f"SELECT {_COLUMNS} FROM exchanges AS e WHERE {condition} AND {rest}"  # noqa: S608 - no values
-            found += [self._stored(row) for row in self._database.run(query, *values, after)]
-        return (max if "DESC" in rest else min)(found, key=lambda stored: stored.id, default=None)
-
-    def _stored(self, row: tuple[Any, ...]) -> Stored:
-        row_id, key, entry, repeats = row
-        return Stored(row_id, key, parse_exchange(key, entry, source=self.source), bool(repeats))
-
-    def __iter__(self) -> Iterator[Stored]:
-        after = -1
-        while page := [self._stored(row) for row in self._database.run(_PAGE, after)]:
-            yield from page
-            after = page[-1].id
-
-    def __len__(self) -> int:
-        ((count,),) = self._database.run("SELECT count(*) FROM exchanges")
-        return int(count)
+    @cached_property
+    def tools(self) -> SqliteRow[ToolExchange] | MemoryRow[ToolExchange]:
+        if _has_tool_table(self._database):
+            return SqliteRow(self._database, "tool_exchanges", parse_tool_exchange)
+        return MemoryRow(_tools_in_metadata(self._database), source=self.source)
 
     def document(self) -> Document:
         """All of the recording."""
         metadata = _metadata(self._database)
-        rest = {name: value for name, value in metadata.items() if name not in ("_version", "_meta")}
-        document = Document(meta=self.meta, rest=rest, version=self.version)
-        for stored in self:
-            document.add(stored.key, stored.exchange)
-        for (key,) in self._database.run("SELECT key FROM exchanges WHERE listed"):
-            entry = document.entries[key]
-            document.entries[key] = entry if isinstance(entry, list) else [entry]
-        return document
+        rest = {name: value for name, value in metadata.items() if name not in ("_version", "_meta", "_tools")}
+        return Document(
+            meta=self.meta, entries=self.entries(), rest=rest, version=self.version, tools=self.tools.entries()
+        )
 
     def close(self) -> None:
         self._database.close()
-
-
-def _conditions(key: str | None, fingerprint: str | None) -> list[tuple[str, tuple[str, ...]]]:
-    if key is None:
-        return [("e.fingerprint = ?", (fingerprint or "",))]
-    if fingerprint is None:
-        return [("e.key = ?", (key,))]
-    return [("e.key = ? AND e.fingerprint = ?", (key, wanted)) for wanted in (fingerprint, "")]
 
 
 def _metadata(database: Database) -> JsonObject:

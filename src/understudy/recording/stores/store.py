@@ -3,55 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from understudy.messages import JsonObject
 from understudy.recording.document import Document
+from understudy.recording.entries import Recorded
 from understudy.recording.exchange import Exchange
+from understudy.recording.tool_exchange import ToolExchange
+
+E_co = TypeVar("E_co", bound=Recorded, covariant=True)
 
 
-class Stored(Struct, frozen=True, gc=False):
+class Stored(Struct, Generic[E_co], frozen=True, gc=False):
     """An exchange on a shelf. `id` orders exchanges; `repeats` means that it answers every call of its key."""
 
     id: int
     key: str
-    exchange: Exchange
+    exchange: E_co
     repeats: bool
 
     @property
     def fingerprint(self) -> str | None:
-        return self.exchange.request_hash or None
+        return self.exchange.fingerprint
 
 
-class Shelf(Protocol):
-    """A recording, open for reading. Finding costs the same however many exchanges there are."""
+class Row(Protocol[E_co]):
+    """A row of exchanges, open for reading. Finding costs the same however many there are."""
 
-    source: str
-    version: int
-    meta: JsonObject
+    @property
+    def source(self) -> str: ...
 
-    def only(self, key: str) -> Stored | None:
+    def only(self, key: str) -> Stored[E_co] | None:
         """The exchange that answers every call of `key`, if there is such a one."""
         ...
 
-    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored | None:
+    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored[E_co] | None:
         """The first exchange with an id above `after`: under `key` if given, and answering `fingerprint` if given.
 
         Under a key, an exchange without a fingerprint answers all.
         """
         ...
 
-    def last(self, *, key: str | None, fingerprint: str | None) -> Stored | None:
+    def last(self, *, key: str | None, fingerprint: str | None) -> Stored[E_co] | None:
         """The last exchange of those that `find` can find."""
         ...
 
-    def __iter__(self) -> Iterator[Stored]:
+    def __iter__(self) -> Iterator[Stored[E_co]]:
         """All exchanges, in order."""
         ...
 
     def __len__(self) -> int: ...
+
+
+class Shelf(Row[Exchange], Protocol):
+    """A recording, open for reading: the row of its models' exchanges, and behind it that of its tools."""
+
+    version: int
+    meta: JsonObject
+
+    @property
+    def tools(self) -> Row[ToolExchange]:
+        """The exchanges of tools; their keys are the tools' names."""
+        ...
 
     def close(self) -> None: ...
 
@@ -63,7 +78,10 @@ class Writer(Protocol):
     """The recording's metadata when it was opened."""
 
     size: int
-    """How many exchanges it had when it was opened."""
+    """How many exchanges of models it had when it was opened."""
+
+    tool_size: int
+    """How many exchanges of tools it had when it was opened."""
 
     def add_meta(self, meta: JsonObject) -> None:
         """Add to the recording's metadata."""
@@ -77,6 +95,10 @@ class Writer(Protocol):
         Raises:
             InputError: it cannot be written; the recording is as it was before.
         """
+        ...
+
+    def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
+        """The like for an exchange of a tool."""
         ...
 
     def close(self) -> None:
