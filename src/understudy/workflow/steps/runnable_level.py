@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from understudy.clock import SYSTEM_CLOCK
-from understudy.errors import EventLoopError, RecordingMismatchError, StepError, StepTimeoutError
+from understudy.errors import EventLoopError, MockError, RecordingMismatchError, StepError, StepTimeoutError
 from understudy.events import StepEnded, StepStarted
 from understudy.recording.json_form import json_form
 from understudy.workflow.graph import Graph
@@ -19,7 +19,7 @@ from understudy.workflow.schedule import Passage, Schedule
 from understudy.workflow.state import put
 from understudy.workflow.steps.step import Environment, Scope, Step
 
-ENDS_THE_RUN = (RecordingMismatchError, EventLoopError)
+ENDS_THE_RUN = (RecordingMismatchError, MockError, EventLoopError)
 """Errors of whoever runs the workflow, not of a step: to go on would hide them."""
 
 

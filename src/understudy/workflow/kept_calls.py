@@ -1,0 +1,48 @@
+"""The calls that a step made before it was cut off, and which of them it need not make again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from understudy.recording.document import Document
+from understudy.recording.entries import E, Entries, add, each
+from understudy.recording.exchange import Exchange
+from understudy.recording.tool_exchange import ToolExchange
+
+
+def worth_keeping(found: Document, *, has_failed: bool) -> Document:
+    """What of a step's calls holds when the step is run again, each to be answered once.
+
+    Calls of a model that failed are to be made again. So are calls of tools that failed, unless the
+    model was told of it and went on. The answer with which a step `has_failed`, if that is what it
+    ended with, is to be asked for again too: it would fail the step once more.
+    """
+    answers = [(key, exchange) for key, exchange in each(found.entries) if exchange.fault is None]
+    told_until = max((_moment(exchange) for _, exchange in answers), default="")
+    calls = [
+        (tool, exchange)
+        for tool, exchange in each(found.tools)
+        if exchange.error is None or _moment(exchange) < told_until
+    ]
+    if has_failed and answers and told_until >= _end(found):
+        answers.remove(max(answers, key=lambda answer: _moment(answer[1])))
+    return Document(found.meta, _listed(answers), found.rest, found.version, _listed(calls))
+
+
+def _end(found: Document) -> str:
+    """When the last call ended."""
+    models = (_moment(exchange) for _, exchange in each(found.entries))
+    tools = (_moment(exchange) for _, exchange in each(found.tools))
+    return max([*models, *tools])
+
+
+def _moment(exchange: Exchange | ToolExchange) -> str:
+    return exchange.recorded_at or ""
+
+
+def _listed(exchanges: Iterable[tuple[str, E]]) -> Entries[E]:
+    """The exchanges by key, in lists, of which each exchange answers one call."""
+    entries: Entries[E] = {}
+    for key, exchange in exchanges:
+        add(entries, key, exchange, listed=True)
+    return entries

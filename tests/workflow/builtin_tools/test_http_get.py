@@ -1,0 +1,256 @@
+"""Fetching pages: of allowed hosts alone, wherever a URL, a redirect or a name may lead."""
+
+import gzip
+import socket
+import threading
+import time
+from ipaddress import ip_address
+
+import pytest
+
+from tests.servers.pages import PageServer, page
+from tests.workflow.builtin_tools.calls import outcome_of, text_of
+from understudy import run
+from understudy.errors import ToolFailureError, ToolRefusalError, ToolResolutionError, ToolTimeoutError
+from understudy.workflow.builtin_tools.http_get import http_get
+from understudy.workflow.builtin_tools.page_fetcher import PageFetcher
+
+
+def fetch_tool(*allow, timeout_s=10.0):
+    return http_get("fetch", allow=allow, timeout_s=timeout_s)
+
+
+def fetched(pages, path="/"):
+    """What fetching a path of a server with these pages gives."""
+    with PageServer(pages) as server:
+        return text_of(fetch_tool(server.host), url=server.url(path))
+
+
+def test_a_model_is_told_what_the_tool_does_and_which_hosts_it_may_ask():
+    tool = fetch_tool("example.com", "*.example.org")
+    assert tool.spec.description == "Fetch a page by HTTP GET. Hosts that you may ask: example.com, *.example.org."
+    assert tool.spec.schema["properties"] == {
+        "url": {"type": "string", "description": "the address of the page, with http:// or https://"}
+    }
+
+
+def test_a_page_is_fetched_as_text():
+    assert fetched({"/": page("grüß dich")}) == "grüß dich"
+
+
+@pytest.mark.parametrize(
+    ("charset", "body", "text"),
+    [
+        ("iso-8859-1", b"gr\xfc\xdf", "grüß"),
+        ("utf-16", "grüß".encode("utf-16"), "grüß"),
+        ("no-such-charset", "grüß".encode(), "grüß"),
+        ("punycode", b"gr-wka", "gr-wka"),
+        ("utf-8", b"gr\xfc", "gr�"),
+    ],
+)
+def test_a_page_is_read_in_its_charset(charset, body, text):
+    assert fetched({"/": page(body, Content_Type=f"text/plain; charset={charset}")}) == text
+
+
+def test_a_packed_page_is_unpacked():
+    assert fetched({"/": page(gzip.compress(b"hello"), Content_Encoding="gzip")}) == "hello"
+
+
+@pytest.mark.parametrize("encoding", ["br", "gzip, gzip", "zstd"])
+def test_a_page_that_could_unpack_to_anything_is_not_unpacked(encoding):
+    with pytest.raises(ToolFailureError, match=f"is packed as {encoding}"):
+        fetched({"/": page(b"x", Content_Encoding=encoding)})
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])
+def test_a_page_that_is_not_there_is_no_failure_of_the_tool(status):
+    with pytest.raises(ToolResolutionError, match=f"there is no http://127.0.0.1:.*/: {status}"):
+        fetched({"/": page("", status=status)})
+
+
+@pytest.mark.parametrize("status", ["500 Internal Server Error", "403 Forbidden", "304 Not Modified", "302 Found"])
+def test_any_other_status_is_told(status):
+    with pytest.raises(ToolFailureError, match=f"answered {status}") as caught:
+        fetched({"/": page("", status=status)})
+    assert (caught.value.status_code, caught.value.tool) == (int(status[:3]), "fetch")
+
+
+def test_what_is_no_text_is_told_by_its_type():
+    with pytest.raises(ToolFailureError, match="is no text, but image/png"):
+        fetched({"/": page(b"\x89PNG\r\n\0\0", Content_Type="image/png")})
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_page_of_more_than_a_megabyte_is_refused(packed):
+    assert len(fetched({"/": page(b"x" * 1_000_000)})) == 1_000_000
+    body = b"x" * 1_000_001
+    answer = page(gzip.compress(body), Content_Encoding="gzip") if packed else page(body)
+    with pytest.raises(ToolFailureError, match="is larger than 1000000 bytes"):
+        fetched({"/": answer})
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.org/",
+        "http://example.com:8080/",
+        "http://www.example.com/",
+        "https://example.com.evil.com/",
+        "http://127.0.0.1/",
+        "http://2130706433/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://exämple.com/",
+    ],
+)
+def test_another_host_is_refused_and_the_allowed_ones_are_named(url):
+    with pytest.raises(ToolRefusalError, match=r"is not allowed; allowed are: example\.com"):
+        text_of(fetch_tool("example.com"), url=url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("file:///etc/passwd", "ftp://example.com/", "gopher://example.com/", "example.com", "//example.com/", ""),
+        *("http:///path", "http://user:password@example.com/", "http://example.org@example.com/"),
+        *("http://example.com\\@example.org/", "http://exa mple.com\n/", "http://1.2.3.4.5:x/", "http://[::1/"),
+    ],
+)
+def test_what_is_no_plain_web_address_is_refused(url):
+    assert isinstance(outcome_of(fetch_tool("example.com", "example.org"), url=url).error, ToolRefusalError)
+
+
+def test_redirects_are_followed_on_allowed_hosts():
+    pages = {"/": page("", status="302 Found", Location="/a?b=c"), "/a?b=c": page("here")}
+    assert fetched(pages) == "here"
+
+
+def test_a_redirect_to_another_host_is_refused_without_asking_it():
+    with PageServer({"/secret": page("secret")}) as other:
+        away = page("", status="301 Moved Permanently", Location=other.url("/secret"))
+        with pytest.raises(ToolRefusalError, match=f"{other.host} is not allowed"):
+            fetched({"/": away})
+        assert other.asked == []
+
+
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "//evil.example/", "http://a@127.0.0.1/"])
+def test_a_redirect_to_what_is_no_allowed_address_is_refused(location):
+    with pytest.raises(ToolRefusalError):
+        fetched({"/": page("", status="307 Temporary Redirect", Location=location)})
+
+
+def test_a_redirect_to_what_is_no_address_at_all_is_told():
+    with pytest.raises(ToolFailureError, match="Invalid URL in location header"):
+        fetched({"/": page("", status="307 Temporary Redirect", Location="http://[::1/")})
+
+
+def test_only_five_redirects_are_followed():
+    pages = {f"/{n}": page("", status="308 Permanent Redirect", Location=f"/{n + 1}") for n in range(7)}
+    assert fetched(pages | {"/5": page("here")}, "/0") == "here"
+    with pytest.raises(ToolFailureError, match="more than 5 redirects"):
+        fetched(pages, "/0")
+
+
+def test_cookies_and_secrets_go_nowhere(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    pages = {"/": page("", status="302 Found", Location="/a", Set_Cookie="a=b"), "/a": page("here")}
+    with PageServer(pages) as server:
+        assert text_of(fetch_tool(server.host), url=server.url("/")) == "here"
+    for _, headers in server.asked:
+        assert headers == {
+            "Host": server.host,
+            "User-Agent": "understudy",
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+            "Connection": "keep-alive",
+        }
+
+
+def at(*addresses):
+    """A stand-in for name servers: every name leads to the next of these addresses, each time it is asked for."""
+    left = iter(addresses)
+
+    async def resolve(host, port):
+        return [ip_address(address) for address in next(left)]
+
+    return resolve
+
+
+def test_a_name_that_leads_to_this_machine_is_refused_though_it_is_allowed():
+    with PageServer({"/": page("secret")}) as server:
+        pages = PageFetcher([f"*.example.test:{server.port}"], tool="fetch", resolve=at(["127.0.0.1"]))
+        with pytest.raises(ToolRefusalError, match=r"a\.example\.test is at 127\.0\.0\.1, which is not public"):
+            run(pages.fetch(f"http://a.example.test:{server.port}/"), virtual_time=True)
+    assert server.asked == []
+
+
+def test_one_private_address_among_public_ones_is_enough_to_refuse():
+    pages = PageFetcher(["example.test"], tool="fetch", resolve=at(["8.8.8.8", "169.254.169.254"]))
+    with pytest.raises(ToolRefusalError, match=r"is at 169\.254\.169\.254"):
+        run(pages.fetch("http://example.test/"), virtual_time=True)
+
+
+def test_the_address_that_was_checked_is_asked_for_the_host_that_was_named():
+    with PageServer({"/": page("here")}) as server:
+        allow = [f"example.test:{server.port}", server.host]
+        pages = PageFetcher(allow, tool="fetch", resolve=at(["127.0.0.1"], ["127.0.0.2"]))
+        assert run(pages.fetch(f"http://example.test:{server.port}/"), virtual_time=True) == "here"
+    assert [headers["Host"] for _, headers in server.asked] == [f"example.test:{server.port}"]
+
+
+def test_an_address_that_cannot_be_reached_is_passed_over():
+    with PageServer({"/": page("here")}) as server:
+        allow = [f"example.test:{server.port}", server.host, f"127.0.0.2:{server.port}"]
+        pages = PageFetcher(allow, tool="fetch", resolve=at(["127.0.0.2", "127.0.0.1"]))
+        assert run(pages.fetch(f"http://example.test:{server.port}/"), virtual_time=True) == "here"
+
+
+def test_a_secure_page_is_asked_for_by_the_name_of_its_host():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port, heard = listening.getsockname()[1], []
+
+        def answer():
+            with listening.accept()[0] as connection:
+                heard.append(connection.recv(4096))
+
+        server = threading.Thread(target=answer)
+        server.start()
+        allow = [f"pages.example.test:{port}", f"127.0.0.1:{port}"]
+        pages = PageFetcher(allow, tool="fetch", resolve=at(["127.0.0.1"]))
+        with pytest.raises(ToolFailureError, match=r"pages\.example\.test cannot be reached"):
+            run(pages.fetch(f"https://pages.example.test:{port}/"), virtual_time=True)
+        server.join()
+    assert b"pages.example.test" in heard[0]
+
+
+@pytest.mark.parametrize(("addresses", "reason"), [([], "it has no address"), (["127.0.0.2"], "attempts failed")])
+def test_a_host_that_cannot_be_reached_is_told(addresses, reason):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        pages = PageFetcher([f"a.test:{port}", f"127.0.0.2:{port}"], tool="fetch", resolve=at(addresses))
+        with pytest.raises(ToolFailureError, match=f"a.test cannot be reached: .*{reason}"):
+            run(pages.fetch(f"http://a.test:{port}/"), virtual_time=True)
+
+
+def test_localhost_is_this_machine():
+    with PageServer({"/": page("here")}) as server:
+        tool = fetch_tool(f"localhost:{server.port}")
+        assert text_of(tool, url=f"http://localhost:{server.port}/") == "here"
+
+
+def test_a_name_that_cannot_be_one_is_told():
+    with pytest.raises(ToolFailureError, match="cannot be fetched"):
+        text_of(fetch_tool("*.example.test"), url="http://a..example.test/")
+
+
+def test_an_answer_that_breaks_off_is_told():
+    with pytest.raises(ToolFailureError, match="cannot be fetched"):
+        fetched({"/": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"})
+
+
+def test_a_page_that_does_not_come_in_time_is_given_up():
+    with PageServer({"/": None}) as server:
+        started_s = time.monotonic()
+        error = outcome_of(fetch_tool(server.host, timeout_s=0.2), url=server.url("/")).error
+        assert isinstance(error, ToolTimeoutError)
+        assert time.monotonic() - started_s >= 0.2

@@ -1,0 +1,174 @@
+"""Running commands: the allowed ones alone, without a shell, and nothing of them is left behind."""
+
+import asyncio
+import os
+import select
+import time
+
+import pytest
+
+from tests.workflow.builtin_tools.calls import outcome_of, text_of
+from understudy import ToolCall
+from understudy.errors import ToolFailureError, ToolRefusalError, ToolTimeoutError
+from understudy.tools import run_tool
+from understudy.workflow.builtin_tools.shell import shell
+
+PATIENCE_MS = 10_000
+LINGER = """\
+exec 9>life
+echo started >&9
+sleep 60 &
+sleep 60
+"""
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Makes programs that are found on the PATH."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+
+    def add(name, script):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+
+    return add
+
+
+@pytest.fixture
+def life(tmp_path):
+    """A pipe that ends when no process that has opened it for writing is left."""
+    os.mkfifo(tmp_path / "life")
+    descriptor = os.open(tmp_path / "life", os.O_RDONLY | os.O_NONBLOCK)
+    yield descriptor
+    os.close(descriptor)
+
+
+def has_ended(life):
+    """Whether all that holds the pipe ends soon."""
+    ended = select.poll()
+    ended.register(life, 0)
+    return bool(ended.poll(PATIENCE_MS))
+
+
+def shell_in(folder, *allow, timeout_s=30.0):
+    return shell("run", allow=allow, folder=folder, timeout_s=timeout_s)
+
+
+def test_a_model_is_told_what_the_tool_does_and_which_commands_it_may_run(tmp_path):
+    tool = shell_in(tmp_path, "ls", "wc")
+    assert tool.spec.description == (
+        "Run a command, without a shell: no pipes, redirections, variables or wildcards. "
+        "Commands that you may run: ls, wc."
+    )
+    assert list(tool.spec.schema["properties"]) == ["command"]
+    assert tool.side_effect
+
+
+def test_a_command_runs_in_the_folder_of_the_workflow(tmp_path):
+    (tmp_path / "my notes.txt").write_text("a\nb\n")
+    assert text_of(shell_in(tmp_path, "wc"), command="wc -l 'my notes.txt'") == "2 my notes.txt"
+
+
+@pytest.mark.parametrize("command", ["rm x", "/bin/ls", "./ls", "bin/ls", "LS", "", "  ", "A=b ls", "'ls '", "''"])
+def test_another_command_is_refused_and_the_allowed_ones_are_named(tmp_path, command):
+    with pytest.raises(ToolRefusalError, match="is not allowed; allowed are: ls, wc") as caught:
+        text_of(shell_in(tmp_path, "ls", "wc"), command=command)
+    assert caught.value.tool == "run"
+
+
+@pytest.mark.parametrize("command", ["ls; touch x", "ls > x", "ls $(touch x)", "ls `touch x`", "ls | tee x", "ls 'x"])
+def test_what_needs_a_shell_is_refused_and_nothing_runs(tmp_path, command):
+    with pytest.raises(ToolRefusalError):
+        text_of(shell_in(tmp_path, "ls"), command=command)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_quoted_sign_is_an_argument_and_no_more(tmp_path):
+    assert text_of(shell_in(tmp_path, "echo"), command="echo '; touch x' '$(touch y)'") == "; touch x $(touch y)"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_fails_tells_its_exit_code_and_what_it_says(tmp_path, programs):
+    programs("fail", "echo out; echo oh no >&2; exit 3")
+    assert text_of(shell_in(tmp_path, "fail"), command="fail") == "[exit code 3]\nout\n[stderr]\noh no"
+
+
+def test_a_command_that_a_signal_ends_tells_its_number(tmp_path, programs):
+    programs("crash", "kill -9 $$")
+    assert text_of(shell_in(tmp_path, "crash"), command="crash") == "[exit code -9]"
+
+
+def test_complaints_of_a_command_that_succeeds_are_told_too(tmp_path, programs):
+    programs("warn", "echo careful >&2")
+    assert text_of(shell_in(tmp_path, "warn"), command="warn") == "[stderr]\ncareful"
+
+
+def test_a_command_sees_no_secrets_and_no_input(tmp_path, programs, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    programs("look", "env; cat")
+    seen = text_of(shell_in(tmp_path, "look"), command="look").splitlines()
+    assert {line.partition("=")[0] for line in seen} - {"PWD", "OLDPWD", "SHLVL", "_"} == {"PATH", "HOME", "LANG"}
+    assert "HOME=/home/ada" in seen
+
+
+def test_programs_in_the_folder_itself_are_not_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f".{os.pathsep}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "ours").write_text("#!/bin/sh\necho ours\n")
+    (tmp_path / "ours").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ToolFailureError, match="ours is not installed"):
+        text_of(shell_in(tmp_path, "ours"), command="ours")
+
+
+@pytest.mark.parametrize("command", ["echo 'a\0b'", "echo '\ud800'", "echo " + "x" * 3_000_000])
+def test_what_cannot_be_run_is_told(tmp_path, command):
+    with pytest.raises(ToolFailureError, match="echo cannot be run"):
+        text_of(shell_in(tmp_path, "echo"), command=command)
+
+
+def test_of_a_long_output_the_beginning_is_kept(tmp_path, programs):
+    programs("talk", "head -c 100000 /dev/zero | tr '\\0' x; head -c 70000 /dev/zero | tr '\\0' y >&2")
+    said = text_of(shell_in(tmp_path, "talk"), command="talk")
+    assert said == "x" * 64_000 + "\n[36000 more bytes]\n[stderr]\n" + "y" * 64_000 + "\n[6000 more bytes]"
+
+
+def test_output_that_is_no_text_is_shown_all_the_same(tmp_path, programs):
+    programs("odd", "printf 'a\\377b'")
+    assert text_of(shell_in(tmp_path, "odd"), command="odd") == "a�b"
+
+
+def test_a_command_that_takes_too_long_is_killed_with_what_it_has_started(tmp_path, programs, life):
+    programs("linger", LINGER)
+    os.close(os.open(tmp_path / "life", os.O_WRONLY))  # else it never ends if the program is killed before it opens it
+    started_s = time.monotonic()
+    error = outcome_of(shell_in(tmp_path, "linger", timeout_s=0.5), command="linger").error
+    assert isinstance(error, ToolTimeoutError)
+    assert 0.5 <= time.monotonic() - started_s < 30
+    assert has_ended(life)
+
+
+async def test_a_command_that_nobody_waits_for_any_more_is_killed_with_what_it_has_started(tmp_path, programs, life):
+    programs("linger", LINGER)
+    running = asyncio.create_task(run_tool(shell_in(tmp_path, "linger"), ToolCall("run", {"command": "linger"})))
+    started = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().add_reader(life, lambda: started.done() or started.set_result(os.read(life, 100)))
+    assert await started == b"started\n"
+    asyncio.get_running_loop().remove_reader(life)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert has_ended(life)
+
+
+def test_what_a_command_leaves_running_is_killed_when_it_ends(tmp_path, programs, life):
+    programs("leave", "exec 9>life\nsleep 60 >/dev/null 2>&1 &\necho done")
+    assert text_of(shell_in(tmp_path, "leave"), command="leave") == "done"
+    assert has_ended(life)
+
+
+def test_a_command_that_says_nothing_more_is_waited_for_in_real_time(tmp_path, programs):
+    programs("quiet", "exec >/dev/null 2>&1\nsleep 0.2\nexit 4")
+    assert text_of(shell_in(tmp_path, "quiet"), command="quiet") == "[exit code 4]"

@@ -1,0 +1,149 @@
+"""Sub-workflows in files of their own: what is put in place, and what is refused."""
+
+import time
+
+import pytest
+
+from tests.workflow.samples import call
+from understudy.errors import WorkflowError
+from understudy.workflow import load_workflow, parse_workflow, validate
+
+CHILD = (
+    "name: child\nstate: {question: ''}\n"
+    "steps:\n  - {id: c, type: llm_call, prompt: '{state.question}', output: answer}\n"
+)
+
+
+def include(*paths, name="flow"):
+    steps = "".join(f"  - {{id: s{at}, type: subworkflow, path: '{path}'}}\n" for at, path in enumerate(paths))
+    return f"name: {name}\nsteps:\n{steps}"
+
+
+def refused(path):
+    with pytest.raises(WorkflowError) as caught:
+        load_workflow(path)
+    return [
+        f"{problem.source.rpartition('/')[2]}:{problem.line}: {problem.place}: {problem.reason}"
+        for problem in caught.value.problems
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    inside = tmp_path / "flows"
+    inside.mkdir()
+    (tmp_path / "outside.yaml").write_text(CHILD)
+    return inside
+
+
+def test_the_workflow_of_a_file_is_put_in_its_place(folder):
+    (folder / "child.yaml").write_text(CHILD)
+    (folder / "flow.yaml").write_text(include("child.yaml"))
+    flow = load_workflow(folder / "flow.yaml")
+    assert flow.steps[0].workflow == parse_workflow(CHILD)
+    assert flow.steps[0].path == "child.yaml"
+    validate(flow)
+
+
+def test_paths_are_relative_to_the_file_that_names_them(folder):
+    (folder / "parts").mkdir()
+    (folder / "parts" / "one.yaml").write_text(include("two.yaml", "../three.yaml", name="one"))
+    (folder / "parts" / "two.yaml").write_text(CHILD)
+    (folder / "three.yaml").write_text(CHILD)
+    (folder / "flow.yaml").write_text(include("parts/one.yaml"))
+    one = load_workflow(folder / "flow.yaml").steps[0].workflow
+    assert [step.workflow.name for step in one.steps] == ["child", "child"]
+    assert parse_workflow(include("parts/one.yaml"), folder=folder).steps[0].workflow == one
+
+
+def test_files_are_included_from_loops_and_from_workflows_in_place_with_the_tools_around(folder):
+    (folder / "child.yaml").write_text("name: child\nsteps: [{id: c, type: tool, tool: look}]\n")
+    (folder / "flow.yaml").write_text(
+        "name: flow\ntools: {look: 'm:look'}\nstate: {items: [1]}\nsteps:\n"
+        "  - {id: l, type: loop, over: state.items, steps: [{id: a, type: subworkflow, path: child.yaml}]}\n"
+        "  - {id: i, type: subworkflow, workflow: {name: in, steps: [{id: b, type: subworkflow, path: child.yaml}]}}\n"
+    )
+    flow = load_workflow(folder / "flow.yaml")
+    assert flow.steps[0].steps[0].workflow.name == "child"
+    assert flow.steps[1].workflow.steps[0].workflow is flow.steps[0].steps[0].workflow
+    assert refused(folder / "child.yaml") == ["child.yaml:2: steps[0].tool: there is no tool 'look'"]
+
+
+def test_what_is_wrong_in_an_included_file_is_told_once_with_its_own_name_and_line(folder):
+    (folder / "child.yaml").write_text(CHILD.replace("{state.question}", "{state.qestion}"))
+    (folder / "flow.yaml").write_text(
+        include("child.yaml", "child.yaml") + "  - {id: a, type: llm_call, prompt: '{x}'}\n"
+    )
+    assert refused(folder / "flow.yaml") == [
+        "flow.yaml:5: steps[2].prompt: there is no x",
+        "child.yaml:4: steps[0].prompt: no step before this one writes state.qestion, and 'state' does not declare it",
+    ]
+
+
+def test_what_goes_in_and_out_of_a_file_is_checked(folder):
+    (folder / "child.yaml").write_text(CHILD)
+    step = "{id: s, type: subworkflow, path: child.yaml, input: {qestion: x}, outputs: {x: anser}}"
+    (folder / "flow.yaml").write_text(f"name: flow\nsteps:\n  - {step}\n")
+    assert refused(folder / "flow.yaml") == [
+        "flow.yaml:3: steps[0].input.qestion: the sub-workflow declares no state 'qestion'",
+        "flow.yaml:3: steps[0].outputs.x: the sub-workflow has no state 'anser'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("../outside.yaml", "the path '../outside.yaml' leaves the folder of the workflow"),
+        ("a/../../outside.yaml", "the path 'a/../../outside.yaml' leaves the folder of the workflow"),
+        ("/etc/passwd", "the path '/etc/passwd' is not relative to this file"),
+        ("link.yaml", "the path 'link.yaml' leaves the folder of the workflow"),
+        ("linked/outside.yaml", "the path 'linked/outside.yaml' leaves the folder of the workflow"),
+        ("none.yaml", "there is no file 'none.yaml'"),
+        (".", "there is no file '.'"),
+        ("x" * 5000, f"the path '{'x' * 59}…' leads nowhere"),
+    ],
+)
+def test_a_path_that_leaves_the_folder_or_leads_nowhere_is_refused(folder, path, reason):
+    (folder / "link.yaml").symlink_to(folder.parent / "outside.yaml")
+    (folder / "linked").symlink_to(folder.parent)
+    (folder / "flow.yaml").write_text(include(path))
+    assert refused(folder / "flow.yaml") == [f"flow.yaml:3: steps[0].path: {reason}"]
+
+
+def test_a_path_with_a_null_byte_is_refused(folder):
+    (folder / "flow.yaml").write_text(include("x").replace("'x'", '"a\\0b"'))
+    [complaint] = refused(folder / "flow.yaml")
+    assert complaint.startswith("flow.yaml:3: steps[0].path: the path 'a\\x00b' leads nowhere")
+
+
+def test_a_workflow_that_includes_itself_is_refused(folder):
+    (folder / "flow.yaml").write_text(include("flow.yaml"))
+    assert refused(folder / "flow.yaml") == [
+        "flow.yaml:3: steps[0].path: the workflow includes itself: flow.yaml → flow.yaml"
+    ]
+
+
+def test_a_circle_of_files_is_refused_where_it_closes(folder):
+    (folder / "a.yaml").write_text(include("b.yaml"))
+    (folder / "b.yaml").write_text(include("alias.yaml"))
+    (folder / "alias.yaml").symlink_to(folder / "a.yaml")
+    assert refused(folder / "a.yaml") == [
+        "b.yaml:3: steps[0].path: the workflow includes itself: a.yaml → b.yaml → a.yaml"
+    ]
+
+
+def test_files_nest_eight_deep_at_most(folder):
+    for n in range(9):
+        (folder / f"{n}.yaml").write_text(include(f"{n + 1}.yaml"))
+    (folder / "9.yaml").write_text(CHILD)
+    assert load_workflow(folder / "1.yaml")
+    assert refused(folder / "0.yaml") == ["8.yaml:3: steps[0].path: sub-workflows are nested more than 8 deep"]
+
+
+def test_files_that_include_each_other_a_hundred_times_are_read_once(folder):
+    for n in range(7):
+        (folder / f"{n}.yaml").write_text(include(*[f"{n + 1}.yaml"] * 100))
+    (folder / "7.yaml").write_text(f"name: last\nsteps:\n  - {call('a')}\n")
+    begun = time.perf_counter()
+    assert len(load_workflow(folder / "0.yaml").steps) == 100
+    assert time.perf_counter() - begun < 5.0

@@ -1,0 +1,129 @@
+"""The shape of a workflow file: every complaint names the place, the line and, if it can, the fix."""
+
+# ruff: noqa: E501 - a complaint is read best on one line
+
+import pytest
+from pydantic import ValidationError
+
+from tests.workflow.samples import EXAMPLE, call, said, workflow
+from understudy.gateway.retry import RetryPolicy
+from understudy.workflow import WorkflowDefinition, parse_workflow, workflow_json_schema
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("system_prompt:", "sytem_prompt:", "9:5: steps[0].sytem_prompt: unknown field 'sytem_prompt' | did you mean 'system_prompt'?"),
+        ("name: classify", "nam: classify", "1:1: nam: unknown field 'nam' | did you mean 'name'?"),
+        ("budget_usd", "buget_usd", "3:48: config.buget_usd: unknown field 'buget_usd' | did you mean 'budget_usd'?"),
+        ("target: answer", "taget: answer", "15:69: steps[1].conditions[0].taget: unknown field 'taget' | did you mean 'target'?"),
+        ("provider: openai", "provider: openia", "3:10: config.provider: unknown value 'openia' | did you mean 'openai'?"),
+        ("type: agent", "type: agnt", "18:5: steps[2].type: unknown type 'agnt' | did you mean 'agent'?"),
+        ("    type: agent\n", "", "17:5: steps[2]: the field 'type' is missing | types: agent, llm_call, loop, router, subworkflow, tool"),
+        ('    prompt: "Answer: {state.user_input}"\n', "", "17:5: steps[2]: the field 'prompt' is missing"),
+        ("depends_on: [classify]", "depends_on: classify", "14:5: steps[1].depends_on: expected a list, got 'classify'"),
+        ("default: general_response", "default: 5", "16:5: steps[1].default: expected a text, got 5"),
+        ("default: general_response", "stream: yes", "16:5: steps[1].stream: expected true or false, got 'yes' | write true or false"),
+        ("default: general_response", "stream: 1", "16:5: steps[1].stream: expected true or false, got 1"),
+        ("default: general_response", "timeout: 0", "16:5: steps[1].timeout: expected more than 0, got 0"),
+        ("default: general_response", "timeout: true", "16:5: steps[1].timeout: expected a number, got true"),
+        ("default: general_response", "retry: 3", "16:5: steps[1].retry: expected a mapping, got 3"),
+        ("default: general_response", "retry: {max_attempts: 3}", "16:13: steps[1].retry.max_attempts: unknown field 'max_attempts' | fields: backoff_s, jitter, max_backoff_s, max_retries, max_retry_after_s, multiplier, seed, statuses"),
+        ("default: general_response", "retry: {jitter: 2}", "16:13: steps[1].retry.jitter: expected at most 1, got 2"),
+        ("default: general_response", "on_failure: skip", "16:5: steps[1].on_failure: unknown value 'skip' | one of: continue, skip_downstream"),
+        ("default: general_response", "output: _secret", "16:5: steps[1].output: expected a path of letters, digits and '_' like 'answer' or 'answer.text', got '_secret'"),
+        ("max_concurrent_steps: 10", "max_concurrent_steps: 1.5", "3:66: config.max_concurrent_steps: expected a whole number, got 1.5"),
+        ("max_concurrent_steps: 10", "temperature: 2.5", "3:66: config.temperature: expected at most 2, got 2.5"),
+        ('"my_tools:reply"', "my_tools.reply", "4:46: tools.reply: expected 'module:function', got 'my_tools.reply'"),
+        ('"my_tools:reply"', "[x]", "4:46: tools.reply: expected a mapping, got a list"),
+        ('"my_tools:reply"', "{builtin: http_gt}", "4:54: tools.reply.builtin: unknown builtin 'http_gt' | did you mean 'http_get'?"),
+        ('"my_tools:reply"', "{builtin: shell}", "4:46: tools.reply: the field 'allow' is missing"),
+        ('"my_tools:reply"', "{builtin: shell, allow: [ls], root: .}", "4:83: tools.reply.root: unknown field 'root' | fields: allow, builtin, timeout_s"),
+        ('"my_tools:reply"', "{builtin: http_get, allow: []}", "4:73: tools.reply.allow: expected something, got nothing"),
+        ("terminal_tool: reply", "terminal_tool: {a: b}", "21:5: steps[2].terminal_tool: expected a list, got a mapping"),
+        ("state: {user_input", "state: {__class__: 1, user_input", "5:9: state.__class__: expected a name of letters, digits and '_', got '__class__'"),
+        ("steps:\n", "steps: []\nx:\n", "6:1: steps: expected something, got nothing"),
+    ],
+)  # fmt: skip
+def test_a_misshapen_file_is_told_by_place_line_and_fix(old, new, complaint):
+    assert old in EXAMPLE
+    assert complaint in said(EXAMPLE.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("step", "complaint"),
+    [
+        ("{id: a, type: subworkflow}", "4:5: steps[0]: expected either 'path' or 'workflow'"),
+        ("{id: a, type: loop, over: state.items, until: 'true', steps: [{id: b, type: llm_call, prompt: x}]}", "4:5: steps[0]: expected either 'over' or 'until'"),
+        ("{id: a, type: loop, over: state.items, output: o, steps: [{id: b, type: llm_call, prompt: x}]}", "4:5: steps[0]: expected both 'collect' and 'output', or neither"),
+        ("{id: a, type: loop, over: state.items, as: state, steps: [{id: b, type: llm_call, prompt: x}]}", "4:5: steps[0]: the name 'state' in 'as' is taken"),
+        ("{id: a, type: loop, over: state.items, as: _x, steps: [{id: b, type: llm_call, prompt: x}]}", "4:44: steps[0].as: expected a name of letters, digits and '_', got '_x'"),
+        ("{id: a, type: loop, over: state.items, steps: [{id: b, type: tol}]}", "4:60: steps[0].steps[0].type: unknown type 'tol' | did you mean 'tool'?"),
+        ("{id: a, type: loop, over: state.items, steps: []}", "4:44: steps[0].steps: expected something, got nothing"),
+        ("{id: a, type: tool, tool: tool, arg: 1}", "4:37: steps[0].arg: unknown field 'arg' | did you mean 'args'?"),
+        ("{id: a, type: tool, tool: 5}", "4:25: steps[0].tool: expected a text, got 5"),
+        ("hello", "4:5: steps[0]: expected a mapping, got 'hello'"),
+    ],
+)  # fmt: skip
+def test_a_misshapen_step_is_told_by_place_line_and_fix(step, complaint):
+    assert complaint in said(workflow(step))
+
+
+def test_all_that_is_misshapen_is_told_at_once_in_the_order_of_the_file():
+    text = EXAMPLE.replace("system_prompt:", "sytem_prompt:").replace("type: agent", "type: agnt").replace("0.50", "-1")
+    assert [complaint.partition(":")[0] for complaint in said(text)] == ["3", "9", "18"]
+
+
+def test_a_workflow_has_five_hundred_steps_at_most():
+    assert parse_workflow(workflow(*(call(f"s{n}") for n in range(500))))
+    assert said(workflow(*(call(f"s{n}") for n in range(501)))) == ["3:1: steps: expected at most 500 of them, got 501"]
+
+
+def test_a_value_that_is_long_is_cut():
+    [complaint] = said(workflow(call("a", stream="x" * 500)))
+    assert len(complaint) < 130
+
+
+def test_a_retry_is_a_policy_in_the_same_words():
+    flow = parse_workflow(workflow(call("a", retry="{max_retries: 5, backoff_s: 1, statuses: [500]}")))
+    assert flow.steps[0].retry.policy() == RetryPolicy(max_retries=5, backoff_s=1, statuses=frozenset({500}))
+    assert parse_workflow(workflow(call("a", retry="{}"))).steps[0].retry.policy() == RetryPolicy()
+
+
+def test_prerequisites_and_terminal_tools_may_be_names_or_lists():
+    tools = "tools: {look: 'm:look', edit: 'm:edit', done: 'm:done', give_up: 'm:give_up'}"
+    step = (
+        "{id: a, type: agent, prompt: x, tools: [look, edit], terminal_tool: [done, give_up], required_steps: [look],"
+        " prerequisites: {edit: [look, {tool: look, match_arg: path}]}}"
+    )
+    agent = parse_workflow(workflow(step, head=tools)).steps[0]
+    assert agent.terminal_tool == ("done", "give_up")
+    assert [(rule.tool, rule.match_arg) for rule in agent.prerequisites["edit"]] == [("look", None), ("look", "path")]
+
+
+def test_builtin_tools_have_their_options():
+    tools = (
+        "tools: {fetch: {builtin: http_get, allow: [example.com]}, read: {builtin: read_file, root: ./data},"
+        " sh: {builtin: shell, allow: [ls, wc], timeout_s: 5}}"
+    )
+    flow = parse_workflow(workflow("{id: a, type: tool, tool: fetch, args: {url: 'https://example.com'}}", head=tools))
+    assert flow.tools["fetch"].allow == ("example.com",)
+    assert flow.tools["read"].root == "./data"
+    assert (flow.tools["sh"].allow, flow.tools["sh"].timeout_s) == (("ls", "wc"), 5)
+
+
+def test_a_definition_never_changes_and_can_be_written_and_read_again():
+    flow = parse_workflow(EXAMPLE)
+    with pytest.raises(ValidationError):
+        flow.name = "other"
+    assert WorkflowDefinition.model_validate(flow.model_dump(by_alias=True)) == flow
+
+
+def test_editors_get_a_schema_that_tells_the_steps_apart():
+    schema = workflow_json_schema()
+    assert schema["$defs"]["WorkflowDefinition"]["required"] == ["name", "steps"]
+    assert {"LlmCallStep", "AgentStep", "ToolStep", "RouterStep", "SubworkflowStep", "LoopStep"} <= schema[
+        "$defs"
+    ].keys()
+    assert "as" in schema["$defs"]["LoopStep"]["properties"]
+    assert schema["$defs"]["AgentStep"]["additionalProperties"] is False
