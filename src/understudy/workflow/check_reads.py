@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from msgspec import Struct
+
 from understudy.errors import InputError
 from understudy.recording.keys import shown
 from understudy.workflow.expression import Expression
-from understudy.workflow.level import Level
+from understudy.workflow.level import Level, overlap
 from understudy.workflow.positions import DocumentPath
 from understudy.workflow.references import Written, expressions_of, templates_of, writes_of
 from understudy.workflow.report import Report
-from understudy.workflow.schema import LoopStep, SubworkflowStep
+from understudy.workflow.schema import AnyStep, LoopStep, SubworkflowStep
 from understudy.workflow.suggestions import did_you_mean
 from understudy.workflow.template import Template, ValuePath
 
@@ -17,9 +21,9 @@ from understudy.workflow.template import Template, ValuePath
 def check_reads(level: Level, report: Report) -> None:
     """Note templates and expressions that cannot be read, or that name what no step before has written."""
     for path, step in level.placed():
-        known = level.keys_before(step)
+        known = Known(level, step)
         for written in templates_of(step):
-            _check_template(written, path, level, known, report)
+            _check_template(written, path, known, report)
         for written in expressions_of(step):
             _check_expression(written, path, level.names, known, report)
         if isinstance(step, LoopStep):
@@ -28,7 +32,27 @@ def check_reads(level: Level, report: Report) -> None:
             _check_passage(step, path, report)
 
 
-def _check_template(written: Written, path: DocumentPath, level: Level, known: frozenset[str], report: Report) -> None:
+class Known(Struct, frozen=True):
+    """What a step can read: the keys before it, and `more` that come while it runs."""
+
+    level: Level
+    step: AnyStep
+    more: frozenset[str] = frozenset()
+
+    def has(self, path: str) -> bool:
+        """Whether the path, something around it or something inside it is there."""
+        return self.level.has_before(self.step, path) or is_among(path, self.more)
+
+    def listed(self) -> frozenset[str]:
+        """All of them, for hints."""
+        return self.level.keys_before(self.step) | self.more
+
+
+def is_among(path: str, keys: Iterable[str]) -> bool:
+    return any(overlap(path, key) for key in keys)
+
+
+def _check_template(written: Written, path: DocumentPath, known: Known, report: Report) -> None:
     place = (*path, *written.place)
     try:
         template = Template.parse(written.text)
@@ -36,15 +60,16 @@ def _check_template(written: Written, path: DocumentPath, level: Level, known: f
         report.add(place, error.reason, hint=error.hint)
         return
     for named in template.paths:
-        if named[0] in level.names:
+        names = known.level.names
+        if named[0] in names:
             _check_path(named, place, known, report)
             continue
-        hint = did_you_mean(".".join(named), {*level.names, *(f"state.{key}" for key in known)}, kind="names")
+        hint = did_you_mean(".".join(named), {*names, *(f"state.{key}" for key in known.listed())}, kind="names")
         report.add(place, f"there is no {'.'.join(named)}", hint=hint)
 
 
 def _check_expression(
-    written: Written, path: DocumentPath, names: frozenset[str], known: frozenset[str], report: Report
+    written: Written, path: DocumentPath, names: frozenset[str], known: Known, report: Report
 ) -> None:
     place = (*path, *written.place)
     try:
@@ -56,28 +81,23 @@ def _check_expression(
         _check_path(named, place, known, report)
 
 
-def _check_path(named: ValuePath, place: DocumentPath, known: frozenset[str], report: Report) -> None:
+def _check_path(named: ValuePath, place: DocumentPath, known: Known, report: Report) -> None:
     """Note a path into the state that nobody has written. How a value looks inside is not known before it runs."""
-    if named[0] != "state" or len(named) == 1 or _is_written(named[1:], known):
+    path = ".".join(named[1:])
+    if named[0] != "state" or not path or known.has(path):
         return
-    hint = did_you_mean(".".join(named[1:]), known, kind="keys so far")
+    hint = did_you_mean(path, known.listed(), kind="keys so far")
     reason = f"no step before this one writes {'.'.join(named)}, and 'state' does not declare it"
     report.add(place, reason, hint=hint)
-
-
-def _is_written(named: ValuePath, known: frozenset[str]) -> bool:
-    """Whether the path, something around it or something inside it is known."""
-    path = ".".join(named)
-    return any(f"{path}.".startswith(f"{key}.") or key.startswith(f"{path}.") for key in known)
 
 
 def _check_loop(step: LoopStep, path: DocumentPath, level: Level, report: Report) -> None:
     """Note an `until` or a `collect` about what the rounds do not write."""
     own = frozenset(written.text for inner in step.steps for written in writes_of(inner))
     if step.until is not None:
-        known = level.keys_before(step) | own
+        known = Known(level, step, own)
         _check_expression(Written(("until",), step.until), path, level.names | {"index"}, known, report)
-    if step.collect is not None and not _is_written(tuple(step.collect.split(".")), own):
+    if step.collect is not None and not is_among(step.collect, own):
         hint = did_you_mean(step.collect, own, kind="what they write")
         report.add((*path, "collect"), f"no step of the loop writes {shown(step.collect)}", hint=hint)
 
@@ -92,6 +112,6 @@ def _check_passage(step: SubworkflowStep, path: DocumentPath, report: Report) ->
             hint = did_you_mean(key, step.workflow.state, kind="its state")
             report.add((*path, "input", key), f"the sub-workflow declares no state {shown(key)}", hint=hint)
     for key, source in step.outputs.items():
-        if not _is_written(tuple(source.split(".")), inside.keys_after()):
+        if not is_among(source, inside.keys_after()):
             hint = did_you_mean(source, inside.keys_after(), kind="its state")
             report.add((*path, "outputs", key), f"the sub-workflow has no state {shown(source)}", hint=hint)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import chain, combinations
 
 from understudy.recording.keys import KEY_HINT, shown, unfit_reason
-from understudy.workflow.level import Level
+from understudy.workflow.level import Level, overlap, root_of
 from understudy.workflow.positions import DocumentPath
 from understudy.workflow.references import Written, writes_of
 from understudy.workflow.report import Report
@@ -75,9 +75,12 @@ def _check_branches(router: RouterStep, path: DocumentPath, report: Report) -> N
 
 def check_writes(level: Level, report: Report) -> None:
     """Note paths of the state that two steps write in no certain order."""
-    writers = [(path, step, written) for path, step in level.placed() for written in writes_of(step)]
-    for (_, first, one), (path, second, other) in combinations(writers, 2):
-        if first is not second and _overlap(one.text, other.text) and level.graph.are_parallel(first.id, second.id):
+    writers: dict[str, list[tuple[DocumentPath, AnyStep, Written]]] = {}
+    for path, step in level.placed():
+        for written in writes_of(step):
+            writers.setdefault(root_of(written.text), []).append((path, step, written))
+    for (_, first, one), (path, second, other) in chain.from_iterable(combinations(of, 2) for of in writers.values()):
+        if first is not second and overlap(one.text, other.text) and level.graph.are_parallel(first.id, second.id):
             reason = f"{_told(one, first)} writes {one.text!r} too, and nothing says which of the two runs first"
             hint = f"let one depend on the other, or write to another key than {other.text!r}"
             report.add((*path, *other.place), reason, hint=hint)
@@ -86,7 +89,3 @@ def check_writes(level: Level, report: Report) -> None:
 def _told(written: Written, step: AnyStep) -> str:
     kind = "sub-workflow" if isinstance(step, SubworkflowStep) and written.place[0] == "outputs" else "step"
     return f"the {kind} {shown(step.id)}"
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

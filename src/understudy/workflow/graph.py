@@ -21,6 +21,10 @@ class Graph:
         for step in steps:
             self.steps.setdefault(step.id, step)
         self.routers = {step.id: step for step in self.steps.values() if isinstance(step, RouterStep)}
+        self._routed: dict[str, list[str]] = {}
+        for router in self.routers.values():
+            for target in router.targets:
+                self._routed.setdefault(target, []).append(router.id)
         self.dependencies = {step_id: self._before(step) for step_id, step in self.steps.items()}
 
     @cached_property
@@ -48,10 +52,11 @@ class Graph:
                 waiting[other] -= 1
                 if not waiting[other]:
                     ready.append(other)
-        depth = 1 + max(level_of.values(), default=-1)
-        return tuple(
-            tuple(step_id for step_id in self.steps if level_of.get(step_id) == level) for level in range(depth)
-        )
+        levels: list[list[str]] = [[] for _ in range(1 + max(level_of.values(), default=-1))]
+        for step_id in self.steps:
+            if step_id in level_of:
+                levels[level_of[step_id]].append(step_id)
+        return tuple(tuple(level) for level in levels)
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -59,16 +64,26 @@ class Graph:
         return tuple(step_id for level in self.levels for step_id in level)
 
     @cached_property
-    def _ancestors(self) -> dict[str, frozenset[str]]:
-        found: dict[str, frozenset[str]] = {}
+    def _bits(self) -> dict[str, int]:
+        """A bit for each step, so that a set of steps is a number: cheap to join, whatever its size."""
+        return {step_id: 1 << place for place, step_id in enumerate(self.steps)}
+
+    @cached_property
+    def _before_each(self) -> dict[str, int]:
+        found: dict[str, int] = {}
         for step_id in self.order:
-            before = self.dependencies[step_id]
-            found[step_id] = frozenset(before).union(*(found[other] for other in before))
+            found[step_id] = 0
+            for other in self.dependencies[step_id]:
+                found[step_id] |= found[other] | self._bits[other]
         return found
+
+    def comes_before(self, one: str, other: str) -> bool:
+        """Whether `one` always runs before `other`; False if `other` is in a cycle or after one."""
+        return bool(self._before_each.get(other, 0) & self._bits[one])
 
     def ancestors(self, step_id: str) -> frozenset[str]:
         """All steps that run before `step_id`; none for a step that is in a cycle or after one."""
-        return self._ancestors.get(step_id, frozenset())
+        return frozenset(other for other in self.steps if self.comes_before(other, step_id))
 
     @cached_property
     def is_whole(self) -> bool:
@@ -80,7 +95,8 @@ class Graph:
     @cached_property
     def cycle(self) -> tuple[str, ...]:
         """Steps that wait for one another in a circle, the first again at the end; empty if there are none."""
-        left = [step_id for step_id in self.steps if step_id not in set(self.order)]
+        ordered = set(self.order)
+        left = [step_id for step_id in self.steps if step_id not in ordered]
         if not left:
             return ()
         walked: list[str] = []
@@ -102,14 +118,13 @@ class Graph:
 
     def are_parallel(self, one: str, other: str) -> bool:
         """Whether two steps may run at the same time, or one after the other in any order."""
-        is_ordered = one in self.ancestors(other) or other in self.ancestors(one)
+        is_ordered = self.comes_before(one, other) or self.comes_before(other, one)
         return not is_ordered and not self.are_exclusive(one, other)
 
     def _branches(self, router: RouterStep, step_id: str) -> set[str]:
         """The targets of a router through which it leads to a step."""
-        return {target for target in router.targets if target == step_id or target in self.ancestors(step_id)}
+        return {target for target in router.targets if target == step_id or self.comes_before(target, step_id)}
 
     def _before(self, step: AnyStep) -> tuple[str, ...]:
         declared = [step_id for step_id in step.depends_on if step_id in self.steps]
-        implied = [router.id for router in self.routers.values() if step.id in router.targets and step is not router]
-        return tuple(dict.fromkeys([*declared, *implied]))
+        return tuple(dict.fromkeys([*declared, *self._routed.get(step.id, ())]))

@@ -68,16 +68,47 @@ class Level:
         """
         if not self.graph.is_whole:
             return self.keys_after()
-        before = self.graph.ancestors(step.id)
-        return self.keys.union(*(self._written[step_id] for step_id in before))
+        before = self.graph.comes_before
+        return self.keys.union(path for writer, path in self._written if before(writer, step.id))
 
     def keys_after(self) -> frozenset[str]:
         """The paths of the state that are there, or may be, when all steps have run."""
-        return self.keys.union(*self._written.values())
+        return self.keys.union(path for _, path in self._written)
+
+    def has_before(self, step: AnyStep, path: str) -> bool:
+        """Whether `path`, something around it or something inside it is among `keys_before`; costs a look-up."""
+        root = root_of(path)
+        if any(overlap(path, key) for key in self._keys_by_root.get(root, ())):
+            return True
+        writers = self._written_by_root.get(root, ())
+        is_whole, before = self.graph.is_whole, self.graph.comes_before
+        return any(overlap(path, key) and (not is_whole or before(writer, step.id)) for writer, key in writers)
 
     @cached_property
-    def _written(self) -> dict[str, frozenset[str]]:
-        return {
-            step_id: frozenset(written.text for written in writes_of(step))
-            for step_id, step in self.graph.steps.items()
-        }
+    def _written(self) -> list[tuple[str, str]]:
+        """Each step and path of the state that it writes."""
+        return [(step_id, written.text) for step_id, step in self.graph.steps.items() for written in writes_of(step)]
+
+    @cached_property
+    def _written_by_root(self) -> dict[str, list[tuple[str, str]]]:
+        found: dict[str, list[tuple[str, str]]] = {}
+        for writer, path in self._written:
+            found.setdefault(root_of(path), []).append((writer, path))
+        return found
+
+    @cached_property
+    def _keys_by_root(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for path in self.keys:
+            found.setdefault(root_of(path), []).append(path)
+        return found
+
+
+def root_of(path: str) -> str:
+    """The key of the state that a path begins with."""
+    return path.partition(".")[0]
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two paths of the state are the same, or one is inside the other."""
+    return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

@@ -18,7 +18,7 @@ from understudy.workflow.step_definition import (
 )
 from understudy.workflow.tool_definition import ToolDefinition
 
-MAX_STEPS = 500
+MAX_STEPS = 20_000
 
 
 class SubworkflowStep(StepFields):
