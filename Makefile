@@ -35,8 +35,8 @@ $(AIMOCK_STAMP):
 	npm install --prefix $(AIMOCK) --no-audit --no-fund --silent @copilotkit/aimock@$(AIMOCK_VERSION)
 	@touch $@
 
-demo: $(BASE_STAMP) ## Record, replay and break a conversation, offline
-	@$(BIN)/python examples/record_and_replay.py
+demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, offline
+	@$(BIN)/understudy demo
 
 test: setup ## Run all checks and tests
 	@$(MAKE) --no-print-directory check

@@ -31,6 +31,7 @@ UnderstudyError
 ├── MockError                      a mock that cannot stand in for its tool: tool
 │   ├── MockDriftError             it answers what the real tool would not: problems
 │   └── UnmockedToolError          a tool was called that has no mock: arguments, suggestion
+├── TargetError                    an agent under test failed
 ├── StepError                      a step of a workflow could not do its work
 │   └── StepTimeoutError           it took longer than it may (also a TimeoutError): step_id, timeout_s
 ├── ToolArgumentsError             arguments that are not what a tool takes: tool, problems
@@ -344,6 +345,10 @@ class UnmockedToolError(MockError):
             'Or let every tool without a mock answer None: Mocks(…, unmocked="passthrough")',
         )
         super().__init__("\n".join(lines), tool=tool)
+
+
+class TargetError(UnderstudyError):
+    """An agent under test failed, or answered what is no answer."""
 
 
 class StepError(UnderstudyError):

@@ -5,8 +5,10 @@ import sys
 import pytest
 
 import understudy
+from tests.cli import flows
 from understudy import MockProvider, RecordingProvider
 from understudy.cli.main import main
+from understudy.session import VENDORS
 
 
 @pytest.fixture
@@ -21,6 +23,12 @@ def run(capsys, monkeypatch):
         return ended.value.code or 0, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _runs_elsewhere(tmp_path_factory, monkeypatch):
+    """Keep runs out of the folder that tests are run in."""
+    monkeypatch.setenv("UNDERSTUDY_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
 
 
 @pytest.fixture
@@ -40,3 +48,32 @@ def record(tmp_path):
         return path
 
     return record
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write a file into the folder that the command runs in: `write("flow.yaml", text)`."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def greet(write):
+    """The workflow `flow.yaml` of two model calls, and `run.json`, which answers them."""
+    write("run.json", flows.recording(flows.ANSWERS))
+    return write("flow.yaml", flows.GREET)
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch):
+    """No key and no address of a model's vendor is in the environment."""
+    for vendor in VENDORS.values():
+        for name in (*vendor.keys, vendor.address):
+            monkeypatch.delenv(name, raising=False)

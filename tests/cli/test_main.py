@@ -29,6 +29,14 @@ def test_each_command_has_help_with_examples(run, command):
     assert f"understudy recording {command}" in out
 
 
+@pytest.mark.parametrize("command", ["run", "replay", "validate", "graph", "schema"])
+def test_each_command_for_workflows_has_help_with_examples(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "Examples" in out
+    assert f"understudy {command}" in out
+
+
 def test_an_unknown_command_is_bad_input(run):
     code, _, err = run("recordings")
     assert code == 2

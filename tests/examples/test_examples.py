@@ -11,15 +11,37 @@ from understudy.recording.stores.locate import open_store
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_demo_records_replays_and_refuses(tmp_path):
+def shown_by(*command):
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True).stdout
+
+
+def test_two_calls_are_recorded_replayed_refused_and_broken(tmp_path):
     path = tmp_path / "demo.json"
-    command = [sys.executable, EXAMPLES / "record_and_replay.py", path]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    shown = shown_by(EXAMPLES / "record_and_replay.py", path)
     assert shown.count("The capital of France is Paris.") == 3
     assert "RateLimitError, waited 30.0 s" in shown
     assert "2 calls, 0 entries left unused" in shown
     assert "+What is the capital of Spain?" in shown
     assert [key for key, _ in open_store(path).load()] == ["capital", "poem"]
+
+
+def test_a_workflow_is_recorded_by_the_command_line_and_replayed_when_the_model_is_gone():
+    recorded, replayed = shown_by(EXAMPLES / "record_then_replay.py").split("The model is stopped.")
+    assert "tool_loop succeeded" in recorded
+    assert "tool_loop succeeded" in replayed
+    assert "2 exchanges of 1 key" in replayed
+
+
+def test_a_refund_is_made_once_however_often_it_is_replayed(tmp_path):
+    shown = shown_by(EXAMPLES / "refund_agent.py", tmp_path / "refund.json")
+    assert shown.count("1 refund was made") == 2
+    assert "the same transcript: True" in shown
+
+
+def test_a_loop_of_ones_own_is_guarded():
+    shown = shown_by(EXAMPLES / "own_loop.py")
+    assert "[StepEnforcementError]" in shown
+    assert "order 42 is refunded" in shown
 
 
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "recordings").glob("*.json")), ids=lambda path: path.stem)

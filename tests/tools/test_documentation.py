@@ -66,3 +66,8 @@ gaps = st.sampled_from(["\n", "\n\n", "\n    ", ": ", " "])
 @given(st.lists(pieces | gaps | st.text(max_size=8)))
 def test_no_docstring_is_too_odd(parts):
     assert isinstance(documentation_of("".join(parts)).description, str)
+
+
+def test_a_description_of_one_line_before_parameters_ends_with_its_last_word():
+    told = documentation_of("Find an order.\n\n    Args:\n        order_id: which order\n    ")
+    assert told.description == "Find an order."

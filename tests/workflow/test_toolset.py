@@ -1,6 +1,7 @@
 """Tools that a workflow declares: found beside it or anywhere, and told in one line where they cannot be."""
 
 import importlib
+import os
 import sys
 import threading
 
@@ -41,10 +42,7 @@ def result_of(tool, **args):
 def write(folder, **modules):
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in modules.items():
-        path = folder.joinpath(*name.split("__in__")[::-1]).with_suffix(".py")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(source)
-    return folder
+        (folder / f"{name}.py").write_text(source)
 
 
 @pytest.fixture(autouse=True)
@@ -129,9 +127,9 @@ def test_modules_of_one_workflow_are_loaded_once(tmp_path):
     user = "from shared_state import COUNT\ndef f():\n    COUNT.append(1)\n    return len(COUNT)\n"
     write(tmp_path / "one", shared_state=shared, user_a=user, user_b=user)
     write(tmp_path / "two", shared_state=shared, user_a=user)
-    places = [("one", "user_a"), ("two", "user_a"), ("one", "user_b"), ("one", "user_a")]
+    places = [("one", "user_a"), ("two", "user_a"), ("one", "user_b"), ("one", "user_a"), ("two", "user_a")]
     counts = [result_of(loaded(tmp_path / folder, f"{module}:f")) for folder, module in places]
-    assert counts == [1, 1, 2, 3]
+    assert counts == [1, 1, 2, 3, 2]
 
 
 def test_a_loaded_module_of_the_same_name_is_neither_taken_nor_disturbed(tmp_path, monkeypatch):
@@ -186,6 +184,13 @@ def f(outer: Outer):
         assert result_of(tool, outer={"inner": {field: 3}}) == 3
 
 
+def test_a_module_may_tidy_the_import_path_itself(tmp_path):
+    write(tmp_path, tidy="import sys\nsys.path.pop(0)\ndef f(): return 'here'\n")
+    path = list(sys.path)
+    assert result_of(loaded(tmp_path, "tidy:f")) == "here"
+    assert sys.path == path
+
+
 def test_tools_can_be_loaded_in_several_threads(tmp_path):
     for name in ("one", "two"):
         write(
@@ -219,6 +224,14 @@ def test_a_module_that_is_not_there_is_told_with_a_near_one(tmp_path):
         "tools.search: there is no module 'my_tolls'\n  hint: did you mean 'my_tools'?"
     )
     assert refusal(tmp_path, "x:f").endswith("hint: modules beside the workflow: my_tools, other")
+
+
+def test_a_module_that_was_not_there_a_moment_ago_is_found(tmp_path):
+    refusal(tmp_path, "late_module:f")
+    looked_at = tmp_path.stat()
+    write(tmp_path, late_module="def f(): return 'here'\n")
+    os.utime(tmp_path, ns=(looked_at.st_atime_ns, looked_at.st_mtime_ns))
+    assert result_of(loaded(tmp_path, "late_module:f")) == "here"
 
 
 def test_a_module_in_a_package_that_is_not_there_is_told_with_a_near_one(tmp_path):

@@ -6,21 +6,29 @@ from typing import Annotated
 import typer
 
 from understudy.cli import (
+    demo,
+    graph,
+    init,
     recording_check,
     recording_diff,
     recording_merge,
     recording_prune,
     recording_redact,
     recording_show,
+    replay,
+    resume,
+    run,
+    runs,
+    schema,
+    validate,
 )
+from understudy.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
 from understudy.errors import InputError, RecordingMismatchError, UnderstudyError
 from understudy.version import __version__
 
-FAILED, BAD_INPUT, MISMATCH, INTERRUPTED = 1, 2, 3, 130
-
 app = typer.Typer(
     name="understudy",
-    help="Record the models an agent talks to once, replay them for ever, and look at what was recorded.",
+    help="Run workflows, record the models and tools they talk to once, and replay them for ever.",
     epilog="Exit codes: 0 fine, 1 something was found or failed, 2 bad input, 3 a replay did not match its recording.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -31,6 +39,15 @@ recording = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("demo")(demo.demo)
+app.command("init")(init.init)
+app.command("run")(run.run)
+app.command("replay")(replay.replay)
+app.command("runs")(runs.runs)
+app.command("resume")(resume.resume)
+app.command("validate")(validate.validate)
+app.command("graph")(graph.graph)
+app.command("schema")(schema.schema)
 app.add_typer(recording, name="recording")
 recording.command("show")(recording_show.show)
 recording.command("check")(recording_check.check)
@@ -70,6 +87,7 @@ def main() -> None:
 
 
 def _end(error: UnderstudyError, code: int) -> None:
-    typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(str(error), err=True)
+    from understudy.cli.console import say
+
+    say("error: ", str(error), style="bold red", is_err=True)
     sys.exit(code)

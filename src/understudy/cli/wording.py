@@ -1,6 +1,11 @@
 """How commands put things."""
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 exchange`, `2 exchanges`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """`1 exchange`, `2 exchanges`; `1 entry`, `2 entries` with `nouns`."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal could take for a command; lines stay."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)

@@ -10,6 +10,7 @@ from typing import Any
 
 from understudy.errors import (
     EventLoopError,
+    MockError,
     RecordingMismatchError,
     ToolResolutionError,
     ToolTimeoutError,
@@ -21,7 +22,7 @@ from understudy.tools.definition import ToolDef
 from understudy.tools.outcome import ToolOutcome
 from understudy.tools.toolbox import Toolbox
 
-NEVER_TOLD = (RecordingMismatchError, EventLoopError)
+NEVER_TOLD = (RecordingMismatchError, MockError, EventLoopError)
 """Errors of the test, not of the tool: a model that were told of them could go on as if nothing had happened."""
 
 
@@ -35,7 +36,7 @@ async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
     Every `Exception` becomes an outcome that tells it, except those that no model may be told.
 
     Raises:
-        RecordingMismatchError, EventLoopError: raised by the tool, alone or in a group.
+        RecordingMismatchError, MockError, EventLoopError: raised by the tool, alone or in a group.
     """
     try:
         args = _bound(tool, call)
@@ -46,7 +47,7 @@ async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
             if hasattr(type(value), "__await__"):
                 value = await value
     except Exception as error:
-        if _is_never_told(error):
+        if is_never_told(error):
             raise
         return ToolOutcome.of_error(call, error)
     return ToolOutcome.of_value(call, value)
@@ -59,7 +60,7 @@ async def run_tools(toolbox: Toolbox, calls: Sequence[ToolCall]) -> tuple[ToolOu
     calls raises, the others are cancelled, and have ended when this does.
 
     Raises:
-        RecordingMismatchError, EventLoopError: as `run_tool` does.
+        RecordingMismatchError, MockError, EventLoopError: as `run_tool` does.
     """
     if len(calls) == 1:
         return (await _run_from(toolbox, calls[0]),)
@@ -117,7 +118,8 @@ def _is_async(function: object) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-def _is_never_told(error: Exception) -> bool:
+def is_never_told(error: Exception) -> bool:
+    """Whether the error is one of the test, alone or in a group."""
     if isinstance(error, ExceptionGroup):
         return error.subgroup(NEVER_TOLD) is not None
     return isinstance(error, NEVER_TOLD)

@@ -20,5 +20,6 @@ def documentation_of(docstring: str | None) -> Documentation:
     """What a docstring in Google, NumPy or reST style says; one in no style is a description as a whole."""
     parsed = docstring_parser.parse(inspect.cleandoc(docstring or ""))
     return Documentation(
-        parsed.description or "", {each.arg_name: each.description for each in parsed.params if each.description}
+        (parsed.description or "").strip(),
+        {each.arg_name: each.description for each in parsed.params if each.description},
     )

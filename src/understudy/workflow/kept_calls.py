@@ -24,16 +24,15 @@ def worth_keeping(found: Document, *, has_failed: bool) -> Document:
         for tool, exchange in each(found.tools)
         if exchange.error is None or _moment(exchange) < told_until
     ]
-    if has_failed and answers and told_until >= _end(found):
+    if has_failed and told_until > _last_other(found):
         answers.remove(max(answers, key=lambda answer: _moment(answer[1])))
     return Document(found.meta, _listed(answers), found.rest, found.version, _listed(calls))
 
 
-def _end(found: Document) -> str:
-    """When the last call ended."""
-    models = (_moment(exchange) for _, exchange in each(found.entries))
-    tools = (_moment(exchange) for _, exchange in each(found.tools))
-    return max([*models, *tools])
+def _last_other(found: Document) -> str:
+    """When the last call ended that was not one which a model answered."""
+    failures = (_moment(exchange) for _, exchange in each(found.entries) if exchange.fault is not None)
+    return max([*failures, *(_moment(exchange) for _, exchange in each(found.tools))], default="")
 
 
 def _moment(exchange: Exchange | ToolExchange) -> str:

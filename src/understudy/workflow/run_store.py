@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from datetime import timedelta
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -141,16 +140,15 @@ class RunStore:
         ignored = self._folder / ".gitignore"
         if not ignored.exists():
             ignored.write_text("*\n")
-        started = self._clock.utc_now().strftime("%Y%m%d-%H%M%S")
-        for number in count(1):
-            folder = self._folder / f"{started}-{number:03d}"
-            try:
-                folder.mkdir(mode=0o700)
-            except FileExistsError:
-                continue
-            (folder / CALLS).mkdir(mode=0o700)
-            return folder, locked(folder)
-        raise AssertionError("numbers do not end")
+        started, number = self._clock.utc_now().strftime("%Y%m%d-%H%M%S"), 1
+        while (folder := self._folder / f"{started}-{number:03d}").exists():
+            number += 1
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:  # another was quicker
+            return self._new_folder()
+        (folder / CALLS).mkdir(mode=0o700)
+        return folder, locked(folder)
 
 
 def _check_unfinished(folder: Path) -> None:

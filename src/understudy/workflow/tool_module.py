@@ -62,8 +62,9 @@ def _folder_first(folder: Path, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
-        for loaded, module in sys.modules.items():
+        if str(folder) in sys.path:
+            sys.path.remove(str(folder))
+        for loaded, module in list(sys.modules.items()):
             if (loaded not in before or loaded in hidden) and _is_from(folder, loaded, module):
                 own[loaded] = module
         _put_back(hidden, instead_of=own)
@@ -83,7 +84,7 @@ def _strangers(folder: Path, name: str) -> list[str]:
     taken = "" if _file(folder, name) is None else _top(name)
     return [
         loaded
-        for loaded, module in sys.modules.items()
+        for loaded, module in list(sys.modules.items())
         if id(module) in others or (_top(loaded) == taken and not _is_from(folder, loaded, module))
     ]
 

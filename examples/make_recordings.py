@@ -1,0 +1,68 @@
+"""Record every workflow of the examples anew, and the copies that the package brings along.
+
+Run it: python examples/make_recordings.py [folder]
+
+The model is on this machine and the clock stands still, so the same workflows give the same recordings, byte by byte.
+"""
+
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from local_model import serving
+from understudy import OpenAIProvider, RecordingProvider, WorkflowEngine, record_tools, run
+from workflow_model import answer
+
+WORKFLOWS = Path(__file__).parent / "workflows"
+TEMPLATES = Path(__file__).parents[1] / "src" / "understudy" / "templates"
+NAMES = ("chain", "fan_out", "loop", "router", "subworkflow", "support", "tool_loop")
+DEMO_FILES = ("support.yaml", "support_tools.py", "recordings/support.json")
+
+
+class StillClock:
+    """A clock that stands still."""
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+    def utc_now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+    async def sleep_s(self, delay_s: float) -> None:
+        return None
+
+
+async def record(flow: Path, path: Path, base_url: str) -> None:
+    """Run a workflow against the model and keep every call of models and tools at `path`."""
+    provider = OpenAIProvider(base_url=base_url, api_key="none")
+    with record_tools((), path, clock=StillClock()) as tools:
+        async with RecordingProvider(provider, path, clock=StillClock()) as recorder:
+            engine = WorkflowEngine(
+                flow, recorder, wrap_tools=lambda own: {name: tools.wrap(tool) for name, tool in own.items()}
+            )
+            result = await engine.run()
+    told = ", ".join(f"{step.id}: {step.error}" for step in result.failures)
+    print(f"{path.name}: {result.status} {told}".rstrip())
+
+
+def copy_demo() -> None:
+    """Renew the copy of the support example that `understudy demo` plays."""
+    for name in DEMO_FILES:
+        shutil.copyfile(WORKFLOWS / name, TEMPLATES / "demo" / name)
+
+
+def main(folder: Path, project: Path) -> None:
+    recordings = {WORKFLOWS / f"{name}.yaml": folder / f"{name}.json" for name in NAMES}
+    with serving(answer) as base_url:
+        for flow, path in (recordings | {TEMPLATES / "project" / "flow.yaml": project}).items():
+            path.unlink(missing_ok=True)
+            run(record(flow, path, base_url))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]), Path(sys.argv[1]) / "flow.json")
+    else:
+        main(WORKFLOWS / "recordings", TEMPLATES / "project" / "recordings" / "flow.json")
+        copy_demo()

@@ -1,0 +1,59 @@
+"""understudy replay: a workflow, answered from a recording and nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from understudy.cli.arguments import AsJson, Faults, Flow, Plan, Quiet, RealTime, Settings, StateFile, Trace
+
+
+def replay(
+    flow: Flow,
+    recording: Annotated[str, typer.Option(help="The recording that answers: path.json, or sqlite:///path.db.")],
+    settings: Settings = [],  # noqa: B006
+    state: StateFile = None,
+    allow_default_fallback: Annotated[
+        bool, typer.Option("--allow-default-fallback", help="Answer what does not match all the same, with a warning.")
+    ] = False,
+    strict_unused: Annotated[
+        bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
+    ] = False,
+    fault: Faults = [],  # noqa: B006
+    plan: Plan = None,
+    trace: Trace = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    real_time: RealTime = False,
+) -> None:
+    """Run a workflow on the answers of a recording: offline, without a key, in no time, the same every time.
+
+    A call that the recording has no answer for, or that asks something else than was recorded, ends the run with
+    exit code 3 and tells the step and what differs. A step that failed ends it with 1, bad input with 2.
+
+    [bold]Examples[/bold]
+
+      understudy replay flow.yaml --recording recordings/run.json
+
+      understudy replay flow.yaml --recording recordings/run.json --fault 'call=2: http_error 500' --json
+    """
+    from understudy.cli.given_faults import given_faults
+    from understudy.cli.given_state import given_state
+    from understudy.cli.run_options import RunOptions
+    from understudy.cli.workflow_run import folder_of, run_workflow
+    from understudy.session import Replay
+    from understudy.workflow.load import load_workflow
+
+    definition = load_workflow(flow)
+    options = RunOptions(
+        mode=Replay(recording, allow_default_fallback),
+        state=given_state(definition.state, settings=settings, file=state),
+        faults=given_faults(fault, file=plan),
+        is_json=as_json,
+        is_quiet=quiet,
+        is_real_time=real_time,
+        is_strict=strict_unused,
+        trace=trace,
+    )
+    raise typer.Exit(run_workflow(definition, options, folder=folder_of(flow)))

@@ -1,0 +1,73 @@
+"""What is said of a run when it has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import typer
+
+from understudy.cli.console import say
+from understudy.cli.progress import Progress
+from understudy.cli.run_options import RunOptions
+from understudy.cli.wording import printable
+from understudy.recording.cursor import Unused
+from understudy.workflow.references import writes_of
+from understudy.workflow.result import WorkflowResult
+from understudy.workflow.schema import WorkflowDefinition
+
+SHOWN_UNUSED = 5
+
+
+def print_summary(
+    result: WorkflowResult, definition: WorkflowDefinition, progress: Progress, *, is_quiet: bool
+) -> None:
+    """Print what steps wrote to the state, what failed, and the totals; if quiet, what failed alone."""
+    if not is_quiet:
+        _print_written(result, definition)
+    _print_failures(result)
+    if not is_quiet:
+        figures = [progress.told(), f"{result.latency_s:.2f} s"]
+        say(f"{result.workflow} {result.status}: ", ", ".join(figures))
+
+
+def print_unused(unused: list[Unused], options: RunOptions) -> None:
+    """Say which exchanges a replay has left."""
+    if not unused or (options.is_quiet and not options.is_strict):
+        return
+    names = [f"{printable(left.key)}[{left.position}]" for left in unused[:SHOWN_UNUSED]]
+    more = ", …" if len(unused) > SHOWN_UNUSED else ""
+    said = "exchange of the recording was" if len(unused) == 1 else "exchanges of the recording were"
+    typer.echo(f"{len(unused):,} {said} not used: {', '.join(names)}{more}", err=options.is_json or options.is_strict)
+
+
+def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> None:
+    """Print the values that steps wrote, in the order of the file."""
+    paths = dict.fromkeys(written.text for step in definition.steps for written in writes_of(step))
+    for path in paths:
+        found, value = _found(result.state, path.split("."))
+        if found:
+            say(f"{path}: ", _text(value))
+
+
+def _found(state: Any, keys: list[str]) -> tuple[bool, Any]:
+    """Whether there is something at the path in the state, and what."""
+    for key in keys:
+        if not isinstance(state, dict) or key not in state:
+            return False, None
+        state = state[key]
+    return True, state
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text.replace("\n", "\n  ")
+
+
+def _print_failures(result: WorkflowResult) -> None:
+    """Print why steps failed: of a loop or sub-workflow, only the steps inside that did."""
+    failed = [path for path, step in result.steps.items() if step.status == "failed"]
+    for path in failed:
+        if not any(other.startswith((f"{path}.", f"{path}[")) for other in failed):
+            step = result.steps[path]
+            say(f"{path} failed: ", f"{step.error_type}: {step.error}", style="bold red", is_err=True)

@@ -1,0 +1,124 @@
+"""Running a workflow for a command: with progress, a summary and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from understudy.cli.exit_codes import FAILED, FINE, INTERRUPTED, MISMATCH
+from understudy.cli.live_progress import LiveProgress
+from understudy.cli.progress import PlainProgress, Progress
+from understudy.cli.run_options import RunOptions
+from understudy.cli.summary import print_summary, print_unused
+from understudy.clock import SYSTEM_CLOCK, run
+from understudy.errors import StepTimeoutError
+from understudy.events import NULL_SINK, Sink, Sinks
+from understudy.observe.json_lines import JsonLinesSink
+from understudy.recording.cursor import Unused
+from understudy.session import Mock, Mode, Replay, open_session, settled_mode
+from understudy.workflow.endpoints import endpoints_of
+from understudy.workflow.engine import WorkflowEngine
+from understudy.workflow.result import WorkflowResult
+from understudy.workflow.schema import WorkflowDefinition
+
+
+class Run(Struct, frozen=True):
+    """What became of a run, and what a replay left unused."""
+
+    result: WorkflowResult
+    unused: list[Unused]
+
+
+def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> int:
+    """Run a workflow that was loaded, show what happens, and give the exit code.
+
+    Answers from a recording take no time, unless `is_real_time`.
+
+    Raises:
+        RecordingMismatchError: a strict replay has no answer.
+        InputError: a key, a provider, a recording or a tool is missing, or the state has an unknown key.
+    """
+    progress = _progress(definition, options)
+    try:
+        with progress, _trace(options) as trace:
+            work = _run(definition, options, folder, progress, Sinks(progress, trace))
+            done = run(work, virtual_time=is_mocked(definition, options.mode) and not options.is_real_time)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted: {progress.told()}", err=True)
+        return INTERRUPTED
+    if options.is_json:
+        typer.echo(msgspec.json.encode(done.result))
+    else:
+        print_summary(done.result, definition, progress, is_quiet=options.is_quiet)
+    if isinstance(options.mode, Replay):
+        print_unused(done.unused, options)
+    return _exit_code(done, options)
+
+
+def is_mocked(definition: WorkflowDefinition, mode: Mode) -> bool:
+    """Whether a workflow asks no model at all in this mode."""
+    return isinstance(settled_mode(mode, definition.config, endpoints_of(definition)), Mock | Replay)
+
+
+def _exit_code(done: Run, options: RunOptions) -> int:
+    if not done.result.succeeded:
+        return FAILED
+    return MISMATCH if options.is_strict and done.unused else FINE
+
+
+def _progress(definition: WorkflowDefinition, options: RunOptions) -> Progress:
+    """Lines that change on a terminal, lines that stay elsewhere, nothing where nothing is wanted."""
+    if options.is_json or options.is_quiet:
+        return Progress()
+    return LiveProgress(definition) if sys.stdout.isatty() else PlainProgress(definition)
+
+
+def _trace(options: RunOptions) -> AbstractContextManager[Sink]:
+    return nullcontext(NULL_SINK) if options.trace is None else JsonLinesSink(options.trace, clock=SYSTEM_CLOCK)
+
+
+def folder_of(flow: str) -> Path:
+    """What paths in a workflow file are relative to."""
+    return Path(flow).parent
+
+
+async def _run(
+    definition: WorkflowDefinition, options: RunOptions, folder: Path, progress: Progress, sink: Sinks
+) -> Run:
+    session = open_session(
+        definition.config,
+        options.mode,
+        folder=folder,
+        models=endpoints_of(definition),
+        faults=options.faults,
+        sink=sink,
+        calls=options.calls,
+    )
+    async with session as opened:
+        engine = WorkflowEngine(
+            definition,
+            opened.gateway,
+            wrap_tools=opened.wrap_tools,
+            sink=sink,
+            checkpoint=options.checkpoint,
+            on_text=progress.on_text,
+            folder=folder,
+        )
+        return Run(await _in_time(engine, options), opened.unused())
+
+
+async def _in_time(engine: WorkflowEngine, options: RunOptions) -> WorkflowResult:
+    timeout_s = engine.definition.config.timeout_s
+    if timeout_s is None:
+        return await engine.run(options.state)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await engine.run(options.state)
+    except TimeoutError:
+        raise StepTimeoutError(engine.definition.name, timeout_s=timeout_s) from None

@@ -1,0 +1,282 @@
+"""The composition root: from a config and a mode to the provider that a run asks, and its tools.
+
+The order is stated here alone: gateway (routing, fallback, retry, breaker) → faults → recorder → HTTP, with a
+replay in the place of the last two. Keys and addresses come from the environment, which nothing else reads.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from understudy.errors import InputError
+from understudy.events import NULL_SINK, Sink
+from understudy.faults import FaultInjector, FaultPlan
+from understudy.faults.numbering import Numbering
+from understudy.gateway.gateway import DEFAULT_RETRY, ProviderGateway
+from understudy.providers.catalog import (
+    AnthropicProvider,
+    CatalogProvider,
+    GoogleProvider,
+    OllamaProvider,
+    OpenAIProvider,
+)
+from understudy.providers.provider import Provider
+from understudy.recording.cursor import Unused
+from understudy.recording.keys import tool_key
+from understudy.recording.record_mode import RecordMode
+from understudy.recording.recorder import RecordingProvider
+from understudy.recording.replay import MockProvider
+from understudy.recording.stores.locate import open_store
+from understudy.recording.tool_recorder import record_tools
+from understudy.recording.tool_replay import ReplayedTools, replay_tools
+from understudy.recording.tool_wrapper import OpenToolbox
+from understudy.tools import ToolDef
+from understudy.workflow.config_definition import ConfigDefinition
+from understudy.workflow.endpoints import Endpoint
+from understudy.workflow.run_calls import RunCalls
+
+NO_FAULTS = FaultPlan()
+
+
+class Live(Struct, frozen=True):
+    """Asks the models and tools themselves, and keeps nothing."""
+
+
+class Record(Struct, frozen=True):
+    """Asks the models and tools themselves, and keeps every call at `path`."""
+
+    path: str
+    record: RecordMode = "append"
+
+
+class Mock(Struct, frozen=True):
+    """Answers from `path`, by default the config's `responses_file`; what that lacks is answered with a default."""
+
+    path: str | None = None
+    lenient: bool = True
+
+
+class Replay(Struct, frozen=True):
+    """Answers from `path` and refuses what that lacks, unless told to fall back to a default."""
+
+    path: str
+    allow_default_fallback: bool = False
+
+
+Mode: TypeAlias = Live | Record | Mock | Replay
+Models: TypeAlias = Mapping[Endpoint, Sequence[str]]
+
+
+def settled_mode(mode: Mode, config: ConfigDefinition, models: Models | None = None) -> Mode:
+    """The mode that a run has: a live one whose config has the provider `mock` is a mock, if no step has another."""
+    is_mocked = config.provider == "mock" and all(endpoint.provider == "mock" for endpoint in models or ())
+    return Mock(lenient=not config.strict) if isinstance(mode, Live) and is_mocked else mode
+
+
+class Vendor(Struct, frozen=True):
+    """A vendor's provider, and the variables that hold its key and its address; the first that is set counts."""
+
+    provider: type[CatalogProvider]
+    keys: tuple[str, ...]
+    address: str
+
+
+VENDORS = {
+    "openai": Vendor(OpenAIProvider, ("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
+    "anthropic": Vendor(AnthropicProvider, ("ANTHROPIC_API_KEY",), "ANTHROPIC_BASE_URL"),
+    "google": Vendor(GoogleProvider, ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "GOOGLE_GEMINI_BASE_URL"),
+    "ollama": Vendor(OllamaProvider, (), "OLLAMA_BASE_URL"),
+}
+
+
+class Session:
+    """What a run asks: `gateway` for models, and tools as `wrap_tools` puts them in place."""
+
+    def __init__(
+        self,
+        gateway: ProviderGateway,
+        *,
+        mock: MockProvider | None,
+        toolboxes: Sequence[OpenToolbox] = (),
+        calls: RunCalls | None = None,
+    ) -> None:
+        self.gateway = gateway
+        self._mock, self._toolboxes, self._calls = mock, toolboxes, calls
+
+    def wrap_tools(self, tools: Mapping[str, ToolDef]) -> dict[str, ToolDef]:
+        """The tools as the mode has them: recorded, answered from the recording if that has calls of tools, or plain.
+
+        However often it is called, all calls count together.
+        """
+        wrapped = dict(tools)
+        for toolbox in self._toolboxes:
+            wrapped = {name: toolbox.wrap(tool) for name, tool in wrapped.items()}
+        calls = self._calls
+        return wrapped if calls is None else {name: calls.wrap(tool) for name, tool in wrapped.items()}
+
+    def unused(self) -> list[Unused]:
+        """The exchanges of a replayed recording that were not served; of tools, under keys like `_tools.search`."""
+        unused = [] if self._mock is None else self._mock.unused()
+        for toolbox in self._toolboxes:
+            if isinstance(toolbox, ReplayedTools):
+                unused += [Unused(tool_key(left.key), left.position) for left in toolbox.unused()]
+        return unused
+
+
+@asynccontextmanager
+async def open_session(
+    config: ConfigDefinition,
+    mode: Mode,
+    *,
+    folder: str | os.PathLike[str] = ".",
+    models: Models | None = None,
+    faults: FaultPlan = NO_FAULTS,
+    sink: Sink = NULL_SINK,
+    calls: RunCalls | None = None,
+) -> AsyncIterator[Session]:
+    """The session of a config in a mode, open until the block ends.
+
+    Args:
+        folder: what `responses_file` is relative to.
+        models: which models are asked where; by default, all at the config's own provider. If there are none,
+            no provider is needed.
+        faults: what fails on purpose.
+        sink: told of every call.
+        calls: keeps live calls, and answers those that it has, so that nothing is asked twice.
+
+    Raises:
+        InputError: a provider, a key or a recording is missing or wrong.
+    """
+    mode = settled_mode(mode, config, models)
+    async with AsyncExitStack() as stack:
+        mock = _mock(config, mode, Path(folder), sink)
+        leaves = _Leaves(config, mode, Path(folder), faults, sink, calls, Numbering(), mock)
+        retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
+        gateway = await stack.enter_async_context(ProviderGateway(retry=retry, sink=sink))
+        _register(gateway, config, leaves, models)
+        toolboxes = [stack.enter_context(toolbox) for toolbox in _toolboxes(config, mode, Path(folder))]
+        yield Session(gateway, mock=mock, toolboxes=toolboxes, calls=calls)
+
+
+def _register(gateway: ProviderGateway, config: ConfigDefinition, leaves: _Leaves, models: Models | None) -> None:
+    """Lead each model to where it is asked, and all of them to the fallbacks."""
+    if models is None:
+        gateway.register(leaves.at(Endpoint(config.provider, config.base_url)))
+    else:
+        _check_one_each(models)
+        for endpoint, names in models.items():
+            gateway.register(leaves.at(endpoint), models=[glob.escape(name) for name in names])
+    for fallback in config.fallbacks if models != {} else ():
+        endpoint = Endpoint(fallback.provider, fallback.base_url)
+        gateway.register(leaves.at(endpoint), is_fallback=True, as_model=fallback.model)
+
+
+def _check_one_each(models: Models) -> None:
+    asked: dict[str, Endpoint] = {}
+    for endpoint, names in models.items():
+        for name in names:
+            other = asked.setdefault(name, endpoint)
+            if other != endpoint:
+                reason = f"the model {name!r} is asked of {_told(other)} and of {_told(endpoint)}"
+                raise InputError(reason, source="provider", hint="a model is asked of one provider; name another model")
+
+
+def _told(endpoint: Endpoint) -> str:
+    return " at ".join(part for part in (endpoint.provider or "no provider", endpoint.base_url) if part)
+
+
+class _Leaves(Struct, frozen=True):
+    """Makes what stands behind the gateway for an endpoint. A `mock` stands in for all of them."""
+
+    config: ConfigDefinition
+    mode: Mode
+    folder: Path
+    faults: FaultPlan
+    sink: Sink
+    calls: RunCalls | None
+    numbering: Numbering
+    mock: MockProvider | None
+
+    def at(self, endpoint: Endpoint) -> Provider:
+        """Faults outside the recorder, so that recordings stay clean."""
+        leaf = self.mock or self._recorded(self._real(endpoint))
+        if not self.faults.faults and self.faults.chaos is None:
+            return leaf
+        return FaultInjector(leaf, self.faults, numbering=self.numbering, sink=self.sink)
+
+    def _recorded(self, provider: Provider) -> Provider:
+        if isinstance(self.mode, Record):
+            provider = RecordingProvider(provider, self.mode.path, record=self.mode.record, sink=self.sink)
+        return provider if self.calls is None else self.calls.around(provider)
+
+    def _real(self, endpoint: Endpoint) -> Provider:
+        if endpoint.provider is None:
+            hint = "config: {provider: …}, or --provider; one of: " + ", ".join([*VENDORS, "mock"])
+            raise InputError("no provider is named", source="config", place="provider", hint=hint)
+        if endpoint.provider == "mock":
+            return _mock_of(self.config, Mock(lenient=not self.config.strict), self.folder, self.sink)
+        vendor = VENDORS[endpoint.provider]
+        base_url = endpoint.base_url or os.environ.get(vendor.address, "")
+        return vendor.provider(api_key=_key(endpoint.provider, vendor, is_own=not base_url), base_url=base_url)
+
+
+def _key(name: str, vendor: Vendor, *, is_own: bool) -> str:
+    """The key for a vendor; a server that is not the vendor's own may need none."""
+    key = next((key for key in map(os.environ.get, vendor.keys) if key), "")
+    if not key and is_own and vendor.keys:
+        hint = f"export {vendor.keys[0]}=…; a recording needs no key: understudy replay FLOW --recording PATH"
+        raise InputError(f"{' or '.join(vendor.keys)} is not set", source=f"provider {name}", hint=hint)
+    return key
+
+
+def _mock(config: ConfigDefinition, mode: Mode, folder: Path, sink: Sink) -> MockProvider | None:
+    return _mock_of(config, mode, folder, sink) if isinstance(mode, Mock | Replay) else None
+
+
+def _mock_of(config: ConfigDefinition, mode: Mock | Replay, folder: Path, sink: Sink) -> MockProvider:
+    return MockProvider(
+        _responses(config, mode, folder),
+        strict=_is_strict(mode),
+        latency_model=config.latency_model,
+        latency_ms=config.latency_ms,
+        sink=sink,
+    )
+
+
+def _is_strict(mode: Mock | Replay) -> bool:
+    return not (mode.lenient if isinstance(mode, Mock) else mode.allow_default_fallback)
+
+
+def _responses(config: ConfigDefinition, mode: Mock | Replay, folder: Path) -> str | None:
+    """The recording that answers, if there is one."""
+    if mode.path is not None or config.responses_file is None:
+        return mode.path
+    scheme, separator, path = config.responses_file.rpartition(":///")
+    return f"{scheme}{separator}{folder / path}"
+
+
+def _toolboxes(config: ConfigDefinition, mode: Mode, folder: Path) -> Iterator[OpenToolbox]:
+    """What is put around the tools, from the inside out."""
+    if isinstance(mode, Mock | Replay):
+        path = _responses(config, mode, folder)
+        if path is not None and _holds_tools(path):
+            latency_model, latency_ms = config.latency_model, config.latency_ms
+            yield replay_tools((), path, strict=_is_strict(mode), latency_model=latency_model, latency_ms=latency_ms)
+        return
+    if isinstance(mode, Record):
+        yield record_tools((), mode.path, record=mode.record)
+
+
+def _holds_tools(path: str) -> bool:
+    shelf = open_store(path).read()
+    try:
+        return len(shelf.tools) > 0
+    finally:
+        shelf.close()

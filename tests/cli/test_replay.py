@@ -1,0 +1,113 @@
+"""understudy replay: strict, offline, the same every time."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli import flows
+from tests.servers.chat import chat_answer
+from tests.servers.loopback import LoopbackServer
+
+COMMAND = Path(sys.executable).parent / "understudy"
+
+
+@pytest.fixture
+def recorded(run, greet, monkeypatch):
+    """The workflow, and `real.json`, recorded from a server that is gone."""
+    with LoopbackServer(chat_answer("Hello!")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        assert run("run", greet, "--record", "real.json", "--no-checkpoint")[0] == 0
+    return greet
+
+
+def test_a_replay_needs_no_server_and_no_key(run, recorded):
+    code, out, err = run("replay", recorded, "--recording", "real.json", "--strict-unused")
+    assert (code, err) == (0, "")
+    assert "greet succeeded: 2 done, 10 tokens, 0.00 s" in out
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--fault", "step=bye attempt=1: timeout 500"]])
+def test_two_replays_print_the_same_bytes(recorded, options):
+    command = [COMMAND, "replay", recorded, "--recording", "real.json", *options]
+    first, second = (subprocess.run(command, capture_output=True, check=True).stdout for _ in range(2))
+    assert first == second != b""
+
+
+def test_two_replays_leave_the_same_trace(run, recorded):
+    for name in ("one.jsonl", "two.jsonl"):
+        run("replay", recorded, "--recording", "real.json", "--trace", name)
+    assert Path("one.jsonl").read_bytes() == Path("two.jsonl").read_bytes()
+
+
+def test_an_edited_prompt_ends_the_replay_with_the_step_and_what_differs(run, recorded):
+    recorded.write_text(recorded.read_text().replace("Say goodbye", "Bid farewell"))
+    code, out, err = run("replay", recorded, "--recording", "real.json")
+    assert code == 3
+    assert out.startswith("done     hello")
+    assert "step 'bye'" in err
+    assert "-Say goodbye after Hello!" in err
+    assert "+Bid farewell after Hello!" in err
+    assert "Traceback" not in err
+
+
+def test_an_edited_prompt_passes_with_a_warning_if_a_default_may_be_fallen_back_to(run, recorded, caplog):
+    recorded.write_text(recorded.read_text().replace("Say goodbye", "Bid farewell"))
+    code, out, _ = run("replay", recorded, "--recording", "real.json", "--allow-default-fallback")
+    assert code == 0
+    assert "bye: Hello!" in out
+    assert [record.message.count("\n") for record in caplog.records] == [0]
+
+
+def test_as_json_a_mismatch_prints_no_result(run, recorded):
+    code, out, err = run("replay", recorded, "--recording", "real.json", "--set", "name=Eve", "--json")
+    assert (code, out) == (3, "")
+    assert "+Say hello to Eve" in err
+
+
+def test_what_was_not_used_is_told(run, greet, write):
+    more = dict.fromkeys(("a", "b", "c", "d", "e", "f"), "x")
+    write("more.json", flows.recording(flows.ANSWERS | more, _tools={"get": [{"result": 1}]}))
+    code, out, _ = run("replay", greet, "--recording", "more.json")
+    assert code == 0
+    assert out.splitlines()[-1] == "7 exchanges of the recording were not used: a[0], b[0], c[0], d[0], e[0], …"
+
+
+def test_what_was_not_used_is_a_mismatch_if_strict(run, greet, write):
+    write("more.json", flows.recording(flows.ANSWERS | {"more": "x"}))
+    code, _, err = run("replay", greet, "--recording", "more.json", "--strict-unused", "--quiet")
+    assert code == 3
+    assert err == "1 exchange of the recording was not used: more[0]\n"
+
+
+def test_as_json_what_was_not_used_is_told_beside_the_result(run, greet, write):
+    write("more.json", flows.recording(flows.ANSWERS | {"more": "x"}))
+    _, out, err = run("replay", greet, "--recording", "more.json", "--json")
+    assert json.loads(out)["status"] == "succeeded"
+    assert "more[0]" in err
+    assert run("replay", greet, "--recording", "more.json", "--quiet") == (0, "", "")
+
+
+def test_a_recorded_failure_fails_the_replay_in_no_time(run, greet, write):
+    write("bad.json", flows.recording({"hello": {"fault": {"type": "timeout", "after_ms": 60_000}}}))
+    code, out, _ = run("replay", greet, "--recording", "bad.json", "--json")
+    assert code == 1
+    assert json.loads(out)["latency_s"] >= 180
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"_version": 1, "hello": {"content": "x"}}', '{"hello": {"contents": "x"}}']
+)
+def test_what_is_no_recording_that_can_be_replayed_is_bad_input(run, greet, write, text):
+    write("bad.json", text)
+    code, out, err = run("replay", greet, "--recording", "bad.json")
+    assert (code, out) == (2, "")
+    assert "bad.json" in err
+
+
+def test_a_recording_must_be_named(run, greet):
+    code, _, err = run("replay", greet)
+    assert code == 2
+    assert "--recording" in err

@@ -1,0 +1,90 @@
+"""Every workflow of the examples runs, offline, on the recording that is committed with it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from understudy import RecordingMismatchError, run
+from understudy.session import Replay, open_session
+from understudy.workflow import WorkflowEngine, load_workflow, parse_workflow
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = ROOT / "examples" / "workflows"
+RECORDINGS = WORKFLOWS / "recordings"
+TEMPLATES = ROOT / "src" / "understudy" / "templates"
+RESULTS = {
+    "chain": ("title", "Hot Water, Long Nights"),
+    "fan_out": ("verdict", "Open it, and sell coffee too."),
+    "loop": ("labels", ["defect", "delivery"]),
+    "router": ("letter", "Dear customer,\nA new kettle is on its way.\nYours, Tea & Co."),
+    "subworkflow": ("card", "* Good morning * Guten Morgen * Bonjour *"),
+    "support": ("response", "Choose 'Forgot password' and use the link within an hour."),
+    "tool_loop": ("advice", "In Bergen, where it rains. In Oslo the sun shines."),
+}
+
+
+def replayed(name, definition=None):
+    """What becomes of a strict replay, and what of the recording it did not use."""
+    definition = definition or load_workflow(WORKFLOWS / f"{name}.yaml")
+
+    async def work():
+        async with open_session(definition.config, Replay(str(RECORDINGS / f"{name}.json"))) as session:
+            engine = WorkflowEngine(definition, session.gateway, wrap_tools=session.wrap_tools, folder=WORKFLOWS)
+            return await engine.run(), session.unused()
+
+    return run(work(), virtual_time=True)
+
+
+def test_every_workflow_has_a_recording_or_a_response_file():
+    names = {path.stem for path in WORKFLOWS.glob("*.yaml")}
+    assert names == RESULTS.keys() | {"fault_replay"}
+    assert {path.stem for path in RECORDINGS.iterdir()} == RESULTS.keys()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_workflow_replays_strictly_and_uses_all_of_its_recording(name):
+    result, unused = replayed(name)
+    key, value = RESULTS[name]
+    assert result.succeeded
+    assert result.state[key] == value
+    assert unused == []
+
+
+@pytest.mark.parametrize("path", sorted(WORKFLOWS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_workflow_begins_with_what_it_shows_and_the_command_that_runs_it(path):
+    comment = path.read_text().partition("name: ")[0]
+    assert all(line.startswith("#") for line in comment.splitlines())
+    words = next(line for line in comment.splitlines() if "understudy re" in line or "understudy run" in line).split()
+    assert words[3] == str(path.relative_to(ROOT))
+    assert all((ROOT / word).exists() for word in words if word.startswith("examples/"))
+
+
+def exchanges(path):
+    """What a recording holds, as text, but for the version of the package that made it."""
+    document = json.loads(path.read_text())
+    assert list(document.pop("_meta")) == ["created_by"]
+    return json.dumps(document)
+
+
+def test_recording_anew_gives_the_same_text(tmp_path):
+    subprocess.run(
+        [sys.executable, ROOT / "examples" / "make_recordings.py", tmp_path], check=True, capture_output=True
+    )
+    committed = [*RECORDINGS.iterdir(), TEMPLATES / "project" / "recordings" / "flow.json"]
+    anew = {path.name: exchanges(path) for path in tmp_path.iterdir()}
+    assert anew == {path.name: exchanges(path) for path in committed}
+
+
+def test_an_example_whose_prompt_has_changed_is_refused():
+    text = (WORKFLOWS / "chain.yaml").read_text().replace("List three facts", "List four facts")
+    with pytest.raises(RecordingMismatchError, match="List four facts") as caught:
+        replayed("chain", parse_workflow(text))
+    assert caught.value.kind == "drifted"
+
+
+@pytest.mark.parametrize("name", ["support.yaml", "support_tools.py", "recordings/support.json"])
+def test_the_demo_plays_the_support_example_as_it_is(name):
+    assert (TEMPLATES / "demo" / name).read_bytes() == (WORKFLOWS / name).read_bytes()
