@@ -163,34 +163,54 @@ async def test_skipped_steps_run_once_what_made_them_be_skipped_is_repaired(desk
     assert {name: step.status for name, step in result.steps.items()} == {"one": "done", "two": "done"}
 
 
-async def test_what_failed_and_then_worked_is_remembered_as_it_worked(desk):
-    """An agent whose tool failed, was repaired, and that was then cut off, goes on from the repaired call."""
-    flow = desk("""\
+AGENT = """\
 name: agent
 config: {model: m}
 steps:
   - {id: sell, type: agent, prompt: "sell", tools: [charge], terminal_tool: done, max_tool_errors: 0, output: sold}
-""")
-    charged = []
+"""
 
-    def charge() -> str:
-        charged.append(1)
-        if len(charged) == 1:
-            raise OSError("no line")
-        return "charged"
 
-    def done() -> str:
-        return "sold"
+class Till:
+    """Tools of which each call does what comes next: gives a text, or raises."""
 
-    def call(tool):
-        return said("", tool_calls=(ToolCall(tool, {}, tool),))
+    def __init__(self, *, charge, done):
+        self._outcomes = {"charge": list(charge), "done": list(done)}
+        self.tools = [self.charge, self.done]
 
-    tools = [charge, done]
-    failed, _ = await flow.work(flow.start(tools=tools), call("charge"), tools=tools)
+    def charge(self) -> str:
+        return self._next("charge")
+
+    def done(self) -> str:
+        return self._next("done")
+
+    def _next(self, tool):
+        outcome = self._outcomes[tool].pop(0)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+
+def call(tool):
+    return said("", tool_calls=(ToolCall(tool, {}, tool),))
+
+
+async def test_what_failed_and_then_worked_is_remembered_as_it_worked(desk):
+    """An agent whose tool failed, was repaired, and that was then cut off, goes on from the repaired call."""
+    flow, till = desk(AGENT), Till(charge=[OSError("no line"), "charged 1", "charged 2"], done=["sold"])
+    failed, _ = await flow.work(flow.start(tools=till.tools), call("charge"), tools=till.tools)
     assert failed.steps["sell"].error_type == "ToolExecutionError"
-    await flow.work(flow.store.resume("last"), Crash(), tools=tools)
-    result, provider = await flow.work(flow.store.resume("last"), call("done"), tools=tools)
-    assert (result.state["sold"], len(charged), asked(provider)) == ("sold", 2, ["charged"])
+    await flow.work(flow.store.resume("last"), call("charge"), Crash(), tools=till.tools)
+    result, provider = await flow.work(flow.store.resume("last"), call("done"), tools=till.tools)
+    assert (result.state["sold"], asked(provider)) == ("sold", ["charged 2"])
+
+
+async def test_a_step_that_failed_and_was_then_cut_off_keeps_its_last_answer(desk):
+    flow, till = desk(AGENT), Till(charge=[OSError("no line"), "charged"], done=[Crash(), "sold"])
+    await flow.work(flow.start(tools=till.tools), call("charge"), tools=till.tools)
+    await flow.work(flow.store.resume("last"), call("done"), tools=till.tools)
+    result, provider = await flow.work(flow.store.resume("last"), tools=till.tools)
+    assert (result.state["sold"], asked(provider)) == ("sold", [])
 
 
 async def test_calls_outside_of_steps_are_kept_too(desk):
@@ -268,6 +288,15 @@ def test_the_calls_of_a_step_are_a_recording(desk, tmp_path):
     asyncio.run(chain.work(chain.start(), said("1"), said("2")))
     recordings = [open_store(path).load() for path in sorted(tmp_path.glob("runs/*/calls/*.json"))]
     assert [[exchange.content for _, exchange in recording] for recording in recordings] == [["1"], ["2"]]
+
+
+def test_steps_whose_names_look_alike_are_kept_apart(desk, tmp_path):
+    long = "x" * 100
+    names = ["a b", "a+b", f"{long}1", f"{long}2"]
+    steps = ", ".join(f'{{id: "{name}", type: llm_call, prompt: hi}}' for name in names)
+    flow = desk(f"name: alike\nconfig: {{model: m}}\nsteps: [{steps}]\n")
+    asyncio.run(flow.work(flow.start(), *[said(name) for name in names]))
+    assert len(list(tmp_path.glob("runs/*/calls/*.json"))) == len(names)
 
 
 def test_ids_tell_the_time_and_no_two_are_the_same(desk):

@@ -15,16 +15,23 @@ from understudy.providers.provider import Provider
 class FaultInjector(Provider):
     """Passes requests on to `provider`, except where the plan has a fault for them.
 
-    `fired` lists what struck, as lines of a plan: `FaultPlan(injector.fired)` strikes there again.
+    `fired` lists what struck, as lines of a plan: `FaultPlan(injector.fired)` strikes there again. Injectors
+    that share a `numbering` count calls together.
     """
 
     def __init__(
-        self, provider: Provider, plan: FaultPlan, *, sink: Sink = NULL_SINK, clock: Clock = SYSTEM_CLOCK
+        self,
+        provider: Provider,
+        plan: FaultPlan,
+        *,
+        numbering: Numbering | None = None,
+        sink: Sink = NULL_SINK,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.name = provider.name
         self.fired: list[PlannedFault] = []
         self._provider, self._plan, self._sink, self._clock = provider, plan, sink, clock
-        self._numbering = Numbering()
+        self._numbering = numbering or Numbering()
 
     async def send(self, request: Request) -> Reply:
         site = self._numbering.site(request)
