@@ -39,6 +39,8 @@ UnderstudyError
 ├── ToolFaultError                 a tool call that a fault makes fail: tool
 ├── ToolRefusalError               a built-in tool was asked for what it may not do: tool
 ├── ToolTimeoutError               a tool took longer than it may (also a TimeoutError): tool, timeout_s
+├── UnfitAnswerError               a model would not answer in the form that was asked for: reason, raw
+├── UserSimulationError            the model that plays a user would not: reason, raw, turn_index
 ├── BudgetExceededError            the calls so far have cost what they may: spent_usd, limit_usd
 ├── ScriptError                    a scripted model was asked too often, or too seldom
 ├── RecordedToolError              what a tool raised when it was recorded, where its class is not known: type, message
@@ -212,7 +214,8 @@ class AllProvidersFailedError(ProviderError):
             f"  {a.provider}, attempt {a.attempt}: {str(a.error).removeprefix(f'{a.provider}: ')}"
             for a in self.attempts
         )
-        message = f"no provider answered, in {len(self.attempts)} attempts:\n{told}"
+        tries = "1 attempt" if len(self.attempts) == 1 else f"{len(self.attempts)} attempts"
+        message = f"no provider answered, in {tries}:\n{told}"
         super().__init__(message, status_code=last.status_code, headers=last.headers, body=last.body)
 
 
@@ -408,6 +411,22 @@ class ToolResolutionError(Exception):
 
     Nothing failed, so it is told to the model and costs the agent nothing of its error budget.
     """
+
+
+class UnfitAnswerError(UnderstudyError):
+    """A model would not answer in the form that was asked for. `raw` is what it answered last."""
+
+    def __init__(self, reason: str, *, raw: str) -> None:
+        self.reason, self.raw = reason, raw
+        super().__init__(f"the model's answer cannot be used: {reason}; it was {raw[:200]!r}")
+
+
+class UserSimulationError(UnderstudyError):
+    """The model that plays a user would not make a move. `turn_index` counts from 0."""
+
+    def __init__(self, reason: str, *, raw: str, turn_index: int) -> None:
+        self.reason, self.raw, self.turn_index = reason, raw, turn_index
+        super().__init__(f"the simulated user made no move in turn {turn_index}: {reason}; it was {raw[:200]!r}")
 
 
 class BudgetExceededError(UnderstudyError):

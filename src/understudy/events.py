@@ -191,6 +191,7 @@ class StepEnded(Struct, frozen=True, gc=False):
     type: str
     status: str
     latency_s: float = 0.0
+    calls: int = 0
     attempts: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0

@@ -159,7 +159,9 @@ async def open_session(
         mock = _mock(config, mode, Path(folder), sink)
         leaves = _Leaves(config, mode, Path(folder), faults, sink, calls, Numbering(), mock)
         retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
-        gateway = await stack.enter_async_context(ProviderGateway(retry=retry, sink=sink))
+        gateway = await stack.enter_async_context(
+            ProviderGateway(retry=retry, restart_streams=config.restart_streams, sink=sink)
+        )
         _register(gateway, config, leaves, models)
         toolboxes = [stack.enter_context(toolbox) for toolbox in _toolboxes(config, mode, Path(folder))]
         yield Session(gateway, mock=mock, toolboxes=toolboxes, calls=calls)

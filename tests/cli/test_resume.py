@@ -483,3 +483,20 @@ def test_a_run_that_cannot_be_read_is_listed_as_such(here, run):
 def test_each_command_has_help_with_examples(run, command):
     code, out, _ = run(command, "--help")
     assert (code, "Examples" in out, f"understudy {command}" in out) == (0, True, True)
+
+
+def test_a_run_whose_progress_cannot_be_kept_ends_and_says_how_to_go_on(here, run):
+    shop = here("name: spoilt\ntools: {spoil: 'spoil:spoil'}\nsteps: [{id: spoil, type: tool, tool: spoil}]\n")
+    (shop.folder / "spoil.py").write_text(
+        "from pathlib import Path\n\n\n"
+        "def spoil() -> None:\n"
+        "    '''Put a folder in the place of the log.'''\n"
+        "    (log,) = Path('.understudy/runs').glob('*/steps.jsonl')\n"
+        "    log.unlink()\n"
+        "    log.mkdir()\n"
+    )
+    code, _, err = run("run", "flow.yaml", "--provider", "openai")
+    (run_id,) = RunStore(".understudy/runs").ids()
+    assert code == 2
+    assert err.startswith(f"to go on with it: understudy resume {run_id}\n")
+    assert "steps.jsonl: Is a directory" in err

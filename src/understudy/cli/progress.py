@@ -68,9 +68,10 @@ class PlainProgress(Progress):
 def figures(event: StepEnded) -> list[str]:
     """What a step took, as far as it took anything, or why it failed."""
     error = [event.error] if event.error else []
-    attempts = [counted(event.attempts, "attempt")] if event.attempts > 1 else []
+    calls = [counted(event.calls, "call")] if event.calls > 1 else []
+    attempts = [counted(event.attempts, "attempt")] if event.attempts > event.calls else []
     latency = [] if event.status == "skipped" else [f"{event.latency_s:.2f} s"]
-    return [*error, *attempts, *taken(event.prompt_tokens + event.completion_tokens, event.cost_usd), *latency]
+    return [*error, *calls, *attempts, *taken(event.prompt_tokens + event.completion_tokens, event.cost_usd), *latency]
 
 
 def taken(tokens: int, cost_usd: float) -> list[str]:

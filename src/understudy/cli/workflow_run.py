@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -17,7 +16,6 @@ from understudy.cli.progress import PlainProgress, Progress
 from understudy.cli.run_options import RunOptions
 from understudy.cli.summary import print_summary, print_unused
 from understudy.clock import SYSTEM_CLOCK, run
-from understudy.errors import StepTimeoutError
 from understudy.events import NULL_SINK, Sink, Sinks
 from understudy.observe.json_lines import JsonLinesSink
 from understudy.recording.cursor import Unused
@@ -110,15 +108,4 @@ async def _run(
             on_text=progress.on_text,
             folder=folder,
         )
-        return Run(await _in_time(engine, options), opened.unused())
-
-
-async def _in_time(engine: WorkflowEngine, options: RunOptions) -> WorkflowResult:
-    timeout_s = engine.definition.config.timeout_s
-    if timeout_s is None:
-        return await engine.run(options.state)
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await engine.run(options.state)
-    except TimeoutError:
-        raise StepTimeoutError(engine.definition.name, timeout_s=timeout_s) from None
+        return Run(await engine.run(options.state), opened.unused())

@@ -64,6 +64,7 @@ class ConfigDefinition(Definition):
     strict: bool = False
     fallbacks: Listed[FallbackDefinition] = ()
     retry: RetryDefinition | None = None
+    restart_streams: bool = False
 
     def inside(self, outer: ConfigDefinition) -> ConfigDefinition:
         """This config with what `outer` says where it says nothing. An address goes with its own provider alone."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from understudy.clock import SYSTEM_CLOCK
-from understudy.errors import InputError
+from understudy.errors import InputError, StepTimeoutError
 from understudy.events import NULL_SINK, Sink, WorkflowEnded, WorkflowStarted, guarded
 from understudy.gateway.gateway import ProviderGateway
 from understudy.providers.provider import Provider
@@ -90,6 +91,7 @@ class WorkflowEngine:
 
         Raises:
             RecordingMismatchError: a strict replay has no answer for a step.
+            StepTimeoutError: the whole run takes longer than the config's `timeout_s`.
             InputError: `state` has a key that the workflow does not declare.
         """
         definition, results = self.definition, dict[str, StepResult]()
@@ -97,11 +99,21 @@ class WorkflowEngine:
         gateway = self._gateway.using(budget_usd=definition.config.budget_usd)
         started_s = SYSTEM_CLOCK.monotonic_s()
         self._sink.emit(WorkflowStarted(definition.name))
-        failed = await LevelRun(self._level, Scope(RunContext(gateway, results), own)).to_its_end()
+        failed = await self._in_time(LevelRun(self._level, Scope(RunContext(gateway, results), own)))
         status: RunStatus = "failed" if failed else "succeeded"
         latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
         self._sink.emit(WorkflowEnded(definition.name, status, latency_s))
         return WorkflowResult(definition.name, status, own, results, latency_s)
+
+    async def _in_time(self, level: LevelRun) -> list[StepResult]:
+        timeout_s = self.definition.config.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                return await level.to_its_end()
+        except TimeoutError:
+            if timeout_s is None or not limit.expired():
+                raise
+            raise StepTimeoutError(self.definition.name, timeout_s=timeout_s) from None
 
     def run_sync(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
         """`run` for scripts without an event loop.

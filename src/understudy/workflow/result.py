@@ -15,8 +15,9 @@ RunStatus = Literal["succeeded", "failed"]
 class StepResult(Struct, frozen=True):
     """What became of a step.
 
-    `output` is what it gave: text, a tool's result, a router's target. `attempts` counts how often a
-    provider was asked, retries and fallbacks included. `error` says why it failed or was skipped.
+    `output` is what it gave: text, a tool's result, a router's target. `calls` counts its model calls,
+    `attempts` how often a provider was asked for them, retries and fallbacks included. `error` says why it
+    failed or was skipped.
     """
 
     id: str
@@ -25,6 +26,7 @@ class StepResult(Struct, frozen=True):
     output: Any = None
     error: str | None = None
     error_type: str | None = None
+    calls: int = 0
     attempts: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0

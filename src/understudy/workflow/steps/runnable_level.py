@@ -102,6 +102,8 @@ class LevelRun:
         result = environment.checkpoint.find(f"{self._scope.place}{definition.id}")
         if result is None:
             result = await self._run(step)
+        else:
+            self._scope.run.gateway.budget.spend(result.cost_usd)
         if result.status == "done" and definition.output is not None:
             put(self._scope.state, definition.output, result.output)
         self._keep(result)
@@ -126,6 +128,7 @@ class LevelRun:
             output,
             None if error is None else str(error) or type(error).__name__,
             None if error is None else type(error).__name__,
+            meter.calls,
             meter.attempts,
             meter.prompt_tokens,
             meter.completion_tokens,
@@ -159,6 +162,7 @@ class LevelRun:
                 result.type,
                 result.status,
                 result.latency_s,
+                result.calls,
                 result.attempts,
                 result.prompt_tokens,
                 result.completion_tokens,
