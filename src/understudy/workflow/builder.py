@@ -53,13 +53,18 @@ class WorkflowBuilder:
     def subworkflow(self, id: str, workflow: WorkflowBuilder | WorkflowDefinition, **fields: Any) -> Self:
         """Run another workflow. The tools of another builder come along."""
         if isinstance(workflow, WorkflowBuilder):
-            self._toolbox = Toolbox({**workflow._toolbox, **self._toolbox})  # noqa: SLF001 - another of this very class
+            self._toolbox = Toolbox({**workflow.toolbox, **self._toolbox})
             return self._add("subworkflow", id, workflow=workflow.declared, **fields)
         return self._add("subworkflow", id, workflow=workflow.model_dump(by_alias=True), **fields)
 
     def loop(self, id: str, steps: WorkflowBuilder, **fields: Any) -> Self:
         """Run the steps of another builder again and again."""
         return self._add("loop", id, steps=steps.declared["steps"], **fields)
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools that the steps may call, those of workflows inside included."""
+        return self._toolbox
 
     @property
     def declared(self) -> JsonObject:

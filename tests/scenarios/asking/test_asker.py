@@ -1,0 +1,134 @@
+"""Asking a model for JSON: what is read from its answer, and what it is told if that cannot be."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes import Scripted
+from understudy import run
+from understudy.errors import ProviderError, UnfitAnswerError
+from understudy.messages import Response
+from understudy.scenarios.asking import Asker, Question
+from understudy.scenarios.asking.fields import choice_of, flag_of, text_of, whole_number_of
+
+QUESTION = Question("Judge it.", "Here it is.", frozenset({"score"}), "judge.it")
+NUDGE = "Your answer cannot be used: {}. Answer again, with the one JSON object that was asked for alone."
+
+
+async def ask(*texts, read=lambda answer: answer, **options):
+    provider = Scripted(*(Response(content=text) for text in texts))
+    return await Asker(provider, "m", **options).ask(QUESTION, read), provider
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"score": 4}',
+        '  {"score": 4}\n',
+        '```json\n{"score": 4}\n```',
+        "Sure! Here you are:\n{'score': 4,}\nAnything else?",
+        'Take {this} or {"other": 1}: {"score": 4}',
+        '<think>Perhaps {"score": 1}?</think>{"score": 4}',
+        '{"score": 1} would be harsh.\n</think>\n{"score": 4}',
+        '{"score": 4} I repeat: {"score": 4}',
+    ],
+)
+async def test_the_object_is_read_whatever_stands_around_it(text):
+    answer, provider = await ask(text)
+    assert answer == {"score": 4}
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it holds no JSON object of the form that was asked for"),
+        ("Four out of five.", "it holds no JSON object of the form that was asked for"),
+        ('{"score": 4', "it holds no JSON object of the form that was asked for"),
+        ('{"grade": 4}', "it holds no JSON object of the form that was asked for"),
+        ('[4, {"a": {"score": 1}}]', "it holds no JSON object of the form that was asked for"),
+        ("{" * 60 + '{"score": 4}', "it holds no JSON object of the form that was asked for"),
+        ('{"score": 1} or rather {"score": 4}', "it holds several JSON objects, and only one was asked for"),
+        ("x" * 200_001, "it is longer than 200000 characters"),
+    ],
+)
+async def test_a_model_is_told_once_why_its_answer_cannot_be_used(text, reason):
+    answer, provider = await ask(text, '{"score": 4}')
+    assert answer == {"score": 4}
+    first, second = provider.requests
+    said = [{"role": "assistant", "content": text}] if text else []
+    assert second.messages == (*first.messages, *said, {"role": "user", "content": NUDGE.format(reason)})
+    assert first.step_id == second.step_id == "judge.it"
+
+
+async def test_a_second_unfit_answer_is_an_error_that_carries_it():
+    with pytest.raises(UnfitAnswerError, match=r"the form that was asked for; it was 'Really, four\.'") as caught:
+        await ask("Four.", "Really, four.")
+    assert caught.value.raw == "Really, four."
+    assert caught.value.reason == "it holds no JSON object of the form that was asked for"
+
+
+async def test_a_request_has_the_instructions_the_case_and_the_options():
+    _, provider = await ask('{"score": 4}', temperature=0.5, max_tokens=99)
+    [request] = provider.requests
+    assert request.messages == (
+        {"role": "system", "content": "Judge it."},
+        {"role": "user", "content": "Here it is."},
+    )
+    assert (request.model, request.temperature, request.max_tokens) == ("m", 0.5, 99)
+
+
+async def test_a_failed_call_is_not_asked_again():
+    provider = Scripted(ProviderError("down"))
+    with pytest.raises(ProviderError, match="down"):
+        await Asker(provider, "m").ask(QUESTION, lambda answer: answer)
+
+
+@pytest.mark.parametrize(
+    ("read", "unfit", "fit", "value"),
+    [
+        (lambda answer: text_of(answer, "score"), "4", '" four "', "four"),
+        (lambda answer: flag_of(answer, "score"), "1", "true", True),
+        (lambda answer: flag_of(answer, "score"), '"maybe"', '"False"', False),
+        (lambda answer: flag_of(answer, "other"), "", "1", False),
+        (lambda answer: text_of(answer, "other"), "", "1", ""),
+        (lambda answer: whole_number_of(answer, "score", low=1, high=5), "0", "1", 1),
+        (lambda answer: whole_number_of(answer, "score", low=1, high=5), "6", "5.0", 5),
+        (lambda answer: whole_number_of(answer, "score", low=1, high=5), "4.5", '"4"', 4),
+        (lambda answer: whole_number_of(answer, "score", low=1, high=5), "true", "2", 2),
+        (lambda answer: whole_number_of(answer, "score", low=1, high=5), "null", "2", 2),
+        (lambda answer: whole_number_of(answer, "score", low=1, high=5), '"4/5"', "4", 4),
+        (lambda answer: whole_number_of(answer, "score", low=1, high=5), "1e999", "4", 4),
+        (lambda answer: whole_number_of(answer, "score", low=1, high=5), "1" + "0" * 400, "4", 4),
+        (lambda answer: choice_of(answer, "score", ["not_at_all", "b"]), '"c"', '"Not-at all"', "not_at_all"),
+        (lambda answer: choice_of(answer, "score", ["a", "b"]), "1", '"B"', "b"),
+    ],
+)
+async def test_a_field_is_what_it_should_be_or_is_asked_for_again(read, unfit, fit, value):
+    texts = [f'{{"score": {text}}}' for text in (unfit, fit) if text]
+    read_value, provider = await ask(*texts, read=read)
+    assert read_value == value
+    assert type(read_value) is type(value)
+    assert not provider.outcomes
+
+
+answers = st.one_of(
+    st.text(),
+    st.text(alphabet='{}[]":,score4 \\\n<think>/`'),
+    st.dictionaries(st.sampled_from(["score", "reason"]), st.integers() | st.text() | st.none()).map(json.dumps),
+)
+
+
+@given(answers, answers)
+def test_whatever_a_model_answers_is_a_number_or_an_unfit_answer(first, second):
+    def read(answer):
+        return whole_number_of(answer, "score", low=1, high=5)
+
+    try:
+        score, _ = run(ask(first, second, read=read))
+    except UnfitAnswerError as error:
+        assert error.raw == second
+    else:
+        assert score in range(1, 6)

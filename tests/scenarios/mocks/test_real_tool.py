@@ -1,0 +1,172 @@
+"""Mocks held against the real tools: what those take, and what they return."""
+
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any
+
+import pytest
+from msgspec import Struct
+from pydantic import BaseModel, Field
+from typing_extensions import TypedDict
+
+from tests.scenarios.mocks.parts import given, resolve_all, virtually
+from understudy import InputError
+from understudy.errors import MockDriftError, MockError
+from understudy.scenarios import Mocks, sequence
+from understudy.tools import ToolDef, ToolSpec, tool_of
+
+
+class Status(Enum):
+    OPEN = "open"
+
+
+class Booking(TypedDict):
+    id: str
+    day: date
+    seats: int
+    status: Status
+
+
+class Wanted(BaseModel):
+    day: date
+    seats: Annotated[int, Field(gt=0)] = 1
+
+
+async def create_booking(day: date, seats: int = 1) -> Booking: ...
+
+
+def untold(day: date, seats: int = 1): ...
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"day": {"type": "string", "format": "date"}, "seats": {"type": "integer"}},
+    "required": ["day"],
+}
+GOOD = {"id": "BK-1", "day": "2026-03-30", "seats": 2, "status": "open"}
+KNOWN = [
+    create_booking,
+    tool_of(create_booking),
+    ToolDef(ToolSpec("create_booking", parameters=SCHEMA), create_booking),
+    ToolSpec("create_booking", parameters=SCHEMA),
+    SCHEMA,
+    Wanted,
+]
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: type(known).__name__)
+def test_a_call_that_the_real_tool_would_refuse_is_refused_as_it_would(known):
+    mocks = Mocks({"create_booking": GOOD}, schemas={"create_booking": known})
+    tools = mocks.conversation()
+    calls = [("create_booking", args) for args in ({}, {"day": "2026-03-30", "seats": "two"}, {"day": "2026-03-30"})]
+    missing, wrong, good = virtually(resolve_all(tools, *calls))
+    assert missing == {"error": "wrong arguments for create_booking:\nday: missing"}
+    assert wrong["error"].startswith("wrong arguments for create_booking:\nseats: ")
+    assert good == GOOD
+    assert [call.error for call in tools.calls] == [missing["error"], wrong["error"], None]
+
+
+def test_a_refused_call_counts_but_does_not_reach_the_mock():
+    answers = sequence([1, lambda args, ctx: ctx.call_index])
+    assert given(answers, {}, {"day": "2026-03-30"}, {"day": "2026-03-30"}, schemas={"tool": SCHEMA})[1:] == [1, 2]
+
+
+def test_a_mock_gets_the_arguments_as_the_agent_gave_them():
+    assert given(lambda args: args, {"day": "2026-03-30"}, schemas={"tool": untold}) == [{"day": "2026-03-30"}]
+
+
+@pytest.mark.parametrize(
+    ("result", "problems"),
+    [
+        ({**GOOD, "seats": "2"}, ("seats: Input should be a valid integer (got '2')",)),
+        ({**GOOD, "status": "lost"}, ("status: Input should be 'open' (got 'lost')",)),
+        ({name: GOOD[name] for name in ("id", "day")}, ("seats: missing", "status: missing")),
+        ([GOOD], ("Input should be an object",)),
+        (None, ("Input should be an object",)),
+    ],
+)
+def test_a_mock_that_drifts_from_what_a_function_returns_is_an_error_that_says_how(result, problems):
+    mocks = Mocks({"create_booking": result}, schemas={"create_booking": create_booking})
+    tools = mocks.conversation()
+    with pytest.raises(MockDriftError) as caught:
+        virtually(resolve_all(tools, ("create_booking", {"day": "2026-03-30"})))
+    assert (caught.value.tool, caught.value.problems) == ("create_booking", problems)
+    told = "\n".join(f"  {problem}" for problem in problems)
+    assert str(caught.value) == f"the mock of 'create_booking' answers what the real tool would not:\n{told}"
+    assert tools.calls[0].error == str(caught.value)
+
+
+@pytest.mark.parametrize("returns", [Booking, Any, dict, Booking | None, {"type": "object", "required": ["id"]}, {}])
+def test_a_mock_that_answers_as_the_real_tool_does_passes(returns):
+    assert given(GOOD, returns={"tool": returns}) == [GOOD]
+
+
+@pytest.mark.parametrize(
+    ("schema", "result", "problem"),
+    [
+        ({"required": ["id"]}, {}, "'id' is a required property"),
+        ({"properties": {"ids": {"items": {"type": "integer"}}}}, {"ids": [1, "x"]}, "ids[1]: 'x' is not of type"),
+        ({"properties": {"day": {"format": "date"}}}, {"day": "soon"}, "day: 'soon' is not a 'date' (got 'soon')"),
+        ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}, "x", "'x' is not of type 'integer'"),
+        ({"anyOf": [{"type": "integer"}, {"type": "object", "required": ["a"]}]}, {}, "'a' is a required property"),
+    ],
+)
+def test_a_mock_that_drifts_from_a_json_schema_is_an_error_that_says_how(schema, result, problem):
+    with pytest.raises(MockDriftError) as caught:
+        given(result, returns={"tool": schema})
+    assert len(caught.value.problems) == 1
+    assert caught.value.problems[0].startswith(problem)
+
+
+def test_what_is_declared_goes_before_what_the_function_says():
+    options = {"schemas": {"tool": create_booking}, "returns": {"tool": Any}}
+    assert given("anything", {"day": "2026-03-30"}, **options) == ["anything"]
+
+
+@pytest.mark.parametrize("function", [untold, lambda day, seats=1: None])
+def test_a_function_that_does_not_say_what_it_returns_lets_anything_pass(function):
+    assert given({"odd": 1}, {"day": "2026-03-30"}, schemas={"tool": function}) == [{"odd": 1}]
+
+
+def test_a_function_that_returns_nothing_says_so():
+    def log(event: str) -> None: ...
+
+    assert given(None, {"event": "x"}, schemas={"tool": log}) == [None]
+    with pytest.raises(MockDriftError):
+        given({"logged": True}, {"event": "x"}, schemas={"tool": log})
+
+
+def test_a_tool_that_does_not_tell_its_signature_lets_anything_pass():
+    assert given(5, schemas={"tool": ToolDef(ToolSpec("tool"), min)}) == [5]
+
+
+class Foreign(Struct):
+    id: int
+
+
+def returns_foreign(day: str) -> Foreign: ...
+
+
+def returns_unknown(day: str) -> "NowhereToBeFound": ...  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"schemas": {"tool": returns_foreign}}, r"mocks: returns\.tool: its type cannot be described(.|\n)*Any"),
+        ({"schemas": {"tool": returns_unknown}}, r"mocks: schemas\.tool: what it returns cannot be resolved: name"),
+        ({"schemas": {"tool": {"type": "array"}}}, "tool: parameters: expected the JSON schema of an object"),
+        ({"schemas": {"tool": 5}}, "tool: expected a function, got int 5"),
+        ({"returns": {"tool": {"type": "objekt"}}}, r"mocks: returns\.tool\.type: no valid JSON schema: 'objekt'"),
+        ({"returns": {"tool": 5}}, r"mocks: returns\.tool: its type cannot be described"),
+        ({"returns": {"tool": "Nowhere"}}, r"mocks: returns\.tool: its type cannot be described: .*Nowhere"),
+    ],
+)
+def test_a_real_tool_that_is_declared_wrongly_is_refused_there(options, reason):
+    with pytest.raises(InputError, match=reason):
+        Mocks({"tool": 1}, **options)
+
+
+def test_a_reference_that_leads_nowhere_is_an_error_of_the_test():
+    with pytest.raises(MockError, match=r"has a \$ref to /\$defs/gone, which is not there"):
+        given(1, returns={"tool": {"$ref": "#/$defs/gone"}})

@@ -1,0 +1,223 @@
+"""Running scenarios."""
+
+import asyncio
+
+import pytest
+
+from tests.fakes import Scripted
+from understudy import MockProvider, Response, run
+from understudy.errors import InputError
+from understudy.scenarios import (
+    Cast,
+    HandlerTarget,
+    Judgement,
+    RunRules,
+    ScenarioRunner,
+    Trajectory,
+    expected,
+    scenario,
+    sequence,
+    turn,
+)
+
+
+async def booking_agent(messages, ctx):
+    """Books what it is asked for, and says so."""
+    if messages[-1]["content"] == "crash":
+        raise RuntimeError("out of memory")
+    if messages[-1]["content"] == "hang":
+        await asyncio.sleep(3600)
+    booked = await ctx.resolve_tool("create_booking", {"time": messages[-1]["content"]})
+    return f"Booked: {booked}"
+
+
+AGENT = HandlerTarget("booking", booking_agent)
+BOOKS = {"create_booking": lambda args: {"id": f"BK-{args['time']}"}}
+
+
+def ran(*scenarios, rules=None, cast=None, **options):
+    runner = ScenarioRunner(
+        cast or Cast({"booking": AGENT}), RunRules(**rules or {}), on_scenario=options.pop("told", lambda _: None)
+    )
+    return run(runner.run(scenarios, **options), virtual_time=True)
+
+
+def scripted(*turns, name="books", **fields):
+    return scenario(name, turns=turns, **({"mocks": BOOKS} | fields))
+
+
+def test_a_scripted_scenario_is_played_and_its_trajectory_checked():
+    result = ran(scripted("09:00", "10:00", assertions=Trajectory("strict", ["create_booking", "create_booking"])))
+    assert result.passed
+    [held] = result.scenarios[0].conversations
+    assert [(each.user, each.agent) for each in held.turns] == [
+        ("09:00", "Booked: {'id': 'BK-09:00'}"),
+        ("10:00", "Booked: {'id': 'BK-10:00'}"),
+    ]
+    assert held.ending == "script_done"
+
+
+def test_a_trajectory_that_does_not_fit_fails_with_the_difference():
+    result = ran(scripted("09:00", assertions=Trajectory("strict", [expected("cancel_booking")])))
+    [failure] = result.scenarios[0].conversations[0].failures
+    assert failure.kind == "assertion"
+    assert failure.reason.startswith("extra: call 1, create_booking")
+    assert "cancel_booking" in failure.detail
+
+
+def test_each_turn_can_have_assertions_of_its_own():
+    wanted = Trajectory("strict", [expected("create_booking", args={"time": "09:00"})])
+    result = ran(scripted(turn("09:00", assertions=wanted), turn("10:00", assertions=wanted)))
+    [failure] = result.scenarios[0].conversations[0].failures
+    assert failure.reason.startswith("turn 2: ")
+
+
+def test_sequences_start_afresh_in_each_conversation():
+    mocks = {"create_booking": sequence([{"ok": False}, {"ok": True}])}
+    result = ran(scripted("09:00", "10:00", mocks=mocks, conversations=3), rules={"concurrency": 1})
+    said = [[each.agent for each in held.turns] for held in result.scenarios[0].conversations]
+    assert said == [["Booked: {'ok': False}", "Booked: {'ok': True}"]] * 3
+
+
+def test_conversations_have_ids_of_their_own_that_are_the_same_in_every_run():
+    ids = [[held.id for held in ran(scripted("09:00", conversations=3)).scenarios[0].conversations] for _ in range(2)]
+    assert ids[0] == ids[1]
+    assert [each.rpartition("-")[0] for each in ids[0]] == ["conv-1", "conv-2", "conv-3"]
+
+
+@pytest.mark.parametrize(
+    ("says", "reason"),
+    [("crash", "the agent raised RuntimeError: out of memory"), ("hang", "the agent did not answer within 30 s")],
+)
+def test_an_agent_that_fails_is_told_plainly_and_the_others_go_on(says, reason):
+    result = ran(scripted(says, name="bad"), scripted("09:00", name="good"), rules={"answer_timeout_s": 30.0})
+    bad, good = result.scenarios
+    assert not bad.passed
+    assert (bad.conversations[0].ending, bad.conversations[0].failures[0].reason) == ("error", reason)
+    assert bad.conversations[0].turns[0].user == says
+    assert good.passed
+
+
+def test_a_tool_without_a_mock_fails_the_conversation_with_the_mock_to_paste():
+    result = ran(scripted("09:00", mocks={}))
+    [failure] = result.scenarios[0].conversations[0].failures
+    assert "create_booking" in failure.reason
+    assert "lambda args" in failure.detail
+
+
+def test_unmocked_tools_can_be_let_through():
+    result = ran(scripted("09:00", mocks={}, unmocked="passthrough"))
+    assert result.scenarios[0].conversations[0].turns[0].agent == "Booked: None"
+
+
+def test_mocks_that_were_never_called_are_told():
+    result = ran(scripted("09:00", mocks={**BOOKS, "send_mail": True}))
+    assert result.scenarios[0].never_called == ("send_mail",)
+
+
+def test_scenarios_are_told_as_soon_as_they_end():
+    told = []
+    ran(
+        scripted("hang", name="slow"),
+        scripted("09:00", name="quick"),
+        rules={"answer_timeout_s": 5.0},
+        told=lambda each: told.append(each.name),
+    )
+    assert told == ["quick", "slow"]
+
+
+def test_a_run_that_is_cut_off_leaves_what_has_finished():
+    runner = ScenarioRunner(Cast({"booking": AGENT}), RunRules(answer_timeout_s=None))
+
+    async def cut_off():
+        running = asyncio.ensure_future(runner.run([scripted("hang", name="slow"), scripted("09:00", name="quick")]))
+        await asyncio.sleep(60)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    run(cut_off(), virtual_time=True)
+    partial = runner.so_far()
+    assert [each.name for each in partial.scenarios] == ["quick"]
+    assert not partial.passed
+
+
+def test_no_more_conversations_are_held_at_once_than_allowed():
+    now, most = 0, 0
+
+    async def counting(messages, ctx):
+        nonlocal now, most
+        now, most = now + 1, max(most, now + 1)
+        await asyncio.sleep(1)
+        now -= 1
+        return "ok"
+
+    cast = Cast({"a": HandlerTarget("a", counting)})
+    result = ran(scripted("hi", conversations=10), cast=cast, rules={"concurrency": 3})
+    assert (most, result.latency_s) == (3, 4)
+
+
+def test_several_agents_are_compared_on_the_same_scenarios():
+    other = HandlerTarget("other", lambda messages, ctx: "no")
+    cast = Cast({"booking": AGENT, "other": other})
+    wanted = scripted("09:00", assertions=Trajectory("contains", ["create_booking"]))
+    result = ran(wanted, cast=cast, agents=["booking", "other"])
+    assert [(each.agent, each.passed) for each in result.scenarios] == [("booking", True), ("other", False)]
+
+
+def test_a_scenario_names_its_agent():
+    cast = Cast({"booking": AGENT, "other": HandlerTarget("other", lambda messages, ctx: "no")})
+    assert ran(scripted("09:00", agent="other"), cast=cast).scenarios[0].agent == "other"
+    with pytest.raises(InputError, match="there is no agent 'billing'"):
+        ran(scripted("09:00", agent="billing"), cast=cast)
+
+
+def test_conversations_can_be_repeated():
+    assert len(ran(scripted("09:00", conversations=2), repeat=5).scenarios[0].conversations) == 10
+
+
+def test_no_conversation_begins_when_the_budget_is_spent():
+    async def costly(messages, ctx):
+        return Response("ok", cost_usd=0.6)
+
+    cast = Cast({"a": HandlerTarget("a", costly)})
+    result = ran(scripted("hi", conversations=4), cast=cast, rules={"budget_usd": 1.0, "concurrency": 1})
+    assert [held.passed for held in result.scenarios[0].conversations] == [True, True, False, False]
+
+
+def test_a_replay_without_an_answer_is_told_as_such():
+    async def asks_a_model(messages, ctx):
+        response = await ctx.provider.complete(messages, "m", step_id="agent")
+        return response.content
+
+    strict = MockProvider(responses={"_version": 2, "books/a/1/agent": {"content": "hi"}}, strict=True)
+    cast = Cast({"a": HandlerTarget("a", asks_a_model)}, strict)
+    result = ran(scripted("hi", conversations=2), cast=cast)
+    first, second = result.scenarios[0].conversations
+    assert first.turns[0].agent == "hi"
+    assert second.failures[0].kind == "mismatch"
+
+
+def test_findings_and_thresholds_fail_a_conversation():
+    class Strict:
+        async def judge(self, scenario, turns):
+            return (Judgement("behavior", "rude", "it shouted", 0, "high"), Judgement("helpfulness", 2.0, "meh", 0))
+
+    cast = Cast({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Strict())
+    result = ran(scripted("09:00", thresholds={"helpfulness": 3.0}), cast=cast)
+    kinds = [failure.kind for failure in result.scenarios[0].conversations[0].failures]
+    assert kinds == ["severity", "threshold"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({}, "neither a goal"),
+        ({"goal": "x", "max_turns": 0}, "max_turns"),
+        ({"goal": "x", "mocks": {"a": object()}}, "a"),
+    ],
+)
+def test_a_scenario_that_could_not_run_is_refused_where_it_is_written(fields, complaint):
+    with pytest.raises(InputError, match=complaint) as caught:
+        scenario("broken", **fields)
+    assert "test_runner.py" in str(caught.value)

@@ -1,0 +1,123 @@
+"""What may stand in place of a value."""
+
+import re
+from collections import OrderedDict
+from functools import partial
+
+import pytest
+
+from understudy import InputError, ToolCall
+from understudy.scenarios import (
+    Trajectory,
+    any_of,
+    anything,
+    expected,
+    is_type,
+    match_trajectory,
+    matches,
+    near,
+    satisfies,
+)
+
+
+def told(matcher, value):
+    """How a call with that value differs; empty if it does not."""
+    trajectory = Trajectory("strict", [expected("search", args={"a": matcher})])
+    return match_trajectory([ToolCall("search", {"a": value})], trajectory).reason.rpartition("search: a: ")[2]
+
+
+def is_even(value):
+    return value % 2 == 0
+
+
+async def is_late(value):
+    return True
+
+
+def answer_of(predicate, value):
+    return predicate(value)
+
+
+@pytest.mark.parametrize(
+    ("matcher", "value"),
+    [
+        (anything(), None),
+        (any_of("09:00", "10:00"), "10:00"),
+        (any_of(1, near(5, within=1)), 6),
+        (any_of({"a": [anything()]}), {"a": [3]}),
+        (any_of(satisfies(is_even), "x"), "x"),
+        (is_type(int), 3),
+        (is_type(float), 3.5),
+        (is_type(float), 3),
+        (is_type(bool), True),
+        (is_type(dict), OrderedDict()),
+        (is_type(type(None)), None),
+        (matches("b+"), "abbc"),
+        (matches(re.compile("^AB$", re.IGNORECASE)), "ab"),
+        (near(9.5, within=0.1), 9.6),
+        (near(0.7, within=0.1), 0.8),
+        (near(3, within=0), 3.0),
+        (satisfies(is_even), 4),
+        (satisfies(lambda value: value), "some"),
+    ],
+)
+def test_a_value_that_fits_is_taken(matcher, value):
+    assert told(matcher, value) == ""
+
+
+@pytest.mark.parametrize(
+    ("matcher", "value", "message"),
+    [
+        (any_of("09:00", "10:00"), "11:00", "expected any_of('09:00', '10:00'), got '11:00' (none of them)"),
+        (any_of(1), True, "expected any_of(1), got True (none of them)"),
+        (is_type(int), True, "expected is_type(int), got True (its type is bool)"),
+        (is_type(float), False, "expected is_type(float), got False (its type is bool)"),
+        (is_type(int), 3.0, "expected is_type(int), got 3.0 (its type is float)"),
+        (is_type(bool), 1, "expected is_type(bool), got 1 (its type is int)"),
+        (matches("^b+$"), "abbc", "expected matches('^b+$'), got 'abbc' (not found in it)"),
+        (matches("1"), 1, "expected matches('1'), got 1 (not a text)"),
+        (near(9.5, within=0.1), 12, "expected near(9.5, within=0.1), got 12 (off by 2.5)"),
+        (near(1, within=1), True, "expected near(1, within=1), got True (not a number)"),
+        (near(1, within=1), "1", "expected near(1, within=1), got '1' (not a number)"),
+        (satisfies(is_even, "even"), 3, "expected satisfies(even), got 3 (it is not so)"),
+        (satisfies(is_even), 3, "expected satisfies(is_even), got 3 (it is not so)"),
+        (satisfies(partial(int.__lt__, 3)), 2, "expected satisfies(partial), got 2 (it is not so)"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_with_the_reason(matcher, value, message):
+    assert told(matcher, value) == message
+
+
+def test_a_predicate_that_raises_does_not_fit_and_its_error_is_told():
+    assert told(satisfies(lambda value: value["no"], "has no"), {}) == (
+        "expected satisfies(has no), got {} (raised KeyError: 'no')"
+    )
+    assert told(any_of(1, satisfies(lambda value: 1 / 0, "odd")), 2) == (
+        "expected any_of(1, satisfies(odd)), got 2 (raised ZeroDivisionError: division by zero)"
+    )
+
+
+def test_a_predicate_without_an_answer_yet_does_not_fit():
+    assert told(satisfies(partial(answer_of, is_late), "late"), 2) == (
+        "expected satisfies(late), got 2 (raised TypeError: the predicate is async, and has no answer…)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (any_of, "any_of: there is nothing to choose from"),
+        (lambda: is_type("int"), "is_type: expected a type, got 'int'"),
+        (lambda: matches("("), "matches: '(' is no regular expression: missing ), unterminated subpattern"),
+        (lambda: matches(7), "matches: 7 is no regular expression"),
+        (lambda: near("1", within=1), "near: number: expected a finite number, got '1'"),
+        (lambda: near(1, within=float("nan")), "near: within: expected a finite number, got nan"),
+        (lambda: near(True, within=1), "near: number: expected a finite number, got True"),
+        (lambda: near(1, within=-1), "near: within: expected at least 0, got -1"),
+        (lambda: satisfies(7), "satisfies: expected a plain function, got 7"),
+        (lambda: satisfies(is_late), "satisfies: expected a plain function, got <function is_late"),
+    ],
+)
+def test_a_demand_that_makes_no_sense_is_refused(make, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        make()
