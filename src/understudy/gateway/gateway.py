@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from copy import copy
 from itertools import count
 
 from msgspec.structs import replace
@@ -115,16 +114,16 @@ class ProviderGateway(Provider):
         A `budget_usd` counts the calls made through what is given back; a `sink` is told beside the gateway's own.
         """
         rules = self._rules
-        other = copy(self)
-        if budget_usd is not None:
-            other.budget = Budget(budget_usd)
-        vars(other)["_rules"] = replace(
+        budget = self.budget if budget_usd is None else Budget(budget_usd)
+        changed = replace(
             rules,
             retry=retry or rules.retry,
             deadline_s=_checked_deadline(deadline_s) or rules.deadline_s,
-            budget=other.budget,
+            budget=budget,
             sink=rules.sink if sink is None else Sinks(rules.sink, sink),
         )
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), budget=budget, _rules=changed)
         return other
 
     async def send(self, request: Request) -> Reply:

@@ -24,11 +24,12 @@ def opened(declared: JsonObject, given: JsonObject, *, source: str) -> JsonObjec
 
 
 def put(state: JsonObject, path: str, value: Any) -> None:
-    """Write a value at a dotted path; what is on the way and no mapping becomes one."""
+    """Write a value at a dotted path; what is on the way and no mapping becomes one.
+
+    The mappings on the way are replaced, never changed: a shallow copy of a state is a copy.
+    """
     *parents, last = path.split(".")
     for key in parents:
         inner = state.get(key)
-        if not isinstance(inner, dict):
-            inner = state[key] = {}
-        state = inner
+        state[key] = state = dict(inner) if isinstance(inner, dict) else {}
     state[last] = value

@@ -38,7 +38,7 @@ def test_a_trajectory_is_shown_with_its_mode_and_calls():
         (
             "strict",
             {"forbidden": [expected("pay", at_most=1)]},
-            "Trajectory: forbidden: a count means nothing here: pay(…) at most 1",
+            "Trajectory: forbidden[0]: a count means nothing here: pay(…) at most 1",
         ),
         ("strict", {"before": ("find", "pay")}, "Trajectory: before[0]: expected a pair of tool calls, got 'find'"),
         ("strict", {"before": [("a", "b", "c")]}, "Trajectory: before[0]: expected a pair of tool calls"),

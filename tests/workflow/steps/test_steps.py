@@ -112,6 +112,14 @@ class TestTool:
         }
         assert played(flow, tools=TOOLS).state["found"] == {"order_id": 42, "status": "lost"}
 
+    def test_a_tool_that_changes_its_arguments_does_not_change_the_state(self):
+        def spoil(items: list) -> str:
+            items.clear()
+            return "spoilt"
+
+        flow = {"state": {"items": [1, 2]}, "steps": [step("tool", tool="spoil", args={"items": "{state.items}"})]}
+        assert played(flow, tools={"spoil": spoil}).state["items"] == [1, 2]
+
     def test_a_failure_is_the_steps(self):
         flow = {"steps": [step("tool", tool="find_order", args={"order_id": 7}, retry={"max_retries": 3})]}
         result = played(flow, tools=TOOLS)
@@ -235,6 +243,14 @@ class TestLoop:
         provider = Echo()
         played(self.OVER, provider=provider)
         assert [request.step_id for request in provider.requests] == ["greet", "greet"]
+
+    def test_what_a_round_writes_inside_the_state_stays_in_it(self):
+        inner = [step("llm_call", "greet", prompt="{name}", output="seen.last")]
+        loop = self.OVER["steps"][0] | {"steps": inner, "collect": "seen.last"}
+        flow = {"state": {"names": ["ann", "bob"], "seen": {"last": "nobody"}}, "steps": [loop]}
+        result = played(flow, provider=Echo())
+        assert result.state["greetings"] == ["ann #1", "bob #2"]
+        assert result.state["seen"] == {"last": "nobody"}
 
     def test_an_empty_list_has_no_rounds(self):
         assert played(self.OVER, state={"names": []}, provider=Echo()).state["greetings"] == []

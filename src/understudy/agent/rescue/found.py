@@ -12,7 +12,7 @@ from understudy.messages import ToolCall
 
 
 class UnreadableError(ValueError):
-    """Something that a call may be in cannot be read to its end. It never leaves `rescue`."""
+    """Something cannot be read to its end. Whoever calls a reader handles it."""
 
 
 class Found(Struct, frozen=True):

@@ -59,7 +59,7 @@ def _with_vetoes(row: Row, judgement: Judgement) -> Row:
         return replace(row, label="forbidden", reason=_forbidden(call, judgement))
     if call in judgement.early:
         note = f"comes before any {judgement.early[call].text(40)}"
-        reason = row.reason or f"misplaced: {_numbered(call, judgement)} {note}"
+        reason = row.reason or f"misplaced: {_numbered(call, judgement)}, {note}"
         return replace(row, label=row.label or "misplaced", reason=reason, notes=(*row.notes, note))
     return row
 
@@ -75,7 +75,7 @@ def _rows_without_call(expectations: Iterable[int], judgement: Judgement) -> Ite
 
 
 def _numbered(call: int, judgement: Judgement) -> str:
-    return f"call {call + 1}, {shown_call(judgement.calls[call], 40)},"
+    return f"call {call + 1}, {shown_call(judgement.calls[call], 40)}"
 
 
 def _missing(index: int, judgement: Judgement) -> str:
@@ -86,15 +86,15 @@ def _missing(index: int, judgement: Judgement) -> str:
 
 def _misplaced(call: int, judgement: Judgement) -> str:
     owner = judgement.pairing.misplaced[call]
-    return f"misplaced: {_numbered(call, judgement)} is expected as number {(owner or 0) + 1}"
+    return f"misplaced: {_numbered(call, judgement)}, is expected as number {(owner or 0) + 1}"
 
 
 def _extra(call: int, judgement: Judgement) -> str:
     expected = (judgement.trajectory.expected[index] for index in judgement.pairing.fits[call])
     limit = next((each for each in expected if each.is_counted), None)
-    return f"extra: {_numbered(call, judgement).rstrip(',')}" + (f"; expected {limit.text(40)}" if limit else "")
+    return f"extra: {_numbered(call, judgement)}" + (f"; expected {limit.text(40)}" if limit else "")
 
 
 def _forbidden(call: int, judgement: Judgement) -> str:
     rule = judgement.forbidden[call]
-    return f"forbidden: {_numbered(call, judgement).rstrip(',')}" + (f", by {rule.text(40)}" if rule.args else "")
+    return f"forbidden: {_numbered(call, judgement)}" + (f", by {rule.text(40)}" if rule.args else "")

@@ -45,7 +45,8 @@ class Trajectory:
             raise InputError(f"unknown mode {mode!r}", source="Trajectory", place="mode", hint=hint)
         self.mode: Mode = mode
         self.expected = tuple(_expectations(expected, "expected"))
-        self.forbidden = tuple(_uncounted(each, "forbidden") for each in _expectations(forbidden, "forbidden"))
+        banned = enumerate(_expectations(forbidden, "forbidden"))
+        self.forbidden = tuple(_uncounted(each, f"forbidden[{index}]") for index, each in banned)
         self.before = tuple(_order(pair, f"before[{index}]") for index, pair in enumerate(_items(before, "before")))
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 from msgspec.structs import replace
@@ -43,7 +42,7 @@ class Loop(Step[LoopStep]):
     async def _over_elements(self, elements: list[Any], scope: Scope) -> Any:
         collected = []
         for index, element in enumerate(elements):
-            state = deepcopy(scope.state)
+            state = dict(scope.state)
             variables = {**scope.variables, self.definition.variable: element, "index": index}
             await self._level.run(Scope(scope.run, state, variables, self._place(scope, index)))
             collected.append(self._collected(state))
@@ -65,4 +64,4 @@ class Loop(Step[LoopStep]):
 
     def _collected(self, state: dict[str, Any]) -> Any:
         path = self.definition.collect
-        return None if path is None else deepcopy(value_at(("state", *path.split(".")), {"state": state}, "collect"))
+        return None if path is None else value_at(("state", *path.split(".")), {"state": state}, "collect")

@@ -138,9 +138,8 @@ class LevelRun:
 
     async def _output(self, step: Step[Any], meter: Meter) -> Any:
         """What the step gives, as JSON."""
-        declared, timeout_s = step.definition.retry, step.definition.timeout
-        retry = None if declared is None else declared.policy()
-        gateway = self._scope.run.gateway.using(retry=retry, sink=meter)
+        timeout_s = step.definition.timeout
+        gateway = self._scope.run.gateway.using(retry=step.retry, sink=meter)
         if timeout_s is None:
             return json_form(await step.run(self._scope, gateway)).value
         try:

@@ -68,6 +68,7 @@ class Step(ABC, Generic[D]):
 
     def __init__(self, definition: D, environment: Environment) -> None:
         self.definition, self.environment = definition, environment
+        self.retry = None if definition.retry is None else definition.retry.policy()
 
     @abstractmethod
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from understudy.clock import SYSTEM_CLOCK
@@ -24,11 +25,11 @@ class ToolUse(Step[ToolStep]):
     def __init__(self, definition: ToolStep, environment: Environment) -> None:
         super().__init__(definition, environment)
         self._tool = environment.toolbox[definition.tool]
-        self._retry = NO_RETRY if definition.retry is None else definition.retry.policy()
+        self._retry = self.retry or NO_RETRY
 
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
         place = f"steps.{self.definition.id}.args"
-        call = ToolCall(self._tool.name, fill(self.definition.args, scope.names, place=place))
+        call = ToolCall(self._tool.name, deepcopy(fill(self.definition.args, scope.names, place=place)))
         attempt = 1
         while True:
             outcome = await run_tool(self._tool, call)
