@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from statistics import NormalDist, fmean, pstdev
+from statistics import NormalDist, fmean
 from typing import Protocol
 
 from msgspec import Struct
@@ -89,7 +89,9 @@ def spread(values: Iterable[float]) -> Spread | None:
     found = list(values)
     if not found:
         return None
-    return Spread(len(found), fmean(found), pstdev(found), float(min(found)), float(max(found)))
+    mean = fmean(found)
+    deviation = math.sqrt(fmean((value - mean) ** 2 for value in found))
+    return Spread(len(found), mean, deviation, float(min(found)), float(max(found)))
 
 
 def metric_spreads(conversations: Iterable[ConversationResult]) -> dict[str, Spread]:
@@ -108,8 +110,9 @@ def metric_spreads(conversations: Iterable[ConversationResult]) -> dict[str, Spr
 
 def _number(judgement: Judgement) -> float | None:
     value = judgement.value
-    is_number = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if is_number and judgement.error is None else None  # type: ignore[arg-type]
+    if judgement.error is None and isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return None
 
 
 def _check(passes: int, runs: int) -> None:

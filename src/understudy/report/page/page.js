@@ -1,0 +1,185 @@
+"use strict";
+const SHOWN_CHARS = 4000;
+const found = (id) => document.getElementById(id);
+const run = JSON.parse(found("data").textContent);
+
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children.filter((child) => child !== null && child !== ""));
+  return made;
+}
+const number = (value) => value.toLocaleString("en");
+const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+const percent = (rate) => `${Math.round(rate * 100)} %`;
+const name = (text) => element("bdi", {}, text);
+const faint = (text, tag = "bdi") => (text ? element(tag, { class: "faint", dir: "auto" }, text) : null);
+const mark = (passed) => element("span", { class: passed ? "pass" : "fail" }, passed ? "✓ passed " : "✗ failed ");
+
+function taken(part) {
+  const told = [part.tokens && counted(part.tokens, "token"), part.cost_usd && `${part.cost_usd.toFixed(4)} $`];
+  return [...told, part.latency_s && `${part.latency_s.toFixed(2)} s`].filter(Boolean).join(" · ");
+}
+
+function rates({ passes, runs, pass_rate, interval }) {
+  const sure = `${percent(pass_rate)} (${percent(interval.low)} to ${percent(interval.high)})`;
+  return runs > 1 ? `${passes}/${runs}, ${sure}` : `${passes}/${runs}`;
+}
+
+/* A text, of which a long one is shown in full only when asked for. */
+function text(value, tag = "div") {
+  const shown = element(tag, { class: "said", dir: "auto" }, value.slice(0, SHOWN_CHARS));
+  if (value.length <= SHOWN_CHARS) return shown;
+  const more = element("button", { type: "button" }, `Show all ${number(value.length)} characters`);
+  more.addEventListener("click", () => { shown.textContent = value; more.remove(); });
+  return element("div", {}, shown, more);
+}
+
+const json = (value) => text(typeof value === "string" ? value : JSON.stringify(value, null, 2), "pre");
+
+/* Details whose inside is made when they are first opened. */
+const insides = new WeakMap();
+function open(details) {
+  const inside = insides.get(details);
+  insides.delete(details);
+  if (inside) details.append(...inside().filter((child) => child !== null));
+  details.open = true;
+}
+function folded(attributes, summary, inside) {
+  const details = element("details", attributes, element("summary", {}, ...summary));
+  insides.set(details, inside);
+  details.addEventListener("toggle", () => { if (details.open) open(details); });
+  return details;
+}
+
+function failure({ kind, reason, detail }) {
+  const said = element("div", {}, element("strong", { class: "fail" }, `${kind}: `), name(reason.slice(0, SHOWN_CHARS)));
+  return element("div", { class: "failure" }, said, detail ? text(detail, "pre") : null);
+}
+
+function toolCall(call) {
+  const wrong = call.error !== null || !call.is_answered;
+  const end = call.error !== null ? "✗ failed" : call.is_answered ? "" : "✗ not answered";
+  const told = [element("code", {}, name(call.tool)), " ", faint(JSON.stringify(call.args).slice(0, 80)), end ? element("span", { class: "fail" }, ` ${end}`) : null];
+  const inside = () => [
+    element("div", { class: "faint" }, "Arguments"), json(call.args),
+    call.error === null && !call.is_answered ? null : element("div", { class: "faint" }, call.error === null ? "Result" : "Error"),
+    call.error !== null ? json(call.error) : call.is_answered ? json(call.result) : null,
+  ];
+  return element("li", { class: wrong ? "tool wrong" : "tool" }, folded({}, ["Tool ", ...told], inside));
+}
+
+function assertion({ matched, reason, difference }) {
+  const said = element("div", {}, mark(matched), "assertion ", name(reason));
+  return element("li", { class: matched ? "verdict" : "verdict wrong" }, said, difference ? text(difference, "pre") : null);
+}
+
+function judgement({ metric, value, reason, severity, error }) {
+  const found = error !== null ? `could not be judged: ${error}` : value === null ? "" : String(value);
+  const said = element("div", {}, name(metric), " ", element("strong", {}, name(found)), faint(severity ? ` severity ${severity}` : ""));
+  return element("li", { class: error !== null || severity ? "verdict wrong" : "verdict" }, said, reason ? text(reason) : null);
+}
+
+function verdicts(conversation, index) {
+  const at = (verdict) => verdict.turn_index === index;
+  return [...conversation.assertions.filter(at).map(assertion), ...conversation.judgements.filter(at).map(judgement)];
+}
+
+function turn(conversation, told) {
+  const said = (who, words) => element("li", { class: who }, element("div", { class: "faint" }, who), text(words));
+  const answer = told.agent ? said("agent", told.agent) : null;
+  return [said("user", told.user), ...told.calls.map(toolCall), answer, ...verdicts(conversation, told.index)];
+}
+
+function timeline(conversation) {
+  const events = conversation.turns.flatMap((told) => turn(conversation, told));
+  const list = element("ol", { class: "timeline" }, ...events, ...verdicts(conversation, null));
+  return [...conversation.failures.map(failure), list, faint(`Ended: ${conversation.ending.replaceAll("_", " ")}`)];
+}
+
+function conversationOf(conversation) {
+  const told = [mark(conversation.passed), `Conversation ${conversation.index + 1} `, faint(counted(conversation.turns.length, "turn")), faint(taken(conversation))];
+  return folded({ class: `conversation ${conversation.passed ? "passed" : "failed"}` }, told, () => timeline(conversation));
+}
+
+function metrics(figures) {
+  const rows = Object.entries(figures.metrics).map(([metric, { mean, deviation, count }]) =>
+    element("li", {}, name(metric), ` ${mean.toFixed(2)} ± ${deviation.toFixed(2)} (${count})`));
+  const hats = Object.entries(figures.pass_hat_k).map(([k, rate]) => `${k}: ${percent(rate)}`).join(", ");
+  if (figures.runs > 1) rows.unshift(element("li", {}, `All of so many runs in a row pass (pass^k): ${hats}`));
+  return rows.length ? element("ul", {}, ...rows) : null;
+}
+
+function inside(scenario) {
+  const never = scenario.never_called.length ? `Mocks never called: ${scenario.never_called.join(", ")}` : "";
+  return [faint(scenario.source, "div"), metrics(scenario.figures), faint(never, "div"), ...scenario.failures.map(failure),
+    ...scenario.conversations.map(conversationOf)];
+}
+
+const sections = run.scenarios.map((scenario, index) => {
+  const status = scenario.passed ? "passed" : "failed";
+  const told = [mark(scenario.passed), name(scenario.name), faint(scenario.agent), faint(rates(scenario.figures)), faint(taken(scenario.figures))];
+  return folded({ class: `scenario ${status}`, id: `scenario-${index}` }, told, () => inside(scenario));
+});
+const agents = [...new Set(run.scenarios.map((scenario) => scenario.agent))];
+
+function overview() {
+  const rows = new Map();
+  run.scenarios.forEach((scenario, index) => {
+    const key = JSON.stringify([scenario.source, scenario.name]);
+    if (!rows.has(key)) rows.set(key, { title: scenario.name, cells: new Map() });
+    rows.get(key).cells.set(scenario.agent, index);
+  });
+  const cell = (index) => index === undefined ? element("td", {}) : element("td", {},
+    element("a", { href: `#scenario-${index}`, "data-index": index }, mark(run.scenarios[index].passed), rates(run.scenarios[index].figures)));
+  const heads = agents.map((agent) => element("th", { scope: "col" }, name(agent || "agent")));
+  const body = [...rows.values()].map(({ title, cells }) =>
+    element("tr", {}, element("th", { scope: "row" }, name(title)), ...agents.map((agent) => cell(cells.get(agent)))));
+  return [element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Scenario"), ...heads)), element("tbody", {}, ...body)];
+}
+
+const words = (value) => value !== null && typeof value === "object" ? Object.values(value).map(words).join("\n") : String(value);
+const texts = [];
+function matches(scenario, index) {
+  const status = found("status").value, agent = found("agent").value, sought = found("text").value.trim().toLowerCase();
+  if (status && status !== (scenario.passed ? "passed" : "failed")) return false;
+  if (agent && agent !== `agent ${scenario.agent}`) return false;
+  return !sought || (texts[index] ??= words(scenario).toLowerCase()).includes(sought);
+}
+
+function filter() {
+  const shown = run.scenarios.map(matches);
+  sections.forEach((section, index) => { section.hidden = !shown[index]; });
+  for (const row of found("overview").tBodies[0].rows) {
+    const links = [...row.querySelectorAll("a")];
+    links.forEach((link) => { link.hidden = !shown[link.dataset.index]; });
+    row.hidden = links.every((link) => link.hidden);
+  }
+  found("count").textContent = `${number(shown.filter(Boolean).length)} of ${counted(shown.length, "scenario")} shown`;
+}
+
+function showTarget() {
+  const target = /^#scenario-\d+$/.test(location.hash) ? found(location.hash.slice(1)) : null;
+  if (target) { open(target); target.querySelector("summary").focus(); }
+}
+
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  for (let left; (left = [...document.querySelectorAll("details:not([open])")].filter((each) => !each.closest("[hidden]"))).length;) {
+    left.forEach(open);
+    unfolded.push(...left);
+  }
+});
+addEventListener("afterprint", () => { unfolded.forEach((each) => { each.open = false; }); unfolded = []; });
+addEventListener("hashchange", showTarget);
+
+const conversations = run.scenarios.flatMap((scenario) => scenario.conversations);
+const passing = (all, noun) => `${number(all.filter((each) => each.passed).length)} of ${counted(all.length, noun)} passed`;
+found("totals").append(mark(run.passed), [passing(run.scenarios, "scenario"), passing(conversations, "conversation"), taken(run)].filter(Boolean).join(" · "));
+found("cut-off").hidden = run.is_complete;
+found("agent").append(...agents.map((agent) => element("option", { value: `agent ${agent}` }, agent || "(no name)")));
+found("overview").append(...overview());
+found("results").append(...sections);
+for (const id of ["text", "status", "agent"]) found(id).addEventListener("input", filter);
+filter();
+showTarget();
