@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from understudy.cli.wording import printable
+from understudy.wording import printable
 
 
 def say(label: str, text: str, *, style: str = "bold", is_err: bool = False) -> None:

@@ -8,12 +8,12 @@ import typer
 
 from understudy.cli.console import say
 from understudy.cli.run_options import RunOptions
-from understudy.cli.wording import counted
 from understudy.cli.workflow_run import run_workflow
 from understudy.clock import run
 from understudy.errors import RecordingMismatchError
 from understudy.faults import FaultPlan, parse_fault
 from understudy.session import NO_FAULTS, Replay, open_session
+from understudy.wording import counted
 from understudy.workflow.engine import WorkflowEngine
 from understudy.workflow.load import load_workflow, parse_workflow
 from understudy.workflow.result import WorkflowResult

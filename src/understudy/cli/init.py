@@ -38,7 +38,7 @@ def init(
     import shlex
     from pathlib import Path
 
-    from understudy.cli.wording import counted, printable
+    from understudy.wording import counted, printable
 
     _check(Path(folder), force=force)
     _write(Path(folder))

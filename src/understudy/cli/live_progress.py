@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.progress import Progress, figures
-from understudy.cli.wording import printable
 from understudy.events import Event, StepEnded, StepStarted
+from understudy.wording import printable
 from understudy.workflow.schema import WorkflowDefinition
 
 MARKS = {"waiting": "·", "done": "✓", "failed": "✗", "skipped": "–", "cut off": "–"}

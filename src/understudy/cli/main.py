@@ -9,6 +9,7 @@ from understudy.cli import (
     demo,
     graph,
     init,
+    prompts,
     recording_check,
     recording_diff,
     recording_merge,
@@ -20,6 +21,7 @@ from understudy.cli import (
     run,
     runs,
     schema,
+    test,
     validate,
 )
 from understudy.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
@@ -43,6 +45,8 @@ app.command("demo")(demo.demo)
 app.command("init")(init.init)
 app.command("run")(run.run)
 app.command("replay")(replay.replay)
+app.command("test")(test.run_tests)
+app.command("prompts")(prompts.prompts)
 app.command("runs")(runs.runs)
 app.command("resume")(resume.resume)
 app.command("validate")(validate.validate)

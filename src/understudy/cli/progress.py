@@ -9,8 +9,8 @@ from typing import Self
 
 import typer
 
-from understudy.cli.wording import counted, printable
 from understudy.events import Event, FaultFired, StepEnded
+from understudy.wording import counted, printable
 from understudy.workflow.schema import STEP_TYPES, WorkflowDefinition
 
 TYPE_COLUMNS = max(map(len, STEP_TYPES))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from understudy.cli.arguments import AsJson, Fields, Patterns, Recordings
-from understudy.cli.wording import counted
+from understudy.wording import counted
 
 if TYPE_CHECKING:
     from understudy.recording.redaction import Finding, Redactor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.arguments import AsJson, Recording
-from understudy.cli.wording import counted
+from understudy.wording import counted
 
 if TYPE_CHECKING:
     from understudy.recording.compare import Change, Proposal

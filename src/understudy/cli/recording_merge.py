@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from understudy.cli.arguments import Recordings
-from understudy.cli.wording import counted
+from understudy.wording import counted
 
 
 class OnConflict(StrEnum):

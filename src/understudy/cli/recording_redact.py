@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from understudy.cli.arguments import DryRun, Fields, Patterns, Recordings
-from understudy.cli.wording import counted
+from understudy.wording import counted
 
 
 def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_run: DryRun = False) -> None:  # noqa: B006

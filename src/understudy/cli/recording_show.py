@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.arguments import AsJson, Recording
-from understudy.cli.wording import counted
+from understudy.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.arguments import RUNS_DIR, AsJson, RunsDir
-from understudy.cli.wording import counted
+from understudy.wording import counted
 
 if TYPE_CHECKING:
     from understudy.workflow.run_store import RunStore
@@ -77,7 +77,7 @@ def _print(summaries: list[RunSummary], runs_dir: str) -> None:
 
 def _cells(summary: RunSummary, runs_dir: str) -> tuple[str, ...]:
     from understudy.cli.kept_workflow_run import resume_command
-    from understudy.cli.wording import printable
+    from understudy.wording import printable
 
     if summary.problem:
         return summary.id, "", summary.status, "", "", "", printable(summary.problem.splitlines()[0])

@@ -10,8 +10,8 @@ import typer
 from understudy.cli.console import say
 from understudy.cli.progress import Progress
 from understudy.cli.run_options import RunOptions
-from understudy.cli.wording import printable
 from understudy.recording.cursor import Unused
+from understudy.wording import printable
 from understudy.workflow.references import writes_of
 from understudy.workflow.result import WorkflowResult
 from understudy.workflow.schema import WorkflowDefinition
@@ -35,10 +35,15 @@ def print_unused(unused: list[Unused], options: RunOptions) -> None:
     """Say which exchanges a replay has left."""
     if not unused or (options.is_quiet and not options.is_strict):
         return
+    typer.echo(told_unused(unused), err=options.is_json or options.is_strict)
+
+
+def told_unused(unused: list[Unused]) -> str:
+    """How many exchanges a replay has left, and the first of them."""
     names = [f"{printable(left.key)}[{left.position}]" for left in unused[:SHOWN_UNUSED]]
     more = ", …" if len(unused) > SHOWN_UNUSED else ""
     said = "exchange of the recording was" if len(unused) == 1 else "exchanges of the recording were"
-    typer.echo(f"{len(unused):,} {said} not used: {', '.join(names)}{more}", err=options.is_json or options.is_strict)
+    return f"{len(unused):,} {said} not used: {', '.join(names)}{more}"
 
 
 def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> None:

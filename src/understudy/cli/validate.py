@@ -26,7 +26,7 @@ def validate(flows: Flows, as_json: AsJson = False) -> None:
     import orjson
 
     from understudy.cli.exit_codes import BAD_INPUT
-    from understudy.cli.wording import printable
+    from understudy.wording import printable
 
     problems = {flow: _problems(flow) for flow in flows}
     if as_json:

@@ -13,8 +13,9 @@ from rich.text import Text
 from understudy.report.comparison import Comparison, comparison_of
 from understudy.report.figures import figures_of
 from understudy.report.note import notes_of
-from understudy.report.wording import counted, on_one_line, totals
+from understudy.report.wording import on_one_line, totals
 from understudy.scenarios.result import ScenarioResult, SuiteResult
+from understudy.wording import counted
 
 PLAIN_COLUMNS = 200
 MAX_NAME_CHARS = 80

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from understudy.report.wording import counted, rate_and_interval
+from understudy.report.wording import rate_and_interval
 from understudy.scenarios.result import ScenarioResult
 from understudy.scenarios.statistics import Interval, Spread, metric_spreads, pass_hats, pass_rate, wilson
+from understudy.wording import counted
 
 
 class Figures(Struct, frozen=True):

@@ -10,7 +10,7 @@ from understudy.errors import InputError
 from understudy.report.markdown import HEAD, failures_of, row_of, totals_of
 from understudy.report.note import notes_of
 from understudy.report.place import place_of
-from understudy.report.wording import on_one_line, printable
+from understudy.report.wording import fit_for_log, on_one_line
 from understudy.scenarios.result import ScenarioResult, SuiteResult
 
 MAX_TITLE_CHARS = 200
@@ -73,7 +73,7 @@ def command_of(scenario: ScenarioResult) -> str:
     place = place_of(scenario.source)
     agent = f" ({scenario.agent})" if scenario.agent else ""
     properties = {
-        "file": printable(place.file),
+        "file": fit_for_log(place.file),
         "line": str(place.line or ""),
         "title": on_one_line(f"{scenario.name}{agent}", MAX_TITLE_CHARS),
     }

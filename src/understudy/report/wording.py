@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from understudy.scenarios.result import SuiteResult
 from understudy.scenarios.statistics import Interval
+from understudy.wording import counted, printable
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 token`, `2 tokens`."""
-    return f"{count:,} {noun if count == 1 else noun + 's'}"
-
-
-def printable(text: str) -> str:
+def fit_for_log(text: str) -> str:
     """The text without what a terminal, or GitHub's log, could take for a command; lines stay."""
-    plain = "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
-    return plain.replace("##[", "## [")
+    return printable(text).replace("##[", "## [")
 
 
 def on_one_line(text: str, limit: int) -> str:
     """The text on one line, printable, and cut to so many characters."""
-    line = " ".join(printable(text[: 4 * limit]).split())
+    line = " ".join(fit_for_log(text[: 4 * limit]).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
@@ -27,7 +22,7 @@ def cut_lines(text: str, *, lines: int, columns: int) -> list[str]:
     """The lines of the text, printable, as far as they are not too many, each cut to so many characters."""
     kept = text.split("\n", lines)
     left = kept.pop().count("\n") + 1 if len(kept) > lines else 0
-    shown = [printable(line[:columns] + "…" if len(line) > columns else line) for line in kept]
+    shown = [fit_for_log(line[:columns] + "…" if len(line) > columns else line) for line in kept]
     return [*shown, f"… {counted(left, 'more line')}"] if left else shown
 
 

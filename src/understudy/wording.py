@@ -1,4 +1,4 @@
-"""How commands put things."""
+"""How commands and reports put things."""
 
 
 def counted(count: int, noun: str, nouns: str = "") -> str:

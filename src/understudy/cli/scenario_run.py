@@ -1,0 +1,159 @@
+"""Running scenarios for a command: with reports as they end, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+from msgspec import Struct
+from msgspec.structs import replace
+
+from understudy.cli.exit_codes import FAILED, FINE, INTERRUPTED, MISMATCH
+from understudy.cli.json_output import JsonOutput
+from understudy.cli.scenario_options import ScenarioOptions
+from understudy.cli.summary import told_unused
+from understudy.clock import run
+from understudy.config import (
+    Config,
+    Plan,
+    collect_scenarios,
+    find_config,
+    load_config,
+    modules_of,
+    open_cast,
+    plan_of,
+    rules_of,
+    scenario_files,
+)
+from understudy.errors import InputError, UnderstudyError
+from understudy.recording.cursor import Unused
+from understudy.report import Reporter, Reporters, reporter_of
+from understudy.scenarios.result import SuiteResult
+from understudy.scenarios.runner import Cast, RunRules, ScenarioRunner
+from understudy.scenarios.scenario import Scenario
+from understudy.session import Replay
+
+
+class Done(Struct, frozen=True):
+    """What became of a run, and what a replay left unused."""
+
+    result: SuiteResult
+    unused: list[Unused]
+
+
+def run_scenarios(options: ScenarioOptions) -> int:
+    """Find and run scenarios, report them, and give the exit code.
+
+    Raises:
+        InputError: the config, a file or a scenario is wrong, or something that they need is missing.
+    """
+    config = config_of(options)
+    files = scenario_files(config, options.paths)
+    with modules_of([config.folder, *(file.parent for file in files)]):
+        plan = plan_of(config, _chosen(collect_scenarios(files), options), agents=options.agents)
+        return _run(config, plan, options)
+
+
+def config_of(options: ScenarioOptions) -> Config:
+    """The config that is named, or the nearest one.
+
+    Raises:
+        InputError: there is none, or it is wrong.
+    """
+    return find_config() if options.config is None else load_config(options.config)
+
+
+def _chosen(scenarios: list[Scenario], options: ScenarioOptions) -> list[Scenario]:
+    text = (options.scenario or "").lower()
+    chosen = [scenario for scenario in scenarios if text in scenario.name.lower()]
+    if not chosen:
+        names = ", ".join(scenario.name for scenario in scenarios) or "none"
+        reason = f"no scenario has {options.scenario!r} in its name" if scenarios else "the files declare no scenario"
+        raise InputError(reason, source="scenarios", hint=f"scenarios: {names}")
+    return chosen
+
+
+def _run(config: Config, plan: Plan, options: ScenarioOptions) -> int:
+    work = _Run(config, plan, options)
+    try:
+        with _terminated_like_interrupted():
+            done = run(work.to_its_end(), virtual_time=isinstance(options.mode, Replay))
+    except KeyboardInterrupt:
+        work.cut_off()
+        return INTERRUPTED
+    except UnderstudyError:
+        if work.is_begun:
+            work.cut_off()
+        raise
+    work.reporter.finish(done.result)
+    _print_unused(done.unused, options)
+    return _exit_code(done.result)
+
+
+class _Run:
+    """A run under way, of which what has ended can be told if it is cut off."""
+
+    def __init__(self, config: Config, plan: Plan, options: ScenarioOptions) -> None:
+        self._config, self._plan, self._options = config, plan, options
+        self.reporter = Reporters(*_reporters(options))
+        self._runner = ScenarioRunner(Cast({}))
+        self.is_begun = False
+
+    async def to_its_end(self) -> Done:
+        """Hold all conversations; reports begin when everybody who takes part is there."""
+        plan, repeat = self._plan, self._options.repeat or self._config.run.repeat
+        async with open_cast(self._config, plan, self._options.mode) as opened:
+            self.reporter.begin(len(plan.pairs))
+            self.is_begun = True
+            rules = _rules(self._config, self._options)
+            self._runner = ScenarioRunner(opened.cast, rules, on_scenario=self.reporter.told)
+            result = await self._runner.run(plan.scenarios, agents=plan.asked_agents, repeat=repeat)
+            return Done(result, opened.unused())
+
+    def cut_off(self) -> None:
+        """Report what has ended by now."""
+        self.reporter.finish(self._runner.so_far())
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """Let a SIGTERM end the block as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _rules(config: Config, options: ScenarioOptions) -> RunRules:
+    rules = rules_of(config)
+    return rules if options.concurrency is None else replace(rules, concurrency=options.concurrency)
+
+
+def _exit_code(result: SuiteResult) -> int:
+    failures = [failure for each in result.scenarios for held in each.conversations for failure in held.failures]
+    if any(failure.kind == "mismatch" for failure in failures):
+        return MISMATCH
+    return FINE if result.passed else FAILED
+
+
+def _reporters(options: ScenarioOptions) -> Iterator[Reporter]:
+    """The reports, files first: one that cannot be written is found before a terminal shows anything."""
+    summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
+    for declared in options.reporters:
+        yield reporter_of(f"github={summary}" if declared == "github" and summary else declared)
+    yield JsonOutput() if options.is_json else reporter_of("console")
+
+
+def _print_unused(unused: list[Unused], options: ScenarioOptions) -> None:
+    """Say which exchanges a replay of all scenarios has left."""
+    if unused and not options.is_partial:
+        typer.echo(told_unused(unused), err=options.is_json)

@@ -1,0 +1,61 @@
+"""Running again whenever files change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from understudy.cli.console import say
+from understudy.cli.exit_codes import BAD_INPUT, INTERRUPTED
+from understudy.config.collect import project_files
+from understudy.errors import UnderstudyError
+
+PAUSE_S = 0.3
+
+
+def watched(run: Callable[[], int], changes: Iterable[object]) -> int:
+    """Run now and after every change, until interrupted or until there are no more changes; gives the last exit code.
+
+    What is wrong with the files is told, and waited for to be mended.
+    """
+    code = _told(run)
+    try:
+        for _ in changes:
+            code = _told(run)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def polled_changes(folder: Path, *, pause: Callable[[], object] = partial(time.sleep, PAUSE_S)) -> Iterator[None]:
+    """Yields whenever a Python file, a config or a workflow in the folder has been changed, added or removed.
+
+    It looks after each `pause`.
+    """
+    seen = _moments(folder)
+    while True:
+        pause()
+        now = _moments(folder)
+        if now != seen:
+            seen = now
+            yield
+
+
+def _moments(folder: Path) -> dict[Path, int]:
+    """When each file was last changed."""
+    moments = {}
+    for file in project_files(folder):
+        with suppress(FileNotFoundError):
+            moments[file] = file.stat().st_mtime_ns
+    return moments
+
+
+def _told(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except UnderstudyError as error:
+        say("error: ", str(error), style="bold red", is_err=True)
+        return BAD_INPUT
