@@ -46,8 +46,7 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, te
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/coverage run -m pytest
-	$(BIN)/coverage report
+	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins

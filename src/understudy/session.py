@@ -224,9 +224,18 @@ class _Leaves(Struct, frozen=True):
             raise InputError("no provider is named", source="config", place="provider", hint=hint)
         if endpoint.provider == "mock":
             return _mock_of(self.config, Mock(lenient=not self.config.strict), self.folder, self.sink)
-        vendor = VENDORS[endpoint.provider]
-        base_url = endpoint.base_url or os.environ.get(vendor.address, "")
-        return vendor.provider(api_key=_key(endpoint.provider, vendor, is_own=not base_url), base_url=base_url)
+        return live_provider(endpoint.provider, base_url=endpoint.base_url)
+
+
+def live_provider(vendor_name: str, *, base_url: str | None = None) -> Provider:
+    """The provider of a vendor. Its key comes from the environment, and so does its address where none is given.
+
+    Raises:
+        InputError: the vendor's own servers are to be asked, and no key is set.
+    """
+    vendor = VENDORS[vendor_name]
+    address = base_url or os.environ.get(vendor.address, "")
+    return vendor.provider(api_key=_key(vendor_name, vendor, is_own=not address), base_url=address)
 
 
 def _key(name: str, vendor: Vendor, *, is_own: bool) -> str:

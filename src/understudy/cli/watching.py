@@ -13,7 +13,7 @@ from understudy.cli.exit_codes import BAD_INPUT, INTERRUPTED
 from understudy.config.collect import project_files
 from understudy.errors import UnderstudyError
 
-PAUSE_S = 0.3
+_SHORTLY = partial(time.sleep, 0.3)
 
 
 def watched(run: Callable[[], int], changes: Iterable[object]) -> int:
@@ -30,7 +30,7 @@ def watched(run: Callable[[], int], changes: Iterable[object]) -> int:
     return code
 
 
-def polled_changes(folder: Path, *, pause: Callable[[], object] = partial(time.sleep, PAUSE_S)) -> Iterator[None]:
+def polled_changes(folder: Path, *, pause: Callable[[], object] = _SHORTLY) -> Iterator[None]:
     """Yields whenever a Python file, a config or a workflow in the folder has been changed, added or removed.
 
     It looks after each `pause`.

@@ -62,7 +62,7 @@ class RecordingProvider(Provider):
             `all` replaces the entries that this run touches.
         redactor: what counts as a secret.
         normalise: what the fingerprint should not see; kept in the recording's metadata.
-        sink: told of every captured call.
+        sink: told of every captured call, and of every call that the recording answers.
 
     Raises:
         InputError: the recording cannot be written, or is no recording.
@@ -122,9 +122,9 @@ class RecordingProvider(Provider):
         """What answers before the real provider does: the recording without what this run adds to it."""
         match record:
             case "once":
-                return MockProvider(store.location, strict=True, clock=self._clock)
+                return MockProvider(store.location, strict=True, sink=self._sink, clock=self._clock)
             case "new":
-                return MockProvider(responses=store.load(), strict=True, clock=self._clock)
+                return MockProvider(responses=store.load(), strict=True, sink=self._sink, clock=self._clock)
             case _:
                 return None
 

@@ -60,7 +60,7 @@ class Conversation:
         try:
             return self._ended(await self._hold())
         except RecordingMismatchError as error:
-            return self._ended("error", Failure("mismatch", str(error).partition("\n")[0], error.difference))
+            return self._ended("error", mismatch_of(error))
         except EventLoopError:
             raise
         except UnderstudyError as error:
@@ -102,6 +102,11 @@ class Conversation:
 
     def _ended(self, ending: Ending, failure: Failure | None = None) -> Transcript:
         return Transcript(tuple(self._turns), ending, failure, self._tokens, self._cost_usd)
+
+
+def mismatch_of(error: RecordingMismatchError) -> Failure:
+    """That a replay had no answer, and what differs."""
+    return Failure("mismatch", str(error).partition("\n")[0], error.difference)
 
 
 def _ending_of(move: UserMove) -> Ending:

@@ -10,10 +10,10 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from understudy.clock import SYSTEM_CLOCK
-from understudy.errors import InputError
+from understudy.errors import InputError, RecordingMismatchError
 from understudy.providers.prefixed import PrefixedProvider
 from understudy.providers.provider import Provider
-from understudy.scenarios.conversation import Conversation, Limits, Transcript, User, assertions_of
+from understudy.scenarios.conversation import Conversation, Limits, Transcript, User, assertions_of, mismatch_of
 from understudy.scenarios.judge import below_thresholds
 from understudy.scenarios.mocks import Mocks
 from understudy.scenarios.mocks.conversation import Unmocked
@@ -100,14 +100,17 @@ class ScenarioRunner:
             repeat: how often each conversation is held, to see how often it passes.
 
         Raises:
-            InputError: a scenario names an agent that there is not.
+            InputError: a scenario names an agent that there is not, or nobody can take part in it.
         """
         started_s = SYSTEM_CLOCK.monotonic_s()
         asked = tuple(agents)
         plan = [(scenario, name) for scenario in scenarios for name in self._agents_of(scenario, asked)]
-        async with asyncio.TaskGroup() as group:
-            for place, (scenario, name) in enumerate(plan):
-                group.create_task(self._scenario(place, scenario, self._cast.agents[name], repeat))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for place, (scenario, name) in enumerate(plan):
+                    group.create_task(self._scenario(place, scenario, self._cast.agents[name], repeat))
+        except ExceptionGroup as errors:
+            raise _first(errors) from None
         results = tuple(self._done[place] for place in sorted(self._done))
         return SuiteResult(results, SYSTEM_CLOCK.monotonic_s() - started_s)
 
@@ -157,7 +160,7 @@ class ScenarioRunner:
         limits = Limits(self._turns(scenario), self._rules.answer_timeout_s)
         held = await Conversation(user, agent.begin(Stage(tools, provider)), tools, limits).to_its_end()
         outcomes = assertions_of(scenario, held.turns)
-        judgements = await self._judgements(scenario, held, provider)
+        judgements, mismatches = await self._judgements(scenario, held, provider)
         return ConversationResult(
             identity,
             scenario.name,
@@ -167,7 +170,7 @@ class ScenarioRunner:
             held.turns,
             outcomes,
             judgements,
-            self._failures(scenario, held, outcomes, judgements),
+            (*mismatches, *self._failures(scenario, held, outcomes, judgements)),
             held.tokens,
             held.cost_usd,
             SYSTEM_CLOCK.monotonic_s() - started_s,
@@ -192,10 +195,14 @@ class ScenarioRunner:
 
     async def _judgements(
         self, scenario: Scenario, held: Transcript, provider: Provider | None
-    ) -> tuple[Judgement, ...]:
+    ) -> tuple[tuple[Judgement, ...], tuple[Failure, ...]]:
+        """What the judge says, and that a replay had no answer for it."""
         if provider is None or self._cast.make_judge is None or held.failure is not None:
-            return ()
-        return await self._cast.make_judge(scenario, provider).judge(scenario, held.turns)
+            return (), ()
+        try:
+            return await self._cast.make_judge(scenario, provider).judge(scenario, held.turns), ()
+        except RecordingMismatchError as error:
+            return (), (mismatch_of(error),)
 
     def _failures(
         self,
@@ -214,6 +221,11 @@ class ScenarioRunner:
         ]
         failures += below_thresholds(judgements, {**self._rules.thresholds, **scenario.thresholds})
         return tuple(failures)
+
+
+def _first(errors: ExceptionGroup[Exception]) -> Exception:
+    first = errors.exceptions[0]
+    return _first(first) if isinstance(first, ExceptionGroup) else first
 
 
 def _told(outcome: AssertionOutcome) -> str:
