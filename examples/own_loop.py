@@ -7,7 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
-from openai import OpenAI
+
+try:
+    from openai import OpenAI
+except ImportError:
+    raise SystemExit("this example needs the OpenAI SDK: pip install openai") from None
 
 from local_model import serving
 from understudy import Request, Response, ToolCall, read_response

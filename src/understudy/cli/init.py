@@ -14,11 +14,14 @@ FILES = (
     "tools.py",
     "recordings/flow.json",
     "tests/test_flow.py",
+    "requirements.txt",
     "README.md",
     ".github/workflows/test.yml",
     ".gitignore",
 )
 """What is written. Templates have the same names, without the dot at the beginning."""
+REQUIREMENT = "<understudy>"
+"""What templates have in the place of how understudy is installed."""
 
 
 def init(
@@ -47,6 +50,7 @@ def init(
     typer.echo("What to do next:")
     if Path(folder) != Path():
         typer.echo(printable(f"  cd {shlex.quote(folder)}"))
+    typer.echo("  python -m pip install -r requirements.txt")
     typer.echo("  understudy replay flow.yaml --recording recordings/flow.json")
     typer.echo("  python -m pytest")
 
@@ -75,6 +79,24 @@ def _write(folder: Path) -> None:
     for name in FILES:
         try:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(templates.joinpath(name.removeprefix(".")).read_bytes())
+            text = templates.joinpath(name.removeprefix(".")).read_text(encoding="utf-8")
+            (folder / name).write_text(text.replace(REQUIREMENT, _requirement()), encoding="utf-8")
         except OSError as error:
             raise InputError(f"cannot write {name}: {error.strerror}", source=str(folder)) from None
+
+
+def _requirement() -> str:
+    """What installs the understudy that runs now: from where it was installed, else by its version."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    from understudy.version import __version__
+
+    try:
+        told = json.loads(distribution("understudy").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        told = {}
+    if "url" not in told:
+        return f"understudy=={__version__}"
+    vcs = told.get("vcs_info", {})
+    return f"understudy @ {vcs['vcs']}+{told['url']}@{vcs['commit_id']}" if vcs else f"understudy @ {told['url']}"

@@ -1,0 +1,34 @@
+"""An agent that takes bookings for a hair salon: it asks a model, and hands the model's tool calls back."""
+
+import os
+
+from tools import FUNCTIONS
+from understudy import OpenAIProvider, Response
+from understudy.messages import JsonObject
+from understudy.providers.provider import Provider
+from understudy.scenarios import HandlerContext
+
+MODEL = "gpt-4o-mini"
+LOOK_FIRST = "Always call check_availability before you book, and again before you repeat a booking that failed."
+PROMPT = f"""\
+You take bookings for a hair salon. Use your tools; you know nothing of the diary but what they tell.
+{LOOK_FIRST}
+Say that something is booked or cancelled only if the tool has answered so. Talk of nothing but appointments."""
+
+
+async def handle(messages: list[JsonObject], ctx: HandlerContext) -> Response:
+    """The answer to the last message, or the tools to call for it."""
+    return await answer(messages, ctx, prompt=PROMPT)
+
+
+async def answer(messages: list[JsonObject], ctx: HandlerContext, *, prompt: str) -> Response:
+    """What the model says, when it is told `prompt`."""
+    if ctx.provider is not None:
+        return await _ask(ctx.provider, messages, prompt)
+    async with OpenAIProvider(api_key=os.environ["OPENAI_API_KEY"]) as provider:
+        return await _ask(provider, messages, prompt)
+
+
+async def _ask(provider: Provider, messages: list[JsonObject], prompt: str) -> Response:
+    told = [{"role": "system", "content": prompt}, *messages]
+    return await provider.complete(told, MODEL, tools=FUNCTIONS, temperature=0.0)

@@ -1,0 +1,76 @@
+"""Record every scenario of the booking agent anew.
+
+Run it: python examples/booking_record.py [folder]
+
+The model is on this machine, calls are made one after the other, and the clock stands still, so the same scenarios
+give the same recordings, byte by byte.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from booking_model import answer
+from local_model import serving
+from make_recordings import StillClock
+from understudy import Provider, RecordingProvider, Reply, Request, run
+from understudy.config import (
+    Config,
+    collect_scenarios,
+    load_config,
+    modules_of,
+    open_cast,
+    plan_of,
+    rules_of,
+    scenario_files,
+)
+from understudy.config.recordings import RecordingFolder
+from understudy.config.step_names import StepNames
+from understudy.scenarios import ScenarioRunner, SuiteResult
+from understudy.session import Live
+
+PROJECT = Path(__file__).parent / "booking"
+
+
+class OneByOne(Provider):
+    """Makes calls one after the other, in the order in which they are asked for."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.name = provider.name
+        self._provider, self._turn = provider, asyncio.Lock()
+
+    async def send(self, request: Request) -> Reply:
+        async with self._turn:
+            return await self._provider.send(request)
+
+
+async def record(config: Config, folder: Path) -> SuiteResult:
+    """Hold every conversation, and keep the calls of models in `folder`."""
+    plan = plan_of(config, collect_scenarios(scenario_files(config)))
+    names = StepNames((scenario.name, agent) for scenario, agent in plan.pairs)
+    async with open_cast(config, plan, Live()) as opened:
+        assert opened.cast.provider is not None
+        live = OneByOne(opened.cast.provider)
+        recorder = RecordingFolder(folder, names, lambda file: RecordingProvider(live, file, clock=StillClock()))
+        async with recorder:
+            rules = replace(rules_of(config), concurrency=1)
+            return await ScenarioRunner(replace(opened.cast, provider=recorder), rules).run(plan.scenarios)
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.json"):
+        path.unlink()
+    config = load_config(PROJECT / "understudy.toml")
+    with serving(answer) as base_url, modules_of([config.folder]):
+        os.environ["OPENAI_BASE_URL"] = base_url
+        result = run(record(config, folder))
+    for scenario in result.scenarios:
+        print(f"{scenario.name}: {'passed' if scenario.passed else 'failed'}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT / "recordings")
