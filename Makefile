@@ -59,7 +59,7 @@ format: setup ## Format the code and fix what lint can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Measure replay, recording, gateway, agent and workflow beside peers and a floor
+bench: setup ## Measure replay, recording, gateway, agent, workflow and scenarios beside peers and a floor
 	$(BIN)/python -m bench
 
 soak: setup ## Run 100,000 calls through a gateway, with faults and callers that leave, and see that nothing grows

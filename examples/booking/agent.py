@@ -25,7 +25,8 @@ async def answer(messages: list[JsonObject], ctx: HandlerContext, *, prompt: str
     """What the model says, when it is told `prompt`."""
     if ctx.provider is not None:
         return await _ask(ctx.provider, messages, prompt)
-    async with OpenAIProvider(api_key=os.environ["OPENAI_API_KEY"]) as provider:
+    key, base_url = os.environ["OPENAI_API_KEY"], os.environ.get("OPENAI_BASE_URL", "")
+    async with OpenAIProvider(api_key=key, base_url=base_url) as provider:
         return await _ask(provider, messages, prompt)
 
 

@@ -76,7 +76,7 @@ scenario(
 
 scenario(
     "knows what it has booked",
-    mocks={tool: in_diary(tool) for tool in TOOLS},
+    mocks={tool: in_diary(tool) for tool in ("check_availability", "get_customer", "create_booking")},
     schemas=TOOLS,
     conversations=2,
     turns=[
