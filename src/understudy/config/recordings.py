@@ -1,0 +1,88 @@
+"""Recordings of scenarios: all in one, or one for each in a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from understudy.config.step_names import StepNames
+from understudy.errors import RecordingMismatchError
+from understudy.messages import Reply, Request
+from understudy.providers.provider import Provider
+from understudy.recording.cursor import Unused
+from understudy.recording.recorder import RecordingProvider
+from understudy.recording.replay import MockProvider
+
+MAX_SLUG_CHARS = 80
+
+
+def is_folder(path: str) -> bool:
+    """Whether recordings go into a folder: one that is there, or a path that ends like one."""
+    return path.endswith("/") or Path(path).is_dir()
+
+
+def slug(name: str) -> str:
+    """The name as part of a file's name: `Books a room!` is `books-a-room`."""
+    return re.sub(r"[^\w]+", "-", name.lower()).strip("-_")[:MAX_SLUG_CHARS] or "scenario"
+
+
+def recorder_at(path: str, provider: Provider, names: StepNames) -> Provider:
+    """What keeps every call that `provider` answers, in place of what is there of the same steps."""
+    if not is_folder(path):
+        return RecordingProvider(provider, path, record="all")
+    return RecordingFolder(Path(path), names, lambda file: RecordingProvider(provider, file, record="all"))
+
+
+def replay_at(path: str, names: StepNames) -> MockProvider | RecordingFolder:
+    """What answers every call as it was recorded, and refuses all others.
+
+    Raises:
+        InputError: a recording cannot be read.
+    """
+    if not is_folder(path):
+        return MockProvider(path, strict=True)
+    return RecordingFolder(Path(path), names, _replayed)
+
+
+def _replayed(file: Path) -> Provider:
+    return MockProvider(file, strict=True) if file.exists() else NotRecorded(file)
+
+
+class NotRecorded(Provider):
+    """In the place of a recording that is not there: answers nothing."""
+
+    name = "replay"
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    async def send(self, request: Request) -> Reply:
+        reason = f"{self._file}: there is no such recording, to answer the step {request.step_id!r}"
+        raise RecordingMismatchError(reason, kind="missing")
+
+
+class RecordingFolder(Provider):
+    """Passes each call on to the recording of its scenario, which is opened when it is first asked."""
+
+    name = "recordings"
+
+    def __init__(self, folder: Path, names: StepNames, open: Callable[[Path], Provider]) -> None:
+        self._folder, self._names, self._open = folder, names, open
+        self._opened: dict[Path, Provider] = {}
+
+    async def send(self, request: Request) -> Reply:
+        asker = self._names.asker(request.step_id)
+        file = self._folder / f"{slug('' if asker is None else asker.scenario)}.json"
+        if file not in self._opened:
+            self._opened[file] = self._open(file)
+        return await self._opened[file].send(request)
+
+    async def close(self) -> None:
+        for provider in self._opened.values():
+            await provider.close()
+
+    def unused(self) -> list[Unused]:
+        """The exchanges of recordings that were asked, which were never served."""
+        mocks = (provider for provider in self._opened.values() if isinstance(provider, MockProvider))
+        return [left for mock in mocks for left in mock.unused()]

@@ -1,0 +1,35 @@
+"""The model calls of an agent, told apart from those of others in its conversation."""
+
+import pytest
+
+from tests.fakes import Scripted, user
+from understudy import Response
+from understudy.config.agent_calls import AgentCalls, CastAgent
+from understudy.errors import ProviderTimeoutError
+from understudy.gateway.retry import RetryPolicy
+from understudy.scenarios import HandlerTarget, Mocks
+from understudy.scenarios.target import Stage
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"), [(None, "agent"), ("agent", "agent"), ("user", "agent.user"), ("a/1/user", "agent.a/1/user")]
+)
+async def test_steps_of_an_agent_are_its_own(step, kept):
+    model = Scripted(Response("hi"))
+    await AgentCalls(model).complete(user("hi"), "m", step_id=step)
+    assert model.requests[0].step_id == kept
+
+
+async def test_calls_are_tried_again_as_it_is_said():
+    async def handle(messages, ctx):
+        return (await ctx.provider.complete(messages, "m")).content
+
+    model = Scripted(ProviderTimeoutError("late"), Response("hi"))
+    agent = CastAgent(HandlerTarget("a", handle), retry=RetryPolicy(backoff_s=0))
+    dialogue = agent.begin(Stage(Mocks({}).conversation("c"), model))
+    assert (await dialogue.say("hi")).text == "hi"
+
+
+async def test_an_agent_that_is_given_no_provider_has_none():
+    agent = CastAgent(HandlerTarget("a", lambda messages, ctx: str(ctx.provider)), retry=None)
+    assert (await agent.begin(Stage(Mocks({}).conversation("c"))).say("hi")).text == "None"

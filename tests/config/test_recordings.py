@@ -1,0 +1,46 @@
+"""Recordings of scenarios."""
+
+import pytest
+
+from tests.fakes import Echo, user
+from understudy.config.parts import PartsProvider
+from understudy.config.recordings import recorder_at, replay_at, slug
+from understudy.config.step_names import StepNames
+from understudy.errors import NoProviderError, RecordingMismatchError
+
+NAMES = StepNames([("Books a room!", "a"), ("books a room", "a")])
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("Books a room!", "books-a-room"), ("../../etc/passwd", "etc-passwd"), ("Größe 3", "größe-3"), ("!?", "scenario")],
+)
+def test_a_name_makes_a_file_name(name, file):
+    assert slug(name) == file
+
+
+def test_a_long_name_is_cut():
+    assert slug("x" * 500) == "x" * 80
+
+
+async def test_scenarios_with_names_alike_share_a_recording_and_are_not_mixed_up(tmp_path):
+    steps = ("Books a room!/a/1/agent", "books a room/a/1/agent")
+    async with recorder_at(f"{tmp_path}/", Echo(), NAMES) as recorder:
+        said = [(await recorder.complete(user("hi"), "m", step_id=step)).content for step in steps]
+    assert [file.name for file in tmp_path.iterdir()] == ["books-a-room.json"]
+    async with replay_at(str(tmp_path), NAMES) as replay:
+        assert [(await replay.complete(user("hi"), "m", step_id=step)).content for step in reversed(steps)] == said[
+            ::-1
+        ]
+        assert replay.unused() == []
+
+
+async def test_what_is_of_no_scenario_has_no_recording(tmp_path):
+    async with replay_at(str(tmp_path), NAMES) as replay:
+        with pytest.raises(RecordingMismatchError, match="no such recording"):
+            await replay.complete(user("hi"), "m")
+
+
+async def test_what_is_of_no_conversation_is_asked_of_nobody():
+    with pytest.raises(NoProviderError, match="of no conversation"):
+        await PartsProvider(NAMES, {}).complete(user("hi"), "m", step_id="x")
