@@ -209,6 +209,33 @@ def test_findings_and_thresholds_fail_a_conversation():
     assert kinds == ["severity", "threshold"]
 
 
+def test_a_conversation_can_have_to_end_in_a_certain_way():
+    result = ran(scripted("09:00", ends="goal_reached"), scripted("09:00", name="other", ends=["script_done"]))
+    first, second = result.scenarios
+    assert first.conversations[0].failures[0].reason == "the conversation ended by script done, not by goal reached"
+    assert second.passed
+
+
+def test_a_scenario_that_is_not_judged_by_a_metric_is_not_held_to_its_threshold():
+    class Silent:
+        async def judge(self, scenario, turns):
+            return ()
+
+    cast = Cast({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Silent())
+    rules = {"thresholds": {"helpfulness": 3.0}}
+    assert ran(scripted("09:00", metrics=[]), cast=cast, rules=rules).passed
+    assert not ran(scripted("09:00"), cast=cast, rules=rules).passed
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [({"goal": "x", "ends": "somehow"}, "no conversation ends by 'somehow'")],
+)
+def test_an_ending_that_there_is_not_is_refused(fields, complaint):
+    with pytest.raises(InputError, match=complaint):
+        scenario("broken", **fields)
+
+
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [

@@ -31,14 +31,16 @@ def judge_maker(config: Config, scenarios: Iterable[Scenario]) -> MakeJudge | No
     metrics = _metrics(config, declared)
     _check_thresholds(declared.thresholds, metrics, source=config.source, place="judge.thresholds")
     for scenario in scenarios:
-        _check_thresholds(scenario.thresholds, metrics, source=scenario.source, place=f"scenario {scenario.name!r}")
+        place = f"scenario {scenario.name!r}"
+        _check_metrics(scenario, metrics, place=place)
+        _check_thresholds(scenario.thresholds, _chosen(scenario, metrics), source=scenario.source, place=place)
     model = declared.model or ""
 
     def make(scenario: Scenario, provider: Provider) -> Judge:
         return Judge(
             retrying(provider, DEFAULT_RETRY),
             model,
-            metrics.values(),
+            _chosen(scenario, metrics).values(),
             temperature=declared.temperature,
             max_tokens=declared.max_tokens,
         )
@@ -78,6 +80,18 @@ def _own(reference: str, config: Config) -> Metric:
     raise InputError(
         f"expected a metric or a function at {reference}, got {found!r}", source=config.source, place=PLACE
     )
+
+
+def _chosen(scenario: Scenario, metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
+    """The metrics that a scenario is judged by."""
+    return metrics if scenario.metrics is None else {name: metrics[name] for name in scenario.metrics}
+
+
+def _check_metrics(scenario: Scenario, metrics: Mapping[str, Metric], *, place: str) -> None:
+    for name in scenario.metrics or ():
+        if name not in metrics:
+            hint = did_you_mean(name, metrics, kind="metrics of the config")
+            raise InputError(f"{name!r} is not judged", source=scenario.source, place=place, hint=hint)
 
 
 def _check_thresholds(

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from understudy.clock import SYSTEM_CLOCK
 from understudy.errors import InputError, RecordingMismatchError
@@ -159,6 +160,8 @@ class ScenarioRunner:
         user = self._user(scenario, provider)
         limits = Limits(self._turns(scenario), self._rules.answer_timeout_s)
         held = await Conversation(user, agent.begin(Stage(tools, provider)), tools, limits).to_its_end()
+        if scenario.is_scripted and held.failure is None:
+            held = replace(held, ending="script_done")
         outcomes = assertions_of(scenario, held.turns)
         judgements, mismatches = await self._judgements(scenario, held, provider)
         return ConversationResult(
@@ -166,7 +169,7 @@ class ScenarioRunner:
             scenario.name,
             agent.name,
             index,
-            "script_done" if scenario.is_scripted and held.failure is None else held.ending,
+            held.ending,
             held.turns,
             outcomes,
             judgements,
@@ -219,8 +222,22 @@ class ScenarioRunner:
             for each in judgements
             if each.severity in self._rules.fail_on
         ]
-        failures += below_thresholds(judgements, {**self._rules.thresholds, **scenario.thresholds})
+        if held.failure is None:
+            failures += [*_ended_otherwise(scenario, held), *below_thresholds(judgements, self._thresholds(scenario))]
         return tuple(failures)
+
+    def _thresholds(self, scenario: Scenario) -> dict[str, float]:
+        """What the scenario is held to: its own thresholds, and those of all for what it is judged by."""
+        judged = scenario.metrics
+        common = {name: least for name, least in self._rules.thresholds.items() if judged is None or name in judged}
+        return {**common, **scenario.thresholds}
+
+
+def _ended_otherwise(scenario: Scenario, held: Transcript) -> list[Failure]:
+    if not scenario.ends or held.ending in scenario.ends:
+        return []
+    wanted = " or ".join(ending.replace("_", " ") for ending in scenario.ends)
+    return [Failure("assertion", f"the conversation ended by {held.ending.replace('_', ' ')}, not by {wanted}")]
 
 
 def _first(errors: ExceptionGroup[Exception]) -> Exception:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from pathlib import Path
+from typing import TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -12,6 +13,7 @@ from understudy.errors import InputError
 from understudy.scenarios.mocks import Mocks
 from understudy.scenarios.mocks.conversation import Unmocked
 from understudy.scenarios.mocks.real_tool import GivenSchema
+from understudy.scenarios.result import Ending
 from understudy.scenarios.trajectory.trajectory import Trajectory
 
 Assertions: TypeAlias = Trajectory | Iterable[Trajectory]
@@ -44,6 +46,8 @@ class Scenario(Struct, frozen=True):
     max_turns: int | None = None
     unmocked: Unmocked | None = None
     thresholds: Mapping[str, float] = {}
+    metrics: tuple[str, ...] | None = None
+    ends: tuple[Ending, ...] = ()
     source: str = ""
 
     @property
@@ -92,6 +96,8 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
     max_turns: int | None = None,
     unmocked: Unmocked | None = None,
     thresholds: Mapping[str, float] | None = None,
+    metrics: Iterable[str] | None = None,
+    ends: Ending | Iterable[Ending] = (),
 ) -> Scenario:
     """Declare a scenario; in a file that is collected, it is then run.
 
@@ -106,6 +112,8 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
         max_turns: how many turns a conversation may have.
         unmocked: what becomes of calls of tools without a mock: `error` or `passthrough`.
         thresholds: the least that a metric's mean must be, by metric.
+        metrics: what of the config's judge to judge by; none for an empty list, all where nothing is said.
+        ends: how the conversation must end, such as `goal_reached`; however it does, where nothing is said.
 
     Raises:
         InputError: something is declared wrongly; it names the scenario.
@@ -125,6 +133,8 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
         max_turns=max_turns,
         unmocked=unmocked,
         thresholds=dict(thresholds or {}),
+        metrics=None if metrics is None else tuple(metrics),
+        ends=(ends,) if isinstance(ends, str) else tuple(ends),
         source=_place_of(inspect.currentframe()),
     )
     _check(declared)
@@ -138,8 +148,13 @@ def _listed(assertions: Assertions) -> tuple[Trajectory, ...]:
 
 
 def _place_of(frame: object) -> str:
+    """Where the caller of a frame stands: `file:line`, seen from the working directory if the file is below it."""
     caller = getattr(frame, "f_back", None)
-    return "" if caller is None else f"{caller.f_code.co_filename}:{caller.f_lineno}"
+    if caller is None:
+        return ""
+    file = Path(caller.f_code.co_filename)
+    here = Path.cwd()
+    return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{caller.f_lineno}"
 
 
 def _check(declared: Scenario) -> None:
@@ -158,6 +173,9 @@ def _problem_of(declared: Scenario) -> str | None:
         return "the scenario has no name"
     if not declared.turns and not declared.goal:
         return "the scenario has neither a goal for a simulated user nor turns for a scripted one"
+    for ending in declared.ends:
+        if ending not in get_args(Ending):
+            return f"no conversation ends by {ending!r}; one of: {', '.join(get_args(Ending))}"
     for name in ("conversations", "max_turns"):
         value = getattr(declared, name)
         if value is not None and not value >= 1:

@@ -124,10 +124,14 @@ def test_a_function_sees_all_turns_and_no_model_is_asked():
     assert provider.requests == []
 
 
+def test_a_function_may_give_its_reason():
+    assert judged(python_metric("own", lambda turns: (0, "it lied"))) == Judgement("own", 0.0, "it lied")
+
+
 @pytest.mark.parametrize(
     ("function", "error"),
     [
-        (lambda turns: None, "TypeError: expected a number, a label or a bool, got None"),
+        (lambda turns: None, "TypeError: expected a number, a label or a bool, alone or with a reason, got None"),
         (lambda turns: 1 / 0, "ZeroDivisionError: division by zero"),
     ],
 )

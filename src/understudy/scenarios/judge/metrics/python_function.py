@@ -10,7 +10,8 @@ from understudy.scenarios.judge.case import Case, Finding
 from understudy.scenarios.judge.metrics.metric import Metric
 from understudy.scenarios.result import TurnRecord
 
-Judging: TypeAlias = Callable[[tuple[TurnRecord, ...]], float | str | bool]
+Value: TypeAlias = float | str | bool
+Judging: TypeAlias = Callable[[tuple[TurnRecord, ...]], Value | tuple[Value, str]]
 
 
 class PythonMetric(Metric):
@@ -21,14 +22,17 @@ class PythonMetric(Metric):
         self._function = function
 
     async def judge(self, case: Case, asker: Asker) -> Finding:
-        value = self._function(case.turns)
-        if not isinstance(value, int | float | str):
-            raise TypeError(f"expected a number, a label or a bool, got {value!r}")
-        return Finding(value if isinstance(value, str) else float(value))
+        found = self._function(case.turns)
+        value, reason = found if isinstance(found, tuple) else (found, "")
+        if not isinstance(value, int | float | str) or not isinstance(reason, str):
+            raise TypeError(f"expected a number, a label or a bool, alone or with a reason, got {found!r}")
+        return Finding(value if isinstance(value, str) else float(value), reason)
 
 
 def python_metric(name: str, function: Judging) -> Metric:
     """A metric of whole conversations: `function` takes the turns and returns a number, a label, or a bool (1 or 0).
+
+    It may return a reason too, as `(value, reason)`.
 
     What it raises is told as the failure of the judgement.
 
