@@ -4,3 +4,5 @@ from hypothesis import settings
 
 settings.register_profile("understudy", deadline=None, derandomize=True, database=None, max_examples=60)
 settings.load_profile("understudy")
+
+pytest_plugins = ["pytester"]

@@ -1,4 +1,7 @@
-"""Every example of the documentation runs: Python blocks in order, console blocks with their output."""
+"""Every example of the documentation runs: Python blocks in order, console blocks with their output.
+
+A block with the name of a file behind its language is written to that file.
+"""
 
 import ast
 import inspect
@@ -17,10 +20,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNS = {"python", "console"}
+FILE = re.compile(r"[\w-]+\.\w+")
 
 
 def blocks(page):
-    return [(kind, note.strip(), text) for kind, note, text in BLOCK.findall(page.read_text()) if kind in RUNS]
+    found = ((kind, note.strip(), text) for kind, note, text in BLOCK.findall(page.read_text()))
+    return [(kind, note, text) for kind, note, text in found if kind in RUNS or FILE.fullmatch(note)]
 
 
 def run_python(source, namespace):
@@ -57,7 +62,9 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
         if note == "no-run":
             continue
         ran += 1
-        if kind == "python":
+        if FILE.fullmatch(note):
+            (tmp_path / note).write_text(text)
+        elif kind == "python":
             run_python(text, namespace)
         else:
             run_console(text, tmp_path)

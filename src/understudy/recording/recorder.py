@@ -9,6 +9,7 @@ from math import isfinite
 import msgspec
 from msgspec import Raw, Struct
 
+from understudy.argument import check_argument
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.errors import InputError, ProviderConnectionError, ProviderError, RequestError
 from understudy.events import NULL_SINK, CallRecorded, Sink, guarded
@@ -65,7 +66,7 @@ class RecordingProvider(Provider):
         sink: told of every captured call, and of every call that the recording answers.
 
     Raises:
-        InputError: the recording cannot be written, or is no recording.
+        InputError: the recording cannot be written, or is no recording; `provider` is none.
     """
 
     def __init__(
@@ -79,6 +80,8 @@ class RecordingProvider(Provider):
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        hint = "RecordingProvider(provider, output_path), in this order"
+        check_argument(provider, Provider, source="provider", hint=hint)
         check_mode(record)
         check_rules(normalise, source="normalise")
         self.name = provider.name

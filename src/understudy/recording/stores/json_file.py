@@ -276,7 +276,7 @@ class JsonFileWriter:
         self._add(_Line(tool=tool, call=exchange, forget_before=forget_before))
 
     def _add(self, line: _Line) -> None:
-        data = _encoder.encode(line)
+        data = _on_one_line(_encoder.encode(line))
         if not self._abandoned.alive:
             self._abandoned = weakref.finalize(self, _abandon, self._store, self._journal)
         try:
@@ -288,6 +288,11 @@ class JsonFileWriter:
         self._abandoned.detach()
         self._journal.close()
         self._store.settle()
+
+
+def _on_one_line(data: bytes) -> bytes:
+    """JSON without line ends; what was read from an indented file brings some along."""
+    return msgspec.json.format(data, indent=-1) if b"\n" in data else data
 
 
 def _abandon(store: JsonFileStore, journal: Journal) -> None:

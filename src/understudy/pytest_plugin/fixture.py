@@ -1,0 +1,148 @@
+"""The fixture `understudy`: models and tools for a test, answered from its recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import cached_property
+from typing import Any, TypeVar
+
+from understudy.clock import refuse_in_loop, run
+from understudy.errors import InputError
+from understudy.faults import PlannedFault, parse_fault
+from understudy.gateway.gateway import ProviderGateway
+from understudy.providers.provider import Provider
+from understudy.pytest_plugin.answers import Answers
+from understudy.pytest_plugin.answers_choice import answers_of
+from understudy.pytest_plugin.fault_desk import FaultDesk
+from understudy.pytest_plugin.plan import RecordingPlan
+from understudy.pytest_plugin.tally import AnsweredCall, Tally
+from understudy.pytest_plugin.unused_entries import fail_if_unused
+from understudy.recording.cursor import Unused
+from understudy.session import live_provider
+from understudy.tools import Toolbox
+from understudy.tools.definition import ToolDef
+from understudy.tools.toolbox import GivenTool, GivenTools
+
+T = TypeVar("T")
+
+
+class Understudy:
+    """Stands in for models and tools in one test, or records them. `recording` is where."""
+
+    def __init__(self, plan: RecordingPlan) -> None:
+        self.recording = plan.location
+        self._plan = plan
+        self._given: Provider | Callable[[], Provider] = self._vendor
+        self._desk: FaultDesk | None = None
+        self._gateway: ProviderGateway | None = None
+        self._planned: list[PlannedFault] = []
+
+    def __repr__(self) -> str:
+        return f"<understudy {'recording' if self.is_recording else 'replaying'} {self.recording}>"
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether the real models and tools are asked."""
+        return self._plan.record is not None
+
+    @property
+    def provider(self) -> Provider:
+        """What a test asks instead of a model.
+
+        Raises:
+            InputError: it is to replay, and there is no recording.
+        """
+        __tracebackhide__ = True
+        if self._desk is None:
+            self._desk = FaultDesk(self._answers.provider)
+            self._desk.add(self._planned)
+        return self._desk
+
+    @property
+    def gateway(self) -> ProviderGateway:
+        """The provider behind a gateway that tries failed calls again. Raises like `provider`."""
+        __tracebackhide__ = True
+        if self._gateway is None:
+            self._gateway = ProviderGateway()
+            self._gateway.register(self.provider)
+        return self._gateway
+
+    @property
+    def calls(self) -> list[AnsweredCall]:
+        """The calls of models that were answered, in order: ReplayServed, or CallRecorded."""
+        return list(self._answers.log.calls)
+
+    def live(self, provider: Provider | Callable[[], Provider]) -> None:
+        """Say what is asked when the test is recorded: a provider, or what makes one.
+
+        The latter is called only if something is asked live, so that a replay needs no key.
+        """
+        self._given = provider
+
+    def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
+        """The same tools, recorded or answered from the recording: `tools(search, book)`, or `tools([search, book])`.
+
+        Raises:
+            InputError: one of them is no tool, or there is no recording to replay.
+        """
+        __tracebackhide__ = True
+        named: dict[str, ToolDef] = {}
+        for each in given:
+            named |= Toolbox([each] if callable(each) or isinstance(each, ToolDef) else each)
+        toolbox = self._answers.toolbox
+        return Toolbox([toolbox.wrap(tool) for tool in named.values()])
+
+    def faults(self, *faults: str | PlannedFault) -> None:
+        """Let calls fail on purpose, from now on: `faults("call=1: http_error 500")`.
+
+        Raises:
+            InputError: a text is no fault.
+        """
+        __tracebackhide__ = True
+        planned = [parse_fault(each) if isinstance(each, str) else each for each in faults]
+        self._planned += planned
+        if self._desk is not None:
+            self._desk.add(planned)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` to its end: in virtual time when replaying, where waiting costs nothing, else in real time.
+
+        Raises:
+            EventLoopError: the test is async itself; await `work` there.
+        """
+        __tracebackhide__ = True
+        refuse_in_loop(work)
+        return run(self._disconnected_after(work), virtual_time=not self.is_recording)
+
+    def unused(self) -> list[Unused]:
+        """The entries of the recording that were not served so far; none while recording."""
+        return self._answers.unused()
+
+    def check_unused(self) -> None:
+        """Fail the test if it left something of its recording unused, and that is to be an error."""
+        __tracebackhide__ = True
+        if self._plan.is_unused_error:
+            fail_if_unused(self.unused(), self.recording)
+
+    def close(self, *, passed: bool) -> Tally:
+        """Let go of the recording. What was recorded is kept if the test has passed."""
+        return self._answers.close(passed=passed) if "_answers" in vars(self) else Tally(self.recording)
+
+    @cached_property
+    def _answers(self) -> Answers:
+        return answers_of(self._plan, self._live)
+
+    def _live(self) -> Provider:
+        return self._given if isinstance(self._given, Provider) else self._given()
+
+    def _vendor(self) -> Provider:
+        if self._plan.provider is None:
+            hint = 'call understudy.live(provider) first, or mark the test: @pytest.mark.understudy(provider="openai")'
+            raise InputError("there is nothing to record from", source=self._plan.node_id, hint=hint)
+        return live_provider(self._plan.provider)
+
+    async def _disconnected_after(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await work
+        finally:
+            await self._answers.disconnect()

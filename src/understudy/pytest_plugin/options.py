@@ -1,0 +1,53 @@
+"""The plugin's options on the command line of pytest."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+import pytest
+
+GivenMode: TypeAlias = Literal["none", "once", "new", "all", "append"]
+MARKER = (
+    "understudy(recording=None, strict=True, record=None, provider=None, unused='report'): how the fixture "
+    "`understudy` records and replays. recording= is a file, relative to the test's folder; strict=False answers what "
+    "it lacks with a default; record= is a mode as for --understudy-record; provider= names the vendor that is asked "
+    "when recording; unused='error' fails a test that leaves entries of its recording unused."
+)
+
+
+class Options(NamedTuple):
+    """What the command line asks for. `record` is None where it says nothing."""
+
+    record: GivenMode | None
+    keep_failed: bool
+    strict_unused: bool
+    report_unused: bool
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Let pytest know the options."""
+    group = parser.getgroup("understudy", "models and tools, recorded and replayed")
+    group.addoption(
+        "--understudy-record",
+        choices=get_args(GivenMode),
+        help="none: replay, and refuse what is not recorded (the default); once: record where there is no recording; "
+        "new: record what is missing; all: record everything again; append: record everything, behind what is there",
+    )
+    flags = {
+        "keep-failed": "keep what failed tests have recorded, too",
+        "strict-unused": "fail a test that leaves entries of its recording unused",
+        "report-unused": "list the recordings that no test used, if whole folders were run",
+    }
+    for name, told in flags.items():
+        group.addoption(f"--understudy-{name}", action="store_true", help=told)
+
+
+def options_of(config: pytest.Config) -> Options:
+    """The options as given."""
+    given = config.getoption
+    return Options(
+        given("understudy_record"),
+        given("understudy_keep_failed"),
+        given("understudy_strict_unused"),
+        given("understudy_report_unused"),
+    )

@@ -1,0 +1,115 @@
+"""The hooks by which pytest knows understudy. What they need is loaded when a test needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from understudy.pytest_plugin.options import MARKER, add_options
+from understudy.pytest_plugin.outcome import PLAN, TALLY, has_passed, tell
+from understudy.pytest_plugin.summary import Summary
+
+if TYPE_CHECKING:
+    from understudy.pytest_plugin.fixture import Understudy
+
+FIXTURE = "understudy"
+_COMPLAINT = pytest.StashKey[str]()
+_OPENED: pytest.StashKey[Understudy] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    if not _is_worker(config):
+        config.pluginmanager.register(Summary(), "understudy-summary")
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Whether this is a worker process of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """A file of scenarios is collected as such, and not as a module of tests as well."""
+    found = yield
+    if not _declares_scenarios(file_path):
+        return found
+    from understudy.pytest_plugin.scenario_file import ScenarioFile
+
+    others = [each for each in found if not isinstance(each, pytest.Module)]
+    return [*others, ScenarioFile.from_parent(parent, path=file_path)]
+
+
+def _declares_scenarios(file: Path) -> bool:
+    """Whether a file is ours: others may have files of such names, and those must not be executed."""
+    return file.name.startswith("sim_") and file.suffix == ".py" and b"understudy" in file.read_bytes()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Plan what becomes of each recording, and refuse markers that are wrong, before anything runs."""
+    for item in items:
+        if item.get_closest_marker(FIXTURE) is not None or FIXTURE in getattr(item, "fixturenames", ()):
+            _plan(item)
+
+
+def _plan(item: pytest.Item) -> None:
+    from understudy.errors import InputError
+    from understudy.pytest_plugin.plan import plan_of
+
+    try:
+        plan = plan_of(item)
+    except InputError as error:
+        if not _is_worker(item.config):
+            raise pytest.UsageError(str(error)) from None
+        item.stash[_COMPLAINT] = str(error)
+        return
+    if FIXTURE in getattr(item, "fixturenames", ()):
+        item.stash[PLAN] = plan
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test whose marker is wrong, in a worker: there, a usage error would take everything down."""
+    if _COMPLAINT in item.stash:
+        pytest.fail(item.stash[_COMPLAINT], pytrace=False)
+
+
+@pytest.fixture(name=FIXTURE)
+def _understudy(request: pytest.FixtureRequest) -> Iterator[Understudy]:
+    """Stands in for models and tools: `provider`, `gateway` and `tools(…)`, answered from the test's recording."""
+    from understudy.pytest_plugin.fixture import Understudy
+    from understudy.pytest_plugin.plan import plan_of
+
+    item: pytest.Item = request.node
+    if PLAN not in item.stash:  # asked for by name, while the test runs
+        item.stash[PLAN] = plan_of(item)
+    opened = item.stash[_OPENED] = Understudy(item.stash[PLAN])
+    yield opened
+    item.stash[TALLY] = opened.close(passed=has_passed(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail a test that leaves entries of its recording unused, if that is asked for."""
+    yield
+    if _OPENED in item.stash:
+        item.stash[_OPENED].check_unused()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether the test passed, and tell on its reports what it did with its recording."""
+    report = yield
+    tell(report, item)
+    return report

@@ -1,0 +1,68 @@
+"""A test that is answered from its recording."""
+
+from __future__ import annotations
+
+import shlex
+
+from understudy.clock import run
+from understudy.errors import InputError
+from understudy.pytest_plugin.answers import Answers
+from understudy.pytest_plugin.plan import RecordingPlan
+from understudy.pytest_plugin.tally import Tally
+from understudy.recording.cursor import Unused
+from understudy.recording.keys import tool_key
+from understudy.recording.replay import MockProvider
+from understudy.recording.stores.locate import open_store
+from understudy.recording.tool_replay import ReplayedTools, replay_tools
+
+
+class ReplayedAnswers(Answers):
+    """The recording alone, strict unless the plan says otherwise.
+
+    Raises:
+        InputError: from `provider` and `toolbox`: there is no recording, or none that can be read.
+    """
+
+    is_live = False
+
+    def __init__(self, plan: RecordingPlan) -> None:
+        super().__init__(plan)
+        self._provider: MockProvider | None = None
+        self._toolbox: ReplayedTools | None = None
+
+    @property
+    def provider(self) -> MockProvider:
+        __tracebackhide__ = True
+        if self._provider is None:
+            self._provider = MockProvider(self._location(), strict=self.plan.strict, sink=self.log)
+        return self._provider
+
+    @property
+    def toolbox(self) -> ReplayedTools:
+        __tracebackhide__ = True
+        if self._toolbox is None:
+            self._toolbox = replay_tools((), self._location(), strict=self.plan.strict)
+        return self._toolbox
+
+    def unused(self) -> list[Unused]:
+        left = [] if self._provider is None else self._provider.unused()
+        tools = [] if self._toolbox is None else self._toolbox.unused()
+        return [*left, *(Unused(tool_key(each.key), each.position) for each in tools)]
+
+    def close(self, *, passed: bool) -> Tally:
+        tool_calls = [] if self._toolbox is None else self._toolbox.calls
+        misfits = sum(call.mismatch is not None for call in tool_calls)
+        unused = tuple(f"{left.key}[{left.position}]" for left in self.unused()) if passed else ()
+        if self._provider is not None:
+            run(self._provider.close())
+        if self._toolbox is not None:
+            self._toolbox.close()
+        served = self.log.served + len(tool_calls) - misfits
+        return Tally(self.plan.location, served, missed=self.log.missed + misfits, unused=unused)
+
+    def _location(self) -> str:
+        __tracebackhide__ = True
+        if open_store(self.plan.location).exists():
+            return self.plan.location
+        hint = f"record it: pytest {shlex.quote(self.plan.node_id)} --understudy-record=once"
+        raise InputError("no such recording", source=self.plan.location, hint=hint)

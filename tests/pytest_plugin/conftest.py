@@ -1,0 +1,79 @@
+"""Projects with tests of their own, run by a pytest inside this one."""
+
+import pytest
+
+import understudy.pytest_plugin.fixture
+import understudy.pytest_plugin.plugin
+import understudy.pytest_plugin.scenario_file  # noqa: F401 - loaded here, or each inner run would load it anew
+
+SETTINGS = """
+[pytest]
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+addopts = --strict-markers --strict-config -p no:cacheprovider
+filterwarnings = error
+"""
+MODEL = """
+from understudy import Provider, Response
+from understudy.messages import WholeReply
+
+ADA = [{"role": "user", "content": "Ada"}]
+
+
+class Echo(Provider):
+    name = "echo"
+
+    async def send(self, request):
+        text = f"Hello {request.messages[-1]['content']}"
+        return WholeReply(Response(content=text, model=request.model, provider=self.name))
+
+
+def greet(understudy, name="Ada", step="greet"):
+    asked = [{"role": "user", "content": name}]
+    return understudy.run(understudy.provider.complete(asked, model="m", step_id=step)).content
+"""
+
+
+class Project:
+    """A folder with tests. `run` runs them here, `run_apart` in a process of its own."""
+
+    def __init__(self, pytester):
+        self.pytester, self.folder = pytester, pytester.path
+        self.write("pytest.ini", SETTINGS)
+        self.write("model.py", MODEL)
+        pytester.syspathinsert()
+
+    def write(self, path, text):
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def test(self, text, *, path="test_it.py"):
+        """A file of tests; what they need most is imported."""
+        return self.write(path, f"import asyncio\nimport pytest\nfrom model import ADA, Echo, greet\n\n{text}")
+
+    def run(self, *arguments):
+        return self.pytester.runpytest_inprocess("-q", *arguments)
+
+    def run_apart(self, *arguments):
+        return self.pytester.runpytest_subprocess("-q", *arguments)
+
+    def record(self, *arguments):
+        """Record what passes."""
+        return self.run("--understudy-record=once", *arguments)
+
+    def recordings(self):
+        """The recordings that there are, relative to their folder."""
+        root = self.folder / "recordings"
+        return sorted(str(file.relative_to(root)) for file in root.rglob("*") if file.is_file())
+
+
+@pytest.fixture
+def project(pytester):
+    return Project(pytester)
+
+
+def told(result):
+    """All that a run has printed."""
+    return result.stdout.str() + result.stderr.str()

@@ -1,0 +1,277 @@
+"""The fixture `understudy`: what it gives to a test, recorded and replayed."""
+
+import json
+
+import pytest
+
+from tests.pytest_plugin.conftest import told
+from tests.servers.chat import chat_answer
+from tests.servers.loopback import LoopbackServer
+
+GREETS = """
+def test_greets(understudy):
+    understudy.live(Echo)
+    assert greet(understudy) == "Hello Ada"
+"""
+CANNOT_RECORD = """
+def test_greets(understudy):
+    assert greet(understudy) == "Hello Ada"
+"""
+
+
+def keys_of(file):
+    return [key for key in json.loads(file.read_text()) if not key.startswith("_")]
+
+
+def test_a_test_is_recorded_once_and_then_replayed_without_its_model(project):
+    project.test(GREETS)
+    project.record().assert_outcomes(passed=1)
+    assert project.recordings() == ["test_it/test_greets.json"]
+    project.test(CANNOT_RECORD)
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert "1 call served from recordings, 0 recorded live, 0 missed" in told(result)
+
+
+def test_a_recording_that_is_not_there_is_an_error_that_says_how_to_record_it(project):
+    project.test(CANNOT_RECORD)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "E*InputError: */recordings/test_it/test_greets.json: no such recording",
+            "E*hint: record it: pytest test_it.py::test_greets --understudy-record=once",
+        ]
+    )
+    assert "pytest_plugin" not in told(result).replace("understudy.pytest_plugin.fixture", "")
+
+
+def test_a_replay_refuses_a_request_that_was_not_recorded_and_counts_it(project):
+    project.test(GREETS)
+    project.record()
+    project.test(GREETS.replace("greet(understudy)", "greet(understudy, 'Eve')"))
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    assert "RecordingMismatchError" in told(result)
+    assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
+
+
+def test_a_lenient_test_is_answered_with_a_default_which_counts_as_missed(project):
+    project.test(GREETS)
+    project.record()
+    project.test(
+        """
+@pytest.mark.understudy(strict=False)
+def test_greets(understudy):
+    assert greet(understudy, step="other", name="Eve") == "Mock response"
+"""
+    )
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
+
+
+def test_async_tests_await_the_provider(project):
+    project.test(
+        """
+async def test_greets(understudy):
+    understudy.live(Echo())
+    async with understudy.provider as provider:
+        response = await provider.complete(ADA, model="m", step_id="greet")
+    assert response.content == "Hello Ada"
+    assert understudy.unused() == []
+"""
+    )
+    project.record().assert_outcomes(passed=1)
+    project.run().assert_outcomes(passed=1)
+
+
+def test_run_inside_an_async_test_says_to_await(project):
+    project.test(
+        """
+async def test_greets(understudy):
+    greet(understudy)
+"""
+    )
+    project.write("recordings/test_it/test_greets.json", '{"_version": 2, "greet": {"content": "Hello"}}')
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    assert "EventLoopError" in told(result)
+
+
+def test_waiting_costs_nothing_when_replaying_and_is_real_when_recording(project):
+    project.test(
+        """
+import time
+
+async def wait(understudy, delay_s):
+    started_s = asyncio.get_running_loop().time()
+    await understudy.provider.complete(ADA, model="m", step_id="greet")
+    await asyncio.sleep(delay_s)
+    return asyncio.get_running_loop().time() - started_s
+
+def test_waits(understudy):
+    understudy.live(Echo)
+    delay_s = 0.01 if understudy.is_recording else 3600
+    started_s = time.monotonic()
+    assert understudy.run(wait(understudy, delay_s)) >= delay_s
+    took_s = time.monotonic() - started_s
+    assert took_s >= 0.01 if understudy.is_recording else took_s < 600
+"""
+    )
+    project.record().assert_outcomes(passed=1)
+    project.run().assert_outcomes(passed=1)
+
+
+def test_the_calls_and_what_was_left_can_be_looked_at(project):
+    project.test(
+        """
+def test_greets(understudy):
+    greet(understudy)
+    assert [(call.step_id, call.key) for call in understudy.calls] == [("greet", "greet")]
+    assert [(left.key, left.position) for left in understudy.unused()] == [("other", 0), ("_tools.add", 0)]
+    assert repr(understudy) == f"<understudy replaying {understudy.recording}>"
+
+@pytest.fixture(autouse=True)
+def tools(understudy):
+    understudy.tools()
+"""
+    )
+    recording = '{"_version": 2, "greet": {"content": "Hello"}, "other": {}, "_tools": {"add": [{"result": 3}]}}'
+    project.write("recordings/test_it/test_greets.json", recording)
+    project.run().assert_outcomes(passed=1)
+
+
+def test_recorded_calls_are_told_as_such(project):
+    project.test(
+        """
+def test_greets(understudy):
+    understudy.live(Echo)
+    greet(understudy)
+    assert [(call.step_id, call.provider) for call in understudy.calls] == [("greet", "echo")]
+    assert understudy.unused() == []
+    assert repr(understudy).startswith("<understudy recording ")
+"""
+    )
+    result = project.record()
+    result.assert_outcomes(passed=1)
+    assert "0 calls served from recordings, 1 recorded live, 0 missed" in told(result)
+
+
+TOOLS = """
+def add(a: int, b: int) -> int:
+    "The sum."
+    return a + b
+
+def shout(text: str) -> str:
+    "The text, louder."
+    return text.upper()
+"""
+
+
+@pytest.mark.parametrize("given", ["add, shout", "[add, shout]", "{'add': add, 'shout': shout}"])
+def test_tools_are_recorded_and_then_answered_without_running(project, given):
+    test = f"""
+def test_tools(understudy):
+    tools = understudy.tools({given})
+    assert tools["add"](a=1, b=2) == 3
+    assert understudy.tools(shout)["shout"](text="hi") == "HI"
+    assert greet(understudy) == greet(understudy, step="again")
+"""
+    project.test(TOOLS + test.replace("tools =", "understudy.live(Echo)\n    tools ="))
+    result = project.record()
+    result.assert_outcomes(passed=1)
+    assert "4 recorded live" in told(result)
+    project.test(TOOLS.replace("return", "assert False,") + test)
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert "4 calls served" in told(result)
+
+
+def test_lenient_tools_count_what_the_recording_missed(project):
+    project.test(
+        TOOLS
+        + """
+@pytest.mark.understudy(strict=False)
+def test_tools(understudy):
+    assert understudy.tools(add)["add"](a=1, b=2) is None
+"""
+    )
+    project.write("recordings/test_it/test_tools.json", '{"_version": 2}')
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
+
+
+def test_faults_strike_as_planned_and_the_gateway_gets_over_them(project):
+    project.test(
+        """
+from understudy import At, HttpError, ProviderError
+
+def test_recovers(understudy):
+    understudy.live(Echo)
+    understudy.faults("call=1 attempt=1: http_error 500")
+    response = understudy.run(understudy.gateway.complete(ADA, model="m", step_id="greet"))
+    assert response.content == "Hello Ada"
+    assert understudy.gateway is understudy.gateway
+
+def test_fails(understudy):
+    understudy.live(Echo)
+    greet(understudy)
+    understudy.faults(At(call=2).fail(HttpError(status_code=503)))
+    with pytest.raises(ProviderError, match="503"):
+        greet(understudy)
+
+def test_mistyped(understudy):
+    understudy.faults("call=1: http_eror 500")
+"""
+    )
+    result = project.record()
+    result.assert_outcomes(passed=2, failed=1)
+    assert "did you mean 'http_error'?" in told(result)
+    project.run("-k", "recovers or fails").assert_outcomes(passed=2)
+
+
+def test_a_vendor_is_asked_at_the_address_of_the_environment(project, monkeypatch):
+    project.test('pytestmark = pytest.mark.understudy(provider="openai")\n' + CANNOT_RECORD)
+    with LoopbackServer(chat_answer("Hello Ada")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        project.record().assert_outcomes(passed=1)
+        assert server.requests == 1
+    project.run().assert_outcomes(passed=1)
+
+
+def test_recording_from_nothing_says_what_to_do(project, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    project.test(CANNOT_RECORD)
+    assert "call understudy.live(provider) first, or mark the test" in told(project.record())
+    project.test('pytestmark = pytest.mark.understudy(provider="openai")\n' + CANNOT_RECORD)
+    assert "OPENAI_API_KEY is not set" in told(project.record())
+    assert project.recordings() == []
+
+
+def test_a_fixture_asked_for_by_name_works_too(project):
+    project.test(
+        """
+def test_greets(request):
+    understudy = request.getfixturevalue("understudy")
+    understudy.live(Echo)
+    assert greet(understudy) == "Hello Ada"
+"""
+    )
+    project.record().assert_outcomes(passed=1)
+    assert project.recordings() == ["test_it/test_greets.json"]
+
+
+def test_a_test_that_asks_nothing_needs_no_recording(project):
+    project.test("def test_nothing(understudy):\n    assert understudy.run(asyncio.sleep(5, 'woken')) == 'woken'\n")
+    project.run().assert_outcomes(passed=1)
+    project.record().assert_outcomes(passed=1)
+    assert project.recordings() == []
+
+
+def test_a_test_that_opens_its_provider_and_asks_nothing_can_be_recorded(project):
+    project.test("def test_nothing(understudy):\n    assert understudy.provider\n")
+    project.record().assert_outcomes(passed=1)
+    project.run().assert_outcomes(passed=1)

@@ -1,0 +1,74 @@
+"""The marker `understudy`, and what is wrong with it."""
+
+import pytest
+
+from tests.pytest_plugin.conftest import told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ('recordin="x.json"', "unknown argument 'recordin'\n  hint: did you mean 'recording'?"),
+        (
+            '"x.json"',
+            "it takes no arguments without names\n  hint: name it: @pytest.mark.understudy(recording='x.json')",
+        ),
+        ("recording=5", "recording: expected `str | null`, got `int`\n  hint: given: 5"),
+        ('strict="no"', "strict: expected `bool`, got `str`\n  hint: given: 'no'"),
+        ('record="sometimes"', "record: invalid enum value 'sometimes'"),
+        ('unused="ignore"', "unused: invalid enum value 'ignore'"),
+        ('provider="opanai"', "provider: there is no 'opanai'\n  hint: did you mean 'openai'?"),
+    ],
+)
+def test_a_wrong_marker_is_a_usage_error_that_names_the_test(project, arguments, complaint):
+    project.test(f"@pytest.mark.understudy({arguments})\ndef test_greets(understudy):\n    pass\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"test_it.py::test_greets: mark.understudy: {complaint}" in told(result)
+    assert "INTERNALERROR" not in told(result)
+
+
+def test_a_recording_that_no_store_takes_is_a_usage_error(project):
+    project.test('@pytest.mark.understudy(recording="x.db")\ndef test_greets(understudy):\n    pass\n')
+    result = project.run("--understudy-record=once")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "looks like a database" in told(result)
+
+
+def test_a_marker_without_the_fixture_does_nothing_but_must_be_right(project):
+    project.test('pytestmark = pytest.mark.understudy(provider="openai")\ndef test_it():\n    pass\n')
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert "recordings" not in told(result)
+    project.test("pytestmark = pytest.mark.understudy(prvider=1)\ndef test_it():\n    pass\n")
+    assert project.run().ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_the_nearest_marker_counts_for_each_argument(project):
+    project.test(
+        """
+from pathlib import Path
+pytestmark = pytest.mark.understudy(recording="module.json", strict=False)
+
+@pytest.mark.understudy(recording=Path("class.json"))
+class TestShop:
+    def test_greets(self, understudy):
+        assert Path(understudy.recording).name == "class.json"
+        assert greet(understudy) == "Mock response"
+"""
+    )
+    project.write("class.json", '{"_version": 2}')
+    project.run().assert_outcomes(passed=1)
+
+
+def test_the_marker_and_the_options_are_documented(project):
+    assert "@pytest.mark.understudy(recording=None, strict=True" in told(project.run("--markers"))
+    helped = told(project.run("--help"))
+    for option in ("record={none,once,new,all,append}", "keep-failed", "strict-unused", "report-unused"):
+        assert f"--understudy-{option}" in helped
+
+
+def test_an_unknown_mode_is_a_usage_error(project):
+    result = project.run("--understudy-record=sometimes")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "sometimes" in told(result)
