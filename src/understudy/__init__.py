@@ -126,6 +126,7 @@ if TYPE_CHECKING:
         GoogleProvider,
         OllamaProvider,
         OpenAIProvider,
+        OpenAIResponsesProvider,
     )
     from understudy.providers.http import (
         HttpOptions,
@@ -297,7 +298,13 @@ _HOMES = {
         "ToolCallDelta",
         "Usage",
     ],
-    "understudy.providers.catalog": ["AnthropicProvider", "GoogleProvider", "OllamaProvider", "OpenAIProvider"],
+    "understudy.providers.catalog": [
+        "AnthropicProvider",
+        "GoogleProvider",
+        "OllamaProvider",
+        "OpenAIProvider",
+        "OpenAIResponsesProvider",
+    ],
     "understudy.providers.http": ["HttpOptions"],
     "understudy.providers.pricing": ["Price", "PriceTable"],
     "understudy.providers.provider": ["Provider"],
@@ -383,6 +390,7 @@ __all__ = [
     "NormaliseRules",
     "OllamaProvider",
     "OpenAIProvider",
+    "OpenAIResponsesProvider",
     "PartialResponse",
     "PlannedFault",
     "PrerequisiteError",

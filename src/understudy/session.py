@@ -19,6 +19,7 @@ from understudy.errors import InputError
 from understudy.events import NULL_SINK, Sink
 from understudy.faults import FaultInjector, FaultPlan
 from understudy.faults.numbering import Numbering
+from understudy.faults.site import PlannedFault
 from understudy.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from understudy.providers.catalog import (
     AnthropicProvider,
@@ -26,6 +27,7 @@ from understudy.providers.catalog import (
     GoogleProvider,
     OllamaProvider,
     OpenAIProvider,
+    OpenAIResponsesProvider,
 )
 from understudy.providers.provider import Provider
 from understudy.recording.cursor import Unused
@@ -90,14 +92,36 @@ class Vendor(Struct, frozen=True):
 
 VENDORS = {
     "openai": Vendor(OpenAIProvider, ("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
+    "openai_responses": Vendor(OpenAIResponsesProvider, ("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
     "anthropic": Vendor(AnthropicProvider, ("ANTHROPIC_API_KEY",), "ANTHROPIC_BASE_URL"),
     "google": Vendor(GoogleProvider, ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "GOOGLE_GEMINI_BASE_URL"),
     "ollama": Vendor(OllamaProvider, (), "OLLAMA_BASE_URL"),
 }
 
 
+class Struck(Struct, frozen=True):
+    """What became of a plan of faults over all the providers of a session."""
+
+    plan: FaultPlan
+    injectors: Sequence[FaultInjector] = ()
+
+    def fired(self) -> list[PlannedFault]:
+        """What struck, as lines of a plan: of each provider in order."""
+        return [fired for injector in self.injectors for fired in injector.fired]
+
+    def unstruck(self) -> list[PlannedFault]:
+        """The lines of the plan that have struck nothing so far, at any provider."""
+        return [line for line in self.plan if all(line in injector.unstruck() for injector in self.injectors)]
+
+
+NOTHING_STRUCK = Struck(NO_FAULTS)
+
+
 class Session:
-    """What a run asks: `gateway` for models, and tools as `wrap_tools` puts them in place."""
+    """What a run asks: `gateway` for models, and tools as `wrap_tools` puts them in place.
+
+    `struck` knows which faults have struck, and which have not.
+    """
 
     def __init__(
         self,
@@ -106,8 +130,9 @@ class Session:
         mock: MockProvider | None,
         toolboxes: Sequence[OpenToolbox] = (),
         calls: RunCalls | None = None,
+        struck: Struck = NOTHING_STRUCK,
     ) -> None:
-        self.gateway = gateway
+        self.gateway, self.struck = gateway, struck
         self._mock, self._toolboxes, self._calls = mock, toolboxes, calls
 
     def wrap_tools(self, tools: Mapping[str, ToolDef]) -> dict[str, ToolDef]:
@@ -157,14 +182,15 @@ async def open_session(
     mode = settled_mode(mode, config, models)
     async with AsyncExitStack() as stack:
         mock = _mock(config, mode, Path(folder), sink)
-        leaves = _Leaves(config, mode, Path(folder), faults, sink, calls, Numbering(), mock)
+        leaves = _Leaves(config, mode, Path(folder), faults, sink, calls, Numbering(), mock, [])
         retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
         gateway = await stack.enter_async_context(
             ProviderGateway(retry=retry, restart_streams=config.restart_streams, sink=sink)
         )
         _register(gateway, config, leaves, models)
         toolboxes = [stack.enter_context(toolbox) for toolbox in _toolboxes(config, mode, Path(folder))]
-        yield Session(gateway, mock=mock, toolboxes=toolboxes, calls=calls)
+        struck = Struck(faults, leaves.injectors)
+        yield Session(gateway, mock=mock, toolboxes=toolboxes, calls=calls, struck=struck)
 
 
 def _register(gateway: ProviderGateway, config: ConfigDefinition, leaves: _Leaves, models: Models | None) -> None:
@@ -205,13 +231,17 @@ class _Leaves(Struct, frozen=True):
     calls: RunCalls | None
     numbering: Numbering
     mock: MockProvider | None
+    injectors: list[FaultInjector]
 
     def at(self, endpoint: Endpoint) -> Provider:
         """Faults outside the recorder, so that recordings stay clean."""
+        if self.mock is not None and self.injectors:
+            return self.injectors[0]
         leaf = self.mock or self._recorded(self._real(endpoint))
         if not self.faults.faults and self.faults.chaos is None:
             return leaf
-        return FaultInjector(leaf, self.faults, numbering=self.numbering, sink=self.sink)
+        self.injectors.append(FaultInjector(leaf, self.faults, numbering=self.numbering, sink=self.sink))
+        return self.injectors[-1]
 
     def _recorded(self, provider: Provider) -> Provider:
         if isinstance(self.mode, Record):

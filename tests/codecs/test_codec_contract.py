@@ -10,13 +10,14 @@ from understudy.codecs.codec import WireRequest
 from understudy.codecs.gemini import GeminiCodec
 from understudy.codecs.ollama import OllamaCodec
 from understudy.codecs.openai_chat import OpenAIChatCodec
+from understudy.codecs.openai_responses import OpenAIResponsesCodec
 from understudy.errors import MalformedResponseError, ProviderConnectionError, RequestError
 from understudy.messages import Response, TextDelta, ToolCallDelta
 
 from .strategies import requests, responses, streams
 
 DEEP = b'{"a": ' + b"[" * 100_000
-CODECS = [AnthropicCodec(), GeminiCodec(), OllamaCodec(), OpenAIChatCodec()]
+CODECS = [AnthropicCodec(), GeminiCodec(), OllamaCodec(), OpenAIChatCodec(), OpenAIResponsesCodec()]
 
 pytestmark = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 

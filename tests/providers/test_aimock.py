@@ -11,6 +11,7 @@ from understudy.providers.catalog import (
     GoogleProvider,
     OllamaProvider,
     OpenAIProvider,
+    OpenAIResponsesProvider,
 )
 
 HELLO = "Good morning to all of you, and a good day — ☀."
@@ -36,6 +37,7 @@ class Vendor(Struct, frozen=True):
 
 
 OPENAI = Vendor(OpenAIProvider, "/v1", "gpt-5")
+RESPONSES = Vendor(OpenAIResponsesProvider, "/v1", "gpt-5")
 ANTHROPIC = Vendor(AnthropicProvider, "", "claude-sonnet-4-5")
 GOOGLE = Vendor(GoogleProvider, "/v1beta", "gemini-2.5-pro")
 OLLAMA = Vendor(OllamaProvider, "", "deepseek-r1")
@@ -45,7 +47,7 @@ def served(*vendors):
     return pytest.mark.parametrize("vendor", vendors, ids=lambda vendor: vendor.provider.vendor_name)
 
 
-every_vendor = served(OPENAI, ANTHROPIC, GOOGLE, OLLAMA)
+every_vendor = served(OPENAI, RESPONSES, ANTHROPIC, GOOGLE, OLLAMA)
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ async def test_a_stream_brings_the_text_in_pieces_and_ends_with_the_response(pro
     assert end.response.model == vendor.model
 
 
-@served(OPENAI, ANTHROPIC, GOOGLE)  # aimock's Ollama counts no tokens
+@served(OPENAI, RESPONSES, ANTHROPIC, GOOGLE)  # aimock's Ollama counts no tokens
 async def test_usage_is_told_whole_and_streamed(provider, vendor):
     response = await provider.complete(asking("say hello"), vendor.model)
     *_, end = await streamed(provider, vendor, "say hello")
@@ -117,7 +119,7 @@ async def test_usage_is_told_whole_and_streamed(provider, vendor):
     assert response.cost_usd == end.response.cost_usd > 0
 
 
-@served(OPENAI, ANTHROPIC, GOOGLE)  # aimock's Ollama says reasoning_content where Ollama says thinking
+@served(OPENAI, RESPONSES, ANTHROPIC, GOOGLE)  # aimock's Ollama says reasoning_content where Ollama says thinking
 async def test_reasoning_is_kept_apart_from_the_text(provider, vendor):
     response = await provider.complete(asking("think first"), vendor.model)
     assert (response.reasoning, response.content) == (THOUGHT, "Forty-two.")
@@ -136,14 +138,15 @@ async def test_a_tool_call_brings_its_arguments(provider, vendor):
     assert response.tool_calls[0].id
 
 
-@served(OPENAI, ANTHROPIC, OLLAMA)  # aimock's Gemini finishes with FUNCTION_CALL, a word that Gemini does not have
+# aimock's Gemini finishes with FUNCTION_CALL, a word that Gemini does not have
+@served(OPENAI, RESPONSES, ANTHROPIC, OLLAMA)
 async def test_an_answer_with_tool_calls_finishes_for_them(provider, vendor):
     response = await provider.complete(asking("weather in Oslo"), vendor.model, tools=TOOLS)
     *_, end = await streamed(provider, vendor, "weather in Oslo")
     assert response.finish_reason == end.response.finish_reason == "tool_calls"
 
 
-@served(OPENAI, ANTHROPIC, GOOGLE)  # Ollama's protocol has no ids
+@served(OPENAI, RESPONSES, ANTHROPIC, GOOGLE)  # Ollama's protocol has no ids
 async def test_a_tool_call_keeps_its_id(provider, vendor):
     response = await provider.complete(asking("weather in both"), vendor.model, tools=TOOLS)
     *_, end = await streamed(provider, vendor, "weather in both")
@@ -185,7 +188,8 @@ async def test_a_tool_result_continues_the_conversation(provider, vendor):
     assert answer.content == "It rains in Oslo."
 
 
-@served(OPENAI, ANTHROPIC, GOOGLE)  # aimock's Ollama always stops with "stop"
+# aimock's Ollama always stops with "stop", and its Responses does not say why an answer is incomplete
+@served(OPENAI, ANTHROPIC, GOOGLE)
 async def test_an_answer_cut_by_the_token_limit_says_so(provider, vendor):
     response = await provider.complete(asking("too long"), vendor.model)
     *_, end = await streamed(provider, vendor, "too long")

@@ -5,7 +5,13 @@ import orjson
 import pytest
 
 from understudy.messages import Response
-from understudy.providers.catalog import AnthropicProvider, GoogleProvider, OllamaProvider, OpenAIProvider
+from understudy.providers.catalog import (
+    AnthropicProvider,
+    GoogleProvider,
+    OllamaProvider,
+    OpenAIProvider,
+    OpenAIResponsesProvider,
+)
 from understudy.providers.http import HttpOptions
 from understudy.providers.pricing import Price, PriceTable
 
@@ -37,6 +43,11 @@ async def exchange(kind, *, stream=False, **options):
             "https://api.openai.com/v1/chat/completions",
         ),
         (
+            OpenAIResponsesProvider,
+            "https://api.openai.com/v1/responses",
+            "https://api.openai.com/v1/responses",
+        ),
+        (
             AnthropicProvider,
             "https://api.anthropic.com/v1/messages",
             "https://api.anthropic.com/v1/messages",
@@ -62,6 +73,7 @@ async def test_requests_go_to_the_vendor(kind, url, stream_url):
     ("kind", "header", "value"),
     [
         (OpenAIProvider, "authorization", "Bearer key-1"),
+        (OpenAIResponsesProvider, "authorization", "Bearer key-1"),
         (AnthropicProvider, "x-api-key", "key-1"),
         (GoogleProvider, "x-goog-api-key", "key-1"),
         (OllamaProvider, "authorization", "Bearer key-1"),
@@ -72,7 +84,9 @@ async def test_the_key_is_sent_the_way_of_the_vendor_or_not_at_all(kind, header,
     assert header not in (await exchange(kind))[0].headers
 
 
-@pytest.mark.parametrize("kind", [OpenAIProvider, AnthropicProvider, GoogleProvider, OllamaProvider])
+@pytest.mark.parametrize(
+    "kind", [OpenAIProvider, OpenAIResponsesProvider, AnthropicProvider, GoogleProvider, OllamaProvider]
+)
 async def test_address_name_and_prices_can_be_given(kind):
     prices = PriceTable({"m": Price(prompt=1.0, completion=1.0)})
     request, response = await exchange(kind, base_url="http://host:9/x/", name="mine", prices=prices)
@@ -84,6 +98,7 @@ async def test_address_name_and_prices_can_be_given(kind):
     ("kind", "name"),
     [
         (OpenAIProvider, "openai"),
+        (OpenAIResponsesProvider, "openai_responses"),
         (AnthropicProvider, "anthropic"),
         (GoogleProvider, "google"),
         (OllamaProvider, "ollama"),

@@ -59,6 +59,7 @@ class Codec(Protocol):
 
         Raises:
             MalformedResponseError: `data` is not a response of this protocol.
+            ProviderError: the response says that it failed.
         """
         ...
 

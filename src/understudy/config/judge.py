@@ -14,7 +14,7 @@ from understudy.providers.provider import Provider
 from understudy.scenarios.judge import METRICS, Judge, Metric, python_metric
 from understudy.scenarios.runner import MakeJudge
 from understudy.scenarios.scenario import Scenario
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 PLACE = "judge.metrics"
 

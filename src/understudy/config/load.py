@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from understudy.config.problems import problem_of
 from understudy.config.schema import AGENT_KINDS, AgentConfig, Config, JudgeConfig, RunConfig, UserConfig
 from understudy.errors import InputError
+from understudy.wording import did_you_mean
 from understudy.workflow.config_definition import Definition
-from understudy.workflow.suggestions import did_you_mean
 
 FILE = "understudy.toml"
 PROJECT_FILE = "pyproject.toml"

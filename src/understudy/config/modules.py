@@ -12,7 +12,7 @@ from traceback import walk_tb
 from types import ModuleType
 
 from understudy.errors import InputError
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 FOREIGN = "site-packages"
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from understudy.config.schema import Config
 from understudy.errors import InputError
 from understudy.scenarios.scenario import Scenario
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 
 class Plan(Struct, frozen=True):

@@ -7,9 +7,9 @@ from pydantic_core import ErrorDetails
 
 from understudy.config.schema import REFERENCE_PATTERN
 from understudy.errors import InputError
+from understudy.wording import did_you_mean
 from understudy.workflow.config_definition import Definition
 from understudy.workflow.shape_problems import EXPECTED, LIMITS
-from understudy.workflow.suggestions import did_you_mean
 
 MAX_SHOWN_CHARS = 60
 

@@ -11,7 +11,7 @@ from understudy.scenarios.judge import Severity
 from understudy.workflow.config_definition import Definition, Listed, Name, Seconds, Temperature
 
 REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-VendorName = Literal["openai", "anthropic", "google", "ollama"]
+VendorName = Literal["openai", "openai_responses", "anthropic", "google", "ollama"]
 Reference = Annotated[str, Field(pattern=REFERENCE_PATTERN)]
 
 

@@ -8,6 +8,7 @@ from understudy.codecs.codec import Codec
 from understudy.codecs.gemini import GeminiCodec
 from understudy.codecs.ollama import OllamaCodec
 from understudy.codecs.openai_chat import OpenAIChatCodec
+from understudy.codecs.openai_responses import OpenAIResponsesCodec
 from understudy.providers.http import HttpOptions, HttpProvider
 from understudy.providers.pricing import PriceTable
 
@@ -46,6 +47,14 @@ class OpenAIProvider(CatalogProvider):
     vendor_codec = OpenAIChatCodec()
     vendor_url = "https://api.openai.com/v1"
     vendor_name = "openai"
+
+
+class OpenAIResponsesProvider(CatalogProvider):
+    """OpenAI responses, and by `base_url` every server that speaks them."""
+
+    vendor_codec = OpenAIResponsesCodec()
+    vendor_url = "https://api.openai.com/v1"
+    vendor_name = "openai_responses"
 
 
 class AnthropicProvider(CatalogProvider):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from understudy.errors import (
     InputError,
@@ -12,6 +13,9 @@ from understudy.errors import (
     ProviderError,
     ProviderTimeoutError,
 )
+
+if TYPE_CHECKING:
+    import httpx2
 
 
 @contextmanager
@@ -34,6 +38,9 @@ def translate(error: Exception, provider: str) -> ProviderError | InputError:
 
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     match error:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout():
+            kind = ProviderTimeoutError if isinstance(error, httpx2.ConnectTimeout) else ProviderConnectionError
+            return kind(f"no connection{_server_of(error)} ({told})", provider=provider)
         case httpx2.TimeoutException():
             return ProviderTimeoutError(f"no answer in time ({told})", provider=provider)
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
@@ -44,3 +51,12 @@ def translate(error: Exception, provider: str) -> ProviderError | InputError:
             return ProviderConnectionError(told, provider=provider)
         case _:
             return ProviderError(told, provider=provider)
+
+
+def _server_of(error: httpx2.RequestError) -> str:
+    """Which server was asked, without what may be secret in its URL."""
+    try:
+        url = error.request.url
+    except RuntimeError:
+        return ""
+    return f" to {url.scheme}://{url.netloc.decode()}"

@@ -16,11 +16,13 @@ from understudy.providers.catalog import (
     GoogleProvider,
     OllamaProvider,
     OpenAIProvider,
+    OpenAIResponsesProvider,
 )
 from understudy.providers.pricing import PriceTable
 
 VENDORS: Mapping[str, type[CatalogProvider]] = {
-    vendor.vendor_name: vendor for vendor in (OpenAIProvider, AnthropicProvider, GoogleProvider, OllamaProvider)
+    vendor.vendor_name: vendor
+    for vendor in (OpenAIProvider, AnthropicProvider, GoogleProvider, OllamaProvider, OpenAIResponsesProvider)
 }
 
 
@@ -39,7 +41,7 @@ def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTab
 
     Args:
         answer: the object that the SDK gave, or its JSON.
-        vendor: `openai`, `anthropic`, `google` or `ollama`.
+        vendor: `openai`, `anthropic`, `google`, `ollama` or `openai_responses`.
         prices: what tokens cost; understudy's own table where none is given.
 
     Raises:

@@ -10,7 +10,7 @@ from understudy.gateway.retry import RETRYABLE_STATUSES, RetryPolicy
 
 T = TypeVar("T")
 Listed: TypeAlias = Annotated[tuple[T, ...], Strict(False)]
-ProviderName = Literal["openai", "anthropic", "google", "ollama", "mock"]
+ProviderName = Literal["openai", "openai_responses", "anthropic", "google", "ollama", "mock"]
 Name = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
