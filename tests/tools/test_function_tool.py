@@ -144,7 +144,7 @@ def test_the_decorator_takes_options():
     assert (add.name, add.side_effect) == ("plus", True)
 
 
-@pytest.mark.parametrize("thing", [5, "find", None, vars(Shop)["make"]], ids=repr)
+@pytest.mark.parametrize("thing", [5, "find", None, vars(Shop)["make"]], ids=["number", "text", "none", "classmethod"])
 def test_what_cannot_be_called_is_refused(thing):
     with pytest.raises(InputError, match=r"^tool_of: expected a function, got "):
         tool_of(thing)

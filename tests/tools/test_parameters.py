@@ -22,7 +22,9 @@ class Anything:
         return None
 
 
-@pytest.mark.parametrize("declared", [Order, {"type": "object"}, None, Anything()], ids=repr)
+@pytest.mark.parametrize(
+    "declared", [Order, {"type": "object"}, None, Anything()], ids=["model", "schema", "none", "own"]
+)
 def test_every_declaration_becomes_parameters_with_the_schema_of_an_object(declared):
     parameters = parameters_of(declared, source="find")
     assert isinstance(parameters, Parameters)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from pydantic import BaseModel, Field
 
-from understudy.tools import result_text
+from understudy import ToolCall
+from understudy.tools import ToolOutcome, result_text
 
 
 class Colour(enum.Enum):
@@ -142,3 +143,28 @@ json_values = st.recursive(
 @given(json_values.filter(lambda value: not isinstance(value, str)))
 def test_json_values_can_be_read_back(value):
     assert orjson.loads(result_text(value)) == value
+
+
+class Order:
+    """What is shown as Python shows everything by default."""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (object(), "<object>"),
+        (Order(), "<tests.tools.test_result_text.Order>"),
+        ([{"order": Order()}], '[{"order":"<tests.tools.test_result_text.Order>"}]'),
+        (ToolOutcome.of_value, "<bound method ToolOutcome.of_value of <class 'understudy.tools.outcome.ToolOutcome'>>"),
+        (object().__str__, "<method-wrapper '__str__' of object>"),
+        ((number for number in ()), "<generator object <genexpr>>"),
+        ("<Order object at 0x7f00>", "<Order object at 0x7f00>"),
+    ],
+)
+def test_a_value_without_json_is_told_the_same_in_every_run(value, text):
+    assert result_text(value) == text
+
+
+def test_an_error_about_an_object_is_told_the_same_in_every_run():
+    told = ToolOutcome.of_error(ToolCall("find"), LookupError(f"no {object()!r}")).text
+    assert told == "[ToolError] LookupError: no <object>"

@@ -1,5 +1,6 @@
 """A toolbox holds tools by name, and refuses what no model could call."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -95,7 +96,7 @@ def test_a_function_without_a_name_needs_one():
         ("find", "tools: expected a list or dict of tools, got str 'find'"),
         (5, "tools: expected a list or dict of tools, got int 5"),
     ],
-    ids=str,
+    ids=lambda value: re.sub(r" at 0x[0-9a-f]+", "", str(value)),
 )
 def test_what_is_no_tool_is_refused_with_what_was_expected(tools, message):
     assert refusal(tools) == message
