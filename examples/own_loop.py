@@ -3,10 +3,7 @@
 Run it: python examples/own_loop.py
 """
 
-from collections.abc import Callable
 from typing import Any
-
-import orjson
 
 try:
     from openai import OpenAI
@@ -24,6 +21,8 @@ def find_order(order_id: int) -> dict[str, object]:
     Args:
         order_id: the number on the receipt
     """
+    if order_id != 42:
+        raise LookupError(f"there is no order {order_id}")
     return {"order_id": order_id, "status": "lost"}
 
 
@@ -33,21 +32,19 @@ def refund(order_id: int) -> str:
     return f"order {order_id} is refunded"
 
 
-TOOLS: dict[str, Callable[..., object]] = {"find_order": find_order, "refund": refund}
-
-
 def hasty_model(request: Request) -> Response:
-    """A model that wants to refund at once, writes one call as text, and does as it is told in the end."""
+    """A model that wants to refund at once, writes calls as text, mistypes one, and gets there in the end."""
     last = str(request.messages[-1]["content"])
-    if "[StepEnforcementError]" in last:
-        call = '{"name": "find_order", "arguments": {"order_id": 42}}'
+    if "[StepEnforcementError]" in last or "[ToolError]" in last:
+        number = "24" if "[StepEnforcementError]" in last else "42"
+        call = f'{{"name": "find_order", "arguments": {{"order_id": {number}}}}}'
         return Response(f"Sure!\n```json\n{call}\n```", model=request.model)
     return Response(model=request.model, tool_calls=(ToolCall("refund", {"order_id": 42}, id="call_1"),))
 
 
 def support(client: OpenAI, question: str) -> str:
     """Answer a customer: ask, check, run, until a terminal tool has run."""
-    guardrails = Guardrails(TOOLS, required_steps=["find_order"], terminal_tool="refund")
+    guardrails = Guardrails([find_order, refund], required_steps=["find_order"], terminal_tool="refund")
     functions: list[Any] = guardrails.functions
     messages: list[Any] = [{"role": "user", "content": question}]
     while True:
@@ -56,13 +53,12 @@ def support(client: OpenAI, question: str) -> str:
         messages += verdict.messages
         for message in verdict.messages:
             print(f"  {message['role']:9} {message['content'] or message['tool_calls'][0]['function']}")
-        result = ""
-        for call in verdict.calls:
-            result = orjson.dumps(TOOLS[call.tool](**call.args)).decode()
-            messages.append({"role": "tool", "tool_call_id": call.id or "", "content": result})
-            print(f"  tool      {result}")
-        if guardrails.record(verdict.calls):
-            return result
+        outcomes = guardrails.run_sync(verdict.calls)
+        for outcome in outcomes:
+            messages.append({"role": "tool", "tool_call_id": outcome.call.id or "", "content": outcome.text})
+            print(f"  tool      {outcome.text}")
+        if guardrails.record(outcomes):
+            return outcomes[-1].text
 
 
 def main() -> None:

@@ -42,9 +42,9 @@ UnderstudyError
 ├── UnfitAnswerError               a model would not answer in the form that was asked for: reason, raw
 ├── UserSimulationError            the model that plays a user would not: reason, raw, turn_index
 ├── BudgetExceededError            the calls so far have cost what they may: spent_usd, limit_usd
-├── ScriptError                    a scripted model was asked too often, or too seldom
+├── ScriptError                    a scripted model was asked too often, or too seldom: messages
 ├── RecordedToolError              what a tool raised when it was recorded, where its class is not known: type, message
-├── RecordingMismatchError         a replayed request has no answer: kind, key, nearest, difference
+├── RecordingMismatchError         a replayed request has no answer: kind, key, difference, hint, struck
 └── EventLoopError                 a synchronous call made where an event loop is already running
 
 Outside the tree stands `ToolResolutionError`: a tool raises it to say that nothing failed, but there is no such thing.
@@ -196,12 +196,20 @@ class BreakerOpenError(ProviderError):
 
 
 class Attempt(NamedTuple):
-    """A try that failed: of which provider, which try there, how, and how long was waited after it."""
+    """A try that failed: of which provider, which try there, how, and how long was waited after it.
+
+    `note` says why it was the last there, where the error alone does not.
+    """
 
     provider: str
     attempt: int
     error: ProviderError
     wait_s: float = 0.0
+    note: str = ""
+
+    def __str__(self) -> str:
+        told = str(self.error).removeprefix(f"{self.provider}: ")
+        return f"{self.provider}, attempt {self.attempt}: {told}{self.note and f'; {self.note}'}"
 
 
 class AllProvidersFailedError(ProviderError):
@@ -210,10 +218,7 @@ class AllProvidersFailedError(ProviderError):
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self.attempts = tuple(attempts)
         last = self.attempts[-1].error
-        told = "\n".join(
-            f"  {a.provider}, attempt {a.attempt}: {str(a.error).removeprefix(f'{a.provider}: ')}"
-            for a in self.attempts
-        )
+        told = "\n".join(f"  {attempt}" for attempt in self.attempts)
         tries = "1 attempt" if len(self.attempts) == 1 else f"{len(self.attempts)} attempts"
         message = f"no provider answered, in {tries}:\n{told}"
         super().__init__(message, status_code=last.status_code, headers=last.headers, body=last.body)
@@ -438,7 +443,14 @@ class BudgetExceededError(UnderstudyError):
 
 
 class ScriptError(UnderstudyError):
-    """A scripted model was asked more often than it has lines, or was left with lines that nobody asked for."""
+    """A scripted model was asked more often than it has lines, or was left with lines that nobody asked for.
+
+    `messages` are those that it was asked with once too often.
+    """
+
+    def __init__(self, message: str, *, messages: Sequence[Mapping[str, object]] = ()) -> None:
+        self.messages = tuple(messages)
+        super().__init__(message)
 
 
 class RecordedToolError(UnderstudyError):
@@ -468,12 +480,43 @@ class RecordingMismatchError(UnderstudyError):
 
     `kind` is `missing` (nothing fits), `drifted` (the step is there, its request was another) or
     `exhausted` (everything that fits was served already). `key` names the entry concerned, or the
-    nearest one; `difference` is the message-level diff against it. Never worth a retry.
+    nearest one; `difference` is the message-level diff against it. `hint` says what to do, `struck` which
+    faults had struck by then. Never worth a retry.
     """
 
-    def __init__(self, message: str, *, kind: MismatchKind, key: str | None = None, difference: str = "") -> None:
-        self.kind, self.key, self.difference = kind, key, difference
-        super().__init__(f"{message}\n{difference}" if difference else message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: MismatchKind,
+        key: str | None = None,
+        difference: str = "",
+        hint: str = "",
+        struck: Sequence[str] = (),
+    ) -> None:
+        self.reason, self.kind, self.key, self.difference = message, kind, key, difference
+        self.hint, self.struck = hint, tuple(struck)
+        hints = [f"  hint: {told}" for told in (_told_struck(self.struck), hint) if told]
+        super().__init__("\n".join([message, *filter(None, [difference]), *hints]))
+
+    def but(self, *, hint: str | None = None, struck: Sequence[str] | None = None) -> "RecordingMismatchError":
+        """The same with another hint, or with faults that had struck by then."""
+        return RecordingMismatchError(
+            self.reason,
+            kind=self.kind,
+            key=self.key,
+            difference=self.difference,
+            hint=self.hint if hint is None else hint,
+            struck=self.struck if struck is None else struck,
+        )
+
+
+def _told_struck(struck: Sequence[str]) -> str:
+    if not struck:
+        return ""
+    more = f" and {len(struck) - 1} more" if len(struck) > 1 else ""
+    what = f"a fault struck before this ({struck[-1]}{more}): the recording has no answer for what follows"
+    return f"{what}; write one by hand, or use a fault that the retry hides"
 
 
 class EventLoopError(UnderstudyError):

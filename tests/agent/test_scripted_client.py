@@ -3,8 +3,12 @@
 import pytest
 
 from tests.agent.parts import FETCH, SUBMIT, agent, play
-from understudy import Response, UnderstudyError
+from understudy import InputError, Response, UnderstudyError
 from understudy.agent import ScriptedClient, ScriptError, TextResponse, ToolCall, WorkflowRunner
+
+
+def int_of(after):
+    return after
 
 
 async def test_lines_come_in_many_shapes():
@@ -22,7 +26,41 @@ async def test_lines_come_in_many_shapes():
 
 async def test_a_script_that_runs_out_says_so():
     played = await play([FETCH], catch=ScriptError)
-    assert "asked a 2. time, but the script has 1 line" in str(played.error)
+    assert str(played.error) == "asked a 2nd time, but the script has 1 line\n  the last message (tool): fetch done"
+
+
+async def test_what_was_asked_once_too_often_is_kept():
+    played = await play([SUBMIT], catch=ScriptError)
+    assert "the last message (tool): [StepEnforcementError] You cannot call submit yet." in str(played.error)
+    assert list(played.error.messages) == list(played.client.calls[1].messages)
+    assert played.client.left == []
+
+
+async def test_a_long_message_is_shortened():
+    with pytest.raises(ScriptError) as caught:
+        await ScriptedClient([]).send([{"role": "user", "content": "x" * 1000}])
+    assert str(caught.value).endswith(f"{'x' * 200}…")
+
+
+async def test_a_script_that_is_asked_nothing_says_so_too():
+    with pytest.raises(ScriptError, match=r"asked a 1st time, but the script has 0 lines$"):
+        await ScriptedClient([]).send([])
+
+
+async def test_a_function_of_one_parameter_gets_the_messages_alone():
+    played = await play([FETCH, lambda messages: ToolCall("submit", {"after": len(messages)})], agent(submit=int_of))
+    assert played.result == 4
+
+
+async def test_a_function_that_does_not_tell_what_it_takes_gets_messages_and_tools():
+    assert await ScriptedClient([max]).send([], []) == Response()
+
+
+@pytest.mark.parametrize("line", ["hello", FETCH, Response("x"), KeyError("x"), {"content": "x"}, len, None])
+def test_a_line_that_is_no_list_is_refused(line):
+    with pytest.raises(InputError, match="lines: expected a list of lines, got ") as caught:
+        ScriptedClient(line)
+    assert caught.value.hint.startswith("ScriptedClient([")
 
 
 async def test_an_error_in_the_script_is_raised():
@@ -30,7 +68,10 @@ async def test_an_error_in_the_script_is_raised():
 
 
 async def test_lines_left_over_are_complained_about():
-    with pytest.raises(ScriptError, match="1 of 3 lines"), ScriptedClient([FETCH, SUBMIT, "never said"]) as client:
+    with (
+        pytest.raises(ScriptError, match="1 of 3 lines never asked for"),
+        ScriptedClient([FETCH, SUBMIT, "never said"]) as client,
+    ):
         await WorkflowRunner(client).run(agent(), "go", prompt_vars={"role": "tester"})
     assert client.left == ["never said"]
 

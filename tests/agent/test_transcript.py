@@ -1,8 +1,9 @@
 """Transcripts and their snapshots."""
 
 import pytest
+import yaml
 
-from understudy.agent import Message, MessageMeta, MessageType, ToolCallInfo, Transcript
+from understudy.agent import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo, Transcript
 
 
 def said(text, kind=MessageType.USER_INPUT, **rest):
@@ -58,3 +59,15 @@ def test_arguments_that_are_no_object_stay_a_text():
     call = ToolCallInfo("fetch", '{"broken', "a")
     message = Message("assistant", "", MessageMeta(MessageType.TOOL_CALL), (call,))
     assert message.to_dict()["tool_calls"][0]["function"]["arguments"] == '{"broken'
+
+
+def test_clients_get_plain_texts_alone():
+    message = Message(MessageRole.USER, "Hi", MessageMeta(MessageType.USER_INPUT))
+    (sent,) = Transcript(print, [message]).snapshot()
+    assert {type(value) for value in sent.values()} == {str}
+    assert yaml.safe_dump(sent, default_flow_style=True) == "{content: Hi, role: user}\n"
+
+
+def test_roles_and_types_are_shown_as_texts():
+    message = Message(MessageRole.TOOL, "Hi", MessageMeta(MessageType.TOOL_RESULT))
+    assert repr(message).startswith("Message(role='tool', content='Hi', metadata=MessageMeta(type='tool_result'")

@@ -30,7 +30,17 @@ def state(*settings, file=None):
     ],
 )
 def test_a_value_is_json_where_it_can_be_and_else_text(text, value):
-    assert state(f"name={text}") == {"name": value}
+    assert state(f"none={text}") == {"none": value}
+
+
+@pytest.mark.parametrize("text", ["5", "true", "null", '["a", 1]', "Ada"])
+def test_a_value_stays_text_where_a_text_is_declared(text):
+    assert state(f"name={text}") == {"name": text}
+    assert state(f"user.city={text}")["user"]["city"] == text
+
+
+def test_a_text_in_quotes_is_the_text():
+    assert state('name="5"') == {"name": "5"}
 
 
 def test_a_dotted_key_is_set_inside_what_is_declared_which_stays_as_it_was():

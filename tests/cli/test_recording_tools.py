@@ -52,7 +52,7 @@ def test_show_lists_calls_of_tools_under_those_of_models(run, record):
     assert (name, ends, rest) == ("get_weather", "result", ['{"city":"Oslo"}', '{"sky":"rain"}'])
     assert "error: LookupError" in lines[4]
     assert "no such city" in lines[4]
-    assert lines[5] == f"{path}: 1 exchange of 1 key, 0.0000 $, 2 calls of 1 tool"
+    assert lines[5] == f"{path}: 1 exchange of 1 key, 2 calls of 1 tool"
 
 
 def test_show_of_tools_alone_has_no_table_of_models(run, write):

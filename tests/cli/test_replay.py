@@ -61,10 +61,23 @@ def test_an_edited_prompt_passes_with_a_warning_if_a_default_may_be_fallen_back_
     assert [record.message.count("\n") for record in caplog.records] == [0]
 
 
-def test_as_json_a_mismatch_prints_no_result(run, recorded):
+def test_as_json_a_mismatch_is_a_document_too(run, recorded):
     code, out, err = run("replay", recorded, "--recording", "real.json", "--set", "name=Eve", "--json")
-    assert (code, out) == (3, "")
-    assert "+Say hello to Eve" in err
+    document = json.loads(out)
+    assert (code, document["status"]) == (3, "error")
+    told = document["error"]
+    assert (told["type"], told["kind"], told["key"]) == ("RecordingMismatchError", "drifted", "hello")
+    assert told["exit_code"] == 3
+    assert "+Say hello to Eve" in told["difference"]
+    assert told["message"] in err
+
+
+def test_as_json_bad_input_is_a_document_too(run, greet):
+    code, out, err = run("replay", greet, "--recording", "missing.json", "--json")
+    told = json.loads(out)["error"]
+    assert (code, told["exit_code"], told["type"]) == (2, 2, "InputError")
+    assert told["source"] == "missing.json"
+    assert told["message"] in err
 
 
 def test_what_was_not_used_is_told(run, greet, write):
@@ -86,6 +99,7 @@ def test_as_json_what_was_not_used_is_told_beside_the_result(run, greet, write):
     write("more.json", flows.recording(flows.ANSWERS | {"more": "x"}))
     _, out, err = run("replay", greet, "--recording", "more.json", "--json")
     assert json.loads(out)["status"] == "succeeded"
+    assert json.loads(out)["unused"] == [{"key": "more", "position": 0}]
     assert "more[0]" in err
     assert run("replay", greet, "--recording", "more.json", "--quiet") == (0, "", "")
 

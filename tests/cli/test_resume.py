@@ -263,6 +263,21 @@ def test_an_interrupted_run_says_how_to_go_on(shop):
     assert (run.status, run.settled_steps) == ("interrupted", 1)
 
 
+def test_a_terminated_run_says_how_to_go_on(shop):
+    broken = shop("broken", CHAIN)
+    broken.model.hold("two <one cats>")
+    process = broken.start("run", "flow.yaml", "--json")
+    broken.model.wait_until_holding("two <one cats>")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 143
+    told = orjson.loads(out)["error"]
+    assert (told["exit_code"], told["message"]) == (143, "terminated: 1 done, 10 tokens")
+    (run,) = RunStore(broken.folder / ".understudy/runs").summaries()
+    assert err.decode().endswith(f"{told['message']}\nto go on with it: understudy resume {run.id}\n")
+    assert (run.status, run.settled_steps) == ("interrupted", 1)
+
+
 @pytest.fixture
 def here(shop):
     """Opens a shop and goes there."""
@@ -293,6 +308,34 @@ def test_a_step_that_failed_is_tried_again_and_finished_ones_are_not(here, run):
     code, out, _ = run("resume", "last")
     assert (code, "third: <three <two <one cats>>>" in out) == (0, True)
     assert shop.model.answered == {"one cats": 1, "two <one cats>": 2, "three <two <one cats>>": 1}
+
+
+def test_steps_that_were_done_before_are_shown_as_kept(here, run):
+    broken, answer = failing_at("three <two <one cats>>")
+    here(CHAIN, answer)
+    run("run", "flow.yaml")
+    broken.clear()
+    _, out, _ = run("resume", "last")
+    assert [line.split()[0] for line in out.splitlines()[:3]] == ["kept", "kept", "done"]
+    assert "chain succeeded: 2 kept, 1 done" in out
+
+
+def test_a_fault_that_may_have_struck_a_kept_step_is_not_missed(here, run):
+    broken, answer = failing_at("three <two <one cats>>")
+    here(CHAIN, answer)
+    faults = ["step=two attempt=1: timeout", "call=1 attempt=1: timeout", "step=three call=9: timeout"]
+    options = [option for fault in faults for option in ("--fault", fault)]
+    assert run("run", "flow.yaml", *options)[0] == 1
+    broken.clear()
+    code, _, err = run("resume", "last")
+    assert (code, err) == (1, "fault 'step=three call=9: timeout' never struck\n")
+
+
+def test_a_run_whose_fault_never_struck_has_succeeded_all_the_same(here, run):
+    here(CHAIN)
+    code, _, err = run("run", "flow.yaml", "--fault", "call=9: timeout")
+    assert (code, "to go on with it" in err) == (1, False)
+    assert RunStore(".understudy/runs").summaries()[0].status == "succeeded"
 
 
 def test_a_failed_run_that_fails_again_can_be_resumed_again(here, run):
@@ -446,9 +489,9 @@ def test_runs_are_listed_with_how_to_go_on(here, run):
     first, second = RunStore(".understudy/runs").ids()
     header, *rows = [" ".join(line.split()) for line in out.splitlines()]
     assert (code, header) == (0, "run workflow status steps cost $ started (UTC) to go on with it")
-    assert rows[0].startswith(f"{first} chain failed 1/3 0.0000 20")
+    assert rows[0].startswith(f"{first} chain failed 1/3 20")
     assert rows[0].endswith(f"understudy resume {first}")
-    assert rows[1].startswith(f"{second} chain succeeded 3/3 0.0000 20")
+    assert rows[1].startswith(f"{second} chain succeeded 3/3 20")
     assert "resume" not in rows[1]
 
 

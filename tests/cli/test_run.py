@@ -99,7 +99,7 @@ def test_a_warning_of_a_miss_is_one_line_on_the_error_output(greet, write):
         [COMMAND, "run", greet, "--mock-responses", "part.json"], capture_output=True, text=True, check=True
     )
     assert done.stderr.count("\n") == 1
-    assert "'bye' is missing" in done.stderr
+    assert "'bye' is not in the recording" in done.stderr
 
 
 def test_a_workflow_that_names_the_mock_needs_no_option(run, write):
@@ -127,6 +127,21 @@ def test_provider_and_model_may_be_told_on_the_command_line(run, greet):
     assert {event.model for event in read_events("events.jsonl") if hasattr(event, "model")} == {"other"}
 
 
+@pytest.mark.parametrize("command", [["run", "--mock-responses"], ["replay", "--recording"]], ids=["run", "replay"])
+def test_a_missing_model_is_told_with_the_file_and_the_step(run, greet, command):
+    greet.write_text(greet.read_text().replace("config: {provider: openai, model: demo}\n", ""))
+    name, option = command
+    code, out, err = run(name, greet, option, "run.json")
+    assert (code, out) == (2, "")
+    assert f"{greet}: steps.hello: no model is named" in err
+    assert run("run", greet, "--mock-responses", "run.json", "--model", "demo")[0] == 0
+
+
+def test_a_replay_needs_no_provider(run, greet):
+    greet.write_text(greet.read_text().replace("provider: openai, ", ""))
+    assert run("replay", greet, "--recording", "run.json", "--quiet") == (0, "", "")
+
+
 def test_an_empty_model_is_bad_input(run, greet):
     assert run("run", greet, "--model", "")[0] == 2
 
@@ -146,7 +161,8 @@ def test_the_choices_of_the_command_are_those_of_the_library():
         (["--mock-responses", "missing.json"], "missing.json"),
         (["--mock-responses", "run.json", "--fault", "call=two: timeout"], "call=two: timeout"),
         (["--mock-responses", "run.json", "--plan", "missing.json"], "missing.json"),
-        (["--mock-responses", "run.json", "--trace", "no/folder/events.jsonl"], "no/folder/events.jsonl"),
+        (["--mock-responses", "run.json", "--trace", "run.json/events.jsonl"], "run.json/events.jsonl"),
+        (["--recording", "run.json"], "did you mean `understudy replay"),
         (["--record", "redis://host/0"], "redis://host/0"),
     ],
 )
@@ -199,6 +215,38 @@ def test_a_trace_holds_every_event(run, greet):
     events = list(read_events("events.jsonl"))
     assert [event.step for event in events if isinstance(event, StepEnded)] == ["hello", "bye"]
     assert len(events) > 6
+
+
+def test_the_folder_of_a_trace_is_made(run, greet):
+    code, _, _ = run("run", greet, "--mock-responses", "run.json", "--trace", "some/folder/events.jsonl")
+    assert (code, Path("some/folder/events.jsonl").exists()) == (0, True)
+
+
+def test_who_adds_to_a_recording_of_the_same_steps_is_told(run, greet, server):
+    told = "new.json has calls of these steps already; --record-mode all replaces them\n"
+    assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == ""
+    assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == told
+    assert run("run", greet, "--record", "new.json", "--record-mode", "all", "--no-checkpoint")[2] == ""
+
+
+def test_recording_again_as_a_mismatch_says_mends_it(run, greet, server):
+    run("run", greet, "--record", "new.json")
+    greet.write_text(greet.read_text().replace("Say goodbye", "Bid farewell"))
+    code, _, err = run("replay", greet, "--recording", "new.json")
+    assert code == 3
+    command = err.strip().rpartition("understudy ")[2].split()
+    assert run(*command)[0] == 0
+    assert run("replay", greet, "--recording", "new.json")[0] == 0
+
+
+def test_a_small_cost_is_told_and_none_is_not(run, greet, write):
+    answers = {"hello": {"content": "Hi", "cost_usd": 0.00001}, "bye": {"content": "Bye", "cost_usd": 0.0}}
+    write("run.json", flows.recording(answers))
+    _, out, _ = run("run", greet, "--mock-responses", "run.json")
+    hello, bye, *_, total = out.splitlines()
+    assert "0.00001 $" in hello
+    assert "$" not in bye
+    assert "0.00001 $" in total
 
 
 def test_as_json_the_whole_result_is_all_that_is_printed(run, greet):

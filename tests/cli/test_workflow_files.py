@@ -39,7 +39,8 @@ def test_problems_as_json_have_their_place_in_fields(run, write):
         ("bad.yaml", 10),
         ("bad.yaml", 20),
     ]
-    assert run("validate", write("good.yaml", EXAMPLE), "--json") == (0, '{"files":1,"problems":[]}\n', "")
+    code, out, _ = run("validate", write("good.yaml", EXAMPLE), "--json")
+    assert (code, out) == (0, '{"files":1,"problems":[],"without_model":{}}\n')
 
 
 def test_checking_and_drawing_import_no_tool(run, write):
@@ -75,6 +76,10 @@ def test_a_drawing_goes_into_a_file(run, write):
     flow = write("flow.yaml", EXAMPLE)
     assert run("graph", flow, "-f", "svg", "-o", "flow.svg") == (0, "", "")
     assert Path("flow.svg").read_text().startswith("<svg")
+    assert run("graph", flow, "-o", "called.svg") == (0, "", "")
+    assert Path("called.svg").read_text() == Path("flow.svg").read_text()
+    assert run("graph", flow, "-o", "called.mmd")[0] == 0
+    assert Path("called.mmd").read_text().startswith("flowchart")
     code, _, err = run("graph", flow, "-o", "no/such/folder.svg")
     assert code == 2
     assert "no/such/folder.svg" in err
@@ -100,3 +105,27 @@ def test_the_words_of_a_command_can_be_completed():
     env = {"_UNDERSTUDY_COMPLETE": "complete_bash", "COMP_WORDS": "understudy r", "COMP_CWORD": "1", "PATH": ""}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
     assert {"run", "replay", "recording"} <= set(done.stdout.split())
+
+
+INNER = """\
+name: outer
+steps:
+  - {id: named, type: llm_call, model: m, prompt: x}
+  - {id: each, type: loop, until: index == 1, steps: [{id: ask, type: llm_call, prompt: x}]}
+  - {id: sub, type: subworkflow, workflow: {name: inner, steps: [{id: say, type: agent, prompt: x, terminal_tool: t}]}}
+tools: {t: "tools:t"}
+"""
+
+
+def test_steps_without_a_model_are_told_and_no_problem(run, write):
+    flow = write("flow.yaml", INNER)
+    code, out, _ = run("validate", flow)
+    assert code == 0
+    assert out.startswith(f"{flow}: ok, but no model is named for ask and 1 more: ")
+    _, out, _ = run("validate", flow, "--json")
+    assert json.loads(out)["without_model"] == {str(flow): ["ask", "sub.say"]}
+
+
+def test_a_model_of_the_config_is_that_of_all_steps(run, write):
+    flow = write("flow.yaml", INNER + "config: {model: m}\n")
+    assert run("validate", flow) == (0, f"{flow}: ok\n", "")

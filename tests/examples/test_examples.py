@@ -41,6 +41,7 @@ def test_a_refund_is_made_once_however_often_it_is_replayed(tmp_path):
 def test_a_loop_of_ones_own_is_guarded():
     shown = shown_by(EXAMPLES / "own_loop.py")
     assert "[StepEnforcementError]" in shown
+    assert "[ToolError] LookupError: there is no order 24" in shown
     assert "order 42 is refunded" in shown
 
 

@@ -22,6 +22,7 @@ from understudy import (
     TextDelta,
     run,
 )
+from understudy.errors import RecordingMismatchError
 from understudy.events import FaultFired
 from understudy.faults import At, ConnectionReset, FaultInjector, FaultPlan, HttpError, StreamTruncate, chaos
 from understudy.messages import WholeReply
@@ -197,3 +198,35 @@ async def test_a_recording_stays_clean_under_faults():
     injector = FaultInjector(mock, failing(At(step_id="a", call=1)))
     assert await struck(injector, {"step_id": "a"}) == [True]
     assert (await injector.complete(user("Hi"), "m", step_id="a")).content == "one"
+
+
+async def test_the_lines_that_have_struck_nothing_are_told():
+    plan = failing(At(step_id="answer", call=2), At(step_id="ask"), At(call=9))
+    injector = FaultInjector(Echo(), plan)
+    assert injector.unstruck() == list(plan)
+    await struck(injector, {"step_id": "answer"}, {"step_id": "answer"}, {"step_id": "ask"})
+    assert [str(line) for line in injector.unstruck()] == ["call=9: connection_reset"]
+
+
+async def test_what_chaos_draws_is_no_line_that_struck():
+    injector = FaultInjector(Echo(), chaos(seed=1, rate=1.0, faults=[ConnectionReset()]))
+    assert await struck(injector, {}) == [True]
+    assert injector.unstruck() == []
+
+
+async def test_a_replay_without_an_answer_is_told_what_struck_before():
+    mock = MockProvider(responses={"ask": [{"content": "one"}]}, strict=True)
+    injector = FaultInjector(mock, failing(At(call=1, attempt=1), At(call=2)))
+    await struck(injector, {"step_id": "ask"}, {"step_id": "ask"})
+    await injector.complete(user("Hi"), "m", step_id="ask")
+    with pytest.raises(RecordingMismatchError) as caught:
+        await injector.complete(user("Hi"), "m", step_id="ask")
+    assert caught.value.struck == tuple(str(fired) for fired in injector.fired)
+    assert "a fault struck before this (step=ask call=2 attempt=1: connection_reset and 1 more)" in str(caught.value)
+
+
+async def test_a_replay_without_an_answer_is_nothing_but_that_where_nothing_struck():
+    injector = FaultInjector(MockProvider(responses={}, strict=True), failing(At(call=9)))
+    with pytest.raises(RecordingMismatchError) as caught:
+        await injector.complete(user("Hi"), "m", step_id="ask")
+    assert caught.value.struck == ()

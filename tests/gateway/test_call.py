@@ -29,14 +29,19 @@ def test_the_attempts_tell_provider_number_error_and_wait_of_every_try():
     first = scripted(*errors[:3], name="a")
     error = failed(first, scripted(errors[3], name="b"), scripted(errors[4], name="c"), retry=EXACT)
     assert error.attempts == (
-        ("a", 1, errors[0], 0.5),
-        ("a", 2, errors[1], 7.0),
-        ("a", 3, errors[2], 0.0),
-        ("b", 1, errors[3], 0.0),
-        ("c", 1, errors[4], 0.0),
+        ("a", 1, errors[0], 0.5, ""),
+        ("a", 2, errors[1], 7.0, ""),
+        ("a", 3, errors[2], 0.0, ""),
+        ("b", 1, errors[3], 0.0, ""),
+        ("c", 1, errors[4], 0.0, ""),
     )
     assert error.attempts[1].wait_s == 7.0
     assert error.__cause__ is errors[4]
+
+
+def test_a_wait_that_is_too_long_to_be_granted_is_told():
+    error = failed(scripted(RateLimitError("slow", retry_after_s=300.0), name="a"), retry=EXACT)
+    assert "a, attempt 1: slow; it asks to wait 300 s, and max_retry_after_s is 60" in str(error)
 
 
 def test_it_is_a_failure_with_the_status_headers_and_body_of_the_last_try():

@@ -379,3 +379,25 @@ def test_latencies_are_those_of_the_clock():
 def test_what_is_no_provider_is_refused_when_it_is_registered(thing):
     with pytest.raises(InputError, match="expected a provider"):
         ProviderGateway().register(thing)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"retry": 7}, "retry: expected a RetryPolicy, got int\n  hint: retry=RetryPolicy(max_retries=7)"),
+        ({"retry": "often"}, "retry: expected a RetryPolicy, got a text\n  hint: retry=RetryPolicy(max_retries=3)"),
+        (
+            {"breaker": 3},
+            "breaker: expected a BreakerPolicy, got int\n  hint: breaker=BreakerPolicy(failures=3), or None",
+        ),
+    ],
+)
+def test_policies_of_the_wrong_type_are_refused(options, told):
+    with pytest.raises(InputError) as caught:
+        ProviderGateway(**options)
+    assert str(caught.value) == told
+
+
+def test_a_gateway_with_other_rules_refuses_what_is_no_policy():
+    with pytest.raises(InputError, match="retry: expected a RetryPolicy, got int"):
+        ProviderGateway().using(retry=0)

@@ -337,3 +337,19 @@ def test_a_policy_that_makes_no_sense_is_refused_by_the_name_of_its_field(field)
     (name,) = field
     with pytest.raises(InputError, match=f"^{name}: expected"):
         RetryPolicy(**field)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("max_retries", "three", "expected a whole number, got 'three'"),
+        ("max_retries", 1.5, "expected a whole number, got 1.5"),
+        ("backoff_s", None, "expected a number, got None"),
+        ("jitter", True, "expected a number, got True"),
+        ("statuses", 503, "expected a Collection, got int"),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_refused_by_name(field, value, reason):
+    with pytest.raises(InputError) as caught:
+        RetryPolicy(**{field: value})
+    assert (caught.value.source, caught.value.reason) == (field, reason)

@@ -139,6 +139,13 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 
 
 def test_a_path_that_cannot_be_written_is_named(tmp_path):
-    with pytest.raises(InputError, match="No such file") as raised:
+    (tmp_path / "no folder").touch()
+    with pytest.raises(InputError, match="File exists") as raised:
         JsonLinesSink(tmp_path / "no folder" / "events.jsonl")
     assert raised.value.source == str(tmp_path / "no folder" / "events.jsonl")
+
+
+def test_a_missing_folder_is_made(tmp_path):
+    with JsonLinesSink(tmp_path / "some" / "folder" / "events.jsonl") as sink:
+        sink.emit(BreakerChanged("openai", "open"))
+    assert len(list(read_events(tmp_path / "some" / "folder" / "events.jsonl"))) == 1

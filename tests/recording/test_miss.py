@@ -97,9 +97,17 @@ async def test_the_difference_shows_messages_that_came_or_went(weather):
 
 async def test_drift_names_the_step_and_what_to_do(weather):
     error = await missed(weather, asking("What is the weather in Rome?", step_id="weather"))
-    assert f"{weather}: step 'weather' was recorded with another request. Record it again, or undo the change:" in str(
-        error
-    )
+    assert str(error).startswith(f"{weather}: step 'weather' was recorded with another request:\n")
+    assert str(error).endswith(f"\n  hint: {error.hint}")
+    assert 'record="all"' in error.hint
+
+
+async def test_drift_is_told_against_the_nearest_call_of_the_step(tmp_path):
+    contents = ("Count the words.", "What is the weather in Oslo today?", "Say goodbye.")
+    path = await recorded(tmp_path / "run.json", *(asking(content, step_id="handle") for content in contents))
+    error = await missed(path, asking("What is the weather in Rome today?", step_id="handle"))
+    assert "step 'handle', call 2 was recorded with another request:" in str(error)
+    assert "-What is the weather in Oslo today?" in error.difference
 
 
 async def test_a_mistyped_step_is_told_the_one_that_was_meant(weather):

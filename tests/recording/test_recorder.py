@@ -14,6 +14,7 @@ from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
 from understudy import MemorySink, MockProvider, RecordingProvider, Redactor, run
 from understudy.clock import VIRTUAL_EPOCH
 from understudy.errors import (
+    InputError,
     MalformedResponseError,
     ProviderConnectionError,
     ProviderError,
@@ -586,3 +587,9 @@ def test_a_script_without_a_loop_records_in_a_with_block():
         assert recorder.complete_sync(HI, "gpt-4o", step_id="a").content == ANSWER.content
     assert entry().content == ANSWER.content
     assert not Path("run.json.journal").exists()
+
+
+def test_a_path_in_the_place_of_the_provider_is_refused(tmp_path):
+    with pytest.raises(InputError, match="provider: expected a Provider, got a text") as caught:
+        RecordingProvider("z.json", MockProvider())
+    assert caught.value.hint == "RecordingProvider(provider, output_path), in this order"

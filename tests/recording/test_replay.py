@@ -98,8 +98,11 @@ async def test_a_lenient_miss_warns_in_one_line(caplog):
     await mock.complete(HI, "m")
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert [len(record.getMessage().splitlines()) for record in caplog.records] == [1, 1]
-    assert caplog.records[0].getMessage() == "responses: step 'b\\n' is missing; answered with the default response"
-    assert "a call of 'm' is missing" in caplog.records[1].getMessage()
+    assert (
+        caplog.records[0].getMessage()
+        == "responses: step 'b\\n' is not in the recording; answered with the default response"
+    )
+    assert "a call of 'm' is not in the recording" in caplog.records[1].getMessage()
 
 
 async def test_a_hit_warns_of_nothing(caplog):
@@ -141,7 +144,7 @@ async def test_drift_is_served_with_a_warning_of_one_line_when_lenient(caplog):
     mock = MockProvider(responses={"a": recorded("x")})
     assert (await mock.complete(user("Bye"), "m", step_id="a")).content == "x"
     (record,) = caplog.records
-    assert record.getMessage() == "responses: step 'a' is drifted; answered from 'a' all the same"
+    assert record.getMessage() == "responses: step 'a' asks something else than was recorded; answered as recorded"
 
 
 async def test_a_used_up_list_raises_when_strict_and_says_so():
@@ -155,9 +158,17 @@ async def test_a_used_up_list_raises_when_strict_and_says_so():
 async def test_a_used_up_list_repeats_its_last_entry_when_lenient(caplog):
     mock = MockProvider(responses={"a": [{"content": "1"}, {"content": "2"}]})
     assert await contents(mock, 4, step_id="a") == ["1", "2", "2", "2"]
-    assert [record.getMessage() for record in caplog.records] == [
-        "responses: step 'a' is exhausted; answered from 'a' all the same"
-    ] * 2
+    told = "responses: step 'a' is asked more often than it was recorded; answered as before"
+    assert [record.getMessage() for record in caplog.records] == [told]
+
+
+async def test_a_warning_that_was_due_again_is_counted_when_all_is_over(caplog):
+    async with MockProvider(responses={"a": [{"content": "1"}]}) as mock:
+        await contents(mock, 4, step_id="a")
+        await mock.complete(HI, "m", step_id="b")
+    *_, last = [record.getMessage() for record in caplog.records]
+    assert len(caplog.records) == 3
+    assert last == "responses: step 'a' is asked more often than it was recorded; answered as before (3 times in all)"
 
 
 async def test_faults_in_a_list_come_before_the_success_behind_them():

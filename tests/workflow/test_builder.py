@@ -39,13 +39,16 @@ def test_an_agent_is_built_with_its_tools():
 
 def test_loops_and_subworkflows_are_built_of_builders():
     round_ = WorkflowBuilder("round").llm_call("greet", "Hi {name}", output="hello")
-    inner = WorkflowBuilder("inner", model="m", state={"names": []}, tools=[shout]).loop(
-        "each", round_, over="state.names", as_="name", collect="hello", output="all"
+    inner = (
+        WorkflowBuilder("inner", model="m", state={"names": []}, tools=[shout])
+        .loop("each", round_, over="state.names", as_="name", collect="hello", output="all")
+        .tool("loud", "shout", {"text": "{state.all.1}"}, depends_on=["each"], output="loud")
     )
     outer = WorkflowBuilder("outer", model="m").subworkflow(
-        "greetings", inner, input={"names": ["ann", "bob"]}, outputs={"said": "all"}
+        "greetings", inner, input={"names": ["ann", "bob"]}, outputs={"said": "all", "loud": "loud"}
     )
-    assert run(outer.engine(Echo()).run()).state["said"] == ["Hi ann #1", "Hi bob #2"]
+    state = run(outer.engine(Echo()).run()).state
+    assert state == {"said": ["Hi ann #1", "Hi bob #2"], "loud": "HI BOB #2"}
 
 
 def test_a_definition_can_be_a_subworkflow():

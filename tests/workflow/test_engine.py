@@ -17,6 +17,7 @@ from understudy import (
     Usage,
     run,
 )
+from understudy.agent import Workflow as AgentWorkflow
 from understudy.workflow import WorkflowEngine
 
 CHAIN = """
@@ -31,6 +32,10 @@ steps:
   - {id: b, type: llm_call, prompt: B, output: b}
   - {id: both, type: llm_call, depends_on: [a, b], prompt: "{state.a} {state.b}", output: both}
 """
+
+
+def print_nothing():
+    """A tool that does nothing."""
 
 
 def test_steps_run_after_those_they_depend_on_and_write_into_the_state():
@@ -235,6 +240,43 @@ def test_a_workflow_without_a_model_is_refused_before_it_runs():
 def test_what_is_no_provider_is_refused():
     with pytest.raises(InputError, match="provider_gateway"):
         engine_of(CHAIN, provider="openai")
+
+
+def test_a_tool_that_no_step_calls_is_refused_with_the_one_that_was_meant():
+    flow = (
+        "steps: [{id: sub, type: subworkflow, workflow: {name: inner, steps: [{id: go, type: tool, tool: escalate}]}}]"
+    )
+    engine_of(flow, tools={"escalate": print_nothing})
+    with pytest.raises(InputError) as caught:
+        engine_of(flow, tools={"escalate": print_nothing, "escalat": print_nothing})
+    assert str(caught.value) == (
+        "tools: no step of test calls 'escalat', nor is it declared there\n  hint: did you mean 'escalate'?"
+    )
+
+
+def test_a_tool_may_stand_in_for_one_that_is_declared_and_for_one_in_a_loop():
+    flow = """
+    tools: {find: {function: "nowhere:find"}}
+    steps: [{id: each, type: loop, over: "[1]", steps: [{id: go, type: tool, tool: escalate}]}]
+    """
+    assert played(flow, tools={"find": print_nothing, "escalate": print_nothing}).succeeded
+
+
+@pytest.mark.parametrize(
+    ("workflow", "told"),
+    [
+        (
+            AgentWorkflow("agent", tools=[]),
+            "WorkflowRunner(client).run(workflow, message) runs the Workflow of an agent",
+        ),
+        (MockProvider(), "WorkflowEngine(workflow, provider), in this order"),
+        ({"name": "x"}, "load_workflow()"),
+    ],
+)
+def test_what_is_no_workflow_is_refused_with_what_to_do(workflow, told):
+    with pytest.raises(InputError, match="expected a WorkflowDefinition or the path of one") as caught:
+        WorkflowEngine(workflow, "flow.yaml")
+    assert told in caught.value.hint
 
 
 def test_an_engine_takes_the_path_of_a_workflow(tmp_path):

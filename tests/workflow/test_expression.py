@@ -108,7 +108,7 @@ def test_only_what_is_named_is_handed_over():
         ("state.kind", "'state.kind' gives 'question', which is neither true nor false"),
         ("state.people.filter(p, true)", "'state.people.filter(p, true)' gives [{'name': 'Ada', 'tags': ['a', 'b']}, {'name': 'Bo', 'tags'…, which is neither true nor false"),
         ("state.missing == 1", "'state.missing == 1': there is no key 'missing'\n  hint: ask with has(…) first"),
-        ("state.n + 1.0 > 1", "'state.n + 1.0 > 1': No such overload: the operation is not defined for the given operand types"),
+        ("state.n + 1.0 > 1", "'state.n + 1.0 > 1': No such overload: the operation is not defined for the given operand types\n  hint: state.n is a whole number"),
         ("1 / 0 == 1", "'1 / 0 == 1': division by zero in CEL expression"),
         ("state.items[9] == 1", "'state.items[9] == 1': index out of bounds: 9"),
         ("9223372036854775807 + 1 > 0", "'9223372036854775807 + 1 > 0': Arithmetic overflow in 'add' on 9223372036854775807 and 1."),

@@ -70,7 +70,7 @@ def test_a_quoted_word_is_a_text_and_a_block_keeps_its_lines():
         ("a: " + "9" * 5000, [f"1:4: a: the number {'9' * 20}… is too large | quote it if it is meant as a text"]),
         ("a:\n\t- b", ["2:1: no YAML: found character that cannot start any token | indent with spaces, not with tabs"]),
         ("a: [1, 2", ["2:1: no YAML: did not find expected ',' or ']'"]),
-        ("a: b: c", ["1:5: no YAML: mapping values are not allowed in this context"]),
+        ("a: b: c", ["1:5: no YAML: mapping values are not allowed in this context | quote the text: a colon and a space in it begin a mapping"]),
         ("a: \x00", ["no YAML: control characters are not allowed"]),
         ("a: \ud800", ["the text is not Unicode: surrogates not allowed"]),
         ("", ["expected a mapping, got nothing"]),

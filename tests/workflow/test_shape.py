@@ -62,6 +62,8 @@ def test_a_misshapen_file_is_told_by_place_line_and_fix(old, new, complaint):
         ("{id: a, type: loop, over: state.items, steps: []}", "4:44: steps[0].steps: expected something, got nothing"),
         ("{id: a, type: tool, tool: tool, arg: 1}", "4:37: steps[0].arg: unknown field 'arg' | did you mean 'args'?"),
         ("{id: a, type: tool, tool: 5}", "4:25: steps[0].tool: expected a text, got 5"),
+        ("{id: a, type: llm_call, prompt: {state.text}}", "4:29: steps[0].prompt: expected a text, got a mapping | quote it: \"{state.text}\""),
+        ("{id: a, type: llm_call, prompt: {a: [1]}}", "4:29: steps[0].prompt: expected a text, got a mapping"),
         ("hello", "4:5: steps[0]: expected a mapping, got 'hello'"),
     ],
 )  # fmt: skip

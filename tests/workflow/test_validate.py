@@ -48,7 +48,9 @@ def router(*conditions, default="", step_id="r", after=""):
         ([call("a", output="x"), LOOP % ("until: 'true'", call("b", output="x"))], "5:87: steps[1].steps[0].output: the step 'a' writes 'x' too, and nothing says which of the two runs first | let one depend on the other, or write to another key than 'x'"),
         ([LOOP % ("over: state.items", call("a", output="x") + ", " + call("b", output="x"))], "4:142: steps[0].steps[1].output: the step 'a' writes 'x' too, and nothing says which of the two runs first | let one depend on the other, or write to another key than 'x'"),
         (["{id: a, type: llm_call, prompt: '{state.txt}'}"], "4:29: steps[0].prompt: no step before this one writes state.txt, and 'state' does not declare it | did you mean 'text'?"),
-        ([call("a", output="x"), "{id: b, type: llm_call, prompt: '{state.x}'}"], "5:29: steps[1].prompt: no step before this one writes state.x, and 'state' does not declare it | keys so far: items, text"),
+        ([call("a", output="x"), "{id: b, type: llm_call, prompt: '{state.x}'}"], "5:29: steps[1].prompt: no step before this one writes state.x, and 'state' does not declare it | 'a' writes it: add it to depends_on"),
+        (["{id: a, type: llm_call, prompt: '{state.x}'}", call("b", output="x", depends_on="[a]")], "4:29: steps[0].prompt: no step before this one writes state.x, and 'state' does not declare it | keys so far: items, text"),
+        (["{id: a, type: llm_call, prompt: 'About {{ state.text }}'}"], "4:29: steps[0].prompt: '{{ state.text }}' is no placeholder, and would be sent as it stands | write {state.text}; {{ is a literal brace"),
         (["{id: a, type: llm_call, system_prompt: '{state.zzz}', prompt: x}"], "4:29: steps[0].system_prompt: no step before this one writes state.zzz, and 'state' does not declare it | keys so far: items, text"),
         (["{id: a, type: llm_call, prompt: '{text}'}"], "4:29: steps[0].prompt: there is no text | names: state, state.items, state.text"),
         (["{id: a, type: llm_call, prompt: '{item.x}'}"], "4:29: steps[0].prompt: there is no item.x | names: state, state.items, state.text"),
@@ -100,6 +102,7 @@ def test_an_agent_has_the_tools_that_it_names(fields, complaint):
     "steps",
     [
         [call("a", output="x"), "{id: b, type: llm_call, prompt: '{state.x.y.0}', depends_on: [a], output: x}"],
+        ["{id: a, type: llm_call, prompt: '{{{state.text}}} {{ other.text }} {{text}}'}"],
         [call("a", output="x.y"), "{id: b, type: llm_call, prompt: '{state.x}', depends_on: [a]}"],
         [call("a", output="x.y"), call("b", output="x.z")],
         [router(("state.text == 'x'", "a"), default="b"), call("a", output="x"), call("b", output="x")],

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
+from understudy.argument import described
 from understudy.errors import InputError
 from understudy.messages import JsonObject, Response, ToolCall
 from understudy.tools import ToolSpec
@@ -61,14 +62,18 @@ def response_of(answer: LLMResponse | ToolCall) -> Response:
         InputError: it is none of the shapes that a client may answer in.
     """
     if isinstance(answer, Response):
+        for call in answer.tool_calls:
+            if not isinstance(call, ToolCall):
+                raise _unfit(f"a Response with {described(call)} among its calls")
         return answer
     if isinstance(answer, TextResponse):
         return Response(answer.content)
     calls = (answer,) if isinstance(answer, ToolCall) else answer
     if isinstance(calls, list | tuple) and all([isinstance(call, ToolCall) for call in calls]):  # noqa: C419 - quicker
         return Response(tool_calls=tuple(calls))
-    raise InputError(
-        f"expected tool calls or text, got {type(answer).__name__}",
-        source="client",
-        hint="answer with a list of ToolCall, a TextResponse or a Response",
-    )
+    raise _unfit(described(answer))
+
+
+def _unfit(given: str) -> InputError:
+    hint = "answer with a list of ToolCall, a TextResponse or a Response; read_response() reads what SDKs give"
+    return InputError(f"expected tool calls or text, got {given}", source="client", hint=hint)

@@ -11,7 +11,9 @@ from understudy.messages import JsonObject, ToolCall
 
 
 class MessageRole(StrEnum):
-    """Who speaks."""
+    """Who speaks. It is shown as the text that it is."""
+
+    __repr__ = str.__repr__
 
     SYSTEM = "system"
     USER = "user"
@@ -20,7 +22,9 @@ class MessageRole(StrEnum):
 
 
 class MessageType(StrEnum):
-    """Why a message is there."""
+    """Why a message is there. It is shown as the text that it is."""
+
+    __repr__ = str.__repr__
 
     SYSTEM_PROMPT = "system_prompt"
     USER_INPUT = "user_input"
@@ -69,7 +73,7 @@ class Message(Struct, frozen=True, gc=False):
 
         `reasoning` is what the model thought before a tool call; it takes the place of text that is not there.
         """
-        message: JsonObject = {"role": self.role, "content": self.content or reasoning}
+        message: JsonObject = {"role": str.__str__(self.role), "content": self.content or reasoning}
         if self.tool_calls:
             message["tool_calls"] = [
                 {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.args}}

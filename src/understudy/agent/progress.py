@@ -40,8 +40,8 @@ class Progress:
             self.completed[tool] = 1
             self.hint = f"Tools that have succeeded so far: {', '.join(self.completed)}."
         for (watched, argument), values in self._values.items():
-            if watched == tool:
-                values.add(canonical(call.args.get(argument)))
+            if watched == tool and argument in call.args:
+                values.add(canonical(call.args[argument]))
 
     def has_done(self, tool: str) -> bool:
         return tool in self.completed

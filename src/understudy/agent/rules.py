@@ -8,7 +8,12 @@ from typing import Self
 from msgspec import Struct
 
 from understudy.errors import InputError
+from understudy.messages import JsonObject
 from understudy.tools import GivenTools, Toolbox, ToolDef
+from understudy.wording import did_you_mean
+
+OPEN = {"patternProperties", "$ref", "allOf", "anyOf", "oneOf"}
+"""Keywords of schemas that may take more than their properties name."""
 
 
 class Prerequisite(Struct, frozen=True):
@@ -64,8 +69,8 @@ class Rules(Struct, frozen=True):
 def check_known(name: object, toolbox: Toolbox, *, source: str, place: str = "") -> None:
     """Raises InputError if there is no such tool."""
     if name not in toolbox:
-        known = ", ".join(toolbox)
-        raise InputError(f"there is no tool {name!r}", source=source, place=place, hint=f"one of: {known}")
+        hint = did_you_mean(str(name), toolbox, kind="tools")
+        raise InputError(f"there is no tool {name!r}", source=source, place=place, hint=hint)
 
 
 def _watched(needs: Mapping[str, tuple[Prerequisite, ...]]) -> Iterator[tuple[str, str]]:
@@ -80,12 +85,38 @@ def _needs_of(toolbox: Toolbox) -> dict[str, tuple[Prerequisite, ...]]:
 def _read_prerequisites(tool: ToolDef, toolbox: Toolbox) -> Iterator[Prerequisite]:
     for position, declared in enumerate(tool.prerequisites):
         place = f"prerequisites[{position}]"
-        if isinstance(declared, str):
-            needed = Prerequisite(declared)
-        elif isinstance(declared, Mapping) and "tool" in declared and declared.keys() <= {"tool", "match_arg"}:
-            needed = Prerequisite(declared["tool"], declared.get("match_arg"))
-        else:
-            hint = '"find_order" or {"tool": "find_order", "match_arg": "order_id"}'
-            raise InputError(f"cannot read {declared!r}", source=tool.name, place=place, hint=hint)
+        needed = _read_prerequisite(declared, source=tool.name, place=place)
         check_known(needed.tool, toolbox, source=tool.name, place=place)
+        if needed.match_arg is not None:
+            for concerned in (tool, toolbox[needed.tool]):
+                _check_argument(needed.match_arg, concerned, source=tool.name, place=place)
         yield needed
+
+
+def _read_prerequisite(declared: object, *, source: str, place: str) -> Prerequisite:
+    match declared:
+        case str():
+            return Prerequisite(declared)
+        case {"tool": str() as name, **rest} if not rest.keys() - {"match_arg"}:
+            argument = rest.get("match_arg")
+            if argument is None or isinstance(argument, str):
+                return Prerequisite(name, argument)
+    hint = '"find_order" or {"tool": "find_order", "match_arg": "order_id"}'
+    raise InputError(f"cannot read {declared!r}", source=source, place=place, hint=hint)
+
+
+def _check_argument(name: str, tool: ToolDef, *, source: str, place: str) -> None:
+    """Raises InputError if it is known what the tool takes, and that is no argument of it."""
+    known = _arguments_of(tool.spec.schema)
+    if known is not None and name not in known:
+        reason = f"match_arg: {tool.name} has no argument {name!r}"
+        hint = did_you_mean(name, known, kind=f"arguments of {tool.name}")
+        raise InputError(reason, source=source, place=place, hint=hint)
+
+
+def _arguments_of(schema: JsonObject) -> list[str] | None:
+    """The arguments that a schema names; None if it may take others too."""
+    names, others = list(schema.get("properties", ())), schema.get("additionalProperties")
+    if OPEN & schema.keys() or others not in (None, False):
+        return None
+    return names if names or others is False else None

@@ -17,7 +17,9 @@ from understudy.agent.message import Message, MessageMeta, MessageRole, MessageT
 from understudy.agent.run import AgentRun, OnChunk, Run, Voice
 from understudy.agent.transcript import Transcript
 from understudy.agent.workflow import Workflow
+from understudy.argument import check_argument, check_whole_number, described
 from understudy.errors import InputError
+from understudy.providers.provider import Provider
 from understudy.providers.sync_edge import run_sync
 
 ENDLESS_CONTEXT = 10**9
@@ -39,7 +41,7 @@ class WorkflowRunner:
         retry_nudge: what to say to an answer without a tool call: a text, or a function of the answer.
 
     Raises:
-        InputError: a number is out of its range.
+        InputError: an argument is of the wrong type, or a number out of its range.
     """
 
     def __init__(
@@ -56,6 +58,12 @@ class WorkflowRunner:
         on_message: Callable[[Message], object] | None = None,
         retry_nudge: str | RetryNudge | None = None,
     ) -> None:
+        _check_client(client, stream=stream)
+        if context_manager is not None:
+            hint = "context_manager=ContextManager(TieredCompact(), budget_tokens=…)"
+            check_argument(context_manager, ContextManager, source="context_manager", hint=hint)
+        check_argument(policy, GuardPolicy, source="policy", hint="policy=GuardPolicy(max_same_calls=2)")
+        check_whole_number(max_iterations, source="max_iterations")
         if not max_iterations >= 1:
             raise InputError(f"expected one or more, got {max_iterations!r}", source="max_iterations")
         self.client = client
@@ -86,7 +94,7 @@ class WorkflowRunner:
         Raises:
             AgentError: the run ended without a result; the error holds the transcript.
             ProviderError: the model could not be asked.
-            InputError: a variable of the system prompt is missing.
+            InputError: a variable of the system prompt is missing, or an argument of the wrong type.
         """
         ended = await self.run_in_full(
             workflow,
@@ -107,6 +115,7 @@ class WorkflowRunner:
         cancel_event: asyncio.Event | None = None,
     ) -> AgentRun:
         """`run`, giving back the transcript, the steps done and what it cost beside the result."""
+        _check_asked(workflow, user_message)
         guardrails = Guardrails(workflow.rules, policy=self.policy, retry_nudge=self._retry_nudge_fn)
         transcript = Transcript(self.on_message or _ignore, initial_messages or ())
         guardrails.reserve_ids(call.call_id for message in transcript for call in message.tool_calls)
@@ -124,6 +133,27 @@ class WorkflowRunner:
             EventLoopError: called inside a running event loop; await `run` there.
         """
         return run_sync(self.run(workflow, user_message, **options))
+
+
+def _check_client(client: object, *, stream: bool) -> None:
+    if isinstance(client, Provider):
+        hint = "wrap it: ProviderClient(provider, model=…)"
+    elif isinstance(client, Workflow):
+        hint = "WorkflowRunner(client), then run(workflow, user_message)"
+    else:
+        hint = "a ProviderClient, a ScriptedClient([…]), or anything that has the methods of LLMClient"
+        needed = "send_stream" if stream else "send"
+        if callable(getattr(client, needed, None)) and not isinstance(client, type):
+            return
+    raise InputError(f"expected a client, got {described(client)}", source="client", hint=hint)
+
+
+def _check_asked(workflow: object, user_message: object) -> None:
+    hint = "understudy.agent.Workflow(name, tools=…); a workflow from YAML is run by WorkflowEngine(workflow, provider)"
+    if isinstance(user_message, Workflow):
+        hint = "run(workflow, user_message), in this order"
+    check_argument(workflow, Workflow, source="workflow", hint=hint)
+    check_argument(user_message, str, source="user_message")
 
 
 def _ignore(message: Message) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from inspect import signature
 from types import TracebackType
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from understudy.agent.client import ChunkType, LLMResponse, StreamChunk, response_of
-from understudy.errors import ScriptError
+from understudy.argument import described
+from understudy.errors import InputError, ScriptError
 from understudy.messages import JsonObject, Response, ToolCall
 from understudy.tools import ToolSpec
+from understudy.wording import counted, ordinal
 
 Answer: TypeAlias = str | ToolCall | LLMResponse | BaseException
-Line: TypeAlias = Answer | Callable[[Sequence[JsonObject], list[ToolSpec]], Answer]
+Line: TypeAlias = (
+    Answer | Callable[[Sequence[JsonObject], list[ToolSpec]], Answer] | Callable[[Sequence[JsonObject]], Answer]
+)
 
+SHOWN_CHARS = 200
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 
@@ -29,16 +35,21 @@ class ScriptedClient:
     """Answers with the lines of a script, in order.
 
     A line is a text, a ToolCall, a list of them, a TextResponse or a Response; an exception, which is
-    raised; or a function of messages and tools that gives one of these. Used in a `with` block, it
-    complains at the end about lines that were left over.
+    raised; or a function that gives one of these, called with the messages and the tools, or with the
+    messages alone if it takes no more. Used in a `with` block, it complains at the end about lines that
+    were left over.
 
-    `calls` keeps what was asked.
+    `calls` keeps what was asked, also once too often.
 
     Raises:
+        InputError: `lines` is no list of lines, but one.
         ScriptError: it is asked more often than there are lines.
     """
 
     def __init__(self, lines: Iterable[Line]) -> None:
+        if isinstance(lines, str | Mapping) or not isinstance(lines, Iterable):
+            hint = f"ScriptedClient([{'…' if callable(lines) else repr(lines)}])"
+            raise InputError(f"expected a list of lines, got {described(lines)}", source="lines", hint=hint)
         self._lines = list(lines)
         self.calls: list[ScriptedCall] = []
 
@@ -63,20 +74,24 @@ class ScriptedClient:
     def assert_used_up(self) -> None:
         """Raises ScriptError if lines are left."""
         if left := self.left:
-            raise ScriptError(
-                f"{len(left)} of {len(self._lines)} lines were never asked for; next would be {left[0]!r}"
-            )
+            all_lines = counted(len(self._lines), "line")
+            raise ScriptError(f"{len(left)} of {all_lines} never asked for; next would be {left[0]!r}")
 
     def _next(self, messages: Sequence[JsonObject], tools: list[ToolSpec]) -> Response:
         position = len(self.calls)
-        if position >= len(self._lines):
-            raise ScriptError(f"asked a {position + 1}. time, but the script has {position} lines")
         self.calls.append(ScriptedCall(messages, tools))
+        if position >= len(self._lines):
+            raise self._used_up(messages)
         line = self._lines[position]
-        answer = line(messages, tools) if callable(line) else line
+        answer = _called(line, messages, tools) if callable(line) else line
         if isinstance(answer, BaseException):
             raise answer
         return Response(answer) if isinstance(answer, str) else response_of(answer)
+
+    def _used_up(self, messages: Sequence[JsonObject]) -> ScriptError:
+        lines = counted(len(self._lines), "line")
+        told = f"asked a {ordinal(len(self.calls))} time, but the script has {lines}"
+        return ScriptError("\n  ".join([told, *map(_shown, messages[-1:])]), messages=messages)
 
     def __enter__(self) -> Self:
         return self
@@ -86,3 +101,23 @@ class ScriptedClient:
     ) -> None:
         if error is None:
             self.assert_used_up()
+
+
+def _called(line: Callable[..., Answer], messages: Sequence[JsonObject], tools: list[ToolSpec]) -> Answer:
+    return line(messages, tools) if _takes_both(line) else line(messages)
+
+
+def _takes_both(line: Callable[..., Any]) -> bool:
+    try:
+        signature(line).bind((), ())
+    except TypeError:
+        return False
+    except ValueError:  # some functions that are written in C do not tell what they take
+        return True
+    return True
+
+
+def _shown(message: JsonObject) -> str:
+    said = str(message.get("content") or message.get("tool_calls") or "")
+    short = said if len(said) <= SHOWN_CHARS else f"{said[:SHOWN_CHARS]}…"
+    return f"the last message ({message.get('role')}): {short}"

@@ -7,3 +7,5 @@ BAD_INPUT = 2
 MISMATCH = 3
 """A replay did not match its recording."""
 INTERRUPTED = 130
+TERMINATED = 143
+"""Told to end by SIGTERM."""

@@ -10,13 +10,14 @@ import orjson
 
 from understudy.errors import InputError
 from understudy.messages import JsonObject
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 
 def given_state(declared: JsonObject, *, settings: list[str], file: str | None) -> JsonObject:
     """The keys of a JSON file, and over them those of `key=value` settings, of which the last one counts.
 
-    A dotted key is set inside what is declared or in the file. A value is JSON where it can be, else text.
+    A dotted key is set inside what is declared or in the file. A value is JSON where it can be, else text; where a
+    text is declared, it stays a text.
 
     Raises:
         InputError: a file that is no JSON object, a setting that is none, or a key that is not declared.
@@ -48,13 +49,13 @@ def _set(state: JsonObject, setting: str, declared: JsonObject) -> None:
         raise InputError(f"expected key=value, got {setting!r}", source="--set", hint="--set name=Ada, or --set a.b=1")
     _check(first, declared, source=f"--set {path}")
     if not rest:
-        state[first] = _value(text)
+        state[first] = _value(text, declared[first])
         return
     inner = state[first] = deepcopy(state.get(first, declared[first]))
     *between, last = rest
     for key in between:
         inner = _mapping(inner, path).setdefault(key, {})
-    _mapping(inner, path)[last] = _value(text)
+    _mapping(inner, path)[last] = _value(text, _declared(declared, path.split(".")))
 
 
 def _mapping(value: Any, path: str) -> JsonObject:
@@ -67,11 +68,19 @@ def _told(value: Any) -> str:
     return orjson.dumps(value).decode()[:40]
 
 
-def _value(text: str) -> Any:
+def _declared(declared: Any, keys: list[str]) -> Any:
+    """What is declared at the path, if anything is."""
+    for key in keys:
+        declared = declared.get(key) if isinstance(declared, dict) else None
+    return declared
+
+
+def _value(text: str, declared: Any) -> Any:
     try:
-        return orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
         return text
+    return text if isinstance(declared, str) and not isinstance(value, str) else value
 
 
 def _check(key: str, declared: JsonObject, *, source: str) -> None:

@@ -9,12 +9,12 @@ import typer
 from msgspec.structs import replace
 
 from understudy.cli.arguments import RUNS_DIR
-from understudy.cli.exit_codes import FINE, INTERRUPTED
 from understudy.cli.kept_options import KeptOptions
 from understudy.cli.run_options import RunOptions
 from understudy.cli.workflow_run import folder_of, run_workflow
 from understudy.errors import InputError
 from understudy.workflow.kept_run import KeptRun
+from understudy.workflow.result import RunStatus
 from understudy.workflow.run_store import RunStore
 from understudy.workflow.schema import WorkflowDefinition
 
@@ -39,15 +39,16 @@ def run_kept(run: KeptRun, definition: WorkflowDefinition, options: RunOptions, 
     """Run a workflow, or the rest of it; say how to go on with it if it does not succeed."""
     options = replace(options, checkpoint=run.checkpoint, calls=run.calls)
     with run:
-        code = INTERRUPTED
+        status: RunStatus | None = None
         try:
-            code = run_workflow(definition, options, folder=folder_of(run.manifest.given_path))
+            ending = run_workflow(definition, options, folder=folder_of(run.manifest.given_path))
+            status = ending.status
         finally:
-            if code != INTERRUPTED:
-                run.end("succeeded" if code == FINE else "failed")
-            if code != FINE and run.is_begun:
+            if status is not None:
+                run.end(status)
+            if status != "succeeded" and run.is_begun:
                 typer.echo(f"to go on with it: {resume_command(run.manifest.id, runs_dir)}", err=True)
-    return code
+    return ending.code
 
 
 def resume_command(run_id: str, runs_dir: str) -> str:

@@ -19,8 +19,8 @@ from understudy.events import Event, StepEnded, StepStarted
 from understudy.wording import printable
 from understudy.workflow.schema import WorkflowDefinition
 
-MARKS = {"waiting": "·", "done": "✓", "failed": "✗", "skipped": "–", "cut off": "–"}
-ASCII_MARKS = {"waiting": ".", "done": "+", "failed": "x", "skipped": "-", "cut off": "-"}
+MARKS = {"waiting": "·", "kept": "✓", "done": "✓", "failed": "✗", "skipped": "–", "cut off": "–"}
+ASCII_MARKS = {"waiting": ".", "kept": "+", "done": "+", "failed": "x", "skipped": "-", "cut off": "-"}
 STYLES = {"done": "green", "failed": "bold red"}
 SHOWN_TEXT_CHARS = 60
 LINES_BESIDE = 2
@@ -80,7 +80,7 @@ class LiveProgress(Progress):
 
     def _end(self, event: StepEnded) -> None:
         if event.step in self._lines or event.status == "failed":
-            self._put(StepLine(event.step, event.type, event.status, "  ".join(figures(event))))
+            self._put(StepLine(event.step, event.type, self.stage(event), "  ".join(figures(event))))
         else:
             self._inner.pop(event.step, None)
 

@@ -87,11 +87,22 @@ def main() -> None:
     except UnderstudyError as error:
         _end(error, FAILED)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        _end_interrupted()
+
+
+def _end_interrupted() -> None:
+    from understudy.cli.error_document import told_ending
+
+    if "--json" in sys.argv:
+        typer.echo(told_ending("SIGINT", "interrupted", exit_code=INTERRUPTED))
+    sys.exit(INTERRUPTED)
 
 
 def _end(error: UnderstudyError, code: int) -> None:
     from understudy.cli.console import say
+    from understudy.cli.error_document import error_document
 
+    if "--json" in sys.argv:
+        typer.echo(error_document(error, exit_code=code))
     say("error: ", str(error), style="bold red", is_err=True)
     sys.exit(code)

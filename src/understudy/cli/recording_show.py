@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.arguments import AsJson, Recording
-from understudy.wording import counted
+from understudy.wording import counted, dollars
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,7 +88,8 @@ def _print_tables(chosen: list[Stored[Exchange]], calls: list[Stored[ToolExchang
         console.print(_table(TOOL_COLUMNS, [_call_cells(stored) for stored in calls], numbers=(2,)))
     cost_usd = sum(stored.exchange.cost_usd for stored in chosen)
     keys = len({stored.key for stored in chosen})
-    told = f"{file}: {counted(len(chosen), 'exchange')} of {counted(keys, 'key')}, {cost_usd:.4f} $"
+    told = f"{file}: {counted(len(chosen), 'exchange')} of {counted(keys, 'key')}"
+    told += f", {dollars(cost_usd)} $" if cost_usd else ""
     tools = len({stored.key for stored in calls})
     told += f", {counted(len(calls), 'call')} of {counted(tools, 'tool')}" if calls else ""
     console.print(told, style="dim")
@@ -138,7 +139,7 @@ def _cells(stored: Stored[Exchange]) -> tuple[str, ...]:
     calls = ", ".join(f"{call.name}(…)" for call in exchange.tool_calls or ())
     preview = _preview(exchange.content or calls)
     key = stored.key if len(stored.key) <= 24 else stored.key[:12] + "…"
-    return key, exchange.model, ends, tokens, f"{exchange.cost_usd:.4f}", f"{exchange.latency_ms:.0f}", preview
+    return key, exchange.model, ends, tokens, dollars(exchange.cost_usd), f"{exchange.latency_ms:.0f}", preview
 
 
 def _print_in_full(chosen: list[Stored[Exchange]]) -> None:
@@ -148,7 +149,7 @@ def _print_in_full(chosen: list[Stored[Exchange]]) -> None:
         key, model, ends, tokens, cost, ms, _ = _cells(stored)
         console.rule(f"{key} · call {position + 1} of {len(chosen)}", align="left")
         counted_tokens = f"{tokens} tokens" if tokens else ""
-        told = (model, ends, counted_tokens, f"{cost} $", f"{ms} ms", exchange.recorded_at)
+        told = (model, ends, counted_tokens, f"{cost} $" if cost else "", f"{ms} ms", exchange.recorded_at)
         console.print("  ".join(part for part in told if part), style="dim")
         for message in (exchange.request_fields() or {}).get("messages", []):
             console.print(f"{message.get('role')}: {_plain(message)}")

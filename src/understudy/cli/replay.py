@@ -39,21 +39,29 @@ def replay(
       understudy replay flow.yaml --recording recordings/run.json --fault 'call=2: http_error 500' --json
     """
     from understudy.cli.given_faults import given_faults
+    from understudy.cli.given_models import check_models
     from understudy.cli.given_state import given_state
     from understudy.cli.run_options import RunOptions
     from understudy.cli.workflow_run import folder_of, run_workflow
+    from understudy.errors import RecordingMismatchError
     from understudy.session import Replay
     from understudy.workflow.load import load_workflow
 
     definition = load_workflow(flow)
+    check_models(definition, flow)
     options = RunOptions(
         mode=Replay(recording, allow_default_fallback),
         state=given_state(definition.state, settings=settings, file=state),
-        faults=given_faults(fault, file=plan),
+        faults=given_faults(fault, file=plan, definition=definition),
         is_json=as_json,
         is_quiet=quiet,
         is_real_time=real_time,
         is_strict=strict_unused,
         trace=trace,
     )
-    raise typer.Exit(run_workflow(definition, options, folder=folder_of(flow)))
+    try:
+        ending = run_workflow(definition, options, folder=folder_of(flow))
+    except RecordingMismatchError as error:
+        again = f"understudy run {flow} --record {recording} --record-mode all"
+        raise error.but(hint=f"record it again, or undo the change: {again}" if error.hint else "") from None
+    raise typer.Exit(ending.code)

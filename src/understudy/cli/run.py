@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 RecordMode: TypeAlias = Literal["append", "once", "new", "all"]
-ProviderName: TypeAlias = Literal["openai", "anthropic", "google", "ollama", "mock"]
+ProviderName: TypeAlias = Literal["openai", "openai_responses", "anthropic", "google", "ollama", "mock"]
 
 
 def run(
@@ -45,6 +45,7 @@ def run(
     model: Annotated[str | None, typer.Option(help="Instead of the config's model.")] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
+    recording: Annotated[str | None, typer.Option(hidden=True)] = None,
     trace: Trace = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -67,28 +68,42 @@ def run(
       understudy run flow.yaml --mock-responses recordings/run.json --fault 'step=answer attempt=1: timeout'
     """
     from understudy.cli.given_faults import given_faults
+    from understudy.cli.given_models import check_models
     from understudy.cli.given_state import given_state
     from understudy.cli.kept_options import kept_options
     from understudy.cli.kept_workflow_run import start_run
+    from understudy.cli.recorded_already import warn_of_recorded
     from understudy.cli.run_options import RunOptions
     from understudy.cli.workflow_run import folder_of, is_mocked, run_workflow
     from understudy.workflow.load import load_workflow
 
+    _refuse(recording, flow)
     mode = _mode(record, record_mode, mock_responses)
     definition = overridden(load_workflow(flow), provider, model)
+    check_models(definition, flow)
     options = RunOptions(
         mode=mode,
         state=given_state(definition.state, settings=settings, file=state),
-        faults=given_faults(fault, file=plan),
+        faults=given_faults(fault, file=plan, definition=definition),
         is_json=as_json,
         is_quiet=quiet,
         is_real_time=real_time,
         trace=trace,
     )
+    warn_of_recorded(definition, mode)
     if no_checkpoint or is_mocked(definition, mode):
-        raise typer.Exit(run_workflow(definition, options, folder=folder_of(flow)))
+        raise typer.Exit(run_workflow(definition, options, folder=folder_of(flow)).code)
     kept = kept_options(mode, options.faults, provider=provider, model=model)
     raise typer.Exit(start_run(definition, flow, options, kept, runs_dir))
+
+
+def _refuse(recording: str | None, flow: str) -> None:
+    """Say which command takes a recording."""
+    from understudy.errors import InputError
+
+    if recording is not None:
+        hint = f"did you mean `understudy replay {flow} --recording {recording}`?"
+        raise InputError("run has no such option", source="--recording", hint=hint)
 
 
 def _mode(record: str | None, record_mode: RecordMode, mock_responses: str | None) -> Mode:

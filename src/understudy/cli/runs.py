@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.arguments import RUNS_DIR, AsJson, RunsDir
-from understudy.wording import counted
+from understudy.wording import counted, dollars
 
 if TYPE_CHECKING:
     from understudy.workflow.run_store import RunStore
@@ -86,7 +86,7 @@ def _cells(summary: RunSummary, runs_dir: str) -> tuple[str, ...]:
         printable(summary.workflow),
         summary.status,
         f"{summary.settled_steps}/{summary.steps}",
-        f"{summary.cost_usd:.4f}",
+        dollars(summary.cost_usd),
         summary.started_at[:19].replace("T", " "),
         resume_command(summary.id, runs_dir) if summary.can_be_resumed else "",
     )

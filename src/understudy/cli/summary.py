@@ -8,6 +8,7 @@ import orjson
 import typer
 
 from understudy.cli.console import say
+from understudy.cli.fault_tally import FaultTally
 from understudy.cli.progress import Progress
 from understudy.cli.run_options import RunOptions
 from understudy.recording.cursor import Unused
@@ -36,6 +37,12 @@ def print_unused(unused: list[Unused], options: RunOptions) -> None:
     if not unused or (options.is_quiet and not options.is_strict):
         return
     typer.echo(told_unused(unused), err=options.is_json or options.is_strict)
+
+
+def print_unstruck(faults: FaultTally) -> None:
+    """Say which planned faults struck nothing."""
+    for line in faults.unstruck:
+        say("fault ", f"{line!r} never struck", style="bold red", is_err=True)
 
 
 def told_unused(unused: list[Unused]) -> str:

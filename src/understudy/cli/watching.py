@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from understudy.cli.console import say
-from understudy.cli.exit_codes import BAD_INPUT, INTERRUPTED
+from understudy.cli.exit_codes import BAD_INPUT, FINE, INTERRUPTED
 from understudy.config.collect import project_files
 from understudy.errors import UnderstudyError
 
@@ -21,10 +22,12 @@ def watched(run: Callable[[], int], changes: Iterable[object]) -> int:
 
     What is wrong with the files is told, and waited for to be mended.
     """
-    code = _told(run)
+    code = FINE
     try:
-        for _ in changes:
+        for _ in chain([None], changes):
             code = _told(run)
+            if code == INTERRUPTED:
+                break
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
@@ -33,9 +36,12 @@ def watched(run: Callable[[], int], changes: Iterable[object]) -> int:
 def polled_changes(folder: Path, *, pause: Callable[[], object] = _SHORTLY) -> Iterator[None]:
     """Yields whenever a Python file, a config or a workflow in the folder has been changed, added or removed.
 
-    It looks after each `pause`.
+    It counts from now, and looks after each `pause`.
     """
-    seen = _moments(folder)
+    return _changes(folder, _moments(folder), pause)
+
+
+def _changes(folder: Path, seen: dict[Path, int], pause: Callable[[], object]) -> Iterator[None]:
     while True:
         pause()
         now = _moments(folder)

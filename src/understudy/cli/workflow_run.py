@@ -10,11 +10,14 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from understudy.cli.exit_codes import FAILED, FINE, INTERRUPTED, MISMATCH
+from understudy.cli.error_document import told_ending
+from understudy.cli.exit_codes import FAILED, FINE, INTERRUPTED, MISMATCH, TERMINATED
+from understudy.cli.fault_tally import FaultTally, tally
 from understudy.cli.live_progress import LiveProgress
 from understudy.cli.progress import PlainProgress, Progress
 from understudy.cli.run_options import RunOptions
-from understudy.cli.summary import print_summary, print_unused
+from understudy.cli.summary import print_summary, print_unstruck, print_unused
+from understudy.cli.termination import Termination
 from understudy.clock import SYSTEM_CLOCK, run
 from understudy.events import NULL_SINK, Sink, Sinks
 from understudy.observe.json_lines import JsonLinesSink
@@ -22,41 +25,67 @@ from understudy.recording.cursor import Unused
 from understudy.session import Mock, Mode, Replay, open_session, settled_mode
 from understudy.workflow.endpoints import endpoints_of
 from understudy.workflow.engine import WorkflowEngine
-from understudy.workflow.result import WorkflowResult
+from understudy.workflow.result import RunStatus, WorkflowResult
 from understudy.workflow.schema import WorkflowDefinition
 
 
 class Run(Struct, frozen=True):
-    """What became of a run, and what a replay left unused."""
+    """What became of a run, what a replay left unused, and which faults struck."""
 
     result: WorkflowResult
     unused: list[Unused]
+    faults: FaultTally
 
 
-def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> int:
-    """Run a workflow that was loaded, show what happens, and give the exit code.
+class Ending(Struct, frozen=True):
+    """How a run ended: the exit code, and what became of the workflow, if it came to its end."""
 
-    Answers from a recording take no time, unless `is_real_time`.
+    code: int
+    status: RunStatus | None = None
+
+
+def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> Ending:
+    """Run a workflow that was loaded, show what happens, and tell how it ended.
+
+    Answers from a recording take no time, unless `is_real_time`. A planned fault that never struck is a failure.
 
     Raises:
         RecordingMismatchError: a strict replay has no answer.
         InputError: a key, a provider, a recording or a tool is missing, or the state has an unknown key.
     """
     progress = _progress(definition, options)
+    termination = Termination()
     try:
-        with progress, _trace(options) as trace:
+        with termination, progress, _trace(options) as trace:
             work = _run(definition, options, folder, progress, Sinks(progress, trace))
             done = run(work, virtual_time=is_mocked(definition, options.mode) and not options.is_real_time)
     except KeyboardInterrupt:
-        typer.echo(f"interrupted: {progress.told()}", err=True)
-        return INTERRUPTED
+        return _cut_off(progress, options, is_terminated=termination.has_come)
     if options.is_json:
-        typer.echo(msgspec.json.encode(done.result))
+        typer.echo(_document(done, options))
     else:
         print_summary(done.result, definition, progress, is_quiet=options.is_quiet)
     if isinstance(options.mode, Replay):
         print_unused(done.unused, options)
-    return _exit_code(done, options)
+    print_unstruck(done.faults)
+    return Ending(_exit_code(done, options), done.result.status)
+
+
+def _document(done: Run, options: RunOptions) -> bytes:
+    """The result as JSON, with the faults, and with what a replay left unused."""
+    told = msgspec.to_builtins(done.result) | {"faults": msgspec.to_builtins(done.faults)}
+    unused = {"unused": msgspec.to_builtins(done.unused)} if isinstance(options.mode, Replay) else {}
+    return msgspec.json.encode(told | unused)
+
+
+def _cut_off(progress: Progress, options: RunOptions, *, is_terminated: bool) -> Ending:
+    """Tell how far a run came that was cut off."""
+    told = f"{'terminated' if is_terminated else 'interrupted'}: {progress.told()}"
+    code = TERMINATED if is_terminated else INTERRUPTED
+    if options.is_json:
+        typer.echo(told_ending("SIGTERM" if is_terminated else "SIGINT", told, exit_code=code))
+    typer.echo(told, err=True)
+    return Ending(code)
 
 
 def is_mocked(definition: WorkflowDefinition, mode: Mode) -> bool:
@@ -65,7 +94,7 @@ def is_mocked(definition: WorkflowDefinition, mode: Mode) -> bool:
 
 
 def _exit_code(done: Run, options: RunOptions) -> int:
-    if not done.result.succeeded:
+    if not done.result.succeeded or done.faults.unstruck:
         return FAILED
     return MISMATCH if options.is_strict and done.unused else FINE
 
@@ -108,4 +137,5 @@ async def _run(
             on_text=progress.on_text,
             folder=folder,
         )
-        return Run(await engine.run(options.state), opened.unused())
+        result = await engine.run(options.state)
+        return Run(result, opened.unused(), tally(opened.struck, kept=progress.kept))

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from typing import Any, get_args
 
 from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 
 from understudy.faults.catalog import FAULT_TYPES
-
-
-def suggestion(name: str, known: Iterable[str], *, kind: str = "fields") -> str:
-    """A hint for a name that is not known: the closest one, and all of them."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    listed = f"{kind}: {', '.join(names)}"
-    return f"did you mean {close[0]!r}? {listed}" if close else listed
+from understudy.wording import suggestion
 
 
 def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
@@ -29,7 +20,7 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
     if "Invalid enum value" in reason:
         return f"one of: {', '.join(get_args(kinds[path.lstrip('.')]))}"
     unknown = re.search(r"unknown field `(.*)`", reason)
-    return suggestion(unknown[1] if unknown else "", kinds)
+    return suggestion(unknown[1] if unknown else "", kinds, kind="fields")
 
 
 def fault_complaint(reason: str, path: str, declared: Any) -> tuple[str, str]:

@@ -34,10 +34,14 @@ class FaultPlan:
 
     def fault_at(self, site: Site) -> AnyFault | None:
         """The fault that strikes at `site`, if one does."""
-        for planned in self.faults:
-            if planned.at.covers(site):
-                return planned.fault
+        planned = self.line_at(site)
+        if planned is not None:
+            return planned.fault
         return None if self.chaos is None else self.chaos.draw(site)
+
+    def line_at(self, site: Site) -> PlannedFault | None:
+        """The line that covers `site`, if one does."""
+        return next((planned for planned in self.faults if planned.at.covers(site)), None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan to a JSON file.

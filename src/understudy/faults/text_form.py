@@ -12,9 +12,10 @@ from msgspec.structs import fields as struct_fields
 
 from understudy.errors import InputError
 from understudy.faults.catalog import FAULT_TYPES, AnyFault
-from understudy.faults.complaint import fault_complaint, reason_and_path, shape_hint, suggestion
+from understudy.faults.complaint import fault_complaint, reason_and_path, shape_hint
 from understudy.faults.site import At, PlannedFault
 from understudy.faults.words import join, read, split
+from understudy.wording import suggestion
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
 _EXAMPLES = "a fault is like 'call=3: http_error 500', 'step=answer attempt=1: timeout 5000' or 'everywhere: timeout'"

@@ -76,11 +76,13 @@ class Call:
         A wait that would outlast the deadline is not begun.
         """
         self._journey.attempt_ended(error)
-        wait_s = self._rules.retry.wait_s(error, self._request, self._attempt, now=self._rules.clock.utc_now())
+        retry, now = self._rules.retry, self._rules.clock.utc_now()
+        wait_s = retry.wait_s(error, self._request, self._attempt, now=now)
         is_late = wait_s is not None and wait_s >= self._deadline.left_s
         if is_late:
             wait_s = None
-        self._attempts.append(Attempt(self._route.provider.name, self._attempt, error, wait_s or 0.0))
+        note = "" if wait_s is not None else retry.refused_wait(error, now=now)
+        self._attempts.append(Attempt(self._route.provider.name, self._attempt, error, wait_s or 0.0, note))
         if wait_s is not None:
             self._journey.retrying(error, wait_s, self._attempt)
             self._attempt += 1

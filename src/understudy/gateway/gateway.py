@@ -8,6 +8,7 @@ from itertools import count
 
 from msgspec.structs import replace
 
+from understudy.argument import check_argument
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.errors import InputError
 from understudy.events import NULL_SINK, Sink, Sinks, guarded
@@ -38,7 +39,7 @@ class ProviderGateway(Provider):
         sink: told of every call, attempt, retry, fallback and change of a breaker.
 
     Raises:
-        InputError: the deadline or the budget is below zero.
+        InputError: the deadline or the budget is below zero, or a policy is none.
     """
 
     name = "gateway"
@@ -54,6 +55,10 @@ class ProviderGateway(Provider):
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        _check_retry(retry)
+        if breaker is not None:
+            hint = "breaker=BreakerPolicy(failures=3), or None"
+            check_argument(breaker, BreakerPolicy, source="breaker", hint=hint)
         self.budget = Budget(budget_usd)
         self.breakers: dict[str, Breaker] = {}
         self._breaker_policy = breaker or NO_BREAKER
@@ -112,7 +117,12 @@ class ProviderGateway(Provider):
         """The same gateway with other rules: `gateway.using(retry=…).complete(…)`.
 
         A `budget_usd` counts the calls made through what is given back; a `sink` is told beside the gateway's own.
+
+        Raises:
+            InputError: as for the gateway itself.
         """
+        if retry is not None:
+            _check_retry(retry)
         rules = self._rules
         budget = self.budget if budget_usd is None else Budget(budget_usd)
         changed = replace(
@@ -149,6 +159,12 @@ class ProviderGateway(Provider):
         step = (request.workflow, request.step_id)
         number = self._calls[step] = self._calls.get(step, 0) + 1
         return replace(request, call=number)
+
+
+def _check_retry(retry: object) -> None:
+    """Raises InputError if that is no RetryPolicy."""
+    times = retry if isinstance(retry, int) else 3
+    check_argument(retry, RetryPolicy, source="retry", hint=f"retry=RetryPolicy(max_retries={times:d})")
 
 
 def _checked_deadline(deadline_s: float | None) -> float | None:

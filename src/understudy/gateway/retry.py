@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from hashlib import blake2b
 
 from msgspec import Struct
 
+from understudy.argument import check_argument, check_number, check_whole_number
 from understudy.codecs.status import retry_after_s
 from understudy.errors import BreakerOpenError, InputError, ProviderError, RateLimitError
 from understudy.messages import Request
@@ -24,7 +26,7 @@ class RetryPolicy(Struct, frozen=True):
     always worth a retry; a header `x-should-retry` overrides all that.
 
     Raises:
-        InputError: a field is below zero, or `jitter` above one.
+        InputError: a field is no number, or below zero; `jitter` is above one; `statuses` is no collection.
     """
 
     max_retries: int = 2
@@ -37,7 +39,10 @@ class RetryPolicy(Struct, frozen=True):
     statuses: frozenset[int] = RETRYABLE_STATUSES
 
     def __post_init__(self) -> None:
+        check_whole_number(self.max_retries, source="max_retries")
+        check_argument(self.statuses, Collection, source="statuses", hint="statuses={429, 503}")
         for name in ("max_retries", "backoff_s", "multiplier", "max_backoff_s", "jitter", "max_retry_after_s"):
+            check_number(getattr(self, name), source=name)
             if not getattr(self, name) >= 0:
                 raise InputError(f"expected zero or more, got {getattr(self, name)!r}", source=name)
         if self.jitter > 1:
@@ -54,6 +59,13 @@ class RetryPolicy(Struct, frozen=True):
         if asked_s is not None:
             return asked_s if asked_s <= self.max_retry_after_s else None
         return self.pause_s(request, attempt)
+
+    def refused_wait(self, error: ProviderError, *, now: datetime) -> str:
+        """In words that the provider asks for a longer wait than it is given; empty if it does not."""
+        asked_s = _asked_s(error, now)
+        if asked_s is None or asked_s <= self.max_retry_after_s or not self._is_worth_it(error):
+            return ""
+        return f"it asks to wait {asked_s:g} s, and max_retry_after_s is {self.max_retry_after_s:g}"
 
     def pause_s(self, request: Request, attempt: int) -> float:
         """Seconds to wait after the try of that number, where nobody asked for another wait."""

@@ -26,7 +26,8 @@ class JsonLinesSink:
     Every line is flushed, so that a crash loses none. The same run gives the same bytes.
 
     Args:
-        target: a path, where the file starts anew, or an open text file, which is added to and not closed.
+        target: a path, where the file starts anew and its folder is made if need be, or an open text file, which is
+            added to and not closed.
         clock: adds `at_s`, the clock's seconds; without one, no time is told. The `SYSTEM_CLOCK` of
             understudy.clock tells the time of the running event loop, which may be virtual.
     """
@@ -73,6 +74,7 @@ def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
 
 def _opened(path: str | os.PathLike[str]) -> TextIO:
     try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         return Path(path).open("w", encoding="utf-8", newline="\n")
     except OSError as error:
         raise InputError(str(error.strerror), source=os.fspath(path)) from error

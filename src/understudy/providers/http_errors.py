@@ -57,6 +57,6 @@ def _server_of(error: httpx2.RequestError) -> str:
     """Which server was asked, without what may be secret in its URL."""
     try:
         url = error.request.url
-    except RuntimeError:
+    except (AttributeError, RuntimeError):  # an error that belongs to no request
         return ""
     return f" to {url.scheme}://{url.netloc.decode()}"

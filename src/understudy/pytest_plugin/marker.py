@@ -12,7 +12,7 @@ from msgspec import Struct
 from understudy.errors import InputError
 from understudy.pytest_plugin.options import GivenMode
 from understudy.session import VENDORS
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 NAME = "understudy"
 

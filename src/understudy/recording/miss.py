@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import msgspec
@@ -25,6 +25,7 @@ SHOWN_LINES = 24
 SHOWN_KEYS = 12
 SHOWN_COLUMNS = 110
 SHOWN_BEFORE = 40
+RECORD_AGAIN = 'record it again with record="all", which replaces what is there, or undo the change'
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -33,7 +34,9 @@ def mismatch_error(
 ) -> RecordingMismatchError:
     """The error for a call that a strict replay must refuse, with the diff that explains it."""
     asked = _plain(normalised(Redactor().value(canonical(request)), rules))
-    near = match.stored or _nearest(asked, shelf, rules)
+    near = match.stored or _nearest(asked, islice(shelf, SEARCHED), rules)
+    if near is not None and match.mismatch == "drifted":
+        near = _nearest(asked, _stored_under(near.key, shelf), rules) or near
     recorded = None if near is None else _recorded(near, rules)
     is_used_up = match.mismatch == "exhausted"
     is_alike = near is None or (is_used_up and recorded in (None, asked))
@@ -45,13 +48,17 @@ def mismatch_error(
     told += " The nearest of them differs:" if is_used_up and difference else ""
     key = None if near is None else near.key
     return RecordingMismatchError(
-        f"{shelf.source}: {told}", kind=match.mismatch or "missing", key=key, difference=difference
+        f"{shelf.source}: {told}",
+        kind=match.mismatch or "missing",
+        key=key,
+        difference=difference,
+        hint=RECORD_AGAIN if match.mismatch == "drifted" else "",
     )
 
 
 def _told(who: str, match: Match[Exchange], near: Stored[Exchange] | None, shelf: Shelf, step_id: str | None) -> str:
-    if match.mismatch == "drifted":
-        return f"{who} was recorded with another request. Record it again, or undo the change:"
+    if match.mismatch == "drifted" and near is not None:
+        return f"{who}{_which_call(near, shelf)} was recorded with another request:"
     if match.mismatch == "exhausted":
         return f"{who}: {_used_up(match, shelf)}"
     told = f"{who} is not in the recording."
@@ -95,9 +102,25 @@ def _plain(fields: JsonObject) -> JsonObject:
     return plain
 
 
-def _nearest(asked: JsonObject, shelf: Shelf, rules: NormaliseRules) -> Stored[Exchange] | None:
+def _stored_under(key: str, shelf: Shelf) -> Iterator[Stored[Exchange]]:
+    """The first entries under a key."""
+    stored = shelf.only(key) or shelf.find(key=key, fingerprint=None, after=-1)
+    for _ in range(SEARCHED):
+        if stored is None:
+            return
+        yield stored
+        stored = None if stored.repeats else shelf.find(key=key, fingerprint=None, after=stored.id)
+
+
+def _which_call(near: Stored[Exchange], shelf: Shelf) -> str:
+    """Which of its key's entries it is, where there are several."""
+    ids = [stored.id for stored in _stored_under(near.key, shelf)]
+    return f", call {ids.index(near.id) + 1}" if len(ids) > 1 and near.id in ids else ""
+
+
+def _nearest(asked: JsonObject, entries: Iterable[Stored[Exchange]], rules: NormaliseRules) -> Stored[Exchange] | None:
     best, best_score = None, -1.0
-    for stored in islice(shelf, SEARCHED):
+    for stored in entries:
         recorded = _recorded(stored, rules)
         score = -1.0 if recorded is None else _similarity(recorded, asked)
         if score > best_score:

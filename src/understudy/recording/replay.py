@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from understudy.clock import SYSTEM_CLOCK, Clock
-from understudy.errors import InputError
+from understudy.errors import InputError, MismatchKind
 from understudy.events import NULL_SINK, ReplayMissed, ReplayServed, Sink, guarded
 from understudy.faults import AnyFault
 from understudy.messages import Reply, Request, Response, WholeReply
@@ -26,6 +27,11 @@ from understudy.recording.stores.memory import MemoryShelf
 from understudy.recording.stores.store import Shelf
 
 logger = logging.getLogger("understudy.replay")
+_MISMATCHES: dict[MismatchKind, str] = {
+    "missing": "is not in the recording; answered with the default response",
+    "drifted": "asks something else than was recorded; answered as recorded",
+    "exhausted": "is asked more often than it was recorded; answered as before",
+}
 
 
 class MockProvider(Provider):
@@ -67,6 +73,7 @@ class MockProvider(Provider):
         self._cursor = Cursor(self._shelf)
         self._strict, self._default_response, self._sink = strict, default_response, guarded(sink)
         self.calls: list[ReplayServed] = []
+        self._warned: Counter[str] = Counter()
         if strict:
             check_strict(self._shelf.version, source=self._shelf.source)
 
@@ -95,6 +102,11 @@ class MockProvider(Provider):
         return self._cursor.match(request.step_id, fingerprint(request, self._rules)).mismatch is None
 
     async def close(self) -> None:
+        """Close the recording, and say how often each warning was due."""
+        for told, times in self._warned.items():
+            if times > 1:
+                logger.warning("%s (%s times in all)", told, times)
+        self._warned.clear()
         self._shelf.close()
 
     def unused(self) -> list[Unused]:
@@ -102,7 +114,7 @@ class MockProvider(Provider):
         return self._cursor.unused()
 
     def _tell_mismatch(self, request: Request, match: Match[Exchange]) -> None:
-        """Raise the mismatch if strict, else warn of it in one line."""
+        """Raise the mismatch if strict, else warn of it in one line, once a step."""
         if self._strict:
             error = mismatch_error(request, match, self._shelf, self._rules)
             self._sink.emit(
@@ -111,9 +123,11 @@ class MockProvider(Provider):
                 )
             )
             raise error
-        answered = "with the default response" if match.stored is None else f"from {match.stored.key!r} all the same"
         who = f"step {request.step_id!r}" if request.step_id else f"a call of {request.model!r}"
-        logger.warning("%s: %s is %s; answered %s", self._shelf.source, who, match.mismatch, answered)
+        told = f"{self._shelf.source}: {who} {_MISMATCHES[match.mismatch or 'missing']}"
+        self._warned[told] += 1
+        if self._warned[told] == 1:
+            logger.warning("%s", told)
 
     def _tell_served(self, request: Request, match: Match[Exchange], request_hash: str, fault: AnyFault | None) -> None:
         call = ReplayServed(

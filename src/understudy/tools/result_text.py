@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set, ValuesView
 from typing import Any
 
 import msgspec
 import orjson
+
+_ADDRESS = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+(?=>)")
 
 
 def result_text(value: object) -> str:
@@ -14,7 +17,7 @@ def result_text(value: object) -> str:
 
     Dates, enums, dataclasses, Structs and pydantic models have their usual JSON, sets are sorted, and
     what JSON knows only as text has no quotes around it. Bytes are told by their length, and what has
-    no JSON by `str`. Never raises.
+    no JSON by `str`, without the address that it has in this run only. Never raises.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -26,9 +29,9 @@ def result_text(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """The value by `str`, or its type if even that fails."""
+    """The value by `str` without addresses in memory, or its type if even that fails."""
     try:
-        return str(value)
+        return _ADDRESS.sub("", str(value))
     except Exception:
         return f"<{type(value).__name__} that cannot be shown>"
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from msgspec import Struct
 
 from understudy.errors import InputError
 from understudy.recording.keys import shown
+from understudy.wording import did_you_mean
 from understudy.workflow.expression import Expression
 from understudy.workflow.level import Level, overlap
 from understudy.workflow.positions import DocumentPath
 from understudy.workflow.references import Written, expressions_of, templates_of, writes_of
 from understudy.workflow.report import Report
 from understudy.workflow.schema import AnyStep, LoopStep, SubworkflowStep
-from understudy.workflow.suggestions import did_you_mean
 from understudy.workflow.template import Template, ValuePath
+
+_DOUBLED = re.compile(r"(?<!\{)\{\{\s*([A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)\s*\}\}(?!\})")
 
 
 def check_reads(level: Level, report: Report) -> None:
@@ -43,6 +46,12 @@ class Known(Struct, frozen=True):
         """Whether the path, something around it or something inside it is there."""
         return self.level.has_before(self.step, path) or is_among(path, self.more)
 
+    def writer_of(self, path: str) -> str | None:
+        """A step that would have written the path if this one waited for it."""
+        after = self.level.graph.comes_before
+        writers = self.level.writers_of(path) if self.level.graph.is_whole else []
+        return next((name for name in writers if name != self.step.id and not after(self.step.id, name)), None)
+
     def listed(self) -> frozenset[str]:
         """All of them, for hints."""
         return self.level.keys_before(self.step) | self.more
@@ -59,8 +68,12 @@ def _check_template(written: Written, path: DocumentPath, known: Known, report: 
     except InputError as error:
         report.add(place, error.reason, hint=error.hint)
         return
+    names = known.level.names
+    for found in _DOUBLED.finditer(written.text):
+        if found[1].partition(".")[0] in names:
+            hint = f"write {{{found[1]}}}; {{{{ is a literal brace"
+            report.add(place, f"{found[0]!r} is no placeholder, and would be sent as it stands", hint=hint)
     for named in template.paths:
-        names = known.level.names
         if named[0] in names:
             _check_path(named, place, known, report)
             continue
@@ -86,7 +99,9 @@ def _check_path(named: ValuePath, place: DocumentPath, known: Known, report: Rep
     path = ".".join(named[1:])
     if named[0] != "state" or not path or known.has(path):
         return
-    hint = did_you_mean(path, known.listed(), kind="keys so far")
+    writer = known.writer_of(path)
+    hint = f"{writer!r} writes it: add it to depends_on" if writer else ""
+    hint = hint or did_you_mean(path, known.listed(), kind="keys so far")
     reason = f"no step before this one writes {'.'.join(named)}, and 'state' does not declare it"
     report.add(place, reason, hint=hint)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import chain, combinations
 
 from understudy.recording.keys import KEY_HINT, shown, unfit_reason
+from understudy.wording import did_you_mean
 from understudy.workflow.level import Level, overlap, root_of
 from understudy.workflow.positions import DocumentPath
 from understudy.workflow.references import Written, writes_of
 from understudy.workflow.report import Report
 from understudy.workflow.schema import AnyStep, SubworkflowStep
 from understudy.workflow.step_definition import RouterStep
-from understudy.workflow.suggestions import did_you_mean
 
 
 def check_ids(level: Level, report: Report, seen: dict[str, DocumentPath]) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from understudy.recording.keys import shown
+from understudy.wording import did_you_mean
 from understudy.workflow.level import Level
 from understudy.workflow.references import Written, tools_of
 from understudy.workflow.report import Report
 from understudy.workflow.step_definition import AgentStep
-from understudy.workflow.suggestions import did_you_mean
 
 
 def check_tools(level: Level, report: Report) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from understudy.agent import Workflow as AgentWorkflow
+from understudy.argument import described
 from understudy.clock import SYSTEM_CLOCK
 from understudy.errors import InputError, StepTimeoutError
 from understudy.events import NULL_SINK, Sink, WorkflowEnded, WorkflowStarted, guarded
@@ -16,6 +18,7 @@ from understudy.providers.provider import Provider
 from understudy.providers.sync_edge import run_sync
 from understudy.tools import GivenTools, Toolbox, ToolDef
 from understudy.workflow.checkpoint import NO_CHECKPOINT, Checkpoint
+from understudy.workflow.given_tools import check_given
 from understudy.workflow.load import load_workflow
 from understudy.workflow.result import RunStatus, StepResult, WorkflowResult
 from understudy.workflow.schema import WorkflowDefinition
@@ -36,7 +39,7 @@ class WorkflowEngine:
     Args:
         workflow: a definition, or the path of its file.
         provider_gateway: where models are asked; a provider that is no gateway is put behind one.
-        tools: further tools, and others in place of those that the workflow declares.
+        tools: those that the workflow calls but does not declare, and others in place of those that it does.
         wrap_tools: puts something around all tools, such as a recorder.
         sink: told of every step.
         checkpoint: keeps what is done, and knows what was done before.
@@ -45,7 +48,8 @@ class WorkflowEngine:
 
     Raises:
         WorkflowError: the workflow could not run; holds all problems.
-        InputError: a tool cannot be loaded, or no model is named.
+        InputError: a tool cannot be loaded, or is given and never called; no model is named; an argument
+            is of the wrong type.
     """
 
     def __init__(
@@ -60,12 +64,14 @@ class WorkflowEngine:
         on_text: OnText | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
+        _check_workflow(workflow)
         given = Toolbox(tools)
         if isinstance(workflow, WorkflowDefinition):
             definition = workflow
             validate(definition, tools=given)
         else:
             definition, folder = load_workflow(workflow, tools=given), folder or Path(workflow).parent
+        check_given(given, definition)
         self.definition = definition
         self._sink = guarded(sink)
         self._gateway = _gateway_of(provider_gateway)
@@ -122,6 +128,18 @@ class WorkflowEngine:
             EventLoopError: called inside a running event loop; await `run` there.
         """
         return run_sync(self.run(state))
+
+
+def _check_workflow(workflow: object) -> None:
+    if isinstance(workflow, AgentWorkflow):
+        hint = "WorkflowRunner(client).run(workflow, message) runs the Workflow of an agent"
+    elif isinstance(workflow, Provider):
+        hint = "WorkflowEngine(workflow, provider), in this order"
+    else:
+        hint = "a path, or what load_workflow(), parse_workflow() or WorkflowBuilder.build() give"
+    if not isinstance(workflow, WorkflowDefinition | str | os.PathLike):
+        reason = f"expected a WorkflowDefinition or the path of one, got {described(workflow)}"
+        raise InputError(reason, source="workflow", hint=hint)
 
 
 def _ignore(step_id: str, text: str) -> None:

@@ -70,7 +70,9 @@ class Expression:
         except KeyError as error:
             raise ExpressionError(f"{self.text!r}: there is no key {error}", hint="ask with has(…) first") from None
         except Exception as error:
-            raise ExpressionError(f"{self.text!r}: {_first_line(error)}") from None
+            told = _first_line(error)
+            hint = self._kinds(seen) if "overload" in told else ""
+            raise ExpressionError(f"{self.text!r}: {told}", hint=hint) from None
 
     def is_true(self, scope: Mapping[str, Any]) -> bool:
         """Whether the expression holds.
@@ -93,6 +95,10 @@ class Expression:
         if not isinstance(value, list):
             raise ExpressionError(f"{self.text!r} gives {_shown(value)}, which is no list")
         return value
+
+    def _kinds(self, seen: Mapping[str, Any]) -> str:
+        """What kinds of values the expression was given."""
+        return ", ".join(f"{'.'.join(path)} is {_kind(_reached(path, seen))}" for path in self.paths)
 
     def _seen(self, scope: Mapping[str, Any]) -> dict[str, Any]:
         """As much of the scope as the expression names: all that is handed over is copied."""
@@ -191,6 +197,13 @@ def _syntax_complaint(message: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0].partition(". ")[0] or type(error).__name__
+
+
+def _kind(value: object) -> str:
+    kinds = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+    if value is None or value is _NOTHING:
+        return "nothing"
+    return kinds.get(type(value), "a mapping")
 
 
 def _shown(value: object) -> str:

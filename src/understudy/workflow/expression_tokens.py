@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from understudy.errors import ExpressionError
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 MACROS = frozenset({"all", "exists", "exists_one", "filter"})
 FUNCTIONS = frozenset({"contains", "double", "endsWith", "has", "int", "matches", "size", "startsWith", "string"})

@@ -84,6 +84,10 @@ class Level:
         is_whole, before = self.graph.is_whole, self.graph.comes_before
         return any(overlap(path, key) and (not is_whole or before(writer, step.id)) for writer, key in writers)
 
+    def writers_of(self, path: str) -> list[str]:
+        """The steps that write `path`, something around it or something inside it, whenever they run."""
+        return list(dict.fromkeys(writer for writer, key in self._written if overlap(path, key)))
+
     @cached_property
     def _written(self) -> list[tuple[str, str]]:
         """Each step and path of the state that it writes."""

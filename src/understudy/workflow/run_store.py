@@ -16,13 +16,13 @@ from understudy.errors import RunError
 from understudy.messages import JsonObject
 from understudy.recording.record_mode import moment
 from understudy.version import __version__
+from understudy.wording import did_you_mean
 from understudy.workflow.kept_run import CALLS, LOG, MANIFEST, KeptRun, locked, release
 from understudy.workflow.private_file import write_private
 from understudy.workflow.run_log import read_progress
 from understudy.workflow.run_manifest import RunManifest, digests_of, read_manifest
 from understudy.workflow.run_summary import RunSummary, summary_of
 from understudy.workflow.schema import WorkflowDefinition
-from understudy.workflow.suggestions import did_you_mean
 
 LATEST = "last"
 

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from understudy.wording import did_you_mean
 from understudy.workflow.builtin_tools.allowed_hosts import HOST_PATTERN
 from understudy.workflow.builtin_tools.command_line import COMMAND_PATTERN
 from understudy.workflow.positions import DocumentPath
 from understudy.workflow.report import Report
 from understudy.workflow.schema import STEP_TYPES, WorkflowDefinition
-from understudy.workflow.suggestions import did_you_mean
 from understudy.workflow.tool_definition import BUILTINS
 
 Complaint: TypeAlias = tuple[DocumentPath, str, str]
@@ -68,7 +68,7 @@ def _misfit(details: ErrorDetails, path: DocumentPath) -> tuple[str, str]:
     """The reason and the hint for a value that is not what its field takes."""
     kind, given, context = details["type"], details["input"], details.get("ctx", {})
     if kind in EXPECTED:
-        return f"expected {EXPECTED[kind]}, got {_shown(given)}", _boolean_hint(kind, given)
+        return f"expected {EXPECTED[kind]}, got {_shown(given)}", _boolean_hint(kind, given) or _brace_hint(kind, given)
     if kind in LIMITS:
         limit = next(iter(context.values()))
         return f"expected {LIMITS[kind]} {limit:g}, got {_shown(given)}", ""
@@ -137,6 +137,13 @@ def _literal_hint(details: ErrorDetails) -> str:
 def _boolean_hint(kind: str, given: object) -> str:
     is_word = isinstance(given, str) and given.lower() in ("yes", "no", "on", "off", "y", "n")
     return "write true or false" if kind == "bool_type" and is_word else ""
+
+
+def _brace_hint(kind: str, given: object) -> str:
+    """What `{state.key}` without quotes is to YAML: a mapping without values."""
+    if kind != "string_type" or not isinstance(given, Mapping) or list(given.values()) != [None]:
+        return ""
+    return f'quote it: "{{{next(iter(given))}}}"'
 
 
 def _shown(given: object) -> str:

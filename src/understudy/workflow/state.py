@@ -7,7 +7,7 @@ from typing import Any
 
 from understudy.errors import InputError
 from understudy.messages import JsonObject
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 
 def opened(declared: JsonObject, given: JsonObject, *, source: str) -> JsonObject:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from understudy.errors import TemplateError
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 ValuePath: TypeAlias = tuple[str, ...]
 BRACE_HINT = "write {{ for a brace, }} for a closing one"

@@ -14,7 +14,7 @@ from types import ModuleType
 from msgspec import Struct
 
 from understudy.errors import InputError
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 _LOADED: dict[Path, dict[str, ModuleType]] = {}
 """The modules that were loaded from each workflow's folder, by name."""

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from understudy.errors import InputError
 from understudy.tools import FunctionTool, ToolDef, tool_of
+from understudy.wording import did_you_mean
 from understudy.workflow import tool_definition as declarations
 from understudy.workflow.builtin_tools.http_get import http_get
 from understudy.workflow.builtin_tools.read_file import read_file
 from understudy.workflow.builtin_tools.shell import shell
-from understudy.workflow.suggestions import did_you_mean
 from understudy.workflow.tool_definition import ToolDefinition
 from understudy.workflow.tool_module import ToolModule
 

@@ -140,4 +140,6 @@ def _complaint(error: yaml.YAMLError, text: str, source: str) -> Problem:
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     hint = "indent with spaces, not with tabs" if "\t" in line[: mark.column + 1] else ""
+    if "mapping values are not allowed" in reason:
+        hint = hint or "quote the text: a colon and a space in it begin a mapping"
     return Problem(f"no YAML: {reason}", "", mark.line + 1, mark.column + 1, hint, source)

@@ -1,9 +1,13 @@
 """The guards in a loop of one's own."""
 
+import asyncio
+from datetime import date
+
 import pytest
+from pydantic import BaseModel
 
 from tests.agent.parts import FETCH, SUBMIT, tool
-from understudy import Response
+from understudy import EventLoopError, InputError, Response, run
 from understudy.agent import (
     AgentBudgetError,
     GuardPolicy,
@@ -19,6 +23,23 @@ from understudy.tools import ToolOutcome
 def rails(**options):
     given = {"required_steps": ["fetch"], "terminal_tool": "submit"} | options
     return Guardrails([tool("fetch"), tool("submit")], **given)
+
+
+class Order(BaseModel):
+    number: int
+
+
+def total(order: Order, on: date) -> str:
+    """Tell what an order costs."""
+    return f"{order.number} in {on.year}"
+
+
+def explode():
+    """Fail."""
+    raise ValueError("no")
+
+
+TOTAL = ToolCall("total", {"order": {"number": "42"}, "on": "2024-12-24"}, id="a")
 
 
 def test_a_good_answer_is_to_be_carried_out():
@@ -90,3 +111,59 @@ def test_plain_functions_are_tools():
     guardrails = Guardrails([fetch])
     assert guardrails.check([ToolCall("fetch", {"page": "two"})]).calls == ()
     assert guardrails.check([ToolCall("fetch", {"page": 2})]).calls[0].args == {"page": 2}
+
+
+def test_tools_are_run_with_their_arguments_as_their_hints_say():
+    guardrails = Guardrails([total], terminal_tool="total")
+    outcomes = guardrails.run_sync(guardrails.check([TOTAL]).calls)
+    assert [(outcome.call.id, outcome.text) for outcome in outcomes] == [("a", "42 in 2024")]
+    assert guardrails.record(outcomes) is True
+
+
+async def test_what_a_tool_raises_is_told_and_counted():
+    guardrails = Guardrails([explode, total], terminal_tool="explode", policy=GuardPolicy(max_tool_errors=1))
+    outcomes = await guardrails.run(guardrails.check([ToolCall("explode"), TOTAL]).calls)
+    assert [outcome.text for outcome in outcomes] == ["[ToolError] ValueError: no", "42 in 2024"]
+    assert guardrails.record(outcomes) is False
+    with pytest.raises(ToolExecutionError):
+        guardrails.record(await guardrails.run([ToolCall("explode")]))
+
+
+def test_tools_that_are_run_keep_to_the_timeout_of_the_policy():
+    async def wait():
+        await asyncio.sleep(3600)
+
+    guardrails = Guardrails([wait], policy=GuardPolicy(tool_timeout_s=5))
+    (outcome,) = run(guardrails.run([ToolCall("wait")]), virtual_time=True)
+    assert outcome.text == "[ToolError] ToolTimeoutError: wait took longer than 5 s"
+
+
+async def test_tools_are_awaited_where_there_is_an_event_loop():
+    with pytest.raises(EventLoopError):
+        rails().run_sync([FETCH])
+
+
+def test_a_verdict_itself_cannot_be_run():
+    guardrails = rails()
+    with pytest.raises(InputError, match="calls: expected a Sequence, got Verdict") as caught:
+        guardrails.run_sync(guardrails.check([FETCH]))
+    assert caught.value.hint == "run(verdict.calls)"
+
+
+@pytest.mark.parametrize("executed", [["x"], "x", [None], FETCH, None])
+def test_what_is_neither_outcome_nor_call_is_not_recorded(executed):
+    with pytest.raises(InputError, match="executed: expected a list of outcomes or calls") as caught:
+        rails().record(executed)
+    assert "record(outcomes)" in caught.value.hint
+
+
+@pytest.mark.parametrize("calls", [[{"name": "fetch"}], ["fetch"]])
+def test_an_answer_whose_calls_are_no_calls_is_refused(calls):
+    with pytest.raises(InputError, match="client: expected tool calls or text, got a Response with "):
+        rails().check(Response(tool_calls=calls))
+
+
+def test_a_policy_that_is_none_is_refused():
+    with pytest.raises(InputError, match="policy: expected a GuardPolicy, got dict") as caught:
+        rails(policy={"max_tool_errors": 0})
+    assert caught.value.hint == "policy=GuardPolicy(max_same_calls=2)"

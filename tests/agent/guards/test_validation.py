@@ -7,6 +7,7 @@ from tests.agent.parts import FETCH, SUBMIT, agent, play
 from understudy.agent import (
     MaxIterationsError,
     MessageType,
+    ScriptedClient,
     TextResponse,
     ToolCall,
     ToolCallError,
@@ -32,6 +33,15 @@ async def test_text_is_answered_with_a_nudge_and_another_try():
     assert played.of(MessageType.TEXT_RESPONSE) == ["I am not sure"]
     assert "not a valid tool call" in played.of(NUDGE)[0]
     assert "fetch, submit" in played.of(NUDGE)[0]
+
+
+async def test_a_call_that_a_fault_makes_fail_fails_whatever_its_arguments():
+    received = []
+    broken = ToolCall("refund", {}, error="the till is shut")
+    played = await play([broken, SUBMIT], agent(refund_tool(received), required=()))
+    assert played.of(NUDGE) == []
+    assert "the till is shut" in played.of(MessageType.TOOL_RESULT)[0]
+    assert received == []
 
 
 async def test_text_once_too_often_ends_the_run_with_the_last_of_it():
@@ -126,4 +136,4 @@ async def test_the_nudge_can_be_replaced(nudge, said):
 
 
 async def test_the_nudge_is_a_text_or_a_function():
-    assert WorkflowRunner(None, retry_nudge="Call a tool.")._retry_nudge_fn("anything") == "Call a tool."
+    assert WorkflowRunner(ScriptedClient([]), retry_nudge="Call a tool.")._retry_nudge_fn("anything") == "Call a tool."

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes import Echo
 from tests.workflow.running import played, statuses
-from understudy import MockProvider, ToolResolutionError
+from understudy import InputError, MockProvider, ToolResolutionError
 
 
 def find_order(order_id: int) -> dict:
@@ -22,7 +22,8 @@ def reply(text: str) -> str:
     return text
 
 
-TOOLS = {"find_order": find_order, "reply": reply}
+FIND = {"find_order": find_order}
+TOOLS = FIND | {"reply": reply}
 
 
 def asks(name, **arguments):
@@ -46,10 +47,21 @@ class TestLlmCall:
         assert "no JSON" in result.steps["it"].error
         assert "It is a question." in result.steps["it"].error
 
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_a_call_of_a_tool_that_was_not_given_is_no_answer(self, stream):
+        flow = {"steps": [step("llm_call", prompt="Where is 42?", stream=stream, output="answer")]}
+        result = played(flow, {"it": asks("find_order", order_id=42)})
+        assert result.steps["it"].status == "failed"
+        assert "the model asks for 'find_order' and says nothing" in result.steps["it"].error
+
+    def test_text_beside_a_call_of_a_tool_is_the_answer(self):
+        flow = {"steps": [step("llm_call", prompt="Where is 42?", output="answer")]}
+        assert played(flow, {"it": asks("find_order") | {"content": "Lost."}}).state["answer"] == "Lost."
+
     def test_tools_are_called_until_the_model_answers_in_text(self):
         flow = {"steps": [step("llm_call", prompt="Where is 42?", tools=["find_order"], output="answer")]}
         responses = {"it": [asks("find_order", order_id=42), {"content": "It is lost."}]}
-        assert played(flow, responses, tools=TOOLS).state["answer"] == "It is lost."
+        assert played(flow, responses, tools=FIND).state["answer"] == "It is lost."
 
     def test_the_model_sees_what_the_tools_gave(self):
         class Model(Echo):
@@ -59,7 +71,7 @@ class TestLlmCall:
 
         provider = Model()
         fields = {"prompt": "Where is 42?", "system_prompt": "Help.", "tools": ["find_order"], "max_tool_iterations": 1}
-        result = played({"steps": [step("llm_call", **fields)]}, provider=provider, tools=TOOLS)
+        result = played({"steps": [step("llm_call", **fields)]}, provider=provider, tools=FIND)
         assert [message["role"] for message in provider.requests[1].messages] == ["system", "user", "assistant", "tool"]
         assert provider.requests[0].tools[0]["function"]["name"] == "find_order"
         assert result.steps["it"].error_type == "MaxIterationsError"
@@ -68,7 +80,7 @@ class TestLlmCall:
         heard = []
         flow = {"steps": [step("llm_call", prompt="Where?", tools=["find_order"], stream=True, output="answer")]}
         responses = {"it": [asks("find_order", order_id=42), {"content": "It is lost."}]}
-        result = played(flow, responses, tools=TOOLS, on_text=lambda step_id, text: heard.append(text))
+        result = played(flow, responses, tools=FIND, on_text=lambda step_id, text: heard.append(text))
         assert "".join(heard) == result.state["answer"] == "It is lost."
 
 
@@ -103,6 +115,14 @@ class TestAgent:
         responses = {"it": [asks("reply", text="?"), asks("find_order", order_id=42), asks("reply", text="Lost.")]}
         assert played(flow, responses, tools=TOOLS).state["answer"] == "Lost."
 
+    def test_a_prerequisite_that_matches_an_argument_which_is_not_there_is_refused_before_anything_runs(self):
+        needs = {"reply": [{"tool": "find_order", "match_arg": "order_id"}]}
+        with pytest.raises(InputError) as caught:
+            played({"steps": [self.FLOW["steps"][0] | {"prerequisites": needs}]}, tools=TOOLS)
+        assert str(caught.value).startswith(
+            "steps.it: reply: prerequisites[0]: match_arg: reply has no argument 'order_id'"
+        )
+
 
 class TestTool:
     def test_arguments_are_filled_from_the_state_as_values(self):
@@ -110,7 +130,7 @@ class TestTool:
             "state": {"order": {"id": 42}},
             "steps": [step("tool", tool="find_order", args={"order_id": "{state.order.id}"}, output="found")],
         }
-        assert played(flow, tools=TOOLS).state["found"] == {"order_id": 42, "status": "lost"}
+        assert played(flow, tools=FIND).state["found"] == {"order_id": 42, "status": "lost"}
 
     def test_a_tool_that_changes_its_arguments_does_not_change_the_state(self):
         def spoil(items: list) -> str:
@@ -122,7 +142,7 @@ class TestTool:
 
     def test_a_failure_is_the_steps(self):
         flow = {"steps": [step("tool", tool="find_order", args={"order_id": 7}, retry={"max_retries": 3})]}
-        result = played(flow, tools=TOOLS)
+        result = played(flow, tools=FIND)
         assert (result.steps["it"].error_type, result.latency_s) == ("ToolResolutionError", 0)
 
     def test_a_failure_is_tried_again_if_the_step_says_so(self):

@@ -19,9 +19,11 @@ from understudy.agent.progress import Progress
 from understudy.agent.rescue import rescue
 from understudy.agent.rules import Rules
 from understudy.agent.turn import Objection, Turn, Verdict
-from understudy.errors import AgentError
+from understudy.argument import check_argument, described
+from understudy.errors import AgentError, InputError
 from understudy.messages import JsonObject, Response, ToolCall
-from understudy.tools import GivenTools, Toolbox, ToolOutcome
+from understudy.providers.sync_edge import run_sync
+from understudy.tools import GivenTools, Toolbox, ToolOutcome, run_tools
 
 DEFAULT_POLICY = GuardPolicy()
 
@@ -29,7 +31,8 @@ DEFAULT_POLICY = GuardPolicy()
 class Guardrails:
     """Stands between a model's answers and the tools, for one run of any loop.
 
-    Ask `check` about every answer before anything is run, and tell `record` what was run.
+    Ask `check` about every answer before anything is run, let `run` run what passed, and tell `record`
+    what came of it.
 
     Args:
         tools: what the model may call, as for Toolbox, or Rules that say the rest too.
@@ -39,7 +42,7 @@ class Guardrails:
         retry_nudge: what to say to an answer without a tool call: a text, or a function of the answer.
 
     Raises:
-        InputError: a step, terminal tool or prerequisite is not among the tools.
+        InputError: a step, terminal tool or prerequisite is not among the tools, or `policy` is none.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Guardrails:
         policy: GuardPolicy = DEFAULT_POLICY,
         retry_nudge: str | RetryNudge | None = None,
     ) -> None:
+        check_argument(policy, GuardPolicy, source="policy", hint="policy=GuardPolicy(max_same_calls=2)")
         if not isinstance(tools, Rules):
             tools = Rules.of(tools, required_steps=required_steps, terminal_tool=terminal_tool)
         rules = tools if policy.tool_timeout_s is None else _in_time(tools, policy.tool_timeout_s)
@@ -80,11 +84,32 @@ class Guardrails:
 
         Raises:
             AgentError: the model broke a rule once too often, or the budget is spent.
+            InputError: it is no answer; `read_response` makes one of what an SDK gives.
         """
         verdict = self.judge(response)
         if verdict.error is not None:
             raise verdict.error
         return verdict
+
+    async def run(self, calls: Sequence[ToolCall]) -> tuple[ToolOutcome, ...]:
+        """Run the calls of a verdict, side by side: each tool gets what its hints say, and has its timeout.
+
+        What a tool raises is in its outcome, whose `text` is what to tell the model.
+
+        Raises:
+            RecordingMismatchError, MockError, EventLoopError: as `run_tools` does.
+            InputError: it is no list of calls.
+        """
+        check_argument(calls, Sequence, source="calls", hint="run(verdict.calls)")
+        return await run_tools(self.rules.toolbox, calls)
+
+    def run_sync(self, calls: Sequence[ToolCall]) -> tuple[ToolOutcome, ...]:
+        """`run` for scripts without an event loop.
+
+        Raises:
+            EventLoopError: called inside a running event loop; await `run` there.
+        """
+        return run_sync(self.run(calls))
 
     def record(self, executed: Iterable[ToolOutcome | ToolCall]) -> bool:
         """Take note of what was run: outcomes, or the calls themselves where all went well.
@@ -93,8 +118,9 @@ class Guardrails:
 
         Raises:
             AgentError: tools failed once too often, or the budget is spent.
+            InputError: it is something else than outcomes and calls.
         """
-        outcomes = [done if isinstance(done, ToolOutcome) else ToolOutcome.of_value(done, None) for done in executed]
+        outcomes = _outcomes(executed)
         error = self.note(outcomes)
         if error is not None:
             raise error
@@ -147,6 +173,25 @@ class Guardrails:
         if calls and not reasoning:
             reasoning = calls[0].reasoning
         return Turn(self._call_ids.settle(calls), text, reasoning or "")
+
+
+def _outcomes(executed: Iterable[ToolOutcome | ToolCall]) -> list[ToolOutcome]:
+    if not isinstance(executed, Iterable):
+        raise _not_executed(executed)
+    return [_outcome(done) for done in executed]
+
+
+def _outcome(done: ToolOutcome | ToolCall) -> ToolOutcome:
+    if isinstance(done, ToolOutcome):
+        return done
+    if isinstance(done, ToolCall):
+        return ToolOutcome.of_value(done, None)
+    raise _not_executed(done)
+
+
+def _not_executed(given: object) -> InputError:
+    hint = "record(outcomes) with what run() gave, or record(verdict.calls)"
+    return InputError(f"expected a list of outcomes or calls, got {described(given)}", source="executed", hint=hint)
 
 
 def nudge_function(nudge: str | RetryNudge | None) -> RetryNudge | None:

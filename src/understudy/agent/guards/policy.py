@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from understudy.argument import check_number, check_whole_number
 from understudy.errors import InputError
 
 _COUNTS = (
@@ -30,7 +31,7 @@ class GuardPolicy(Struct, frozen=True):
         rescue: whether calls that a model wrote as text are made all the same.
 
     Raises:
-        InputError: a field is out of its range.
+        InputError: a field is no number, or out of its range.
     """
 
     max_retries_per_step: int = 3
@@ -45,10 +46,15 @@ class GuardPolicy(Struct, frozen=True):
     rescue: bool = True
 
     def __post_init__(self) -> None:
+        for name in (*_COUNTS, "max_same_calls"):
+            check_whole_number(getattr(self, name), source=name)
         for name in _COUNTS:
             if not getattr(self, name) >= 0:
                 raise InputError(f"expected zero or more, got {getattr(self, name)!r}", source=name)
         for name in ("max_same_calls", "budget_usd", "budget_tokens", "tool_timeout_s"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is None:
+                continue
+            check_number(value, source=name)
+            if not value > 0:
                 raise InputError(f"expected more than zero, got {value!r}", source=name)

@@ -41,7 +41,10 @@ class Prerequisites(Guard):
                 if not self._progress.has_done(needed.tool):
                     missing.append(needed.tool)
                 continue
-            value = call.args.get(needed.match_arg)
+            if needed.match_arg not in call.args:
+                missing.append(f"{needed.tool} with the same {needed.match_arg}")
+                continue
+            value = call.args[needed.match_arg]
             if not self._progress.has_done_with(needed.tool, needed.match_arg, value):
                 missing.append(f"{needed.tool}({needed.match_arg}={value!r})")
         return missing

@@ -19,6 +19,8 @@ RetryNudge: TypeAlias = Callable[[str], str]
 class Validation(Guard):
     """Refuses text, tools that do not exist, and arguments that do not fit their tool.
 
+    A call that a fault makes fail is let through whatever its arguments, to fail when it is run.
+
     Args:
         text_ends: whether text is an answer, rather than a call that went wrong.
         retry_nudge: what to say to text, given that text.
@@ -55,6 +57,8 @@ class Validation(Guard):
             return nudges.unknown_tool(call.tool, self._toolbox)
         if call.raw_arguments is not None:
             return nudges.unreadable_arguments(call)
+        if call.error is not None:
+            return None
         try:
             tool.spec.check(call.args)
         except ToolArgumentsError as error:

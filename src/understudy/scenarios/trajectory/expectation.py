@@ -8,10 +8,10 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from understudy.errors import InputError
-from understudy.faults.complaint import suggestion
 from understudy.messages import ToolCall
 from understudy.scenarios.trajectory.arguments import Difference, differences
 from understudy.scenarios.trajectory.shown import cut, shown, shown_arguments
+from understudy.wording import suggestion
 
 ArgumentMatch = Literal["ignore", "partial", "exact"]
 

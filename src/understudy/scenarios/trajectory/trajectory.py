@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias, get_args
 
 from understudy.errors import InputError
-from understudy.faults.complaint import suggestion
 from understudy.scenarios.trajectory.expectation import Expectation, expected
+from understudy.wording import suggestion
 
 Mode = Literal["strict", "unordered", "in_order", "contains", "within"]
 Named: TypeAlias = Expectation | str

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from understudy.errors import InputError
-from understudy.faults.complaint import suggestion
 from understudy.scenarios.scenario import Scenario
+from understudy.wording import suggestion
 
 DEFAULT_TEMPLATE = """\
 You play a user who talks to an AI agent. The agent is being tested. You are not the agent.

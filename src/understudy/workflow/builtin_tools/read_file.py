@@ -10,7 +10,7 @@ from stat import S_ISREG
 
 from understudy.errors import InputError, ToolFailureError, ToolRefusalError, ToolResolutionError
 from understudy.tools import ToolDef, tool_of
-from understudy.workflow.suggestions import did_you_mean
+from understudy.wording import did_you_mean
 
 MAX_BYTES = 1_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

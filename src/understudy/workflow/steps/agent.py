@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from understudy.agent import Workflow, WorkflowRunner
+from understudy.errors import InputError
 from understudy.gateway.gateway import ProviderGateway
 from understudy.tools import Toolbox, ToolDef
 from understudy.workflow.step_definition import AgentStep
@@ -19,8 +20,16 @@ class AgentLoop(AskingStep[AgentStep]):
 
     def __init__(self, definition: AgentStep, environment: Environment) -> None:
         super().__init__(definition, environment)
+        try:
+            self._agent = self._made()
+        except InputError as error:
+            source = f"steps.{self.step_id}: {error.source}"
+            raise InputError(error.reason, source=source, place=error.place, hint=error.hint) from error
+
+    def _made(self) -> Workflow:
+        definition = self.definition
         names = dict.fromkeys([*definition.tools, *definition.terminal_tool])
-        self._agent = Workflow(
+        return Workflow(
             self.step_id,
             definition.description,
             tools=Toolbox([self._tool(name) for name in names]),

@@ -10,7 +10,7 @@ import orjson
 from understudy.agent import Workflow, WorkflowRunner
 from understudy.errors import StepError
 from understudy.gateway.gateway import ProviderGateway
-from understudy.messages import JsonObject, Request, StreamEnd, StreamRestart, TextDelta
+from understudy.messages import JsonObject, Request, Response, StreamEnd, StreamRestart, TextDelta
 from understudy.tools import Toolbox
 from understudy.workflow.step_definition import LlmCallStep
 from understudy.workflow.steps.asking import AskingStep
@@ -29,7 +29,7 @@ class LlmCall(AskingStep[LlmCallStep]):
     async def _once(self, scope: Scope, gateway: ProviderGateway) -> str:
         reply = await gateway.send(self._request(scope))
         if not self.definition.stream:
-            return (await reply.collect()).content
+            return _text(await reply.collect())
         text = ""
         try:
             async for event in reply:
@@ -37,7 +37,7 @@ class LlmCall(AskingStep[LlmCallStep]):
                     case TextDelta(piece):
                         self.environment.on_text(self.step_id, piece)
                     case StreamEnd(response):
-                        text = response.content
+                        text = _text(response)
                     case StreamRestart():
                         self.environment.on_text(self.step_id, "\n")
         finally:
@@ -68,6 +68,14 @@ class LlmCall(AskingStep[LlmCallStep]):
         agent = Workflow(self.step_id, tools=Toolbox([toolbox[name] for name in self.definition.tools]))
         answer: str = await runner.run(agent, "", initial_messages=self.opening(scope))
         return answer
+
+
+def _text(response: Response) -> str:
+    """What the model says. A step without tools has no use for a call of one."""
+    if response.tool_calls and not response.content.strip():
+        names = ", ".join(repr(call.tool) for call in response.tool_calls)
+        raise StepError(f"the model asks for {names} and says nothing, but the step has no tools")
+    return response.content
 
 
 def _parsed(text: str) -> Any:

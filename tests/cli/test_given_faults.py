@@ -1,0 +1,113 @@
+"""Faults that a command line asks for: they strike, or the command says so."""
+
+import json
+
+import pytest
+
+from tests.cli import flows
+
+NESTED = """\
+name: nested
+config: {provider: mock, model: m}
+state: {items: [1, 2]}
+tools: {count: "counting:count"}
+steps:
+  - {id: count, type: tool, tool: count}
+  - {id: each, type: loop, over: state.items, steps: [{id: ask, type: llm_call, prompt: "about {item}"}]}
+  - id: sub
+    type: subworkflow
+    workflow: {name: inner, steps: [{id: say, type: llm_call, prompt: Hi}]}
+"""
+
+
+@pytest.fixture
+def nested(write):
+    write("counting.py", "def count() -> int:\n    return 7\n")
+    return write("nested.yaml", NESTED)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("step=helo call=2: timeout", "there is no step 'helo'\n  hint: did you mean 'hello'?"),
+        ("step=xyz: timeout", "hint: steps: bye, hello"),
+        ("workflow=great: timeout", "the workflow is not 'great'\n  hint: it is 'greet'"),
+    ],
+)
+@pytest.mark.parametrize("command", [["run", "--mock-responses"], ["replay", "--recording"]], ids=["run", "replay"])
+def test_a_fault_at_what_is_not_in_the_workflow_is_refused_before_anything_runs(run, greet, command, fault, said):
+    name, option = command
+    code, out, err = run(name, greet, option, "run.json", "--fault", fault)
+    assert (code, out) == (2, "")
+    assert fault in err
+    assert said in err
+
+
+@pytest.mark.parametrize(("step", "kind"), [("count", "tool"), ("each", "loop"), ("sub", "subworkflow")])
+def test_a_fault_at_a_step_that_asks_no_model_is_refused_with_those_that_do(run, nested, step, kind):
+    code, _, err = run("run", nested, "--fault", f"step={step}: timeout")
+    assert code == 2
+    assert f"the step '{step}' asks no model: it is a {kind} step" in err
+    assert "steps that make some: ask, sub.say" in err
+
+
+def test_a_plan_in_a_file_is_checked_too(run, greet, write):
+    plan = {"faults": [{"at": {"step_id": "helo"}, "fault": {"type": "timeout"}}]}
+    write("plan.json", json.dumps(plan))
+    code, _, err = run("replay", greet, "--recording", "run.json", "--plan", "plan.json")
+    assert code == 2
+    assert "plan.json: faults[0].at.step: there is no step 'helo'" in err
+
+
+@pytest.mark.parametrize("fault", ["step=ask call=2 attempt=1: timeout", "step=sub.say attempt=1: timeout"])
+def test_steps_in_loops_and_sub_workflows_are_named_as_recordings_name_them(run, nested, fault):
+    code, out, _ = run("run", nested, "--fault", fault)
+    assert code == 0
+    assert "1 fault struck" in out
+
+
+@pytest.mark.parametrize("option", [[], ["--quiet"]])
+def test_a_fault_that_never_struck_is_told_and_the_run_is_no_success(run, greet, option):
+    faults = ["--fault", "call=99: timeout", "--fault", "step=bye attempt=1: timeout"]
+    code, _, err = run("replay", greet, "--recording", "run.json", *faults, *option)
+    assert code == 1
+    assert err == "fault 'call=99: timeout' never struck\n"
+
+
+def test_as_json_the_faults_that_struck_and_those_that_did_not_are_in_the_result(run, greet):
+    faults = ["--fault", "call=99: timeout", "--fault", "step=bye attempt=1: timeout"]
+    code, out, err = run("run", greet, "--mock-responses", "run.json", "--json", *faults)
+    assert code == 1
+    assert json.loads(out)["faults"] == {
+        "struck": ["workflow=greet step=bye call=1 attempt=1: timeout"],
+        "unstruck": ["call=99: timeout"],
+    }
+    assert "never struck" in err
+
+
+def test_a_line_that_one_before_it_hides_never_strikes(run, greet):
+    faults = ["--fault", "everywhere: http_error 400", "--fault", "step=hello: timeout"]
+    _, _, err = run("run", greet, "--mock-responses", "run.json", *faults)
+    assert err.endswith("fault 'step=hello: timeout' never struck\n")
+
+
+def test_chaos_need_not_strike(run, greet, write):
+    write("plan.json", json.dumps({"chaos": {"seed": 1, "rate": 0.0, "faults": [{"type": "timeout"}]}}))
+    assert run("replay", greet, "--recording", "run.json", "--plan", "plan.json", "--quiet") == (0, "", "")
+
+
+def test_without_faults_the_result_has_none(run, greet):
+    _, out, _ = run("run", greet, "--mock-responses", "run.json", "--json")
+    assert json.loads(out)["faults"] == {"struck": [], "unstruck": []}
+
+
+def test_a_mismatch_after_a_fault_says_that_a_fault_struck(run, write):
+    text = flows.GREET.replace("steps:\n", 'tools: {t: "counting:t"}\nsteps:\n')
+    flow = write("flow.yaml", text.replace("{id: hello, type: llm_call,", "{id: hello, type: llm_call, tools: [t],"))
+    write("counting.py", "def t() -> int:\n    '''Count.'''\n    return 7\n")
+    fault = "step=hello call=1: unknown_tool"
+    write("run.json", flows.recording({"hello": [{"content": "Hello!", "request_hash": "0" * 64}], "bye": "Bye!"}))
+    code, _, err = run("replay", flow, "--recording", "run.json", "--fault", fault)
+    assert code == 3
+    assert "a fault struck before this (workflow=greet step=hello call=1 attempt=1: unknown_tool)" in err
+    assert f"understudy run {flow} --record run.json --record-mode all" in err

@@ -1,0 +1,571 @@
+"""understudy test: scenarios, with the agents of a config."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli import scenes
+from tests.servers.chat_model import ChatModel, said
+from understudy.messages import ToolCall
+
+COMMAND = Path(sys.executable).parent / "understudy"
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def project(write):
+    """A project with an agent that is a function, and a scripted scenario."""
+    write("my_agent.py", scenes.AGENT)
+    write("understudy.toml", scenes.CONFIG)
+    return write("sim_booking.py", scenes.SCRIPTED)
+
+
+@pytest.fixture
+def talking(write, monkeypatch):
+    """A project whose agent, user and judge ask models, and the model that they ask."""
+    with scenes.model() as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.url)
+        write("my_agent.py", scenes.AGENT)
+        write("understudy.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n' + models())
+        write("sim_orders.py", scenes.SIMULATED)
+        yield model
+
+
+def models(least=3):
+    return scenes.MODELS.format(least=least)
+
+
+def sizes(path):
+    """How many exchanges a recording has of each key."""
+    document = json.loads(Path(path).read_text())
+    return {key: len(entries) for key, entries in document.items() if isinstance(entries, list)}
+
+
+def turns_of(out):
+    """Who said what in the first conversation of each scenario, of a run that was printed as JSON."""
+    told = json.loads(out)["scenarios"]
+    return {each["name"]: [(t["user"], t["agent"]) for t in each["conversations"][0]["turns"]] for each in told}
+
+
+class TestScripted:
+    def test_scenarios_are_found_run_and_told(self, run, project):
+        code, out, err = run("test")
+        assert (code, err) == (0, "")
+        assert out.startswith("✓ books a room  booking  1/1")
+        assert "1 of 1 scenario passed" in out
+
+    def test_one_that_fails_fails_the_command_and_shows_why(self, run, project):
+        project.write_text(scenes.SCRIPTED.replace('["create_booking"])', '["cancel_booking"])'))
+        code, out, _ = run("test")
+        assert code == 1
+        assert "✗ books a room" in out
+        assert "cancel_booking(…)" in out
+
+    def test_the_config_is_found_from_a_folder_below(self, run, project, monkeypatch, tmp_path):
+        below = tmp_path / "src" / "deep"
+        below.mkdir(parents=True)
+        monkeypatch.chdir(below)
+        assert run("test")[0] == 0
+        assert run("test", "--config", tmp_path / "understudy.toml")[0] == 0
+
+    def test_files_and_folders_can_be_named(self, run, project, write):
+        write("more/sim_more.py", scenes.SCRIPTED.replace("books a room", "books more"))
+        write("more/other.py", scenes.SCRIPTED.replace("books a room", "books others"))
+        write("more/.hidden/sim_hidden.py", "boom")
+        assert "2 of 2 scenarios" in run("test")[1]
+        assert "books more" in run("test", "more")[1]
+        code, out, _ = run("test", "more/other.py", "more/sim_more.py")
+        assert (code, "2 of 2 scenarios" in out) == (0, True)
+
+    def test_scenarios_are_chosen_by_a_part_of_their_names(self, run, project, write):
+        write("sim_more.py", scenes.SCRIPTED.replace("books a room", "cancels"))
+        assert "1 of 1 scenario" in run("test", "--scenario", "ROOM")[1]
+        code, _, err = run("test", "--scenario", "refund")
+        assert code == 2
+        assert "scenarios: books a room, cancels" in err
+
+    def test_conversations_are_repeated(self, run, project):
+        assert "5/5  100 % (57–100 %)" in run("test", "--repeat", "5", "--concurrency", "2")[1]
+
+    def test_as_json_nothing_else_is_printed(self, run, project):
+        code, out, err = run("test", "--json")
+        assert (code, err) == (0, "")
+        assert turns_of(out) == {"books a room": [("09:00", "Booked: BK-09:00")]}
+
+    def test_further_reports_are_written(self, run, project, monkeypatch):
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+        run("test", "--reporter", "junit=out/junit.xml", "--reporter", "html=page.html", "--reporter", "github")
+        assert "books a room" in Path("out/junit.xml").read_text()
+        assert "books a room" in Path("page.html").read_text()
+        assert "books a room" in Path("summary.md").read_text()
+
+    def test_a_report_that_cannot_be_written_is_found_first(self, run, project, write):
+        write("taken", "")
+        code, out, err = run("test", "--reporter", "junit=taken/junit.xml")
+        assert (code, out) == (2, "")
+        assert "taken" in err
+
+    def test_two_agents_are_compared(self, run, project, write):
+        write("my_agent.py", scenes.AGENT + "\n\ndef refuse(messages, ctx):\n    return 'no'\n")
+        write("understudy.toml", scenes.CONFIG + '[agents.rude]\nhandler = "my_agent:refuse"\n')
+        code, out, _ = run("test", "--agent", "booking", "--agent", "rude")
+        assert code == 1
+        assert "scenario      booking  rude" in out
+
+    def test_a_run_reads_changed_modules_anew(self, run, project, write):
+        run("test")
+        write("my_agent.py", scenes.AGENT.replace("Booked: ", "Done at last: "))
+        assert "Done at last" in run("test", "--json")[1]
+        assert "my_agent" not in sys.modules
+
+    def test_a_scenario_and_the_agent_share_a_module(self, run, project, write):
+        write("my_agent.py", "SEEN = []\n\n\ndef handle(messages, ctx):\n    SEEN.append(1)\n    return str(SEEN)\n")
+        text = (
+            'import my_agent\nfrom understudy import scenario\nmy_agent.SEEN.append(0)\nscenario("s", turns=["hi"])\n'
+        )
+        write("sim_booking.py", text)
+        assert turns_of(run("test", "--json")[1]) == {"s": [("hi", "[0, 1]")]}
+
+
+class TestBadInput:
+    def test_a_file_that_is_no_python_is_told_with_its_line(self, run, project):
+        project.write_text("x = 1\nscenario(\n")
+        code, out, err = run("test")
+        assert (code, out) == (2, "")
+        assert "sim_booking.py:2" in err
+        assert "Traceback" not in err
+
+    @pytest.mark.parametrize("text", ["\n1 / 0\n", "\nraise SystemExit(3)\n", "\nimport no_such_module_at_all\n"])
+    def test_a_file_that_cannot_be_imported_is_told_with_its_line(self, run, project, text):
+        project.write_text(text)
+        code, _, err = run("test")
+        assert code == 2
+        assert "sim_booking.py:2: importing it fails" in err
+
+    def test_the_line_is_that_of_the_project_where_the_failure_came_from(self, run, project, write):
+        write("broken.py", "\n\nx = undefined\n")
+        project.write_text("import broken\n")
+        assert "broken.py:3" in run("test")[2]
+
+    def test_a_scenario_that_could_not_run_is_told_where_it_is_written(self, run, project):
+        project.write_text("from understudy import scenario\n\nscenario('empty')\n")
+        code, _, err = run("test")
+        assert code == 2
+        assert "sim_booking.py:3: scenario 'empty'" in err
+
+    def test_two_scenarios_of_one_name_are_refused(self, run, project, write):
+        write("sim_copy.py", scenes.SCRIPTED)
+        code, _, err = run("test")
+        assert code == 2
+        assert "another scenario called 'books a room', at" in err
+
+    def test_a_scenario_without_anybody_to_play_its_user_is_named(self, run, project, write):
+        write("sim_orders.py", scenes.SIMULATED)
+        code, _, err = run("test")
+        assert code == 2
+        assert "scenario 'finds an order': there is no model to play its user" in err
+        assert "[user]" in err
+
+    def test_no_scenarios_at_all_are_bad_input(self, run, project, write):
+        project.write_text("")
+        assert "declare no scenario" in run("test")[2]
+        project.unlink()
+        code, _, err = run("test")
+        assert (code, "no file is like **/sim_*.py" in err) == (2, True)
+        assert "no such file" in run("test", "nowhere")[2]
+
+    def test_an_unknown_agent_is_named(self, run, project):
+        code, _, err = run("test", "--agent", "bookin")
+        assert (code, "did you mean 'booking'?" in err) == (2, True)
+        project.write_text("from understudy import scenario\nscenario('s', turns=['hi'], agent='billing')\n")
+        assert "scenario 's': there is no agent 'billing'" in run("test")[2]
+
+    @pytest.mark.parametrize(
+        ("handler", "complaint"),
+        [
+            ("nowhere:handle", "there is no module 'nowhere'"),
+            ("my_agent:handel", "did you mean 'handle'?"),
+            ("my_agent:NUMBER", "expected a function, got 42"),
+            ("my_broken:handle", "my_broken.py:1"),
+        ],
+    )
+    def test_a_handler_that_is_not_there_is_told(self, run, project, write, handler, complaint):
+        write("my_agent.py", scenes.AGENT + "\nNUMBER = 42\n")
+        write("my_broken.py", "1 / 0\n")
+        write("understudy.toml", f'[agent]\nhandler = "{handler}"\n')
+        code, out, err = run("test")
+        assert (code, out) == (2, "")
+        assert complaint in err
+
+    def test_a_config_without_agents_is_told(self, run, project, write):
+        write("understudy.toml", "[run]\nrepeat = 2\n")
+        code, _, err = run("test")
+        assert (code, "no agent is declared" in err) == (2, True)
+
+    def test_a_file_that_python_does_not_import_is_told(self, run, project, write):
+        write("sim.txt", "")
+        code, _, err = run("test", "sim.txt")
+        assert (code, "this is no Python file" in err) == (2, True)
+
+    def test_an_address_that_is_none_is_told(self, run, project, write):
+        write("understudy.toml", '[agent]\nendpoint = "nowhere"\n')
+        code, _, err = run("test")
+        assert code == 2
+        assert "agent agent: endpoint: expected a URL" in err
+
+    def test_a_workflow_needs_the_keys_that_its_config_names(self, run, project, write):
+        write("support.yaml", scenes.FLOW)
+        write("understudy.toml", '[agent]\nworkflow = "support.yaml"\n')
+        code, _, err = run("test")
+        assert code == 2
+        assert "agent agent: provider openai: OPENAI_API_KEY is not set" in err
+
+    def test_recording_and_replaying_exclude_each_other(self, run, project):
+        assert run("test", "--record", "a.json", "--replay", "b.json")[0] == 2
+
+    def test_a_live_run_needs_the_keys_of_those_who_take_part_and_no_others(self, run, project, write):
+        write("understudy.toml", scenes.CONFIG + models())
+        code, _, err = run("test")
+        assert code == 2
+        assert "judge: provider openai: OPENAI_API_KEY is not set" in err
+        assert "understudy test --replay PATH" in err
+        write("understudy.toml", scenes.CONFIG + models().partition("[judge]")[0])
+        assert run("test")[0] == 0
+
+
+class TestRecordAndReplay:
+    def test_a_run_is_recorded_once_and_replayed_without_models(self, run, talking, monkeypatch):
+        code, live, _ = run("test", "--record", "sims/all.json", "--json")
+        assert code == 0
+        asked = talking.answered.total()
+        monkeypatch.delenv("OPENAI_BASE_URL")
+        code, replayed, err = run("test", "--replay", "sims/all.json", "--json")
+        assert (code, err) == (0, "")
+        assert turns_of(replayed) == turns_of(live)
+        assert turns_of(live)["finds an order"] == [("Where is 42?", "Where is 42? It is lost.")]
+        assert talking.answered.total() == asked
+
+    def test_two_replays_print_the_same_bytes(self, run, talking):
+        run("test", "--record", "all.json")
+        first, second = (run("test", "--replay", "all.json", "--json")[1] for _ in range(2))
+        assert first == second
+
+    def test_everybody_has_steps_of_their_own(self, run, talking):
+        run("test", "--record", "all.json")
+        keys = {key for key in json.loads(Path("all.json").read_text()) if not key.startswith("_")}
+        assert keys == {
+            "finds an order/agent/1/user",
+            "finds an order/agent/1/agent.answer",
+            "finds an order/agent/1/judge.helpfulness",
+            "asks twice/agent/1/agent.answer",
+            "asks twice/agent/1/judge.helpfulness",
+        }
+
+    def test_recording_again_replaces_what_was_there(self, run, talking):
+        run("test", "--record", "all.json")
+        before = sizes("all.json")
+        run("test", "--record", "all.json")
+        assert sizes("all.json") == before
+
+    def test_in_a_folder_each_scenario_has_a_recording(self, run, talking):
+        assert run("test", "--record", "sims/")[0] == 0
+        assert sorted(file.name for file in Path("sims").iterdir()) == ["asks-twice.json", "finds-an-order.json"]
+        code, _, err = run("test", "--replay", "sims", "--json")
+        assert (code, err) == (0, "")
+
+    def test_a_scenario_that_was_not_recorded_has_no_answer(self, run, talking, write):
+        run("test", "--record", "sims/", "--scenario", "finds")
+        code, out, _ = run("test", "--replay", "sims/")
+        assert code == 3
+        assert "asks-twice.json: there is no such recording" in out
+        assert "✓ finds an order" in out
+
+    def test_what_asks_something_else_than_was_recorded_has_no_answer(self, run, talking, write):
+        run("test", "--record", "all.json")
+        write("sim_orders.py", scenes.SIMULATED.replace("And 43?", "And 44?"))
+        code, out, _ = run("test", "--replay", "all.json")
+        assert code == 3
+        assert "+And 44?" in out
+        assert "✓ finds an order" in out
+
+    def test_a_judge_without_an_answer_is_a_mismatch_too(self, run, talking, write):
+        run("test", "--record", "all.json")
+        write(
+            "understudy.toml",
+            Path("understudy.toml").read_text().replace('"helpfulness"]', '"helpfulness", "coherence"]'),
+        )
+        code, out, _ = run("test", "--replay", "all.json")
+        assert code == 3
+        assert "judge.coherence" in out
+
+    def test_what_was_not_used_is_told(self, run, talking, write):
+        run("test", "--record", "all.json")
+        write("sim_orders.py", scenes.SIMULATED.replace(', "And 43?"', ""))
+        _, out, _ = run("test", "--replay", "all.json")
+        assert "2 exchanges of the recording were not used: asks twice/agent/1/agent.answer[1]" in out
+        assert "not used" not in run("test", "--replay", "all.json", "--scenario", "asks")[1]
+
+    def test_a_threshold_that_is_not_met_fails(self, run, talking, write):
+        write("understudy.toml", Path("understudy.toml").read_text().replace("= 3", "= 5"))
+        code, out, _ = run("test")
+        assert code == 1
+        assert "helpfulness is 4 on average, below its threshold of 5" in out
+
+    def test_a_recording_that_is_not_there_is_bad_input(self, run, talking):
+        code, _, err = run("test", "--replay", "nowhere.json")
+        assert (code, "nowhere.json" in err) == (2, True)
+
+
+class TestAgents:
+    def test_an_endpoint_is_posted_to_with_its_headers_and_fields(self, run, talking, write, monkeypatch):
+        monkeypatch.setenv("AGENT_HOST", talking.url)
+        config = '[agent]\nendpoint = "${AGENT_HOST}/chat?tenant=acme"\nheaders = {Authorization = "Bearer ${TOKEN}"}\n'
+        write("understudy.toml", config + 'body = {locale = "en"}\n' + models())
+        code, _, err = run("test")
+        assert (code, "headers.Authorization: TOKEN is not set" in err) == (2, True)
+        monkeypatch.setenv("TOKEN", "t0p-secret-token")
+        assert run("test", "--record", "all.json")[0] == 0
+        kept = Path("all.json").read_text()
+        assert "t0p-secret" not in kept
+        assert json.loads(kept)["asks twice/agent/1/agent"][0]["request"]["extra"] == {"locale": "en"}
+        monkeypatch.delenv("TOKEN")
+        assert run("test", "--replay", "all.json")[0] == 0
+
+    def test_a_workflow_is_asked_by_its_own_config(self, run, talking, write):
+        write("flows/support.yaml", scenes.FLOW)
+        write("understudy.toml", '[agent]\nworkflow = "flows/support.yaml"\n' + models())
+        assert run("test", "--record", "all.json")[0] == 0
+        assert "finds an order/agent/1/agent.user" in json.loads(Path("all.json").read_text())
+        out = run("test", "--replay", "all.json", "--json")[1]
+        assert turns_of(out)["finds an order"] == [("Where is 42?", "Answer: Where is 42? It is lost.")]
+
+    def test_a_runner_is_given_its_model(self, run, write, monkeypatch):
+        call = ToolCall("reply", {"text": "It is lost."}, id="c1")
+        write("my_agent.py", scenes.RUNNER)
+        write("understudy.toml", '[agent]\nrunner = "my_agent:workflow"\nprovider = "openai"\nmodel = "m"\n')
+        text = (
+            "from understudy import scenario\nscenario('s', turns=['hi'], mocks={'reply': lambda args: args['text']})\n"
+        )
+        write("sim_s.py", text)
+        with ChatModel(lambda asked: said(tool_calls=(call,))) as model:
+            monkeypatch.setenv("OPENAI_BASE_URL", model.url)
+            code, out, _ = run("test", "--record", "all.json", "--json")
+        assert (code, turns_of(out)) == (0, {"s": [("hi", "It is lost.")]})
+        assert turns_of(run("test", "--replay", "all.json", "--json")[1]) == turns_of(out)
+
+    def test_what_is_no_workflow_is_no_runner(self, run, project, write):
+        write("understudy.toml", '[agent]\nrunner = "my_agent:handle"\nprovider = "openai"\nmodel = "m"\n')
+        assert "expected a Workflow, got function" in run("test", "--replay", "sims/")[2]
+
+    def test_an_agent_without_a_provider_that_asks_for_one_has_failed(self, run, project, write):
+        write("understudy.toml", '[agent]\nhandler = "my_agent:think"\n')
+        code, out, _ = run("test")
+        assert code == 1
+        assert "agent agent: it has no provider to ask models by" in out
+
+    def test_an_endpoint_that_fails_is_asked_once_and_the_others_go_on(self, run, project, write):
+        with ChatModel(lambda asked: said(finish_reason="refused")) as broken:
+            write("understudy.toml", f'{scenes.CONFIG}[agents.broken]\nendpoint = "{broken.url}"\n')
+            code, out, _ = run("test", "--agent", "broken", "--agent", "booking")
+        assert code == 1
+        assert "the agent's endpoint failed: agent: HTTP 400" in out
+        assert "✓ books a room  booking" in out
+        assert broken.answered.total() == 1
+
+    @pytest.mark.parametrize(
+        ("body", "complaint"),
+        [
+            ("raise MemoryError('no more')", "the agent raised MemoryError: no more"),
+            ("await asyncio.sleep(3600)", "the agent did not answer within 0.05 s"),
+            ("return {'tool_calls': [CALL]}", "called tools 25 times in a row"),
+            ("return 42", "the agent answered int"),
+        ],
+    )
+    def test_an_agent_that_fails_leaves_the_others_alone(self, run, project, write, body, complaint):
+        call = "CALL = {'id': 'c', 'function': {'name': 'create_booking', 'arguments': '{\"time\": \"9\"}'}}"
+        write("bad.py", f"import asyncio\n{call}\n\n\nasync def handle(messages, ctx):\n    {body}\n")
+        limits = "[run]\nanswer_timeout_s = 0.05\n" if "sleep" in body else ""
+        write("understudy.toml", f'{scenes.CONFIG}[agents.bad]\nhandler = "bad:handle"\n{limits}')
+        code, out, _ = run("test", "--agent", "bad", "--agent", "booking")
+        assert code == 1
+        assert complaint in out
+        assert "✓ books a room  booking" in out
+
+    def test_a_tool_of_a_workflow_that_cannot_be_loaded_is_bad_input(self, run, talking, write):
+        flow = (
+            scenes.FLOW
+            + "  - {id: look, type: tool, tool: find, args: {}}\ntools: {find: {function: 'nowhere:find'}}\n"
+        )
+        write("support.yaml", flow)
+        write("understudy.toml", '[agent]\nworkflow = "support.yaml"\n' + models())
+        code, _, err = run("test")
+        assert (code, "there is no module 'nowhere'" in err) == (2, True)
+        assert "Traceback" not in err
+
+
+class TestUserAndJudge:
+    def test_the_user_is_told_what_a_template_says(self, run, talking, write):
+        write("user.txt", "You are {profile}, and want to {goal}.")
+        config = Path("understudy.toml").read_text()
+        write("understudy.toml", config.replace("[user]", '[user]\ntemplate = "user.txt"'))
+        run("test", "--record", "all.json")
+        [asked, *_] = json.loads(Path("all.json").read_text())["finds an order/agent/1/user"]
+        assert asked["request"]["messages"][0]["content"].startswith("You are a customer, and want to know where")
+
+    @pytest.mark.parametrize(
+        ("template", "complaint"),
+        [("{who}", "unknown place {who}"), (b"\xff", "is not UTF-8"), (None, "No such file")],
+    )
+    def test_a_template_that_cannot_be_used_is_bad_input(self, run, talking, write, template, complaint):
+        if template is not None:
+            Path("user.txt").write_bytes(template if isinstance(template, bytes) else template.encode())
+        config = Path("understudy.toml").read_text()
+        write("understudy.toml", config.replace("[user]", '[user]\ntemplate = "user.txt"'))
+        code, _, err = run("test")
+        assert code == 2
+        assert complaint in err
+        assert "user.txt" in err
+
+    def test_metrics_of_ones_own_need_no_model(self, run, project, write):
+        text = (
+            "from understudy.scenarios.judge import python_metric\n\n\ndef short(turns):\n    return len(turns) < 1\n"
+        )
+        write("my_metrics.py", text + "\n\npolite = python_metric('polite', lambda turns: 1)\n")
+        judge = '[judge]\nmetrics = ["my_metrics:short", "my_metrics:polite"]\nthresholds = {short = 1}\n'
+        write("understudy.toml", scenes.CONFIG + judge)
+        code, out, _ = run("test")
+        assert code == 1
+        assert "short is 0 on average, below its threshold of 1" in out
+        assert "polite 1.00" in out
+
+    @pytest.mark.parametrize(
+        ("judge", "complaint"),
+        [
+            ('metrics = ["helpfulnes"]', "did you mean 'helpfulness'?"),
+            ('metrics = ["my_agent:NUMBER"]', "expected a metric or a function at my_agent:NUMBER, got 42"),
+            ('metrics = ["my_agent:handle", "my_agent:handle"]', "two metrics called 'handle'"),
+            ('metrics = ["helpfulness"]', "there is no model to judge helpfulness by"),
+            ('metrics = ["my_agent:handle"]\nthresholds = {handel = 1}', "did you mean 'handle'?"),
+            ('metrics = ["my_agent:handle"]', "scenario 'strict': 'tone' has a threshold, but is not judged"),
+        ],
+    )
+    def test_a_judge_that_could_not_judge_is_bad_input(self, run, project, write, judge, complaint):
+        write("my_agent.py", scenes.AGENT + "\nNUMBER = 42\n")
+        write("understudy.toml", f"{scenes.CONFIG}[judge]\n{judge}\n")
+        project.write_text(
+            "from understudy import scenario\nscenario('strict', turns=['hi'], thresholds={'tone': 1})\n"
+        )
+        code, _, err = run("test")
+        assert code == 2
+        assert complaint in err
+
+
+class TestErrorGroups:
+    LABEL = "threshold: helpfulness is 4 on average, below its threshold of 5"
+
+    @pytest.fixture
+    def failing(self, talking, write):
+        """Lets both scenarios fail, with errors grouped as asked for."""
+
+        def failing(by):
+            config = Path("understudy.toml").read_text().replace("= 3", "= 5")
+            write("understudy.toml", f'{config}group_errors = "{by}"\n')
+
+        return failing
+
+    @staticmethod
+    def titles(out):
+        return [group["title"] for group in json.loads(out)["groups"]]
+
+    def test_what_failed_is_grouped_by_its_label_without_any_config(self, run, project):
+        project.write_text(scenes.SCRIPTED.replace('["create_booking"])', '["cancel_booking"])'))
+        code, out, _ = run("test", "--repeat", "4")
+        assert code == 1
+        assert "findings by cause\n  high      assertion: " in out
+        assert "  4 conversations: conv-1-" in out
+
+    @pytest.mark.parametrize(("by", "titles"), [("label", [LABEL]), ("none", []), ("model", ["It only says: lost"])])
+    def test_the_config_says_by_what(self, run, failing, by, titles):
+        failing(by)
+        code, out, _ = run("test", "--json")
+        assert (code, self.titles(out)) == (1, titles)
+
+    def test_where_all_passes_no_model_is_asked(self, run, talking, write):
+        write("understudy.toml", f'{Path("understudy.toml").read_text()}group_errors = "model"\n')
+        code, out, _ = run("test", "--json")
+        assert (code, self.titles(out)) == (0, [])
+        assert not any("Group these errors" in asked for asked in talking.answered)
+
+    @pytest.mark.parametrize("path", ["sims/", "all.json"])
+    def test_what_a_model_said_is_recorded_and_replayed(self, run, failing, path, talking, monkeypatch):
+        failing("model")
+        run("test", "--record", path)
+        asked = talking.answered.total()
+        monkeypatch.delenv("OPENAI_BASE_URL")
+        code, out, err = run("test", "--replay", path, "--json")
+        assert (code, self.titles(out), err) == (1, ["It only says: lost"], "")
+        assert talking.answered.total() == asked
+
+    def test_a_replay_that_has_no_groups_for_these_errors_groups_by_label_and_says_so(self, run, failing, caplog):
+        failing("model")
+        run("test", "--record", "sims/")
+        assert Path("sims/_run.json").exists()
+        code, out, _ = run("test", "--replay", "sims/", "--scenario", "twice", "--json")
+        assert (code, self.titles(out)) == (1, [self.LABEL])
+        [record] = caplog.records
+        assert record.getMessage().startswith("errors are grouped by their labels, not by their causes: ")
+        assert "judge.error_groups" in record.getMessage()
+        assert "\n" not in record.getMessage()
+
+    def test_a_model_that_is_not_there_is_bad_input(self, run, project, write):
+        write("understudy.toml", f'{scenes.CONFIG}[judge]\nmetrics = []\ngroup_errors = "model"\n')
+        code, out, err = run("test")
+        assert (code, out) == (2, "")
+        assert "judge.group_errors: there is no model to group errors by" in err
+
+
+class TestCutOff:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_what_had_ended_is_reported(self, write, number):
+        with scenes.model() as model:
+            model.hold("And 43?")
+            write("my_agent.py", scenes.AGENT)
+            write("understudy.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n')
+            write("sim_orders.py", scenes.SIMULATED.replace('profile="a customer", goal', 'turns=["hi"], goal'))
+            command = [COMMAND, "test", "--reporter", "json=report.json", "--record", "all.json", "--concurrency", "1"]
+            environment = os.environ | {"OPENAI_BASE_URL": model.url}
+            running = subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            model.wait_until_holding("And 43?")
+            running.send_signal(number)
+            out, err = running.communicate(timeout=TIMEOUT_S)
+        assert running.returncode == 130
+        assert "Traceback" not in err
+        assert "cut off" in out
+        report = json.loads(Path("report.json").read_text())
+        assert [each["name"] for each in report["scenarios"]] == ["finds an order"]
+        assert not report["passed"]
+        assert "finds an order/agent/1/agent.answer" in json.loads(Path("all.json").read_text())
+
+
+class TestPrompts:
+    def test_every_prompt_is_shown_with_where_to_replace_it(self, run):
+        code, out, _ = run("prompts")
+        assert code == 0
+        assert 'user: replace it by a file: [user] template = "user.txt"' in out
+        assert "judge.helpfulness: replace it by a metric of your own" in out
+        assert "judge.error_groups: asked once a run, if something failed" in out
+
+    def test_one_is_shown_by_its_name(self, run):
+        _, out, _ = run("prompts", "verbosity")
+        assert out.startswith("judge.verbosity: ")
+        assert "by one criterion: verbosity" in out
+        assert run("prompts", "judge.verbosity")[1] == out
+        code, _, err = run("prompts", "judge.verbose")
+        assert (code, "did you mean 'judge.verbosity'?" in err) == (2, True)
