@@ -10,7 +10,7 @@ AIMOCK_STAMP := $(AIMOCK)/.ready-$(AIMOCK_VERSION)
 NPM := $(shell command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock demo test check bench soak docs constraints format clean
+.PHONY: help setup aimock demo test check coverage bench soak docs constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,12 +41,12 @@ demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, offline
 test: setup ## Run all checks and tests
 	@$(MAKE) --no-print-directory check
 
-check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, tests with coverage
+check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term
+	$(BIN)/python -m pytest --numprocesses auto
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins
@@ -64,6 +64,9 @@ bench: setup ## Measure replay, recording, gateway, agent, workflow and scenario
 
 soak: setup ## Run 100,000 calls through a gateway, with faults and callers that leave, and see that nothing grows
 	$(BIN)/python -m bench.soak
+
+coverage: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Run the tests and show which lines they leave out
+	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term
 
 docs: setup ## Run every example of the documentation
 	$(BIN)/python -m pytest tests/docs

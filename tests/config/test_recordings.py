@@ -35,6 +35,16 @@ async def test_scenarios_with_names_alike_share_a_recording_and_are_not_mixed_up
         assert replay.unused() == []
 
 
+async def test_what_is_asked_about_the_run_has_a_recording_of_its_own(tmp_path):
+    names = StepNames([("!_run", "a")])
+    steps = ("!_run/a/1/agent", "judge.error_groups")
+    async with recorder_at(f"{tmp_path}/", Echo(), names) as recorder:
+        said = [(await recorder.complete(user("hi"), "m", step_id=step)).content for step in steps]
+    assert {file.name for file in tmp_path.iterdir()} == {"run.json", "_run.json"}
+    async with replay_at(str(tmp_path), names) as replay:
+        assert [(await replay.complete(user("hi"), "m", step_id=step)).content for step in steps] == said
+
+
 async def test_what_is_of_no_scenario_has_no_recording(tmp_path):
     async with replay_at(str(tmp_path), NAMES) as replay:
         with pytest.raises(RecordingMismatchError, match="no such recording"):

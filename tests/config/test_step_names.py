@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.config.step_names import Asker, StepNames
+from understudy.config.step_names import OF_THE_RUN, Asker, StepNames
 
 NAMES = StepNames([("books", "a"), ("books/a/1/agent", "a"), ("", "a"), ("books", "b.c")])
 
@@ -16,6 +16,9 @@ NAMES = StepNames([("books", "a"), ("books/a/1/agent", "a"), ("", "a"), ("books"
         ("books/a/1/agent.user", Asker("books", "a", "agent")),
         ("books/a/1/agent.x/a/1/user", Asker("books", "a", "agent")),
         ("books/a/1/agent/a/1/user", Asker("books/a/1/agent", "a", "user")),
+        ("books/a/1/judge.error_groups", Asker("books", "a", "judge")),
+        ("judge.error_groups", OF_THE_RUN),
+        ("judge.helpfulness", None),
         ("books/a/x/user", None),
         ("books/a/1/users", None),
         ("books/a/1/agents", None),

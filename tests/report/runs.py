@@ -4,6 +4,7 @@ from understudy.scenarios.mocks import MockedCall
 from understudy.scenarios.result import (
     AssertionOutcome,
     ConversationResult,
+    ErrorGroup,
     Failure,
     Judgement,
     ScenarioResult,
@@ -77,3 +78,14 @@ def two_agents():
         scenario("says hello", source="tests/hello.py:3"),
         scenario("says hello", "large", source="tests/hello.py:3", never_called=("wave",)),
     )
+
+
+def grouped(*groups, failures=2):
+    """A run of so many conversations that failed, `c0` and so on, with these groups; with one of all by default."""
+    ids = tuple(f"c{index}" for index in range(failures))
+    found = groups or (ErrorGroup("a call is missing", "high", ids, "Tell it to look first."),)
+    return suite(scenario(passes=0, runs=failures), scenario("says hello", conversations=()), groups=found)
+
+
+def hostile_group():
+    return ErrorGroup(HOSTILE, "critical", (HOSTILE, "c0"), HOSTILE)

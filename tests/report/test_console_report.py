@@ -97,3 +97,33 @@ def test_a_terminal_shows_how_far_the_run_is():
 def test_by_default_it_prints_to_standard_output(capsys):
     report(runs.two_agents(), ConsoleReporter())
     assert capsys.readouterr().out.startswith("✗ refunds an order")
+
+
+def test_causes_are_below_the_totals_with_the_first_conversations_of_each():
+    groups = (
+        runs.ErrorGroup("a call is missing", "critical", ("c0", "c1", "c2", "c3")),
+        runs.ErrorGroup("it is rude", "low", ("c" * 30,)),
+    )
+    assert shown(runs.grouped(*groups)).splitlines()[-4:] == [
+        "",
+        "findings by cause",
+        "  critical  a call is missing  4 conversations: c0, c1, c2, …",
+        f"  low       it is rude  1 conversation: {'c' * 23}…",
+    ]
+
+
+def test_a_single_failure_needs_no_causes():
+    assert "by cause" not in shown(runs.grouped(failures=1))
+
+
+def test_many_causes_are_cut():
+    groups = [runs.ErrorGroup(f"cause {number}", "low", ("c0",)) for number in range(12)]
+    told = shown(runs.grouped(*groups))
+    assert "cause 9 " in told
+    assert told.endswith("  … 2 more causes\n")
+
+
+def test_no_cause_can_command_a_terminal_or_a_log():
+    told = shown(runs.grouped(runs.hostile_group()))
+    assert all(letter.isprintable() or letter == "\n" for letter in told)
+    assert "##[" not in told

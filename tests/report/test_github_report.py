@@ -121,3 +121,19 @@ def test_the_summary_never_outgrows_what_github_takes(tmp_path):
 def test_a_summary_that_cannot_be_written_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="Is a directory"):
         GithubReporter(tmp_path).begin(1)
+
+
+def test_the_summary_lists_the_causes(tmp_path):
+    told = summary_of(runs.grouped(failures=1), tmp_path / "s.md")
+    assert "\n### Findings by cause\n\n- **high** a call is missing (1 conversation\\: c0)\n" in told
+
+
+def test_a_run_without_groups_has_no_causes_in_its_summary(tmp_path):
+    assert "by cause" not in summary_of(runs.two_agents(), tmp_path / "s.md")
+
+
+def test_hostile_causes_mean_nothing_and_many_are_cut(tmp_path):
+    told = summary_of(runs.grouped(*[runs.hostile_group()] * 52), tmp_path / "s.md")
+    assert "<script" not in told.replace("\\<script", "")
+    assert told.count("- **critical**") == 50
+    assert "\n- 2 more causes\n" in told

@@ -137,6 +137,36 @@ def test_a_cell_of_the_overview_leads_to_its_scenario(look_at):
     expect(target.locator("> summary")).to_be_focused()
 
 
+def test_causes_lead_to_their_conversations(look_at):
+    page = look_at(runs.grouped())
+    causes = page.locator("#groups")
+    assert causes.inner_text().splitlines() == [
+        "Findings by cause",
+        "high: a call is missing 2 conversations",
+        "Tell it to look first.",
+        "refunds an order 1 refunds an order 2",
+    ]
+    causes.locator("a").nth(1).press("Enter")
+    target = page.locator("#scenario-0-1")
+    expect(target).to_have_attribute("open", "")
+    expect(target.locator("> summary")).to_be_focused()
+    assert target.inner_text().startswith("✗ failed Conversation 2")
+
+
+def test_causes_are_filtered_with_their_scenarios(look_at):
+    unknown = runs.ErrorGroup("elsewhere", "low", ("nowhere",))
+    page = look_at(runs.grouped(runs.ErrorGroup("a call is missing", "high", ("c0",), "is missing"), unknown))
+    shown = page.locator("#groups li:visible")
+    assert shown.first.inner_text().splitlines() == ["high: a call is missing 1 conversation", "refunds an order 1"]
+    assert shown.count() == 2
+    page.get_by_label("Status").select_option("passed")
+    assert shown.all_inner_texts() == ["low: elsewhere 1 conversation"]
+
+
+def test_a_page_without_groups_has_no_causes(look_at):
+    assert not look_at(runs.two_agents()).locator("#groups").is_visible()
+
+
 def test_every_kind_of_verdict_and_call_is_shown(look_at):
     calls = (runs.call(error="no such order", result=None), runs.call("wait", is_answered=False, result=None))
     judged = (runs.Judgement("tone", error="no answer"), runs.Judgement("harm", "leak", "It leaked.", severity="high"))
@@ -169,7 +199,8 @@ def test_a_long_text_is_shown_in_full_when_asked_for(look_at):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_shows_everything_without_scrolling_sideways(look_at, scheme, tmp_path):
-    result = runs.suite(*runs.two_agents().scenarios, runs.hostile())
+    groups = (runs.hostile_group(), runs.ErrorGroup("word" * 200, "low", ("c0",) * 50))
+    result = runs.suite(*runs.two_agents().scenarios, runs.hostile(), groups=groups)
     page = look_at(result, viewport=PHONE, color_scheme=scheme)
     open_all(page)
     page.screenshot(path=tmp_path / "phone.png")
@@ -185,7 +216,7 @@ def test_colours_follow_the_scheme_and_can_be_read(look_at, scheme, is_dark):
 
 
 def test_hostile_text_is_only_text(look_at):
-    page = look_at(runs.suite(runs.hostile()))
+    page = look_at(runs.suite(runs.hostile(), groups=(runs.hostile_group(),)))
     open_all(page)
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 2

@@ -12,7 +12,7 @@ from tests.report import runs
 from understudy.report.json_report import json_report
 from understudy.scenarios.result import TurnRecord
 
-FIELDS = ["version", "passed", "is_complete", "tokens", "cost_usd", "latency_s", "scenarios"]
+FIELDS = ["version", "passed", "is_complete", "tokens", "cost_usd", "latency_s", "groups", "scenarios"]
 SCENARIO_FIELDS = ["name", "agent", "source", "passed", "figures", "failures", "never_called", "conversations"]
 
 
@@ -93,3 +93,14 @@ def test_texts_and_values_come_back_as_they_were(said, value):
 
 def test_hostile_text_is_told_as_it_is():
     assert told_of(runs.suite(runs.hostile()))["scenarios"][0]["name"] == runs.HOSTILE.replace("\ud800", "\\ud800")
+
+
+def test_groups_are_told_with_all_their_conversations():
+    assert told_of(runs.grouped())["groups"] == [
+        {
+            "title": "a call is missing",
+            "severity": "high",
+            "conversations": ["c0", "c1"],
+            "description": "Tell it to look first.",
+        }
+    ]

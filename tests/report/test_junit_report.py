@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.report import runs
 from understudy.report.junit_report import junit_report
@@ -89,3 +90,8 @@ def test_hostile_text_breaks_nothing():
 def test_any_text_at_all_gives_xml_that_can_be_read(name, detail):
     failed = runs.scenario(name, failures=(Failure("assertion", name, detail),))
     parsed(runs.suite(failed))
+
+
+def test_causes_are_left_out():
+    result = runs.grouped()
+    assert junit_report(result) == junit_report(replace(result, groups=()))

@@ -132,3 +132,9 @@ def test_a_text_is_a_template_or_a_template_error_and_nothing_else(text):
     except TemplateError:
         return
     assert all(not part.startswith("_") for path in template.paths for part in path)
+
+
+def test_a_prompt_does_not_depend_on_the_order_in_which_keys_were_written():
+    template = Template.parse("{state.votes}")
+    orders = [{"con": 1, "pro": {"b": 2, "a": 3}}, {"pro": {"a": 3, "b": 2}, "con": 1}]
+    assert {template.render({"state": {"votes": votes}}) for votes in orders} == {'{"con":1,"pro":{"a":3,"b":2}}'}

@@ -29,7 +29,7 @@ def prompts(
 
 def _chosen(name: str | None, steps: list[str]) -> list[str]:
     from understudy.errors import InputError
-    from understudy.workflow.suggestions import did_you_mean
+    from understudy.wording import did_you_mean
 
     chosen = [step for step in steps if name in (None, step, step.rpartition(".")[2])]
     if not chosen:
@@ -46,4 +46,4 @@ def _replacement(step: str) -> str:
         return 'replace it by a file: [user] template = "user.txt"'
     if step.rpartition(".")[2] in METRICS:
         return 'replace it by a metric of your own: [judge] metrics = ["my_metrics:NAME"]'
-    return "asked by group_errors alone, never by understudy test"
+    return 'asked once a run, if something failed: [judge] group_errors = "model"'

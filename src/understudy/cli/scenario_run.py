@@ -21,6 +21,7 @@ from understudy.config import (
     Config,
     Plan,
     collect_scenarios,
+    error_grouping,
     find_config,
     load_config,
     modules_of,
@@ -101,10 +102,11 @@ class _Run:
         self._config, self._plan, self._options = config, plan, options
         self.reporter = Reporters(*_reporters(options))
         self._runner = ScenarioRunner(Cast({}))
+        self._grouping = error_grouping(config)
         self.is_begun = False
 
     async def to_its_end(self) -> Done:
-        """Hold all conversations; reports begin when everybody who takes part is there."""
+        """Hold all conversations and group their errors; reports begin when everybody who takes part is there."""
         plan, repeat = self._plan, self._options.repeat or self._config.run.repeat
         async with open_cast(self._config, plan, self._options.mode) as opened:
             self.reporter.begin(len(plan.pairs))
@@ -112,11 +114,13 @@ class _Run:
             rules = _rules(self._config, self._options)
             self._runner = ScenarioRunner(opened.cast, rules, on_scenario=self.reporter.told)
             result = await self._runner.run(plan.scenarios, agents=plan.asked_agents, repeat=repeat)
-            return Done(result, opened.unused())
+            groups = await self._grouping.groups_of(result, opened.provider)
+            return Done(replace(result, groups=groups), opened.unused())
 
     def cut_off(self) -> None:
         """Report what has ended by now."""
-        self.reporter.finish(self._runner.so_far())
+        ended = self._runner.so_far()
+        self.reporter.finish(replace(ended, groups=self._grouping.free_groups_of(ended)))
 
 
 @contextmanager

@@ -23,9 +23,10 @@ from understudy.session import Live, Record, Replay
 
 
 class OpenCast(Struct, frozen=True):
-    """A cast that can be asked, and what its replay has left."""
+    """A cast that can be asked, what all of it asks, and what its replay has left."""
 
     cast: Cast
+    provider: Provider
     replay: MockProvider | RecordingFolder | None = None
 
     def unused(self) -> list[Unused]:
@@ -60,7 +61,7 @@ async def open_cast(config: Config, plan: Plan, mode: Live | Record | Replay) ->
             user_maker(config, [scenario for scenario in plan.scenarios if not scenario.is_scripted]),
             judge_maker(config, plan.scenarios),
         )
-        yield OpenCast(cast, replay)
+        yield OpenCast(cast, provider, replay)
 
 
 def rules_of(config: Config) -> RunRules:

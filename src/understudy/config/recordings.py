@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from understudy.config.step_names import StepNames
+from understudy.config.step_names import OF_THE_RUN, StepNames
 from understudy.errors import RecordingMismatchError
 from understudy.messages import Reply, Request
 from understudy.providers.provider import Provider
@@ -15,6 +15,7 @@ from understudy.recording.recorder import RecordingProvider
 from understudy.recording.replay import MockProvider
 
 MAX_SLUG_CHARS = 80
+RUN_FILE = "_run.json"  # no slug begins like it
 
 
 def is_folder(path: str) -> bool:
@@ -63,7 +64,10 @@ class NotRecorded(Provider):
 
 
 class RecordingFolder(Provider):
-    """Passes each call on to the recording of its scenario, which is opened when it is first asked."""
+    """Passes each call on to the recording of its scenario, which is opened when it is first asked.
+
+    What is asked about the run as a whole is in a recording of its own, `_run.json`.
+    """
 
     name = "recordings"
 
@@ -72,11 +76,14 @@ class RecordingFolder(Provider):
         self._opened: dict[Path, Provider] = {}
 
     async def send(self, request: Request) -> Reply:
-        asker = self._names.asker(request.step_id)
-        file = self._folder / f"{slug('' if asker is None else asker.scenario)}.json"
+        file = self._folder / self._file_name(request.step_id)
         if file not in self._opened:
             self._opened[file] = self._open(file)
         return await self._opened[file].send(request)
+
+    def _file_name(self, step_id: str | None) -> str:
+        asker = self._names.asker(step_id)
+        return RUN_FILE if asker == OF_THE_RUN else f"{slug('' if asker is None else asker.scenario)}.json"
 
     async def close(self) -> None:
         for provider in self._opened.values():

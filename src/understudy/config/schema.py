@@ -11,6 +11,7 @@ from understudy.scenarios.judge import Severity
 from understudy.workflow.config_definition import Definition, Listed, Name, Seconds, Temperature
 
 REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+GroupedBy = Literal["label", "model", "none"]
 VendorName = Literal["openai", "openai_responses", "anthropic", "google", "ollama"]
 Reference = Annotated[str, Field(pattern=REFERENCE_PATTERN)]
 
@@ -77,7 +78,7 @@ class JudgeConfig(Definition):
     """The model that judges, by which metrics, and the least that the mean of a metric must be.
 
     A metric is one that comes with understudy, or `module:name` of one of your own; all of the former by default.
-    Metrics that are functions need no model.
+    Metrics that are functions need no model. `group_errors` says by what the errors of a run are put together.
     """
 
     provider: VendorName | None = None
@@ -85,6 +86,7 @@ class JudgeConfig(Definition):
     base_url: Name | None = None
     metrics: Listed[Name] | None = None
     thresholds: dict[str, float] = Field(default_factory=dict)
+    group_errors: GroupedBy = "label"
     temperature: Temperature | None = None
     max_tokens: PositiveInt | None = None
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from rich.console import Console
 
 from understudy.errors import InputError
-from understudy.faults.complaint import suggestion
 from understudy.report.console_report import ConsoleReporter
 from understudy.report.file_reporter import FileReporter
 from understudy.report.github_report import GithubReporter
@@ -17,6 +16,7 @@ from understudy.report.json_report import json_report
 from understudy.report.junit_report import junit_report
 from understudy.report.reporter import Reporter
 from understudy.scenarios.result import SuiteResult
+from understudy.wording import suggestion
 
 FILES: dict[str, tuple[Callable[[SuiteResult], bytes], str]] = {
     "html": (html_report, "report.html"),

@@ -1,4 +1,4 @@
-"""A run on the console: a line for each scenario as it ends, why it failed, and the totals."""
+"""A run on the console: a line for each scenario as it ends, why it failed, the totals, and the causes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.spinner import Spinner
 from rich.table import Column, Table
 from rich.text import Text
 
+from understudy.report.cause import causes_of
 from understudy.report.comparison import Comparison, comparison_of
 from understudy.report.figures import figures_of
 from understudy.report.note import notes_of
@@ -20,6 +21,7 @@ from understudy.wording import counted
 PLAIN_COLUMNS = 200
 MAX_NAME_CHARS = 80
 MAX_NOTES = 10
+MAX_CAUSES = 10
 STYLES = {True: "green", False: "bold red"}
 MARKS = {True: "✓", False: "✗"}
 ASCII_MARKS = {True: "+", False: "x"}
@@ -66,6 +68,7 @@ class ConsoleReporter:
         if not result.is_complete:
             self._print(("cut off: this is what had ended by then", "bold red"))
         self._print((totals(result), STYLES[result.passed]))
+        self._print_causes(result)
 
     def _progress(self) -> Text:
         failed = f", {self._failed:,} failed" if self._failed else ""
@@ -95,6 +98,19 @@ class ConsoleReporter:
                 self._print((f"  {self._bar}   ", "red"), line)
         if len(notes) > MAX_NOTES:
             self._print((f"  {self._bar} … {counted(len(notes) - MAX_NOTES, 'more failure')}", "red"))
+
+    def _print_causes(self, result: SuiteResult) -> None:
+        """The causes, where there is more than one failure that may have one."""
+        causes = list(causes_of(result))
+        if not causes or sum(1 for scenario in result.scenarios for _ in notes_of(scenario)) < 2:
+            return
+        self._print()
+        self._print(("findings by cause", "bold"))
+        for cause in causes[:MAX_CAUSES]:
+            severity = (f"  {cause.severity.ljust(8)}  ", "red")
+            self._print(severity, cause.title, (f"  {cause.where}", "dim"))
+        if len(causes) > MAX_CAUSES:
+            self._print((f"  … {counted(len(causes) - MAX_CAUSES, 'more cause')}", "red"))
 
     def _table(self, comparison: Comparison) -> Table:
         agents = (on_one_line(agent, MAX_NAME_CHARS) for agent in comparison.agents)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from understudy.report.wording import rate_and_interval
 from understudy.scenarios.result import ScenarioResult
 from understudy.scenarios.statistics import Interval, Spread, metric_spreads, pass_hats, pass_rate, wilson
-from understudy.wording import counted
+from understudy.wording import counted, dollars
 
 
 class Figures(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Figures(Struct, frozen=True):
         """Tokens, cost and time, where there are any."""
         return [
             *([counted(self.tokens, "token")] if self.tokens else []),
-            *([f"{self.cost_usd:.4f} $"] if self.cost_usd else []),
+            *([f"{dollars(self.cost_usd)} $"] if self.cost_usd else []),
             *([f"{self.latency_s:.2f} s"] if self.latency_s else []),
         ]
 

@@ -10,6 +10,7 @@ from understudy.report.figures import Figures, figures_of
 from understudy.scenarios.result import (
     AssertionOutcome,
     ConversationResult,
+    ErrorGroup,
     Failure,
     Judgement,
     ScenarioResult,
@@ -58,6 +59,7 @@ class SuiteReport(Struct, frozen=True):
     tokens: int
     cost_usd: float
     latency_s: float
+    groups: tuple[ErrorGroup, ...]
     scenarios: tuple[ScenarioReport, ...]
 
 
@@ -75,6 +77,7 @@ def compact_json(result: SuiteResult) -> bytes:
         tokens=result.tokens,
         cost_usd=result.cost_usd,
         latency_s=result.latency_s,
+        groups=result.groups,
         scenarios=tuple(map(_scenario, result.scenarios)),
     )
     return encoded(told)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import html
 import re
 
+from understudy.report.cause import causes_of
 from understudy.report.comparison import comparison_of
 from understudy.report.figures import figures_of
 from understudy.report.note import notes_of
 from understudy.report.wording import on_one_line, totals
 from understudy.scenarios.result import ScenarioResult, SuiteResult
+from understudy.wording import counted, dollars
 
 MAX_NAME_CHARS = 200
+MAX_CAUSES = 50
 MARKS = {True: "✅", False: "❌"}
 PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 HEAD = "## Scenarios\n\n| | scenario | agent | passed | rate (95 %) | cost $ |\n| --- | --- | --- | --- | --- | --- |\n"
@@ -26,16 +29,16 @@ def row_of(scenario: ScenarioResult) -> str:
         escaped(scenario.agent),
         figures.passed_of_runs,
         figures.rate,
-        f"{figures.cost_usd:.4f}",
+        dollars(figures.cost_usd),
     )
     return f"| {' | '.join(cells)} |\n"
 
 
 def totals_of(result: SuiteResult) -> str:
-    """What comes below the table: the totals, mocks that were never called, and agents beside each other."""
+    """What comes below the table: the totals, mocks never called, agents beside each other, and causes."""
     cut_off = "" if result.is_complete else "**The run was cut off: this is what had ended by then.** "
     never = "".join(map(_never_called, result.scenarios))
-    return f"\n{cut_off}{totals(result)}\n{never}{_comparison(result)}"
+    return f"\n{cut_off}{totals(result)}\n{never}{_comparison(result)}{_causes(result)}"
 
 
 def failures_of(scenario: ScenarioResult) -> str:
@@ -68,6 +71,16 @@ def _comparison(result: SuiteResult) -> str:
     rows = [["scenario", *map(escaped, comparison.agents)], ["---"] * (len(comparison.agents) + 1)]
     rows += [[escaped(row.name), *map(_cell, row.results)] for row in comparison.rows]
     return "\n### Agents\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _causes(result: SuiteResult) -> str:
+    """The causes, not too many: the totals must stay small enough to be shown."""
+    lines = [f"- **{each.severity}** {escaped(each.title)} ({escaped(each.where)})\n" for each in causes_of(result)]
+    if not lines:
+        return ""
+    left = len(lines) - MAX_CAUSES
+    more = f"- {counted(left, 'more cause')}\n" if left > 0 else ""
+    return "\n### Findings by cause\n\n" + "".join(lines[:MAX_CAUSES]) + more
 
 
 def _cell(scenario: ScenarioResult | None) -> str:

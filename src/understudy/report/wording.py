@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from understudy.scenarios.result import SuiteResult
 from understudy.scenarios.statistics import Interval
-from understudy.wording import counted, printable
+from understudy.wording import counted, dollars, printable
 
 
 def fit_for_log(text: str) -> str:
@@ -38,7 +38,7 @@ def totals(result: SuiteResult) -> str:
         f"{sum(each.passed for each in scenarios):,} of {counted(len(scenarios), 'scenario')} passed",
         f"{sum(each.passed for each in conversations):,} of {counted(len(conversations), 'conversation')}",
         *([counted(result.tokens, "token")] if result.tokens else []),
-        *([f"{result.cost_usd:.4f} $"] if result.cost_usd else []),
+        *([f"{dollars(result.cost_usd)} $"] if result.cost_usd else []),
         f"{result.latency_s:.2f} s",
     ]
     return ", ".join(parts)

@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from understudy.scenarios.mocks import MockedCall
+from understudy.scenarios.severity import Severity
 
 Ending = Literal["goal_reached", "script_done", "gave_up", "max_turns", "error"]
 """How a conversation ended: the simulated user was satisfied, or stopped without success; the script was
@@ -103,12 +104,25 @@ class ScenarioResult(Struct, frozen=True):
         return sum(conversation.passed for conversation in self.conversations)
 
 
+class ErrorGroup(Struct, frozen=True):
+    """Errors with one cause: what it is, how grave they are at worst, and the ids of the conversations they are in."""
+
+    title: str
+    severity: Severity
+    conversations: tuple[str, ...]
+    description: str = ""
+
+
 class SuiteResult(Struct, frozen=True):
-    """A run of scenarios. `is_complete` is False if it was cut off: then it holds what had finished."""
+    """A run of scenarios. `is_complete` is False if it was cut off: then it holds what had finished.
+
+    `groups` are its errors by cause, the gravest first, where somebody has grouped them.
+    """
 
     scenarios: tuple[ScenarioResult, ...] = ()
     latency_s: float = 0.0
     is_complete: bool = True
+    groups: tuple[ErrorGroup, ...] = ()
 
     @property
     def passed(self) -> bool:

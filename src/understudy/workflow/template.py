@@ -133,6 +133,6 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     try:
-        return msgspec.json.encode(value).decode()
+        return msgspec.json.encode(value, order="sorted").decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise TemplateError(f"a value cannot be written as JSON: {error}") from None

@@ -11,8 +11,8 @@ from tests.scenarios.judge.parts import answer, data_of
 from understudy import run
 from understudy.errors import ProviderError, RecordingMismatchError
 from understudy.messages import Response
-from understudy.scenarios.judge import ErrorGroup, group_by_label, group_errors
-from understudy.scenarios.result import ConversationResult, Failure, Judgement
+from understudy.scenarios.judge import group_by_label, group_errors
+from understudy.scenarios.result import ConversationResult, ErrorGroup, Failure, Judgement
 
 
 def conversation(id, *found, failures=()):
@@ -78,6 +78,12 @@ def test_what_is_said_in_an_error_cannot_end_the_data_it_is_in():
         answer(groups=[group(errors=[1])]), results=[conversation("a", failed("other", "low", attack))]
     )
     assert data_of(provider.requests[0], "errors")[0]["reason"] == attack
+
+
+def test_a_model_is_asked_at_the_temperature_given():
+    provider = Scripted(answer(groups=[group(errors=[1, 2, 3, 4])]))
+    run(group_errors(provider, "m", RESULTS, temperature=0.0))
+    assert provider.requests[0].temperature == 0.0
 
 
 def test_without_errors_no_model_is_asked():

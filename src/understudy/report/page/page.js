@@ -97,9 +97,9 @@ function timeline(conversation) {
   return [...conversation.failures.map(failure), list, faint(`Ended: ${conversation.ending.replaceAll("_", " ")}`)];
 }
 
-function conversationOf(conversation) {
+function conversationOf(conversation, id) {
   const told = [mark(conversation.passed), `Conversation ${conversation.index + 1} `, faint(counted(conversation.turns.length, "turn")), faint(taken(conversation))];
-  return folded({ class: `conversation ${conversation.passed ? "passed" : "failed"}` }, told, () => timeline(conversation));
+  return folded({ class: `conversation ${conversation.passed ? "passed" : "failed"}`, id }, told, () => timeline(conversation));
 }
 
 function metrics(figures) {
@@ -110,16 +110,16 @@ function metrics(figures) {
   return rows.length ? element("ul", {}, ...rows) : null;
 }
 
-function inside(scenario) {
+function inside(scenario, id) {
   const never = scenario.never_called.length ? `Mocks never called: ${scenario.never_called.join(", ")}` : "";
   return [faint(scenario.source, "div"), metrics(scenario.figures), faint(never, "div"), ...scenario.failures.map(failure),
-    ...scenario.conversations.map(conversationOf)];
+    ...scenario.conversations.map((each, index) => conversationOf(each, `${id}-${index}`))];
 }
 
 const sections = run.scenarios.map((scenario, index) => {
   const status = scenario.passed ? "passed" : "failed";
   const told = [mark(scenario.passed), name(scenario.name), faint(scenario.agent), faint(rates(scenario.figures)), faint(taken(scenario.figures))];
-  return folded({ class: `scenario ${status}`, id: `scenario-${index}` }, told, () => inside(scenario));
+  return folded({ class: `scenario ${status}`, id: `scenario-${index}` }, told, () => inside(scenario, `scenario-${index}`));
 });
 const agents = [...new Set(run.scenarios.map((scenario) => scenario.agent))];
 
@@ -138,6 +138,15 @@ function overview() {
   return [element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Scenario"), ...heads)), element("tbody", {}, ...body)];
 }
 
+const places = new Map();
+run.scenarios.forEach(({ conversations }, index) => conversations.forEach(({ id }, at) => places.set(id, places.get(id) ?? [index, at])));
+function group({ title, severity, conversations, description }) {
+  const link = ([index, at]) => element("a", { href: `#scenario-${index}-${at}`, "data-index": index }, name(run.scenarios[index].name), ` ${at + 1}`);
+  const links = conversations.filter((id) => places.has(id)).map((id) => link(places.get(id)));
+  const said = element("div", {}, element("strong", { class: "fail" }, `${severity}: `), name(title.slice(0, SHOWN_CHARS)), faint(` ${counted(conversations.length, "conversation")}`));
+  return element("li", {}, said, title.includes(description) ? null : text(description), ...links.flatMap((each) => [each, " "]));
+}
+
 const words = (value) => value !== null && typeof value === "object" ? Object.values(value).map(words).join("\n") : String(value);
 const texts = [];
 function matches(scenario, index) {
@@ -150,16 +159,18 @@ function matches(scenario, index) {
 function filter() {
   const shown = run.scenarios.map(matches);
   sections.forEach((section, index) => { section.hidden = !shown[index]; });
-  for (const row of found("overview").tBodies[0].rows) {
+  for (const row of document.querySelectorAll("#overview tbody tr, #groups li")) {
     const links = [...row.querySelectorAll("a")];
     links.forEach((link) => { link.hidden = !shown[link.dataset.index]; });
-    row.hidden = links.every((link) => link.hidden);
+    row.hidden = links.length > 0 && links.every((link) => link.hidden);
   }
   found("count").textContent = `${number(shown.filter(Boolean).length)} of ${counted(shown.length, "scenario")} shown`;
 }
 
 function showTarget() {
-  const target = /^#scenario-\d+$/.test(location.hash) ? found(location.hash.slice(1)) : null;
+  const [id, scenario] = /^#(scenario-\d+)(-\d+)?$/.exec(location.hash) ?? [];
+  if (found(scenario)) open(found(scenario));
+  const target = found(id?.slice(1));
   if (target) { open(target); target.querySelector("summary").focus(); }
 }
 
@@ -178,6 +189,8 @@ const passing = (all, noun) => `${number(all.filter((each) => each.passed).lengt
 found("totals").append(mark(run.passed), [passing(run.scenarios, "scenario"), passing(conversations, "conversation"), taken(run)].filter(Boolean).join(" · "));
 found("cut-off").hidden = run.is_complete;
 found("agent").append(...agents.map((agent) => element("option", { value: `agent ${agent}` }, agent || "(no name)")));
+found("groups").hidden = !run.groups.length;
+found("groups").querySelector("ul").append(...run.groups.map(group));
 found("overview").append(...overview());
 found("results").append(...sections);
 for (const id of ["text", "status", "agent"]) found(id).addEventListener("input", filter);

@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from understudy.messages import JsonObject
 from understudy.scenarios.asking.data import as_data, plain
-from understudy.scenarios.judge.severity import Severity
 from understudy.scenarios.mocks import MockedCall
 from understudy.scenarios.result import TurnRecord
 from understudy.scenarios.scenario import Scenario
+from understudy.scenarios.severity import Severity
 
 
 class Case(Struct, frozen=True):

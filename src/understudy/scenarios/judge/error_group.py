@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec import Struct
-
 from understudy.scenarios.judge.found_error import FoundError, found_errors
-from understudy.scenarios.judge.severity import SEVERITIES, Severity, worst
-from understudy.scenarios.result import ConversationResult
-
-
-class ErrorGroup(Struct, frozen=True):
-    """Errors with one cause: what it is, how grave they are at worst, and the ids of the conversations they are in."""
-
-    title: str
-    severity: Severity
-    conversations: tuple[str, ...]
-    description: str = ""
+from understudy.scenarios.result import ConversationResult, ErrorGroup
+from understudy.scenarios.severity import SEVERITIES, worst
 
 
 def group_by_label(results: Iterable[ConversationResult]) -> tuple[ErrorGroup, ...]:

@@ -11,10 +11,10 @@ from understudy.providers.provider import Provider
 from understudy.scenarios.asking import Asker, Question, as_data
 from understudy.scenarios.asking.answer import UnfitError
 from understudy.scenarios.asking.fields import choice_of, text_of
-from understudy.scenarios.judge.error_group import ErrorGroup, gravest_first, group_by_label, joined_conversations
+from understudy.scenarios.judge.error_group import gravest_first, group_by_label, joined_conversations
 from understudy.scenarios.judge.found_error import FoundError, found_errors
-from understudy.scenarios.judge.severity import SEVERITIES
-from understudy.scenarios.result import ConversationResult
+from understudy.scenarios.result import ConversationResult, ErrorGroup
+from understudy.scenarios.severity import SEVERITIES
 
 logger = logging.getLogger("understudy.judge")
 
@@ -38,7 +38,12 @@ Answer with one JSON object and nothing else:
 
 
 async def group_errors(
-    provider: Provider, model: str, results: Iterable[ConversationResult], *, step_prefix: str = ""
+    provider: Provider,
+    model: str,
+    results: Iterable[ConversationResult],
+    *,
+    temperature: float | None = None,
+    step_prefix: str = "",
 ) -> tuple[ErrorGroup, ...]:
     """The errors of a run by root cause, the gravest groups first. One call, with the step `judge.error_groups`.
 
@@ -51,7 +56,8 @@ async def group_errors(
         return ()
     question = Question(PROMPT, _case(errors), frozenset({"groups"}), f"{step_prefix}{STEP}")
     try:
-        return await Asker(provider, model).ask(question, lambda answer: _groups(answer, errors))
+        asker = Asker(provider, model, temperature=temperature)
+        return await asker.ask(question, lambda answer: _groups(answer, errors))
     except (ProviderError, UnfitAnswerError) as error:
         reason = str(error).partition("\n")[0]
         logger.warning("errors are grouped by their labels, not by their causes: %s", reason)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from understudy.scenarios.judge.severity import SEVERITIES, Severity
 from understudy.scenarios.result import ConversationResult, Failure, Judgement
+from understudy.scenarios.severity import SEVERITIES, Severity
 
 FAILURE_SEVERITY: Severity = "high"
 """The severity of what failed a conversation without a judge's saying how grave it is."""

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from understudy.errors import EventLoopError, InputError, RecordingMismatchError, UnderstudyError
-from understudy.faults.complaint import suggestion
 from understudy.providers.provider import Provider
 from understudy.scenarios.asking import Asker
 from understudy.scenarios.judge.case import Case
 from understudy.scenarios.judge.metrics import METRICS, Metric
 from understudy.scenarios.result import Judgement, TurnRecord
 from understudy.scenarios.scenario import Scenario
+from understudy.wording import suggestion
 
 STEP = "judge"
 

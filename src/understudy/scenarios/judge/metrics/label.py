@@ -10,7 +10,7 @@ from understudy.scenarios.asking.fields import choice_of, text_of
 from understudy.scenarios.judge.case import Finding
 from understudy.scenarios.judge.metrics.metric import Metric, Scope
 from understudy.scenarios.judge.metrics.model_metric import ModelMetric
-from understudy.scenarios.judge.severity import SEVERITIES
+from understudy.scenarios.severity import SEVERITIES
 
 _SEVERITIES = """\
 A failure has a severity:
