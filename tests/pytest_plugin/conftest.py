@@ -34,11 +34,14 @@ def greet(understudy, name="Ada", step="greet"):
 """
 
 
+NEEDED_PLUGINS = "understudy.pytest_plugin.plugin,xdist.plugin,pytest_asyncio.plugin"
+
+
 class Project:
     """A folder with tests. `run` runs them here, `run_apart` in a process of its own."""
 
-    def __init__(self, pytester):
-        self.pytester, self.folder = pytester, pytester.path
+    def __init__(self, pytester, environment):
+        self.pytester, self.folder, self.environment = pytester, pytester.path, environment
         self.write("pytest.ini", SETTINGS)
         self.write("model.py", MODEL)
         pytester.syspathinsert()
@@ -56,7 +59,11 @@ class Project:
     def run(self, *arguments):
         return self.pytester.runpytest_inprocess("-q", *arguments)
 
-    def run_apart(self, *arguments):
+    def run_apart(self, *arguments, plugins=NEEDED_PLUGINS):
+        """Run them with these plugins alone; with None, with all that are installed, which takes seconds to load."""
+        if plugins is not None:
+            self.environment.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+            self.environment.setenv("PYTEST_PLUGINS", plugins)
         return self.pytester.runpytest_subprocess("-q", *arguments)
 
     def record(self, *arguments):
@@ -70,8 +77,8 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester):
-    return Project(pytester)
+def project(pytester, monkeypatch):
+    return Project(pytester, monkeypatch)
 
 
 def told(result):

@@ -10,7 +10,7 @@ HEAVY = {"msgspec", "orjson", "pydantic", "httpx2", "yaml", "rich", "typer", "un
 
 def test_the_plugin_is_found_by_pytest_without_being_named(project):
     project.test("def test_it(understudy):\n    assert understudy.run(asyncio.sleep(5, 'woken')) == 'woken'\n")
-    project.run_apart("-p", "no:xdist").assert_outcomes(passed=1)
+    project.run_apart("-p", "no:xdist", plugins=None).assert_outcomes(passed=1)
 
 
 def test_loading_the_plugin_loads_nothing_heavy():
