@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 import typer
 from msgspec import Struct
@@ -16,6 +13,7 @@ from understudy.cli.exit_codes import FAILED, FINE, INTERRUPTED, MISMATCH
 from understudy.cli.json_output import JsonOutput
 from understudy.cli.scenario_options import ScenarioOptions
 from understudy.cli.summary import told_unused
+from understudy.cli.termination import Termination
 from understudy.clock import run
 from understudy.config import (
     Config,
@@ -81,7 +79,7 @@ def _chosen(scenarios: list[Scenario], options: ScenarioOptions) -> list[Scenari
 def _run(config: Config, plan: Plan, options: ScenarioOptions) -> int:
     work = _Run(config, plan, options)
     try:
-        with _terminated_like_interrupted():
+        with Termination():
             done = run(work.to_its_end(), virtual_time=isinstance(options.mode, Replay))
     except KeyboardInterrupt:
         work.cut_off()
@@ -121,20 +119,6 @@ class _Run:
         """Report what has ended by now."""
         ended = self._runner.so_far()
         self.reporter.finish(replace(ended, groups=self._grouping.free_groups_of(ended)))
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let a SIGTERM end the block as Ctrl-C does."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _rules(config: Config, options: ScenarioOptions) -> RunRules:

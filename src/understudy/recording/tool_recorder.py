@@ -21,9 +21,9 @@ from understudy.recording.stores.store import Store, Writer
 from understudy.recording.tool_error import recorded_error
 from understudy.recording.tool_exchange import ToolExchange
 from understudy.recording.tool_replay import ReplayedTools, replay_tools
-from understudy.recording.tool_wrapper import OpenToolbox, is_async, wrapped
+from understudy.recording.tool_wrapper import OpenToolbox, wrapped
 from understudy.tools.definition import ToolDef
-from understudy.tools.dispatch import NEVER_TOLD, run_tool
+from understudy.tools.dispatch import NEVER_TOLD, is_async, run_tool
 from understudy.tools.toolbox import GivenTools, Toolbox
 
 
@@ -155,7 +155,7 @@ class RecordedTools(OpenToolbox):
                 return known.answer(tool, arguments)
             return await (self._run(tool, arguments) if tool.timeout_s is None else self._run_in_time(tool, arguments))
 
-        waits = is_async(tool) or tool.timeout_s is not None
+        waits = is_async(tool.callable) or tool.timeout_s is not None
         return wrapped(tool, call_and_wait if waits else call, timeout_s=None)
 
     def _known_to_answer(self, tool: ToolDef, arguments: JsonObject) -> ReplayedTools | None:

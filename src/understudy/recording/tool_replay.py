@@ -24,8 +24,9 @@ from understudy.recording.stores.store import Shelf
 from understudy.recording.tool_error import error_of
 from understudy.recording.tool_exchange import ToolExchange, hash_of
 from understudy.recording.tool_miss import tool_mismatch_error
-from understudy.recording.tool_wrapper import OpenToolbox, is_async, wrapped
+from understudy.recording.tool_wrapper import OpenToolbox, wrapped
 from understudy.tools.definition import ToolDef
+from understudy.tools.dispatch import is_async
 from understudy.tools.toolbox import GivenTools, Toolbox
 
 logger = logging.getLogger("understudy.replay")
@@ -124,7 +125,7 @@ class ReplayedTools(OpenToolbox):
                 await self._clock.sleep_s(self._latency.delay_ms(recorded_ms) / 1000.0)
             return self._outcome(exchange, tool)
 
-        waits = is_async(tool) or tool.timeout_s is not None or not self._latency.is_none
+        waits = is_async(tool.callable) or tool.timeout_s is not None or not self._latency.is_none
         return wrapped(tool, answer_in_time if waits else answer, timeout_s=tool.timeout_s)
 
     def _take(self, tool: str, arguments: JsonObject) -> ToolExchange | None:

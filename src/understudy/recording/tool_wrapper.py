@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Self
 
@@ -56,9 +55,3 @@ def wrapped(tool: ToolDef, function: ToolFunction, *, timeout_s: float | None) -
     return WrappedTool(
         tool.spec, function, tool.prerequisites, timeout_s, tool.side_effect, tool.repeatable, original=tool
     )
-
-
-def is_async(tool: ToolDef) -> bool:
-    """Whether calling the tool gives something to wait for, as far as that can be told beforehand."""
-    function = tool.callable
-    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

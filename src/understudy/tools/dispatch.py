@@ -92,7 +92,7 @@ def _bound(tool: ToolDef, call: ToolCall) -> JsonObject:
 async def _value_in_time(tool: ToolDef, args: JsonObject, timeout_s: float) -> object:
     try:
         async with asyncio.timeout(timeout_s) as limit:
-            value = tool.callable(**args) if _is_async(tool.callable) else await _value_from_thread(tool, args)
+            value = tool.callable(**args) if is_async(tool.callable) else await _value_from_thread(tool, args)
             return await value if hasattr(type(value), "__await__") else value
     except TimeoutError:
         if not limit.expired():
@@ -114,7 +114,8 @@ async def _value_from_thread(tool: ToolDef, args: JsonObject) -> Any:
     return value
 
 
-def _is_async(function: object) -> bool:
+def is_async(function: object) -> bool:
+    """Whether calling it gives something to wait for, as far as that can be told beforehand."""
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from understudy.providers.provider import Provider
 from understudy.scenarios.target.target import Stage
 from understudy.scenarios.target.tool_loop import ToolLoop
 from understudy.tools.daemon_threads import DAEMON_THREADS
+from understudy.tools.dispatch import is_async
 
 Answer: TypeAlias = str | Response | Mapping[str, Any]
 Handler: TypeAlias = Callable[[list[JsonObject], "HandlerContext"], Answer | Awaitable[Answer]]
@@ -78,7 +79,7 @@ class HandlerTarget:
 
     async def _answer(self, messages: list[JsonObject], stage: Stage) -> Answer:
         handler: Callable[..., Any] = self._handler
-        if iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None)):  # noqa: B004
+        if is_async(handler):
             answer = handler(messages, HandlerContext(stage))
         else:
             loop = asyncio.get_running_loop()
