@@ -33,6 +33,8 @@ def test_every_type_of_fault_is_shown():
         ("summarize", RateLimitError, 0.0),
         ("explain", ProviderError, 0.0),
         ("translate", MalformedResponseError, 0.0),
+        ("status", MalformedResponseError, 0.0),
+        ("login", MalformedResponseError, 0.0),
         ("connect", ProviderConnectionError, 0.0),
         ("poem", ProviderConnectionError, 0.0),
         ("chat", ProviderError, 0.0),
@@ -52,6 +54,7 @@ def test_a_step_fails_as_its_fault_says(step, error, after_s):
     [
         ("classify", "question", "stop", [], 0.0),
         ("essay", "It was a dark and stormy night", "stop", [], 60.0),
+        ("letter", "Dear Sir or Madam", "stop", [], 10.0),
         ("report", "The quarter was", "length", [], 0.0),
         ("greet", "", "stop", [], 0.0),
         ("gossip", "", "content_filter", [], 0.0),

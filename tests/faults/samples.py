@@ -1,5 +1,7 @@
 """One fault of every type, and strategies for all that a plan can hold."""
 
+import json
+
 from hypothesis import strategies as st
 
 from understudy.faults import (
@@ -14,11 +16,14 @@ from understudy.faults import (
     InvalidToolArgs,
     MalformedResponse,
     PartialResponse,
+    SlowDrip,
     StreamStall,
     StreamTruncate,
     Timeout,
     ToolCallFault,
     UnknownTool,
+    WrongContentType,
+    WrongShape,
 )
 
 SAMPLES = [
@@ -30,11 +35,14 @@ SAMPLES = [
     InvalidToolArgs(),
     MalformedResponse("not valid json"),
     PartialResponse(),
+    SlowDrip(250.0),
     StreamStall(2, 5000.0),
     StreamTruncate(2, "error_event"),
     Timeout(5000.0),
     ToolCallFault("get_weather", {"city": "Oslo"}, "the station is down"),
     UnknownTool(),
+    WrongContentType("text/plain"),
+    WrongShape("[]"),
 ]
 
 texts = st.text(max_size=12) | st.sampled_from(["", "30", "null", "a b", 'say "hi"', "a=b", "x: y", "{", '"', "\n"])
@@ -45,11 +53,12 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
+header_texts = st.from_regex(r"[!-~]([ -~]{0,9}[!-~])?", fullmatch=True) | st.sampled_from(["404", "a b", '"', "null"])
 stream_faults = st.one_of(
     st.builds(
         StreamTruncate,
         st.integers(0, 99),
-        st.sampled_from(["ConnectionError", "TimeoutError", "clean", "error_event", "malformed"]),
+        st.sampled_from(["ConnectionError", "TimeoutError", "clean", "cut", "error_event", "malformed"]),
     ),
     st.builds(StreamStall, st.integers(0, 99), times_ms),
 )
@@ -58,8 +67,11 @@ faults = st.one_of(
     stream_faults,
     st.builds(HttpError, st.integers(100, 999), st.dictionaries(texts, texts, max_size=3), texts),
     st.builds(MalformedResponse, texts),
+    st.builds(SlowDrip, times_ms),
     st.builds(Timeout, times_ms),
     st.builds(ToolCallFault, texts, st.dictionaries(texts, json_values, max_size=3), texts),
+    st.builds(WrongContentType, header_texts),
+    st.builds(WrongShape, json_values.map(json.dumps)),
 )
 sites = st.builds(
     At,

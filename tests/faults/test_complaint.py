@@ -8,6 +8,7 @@ from understudy import MockProvider
 from understudy.errors import InputError
 from understudy.faults import FAULT_TYPES, FaultPlan, parse_fault
 
+CUT_SHORT = "unexpected end of data: line 1 column 4 (char 3)"
 TYPES = f"fault types: {', '.join(sorted(FAULT_TYPES))}"
 
 
@@ -45,7 +46,22 @@ def complaint(declare, place):
             "stream_truncate raise=Boom",
             "raise",
             "Invalid enum value 'Boom'",
-            "one of: ConnectionError, TimeoutError, clean, error_event, malformed",
+            "one of: ConnectionError, TimeoutError, clean, cut, error_event, malformed",
+        ),
+        ({"type": "slow_drip", "every_ms": -1}, "slow_drip -1", "every_ms", "Expected `float` >= 0.0", None),
+        (
+            {"type": "wrong_content_type", "content_type": "text/\nhtml"},
+            'wrong_content_type "text/\\nhtml"',
+            "content_type",
+            r"Expected `str` matching regex '^[!-~]([ -~]*[!-~])?\\Z'",
+            "plain ASCII, as a header may have: text/plain",
+        ),
+        (
+            {"type": "wrong_shape", "raw": "[1,"},
+            "wrong_shape [1,",
+            "",
+            f"raw cannot be read as JSON: {CUT_SHORT}; malformed_response takes any text",
+            "fields: raw",
         ),
     ],
 )

@@ -9,6 +9,7 @@ ENDINGS = {
     "ConnectionError": ProviderConnectionError,
     "TimeoutError": ProviderTimeoutError,
     "clean": ProviderConnectionError,
+    "cut": ProviderConnectionError,
     "error_event": ProviderError,
     "malformed": MalformedResponseError,
 }
@@ -32,6 +33,11 @@ def test_a_whole_answer_is_never_complete(strike, ending, error_type):
     came, error, _ = strike(truncate(after_chunks=1, **{"raise": ending}), stream=False, content="one two")
     assert type(error) is error_type
     assert len(came) <= 1
+
+
+def test_every_ending_is_told_in_words_of_its_own(strike):
+    told = [str(strike(truncate(**{"raise": ending}), content="one")[1]) for ending in ENDINGS]
+    assert len(set(told)) == len(ENDINGS)
 
 
 def test_by_default_the_connection_breaks_before_the_first_event(strike):

@@ -13,10 +13,13 @@ from understudy.faults import (
     HttpError,
     MalformedResponse,
     PlannedFault,
+    SlowDrip,
     StreamStall,
     StreamTruncate,
     Timeout,
     ToolCallFault,
+    WrongContentType,
+    WrongShape,
     parse_fault,
 )
 
@@ -50,6 +53,12 @@ NOT_NOW = '{"error": "not now"}'
         ('everywhere: tool_call_fault get args.n="3"', At(), ToolCallFault("get", {"n": "3"})),
         ('everywhere: tool_call_fault get args.l=[1, {"a": 2}]', At(), ToolCallFault("get", {"l": [1, {"a": 2}]})),
         ("everywhere: tool_call_fault get args.x=NaN", At(), ToolCallFault("get", {"x": "NaN"})),
+        ("everywhere: slow_drip 20", At(), SlowDrip(20.0)),
+        ("everywhere: wrong_content_type text/plain", At(), WrongContentType("text/plain")),
+        ('everywhere: wrong_content_type "text/plain; a=b"', At(), WrongContentType("text/plain; a=b")),
+        ("everywhere: wrong_content_type 404", At(), WrongContentType("404")),
+        (f"everywhere: wrong_shape {NOT_NOW}", At(), WrongShape(NOT_NOW)),
+        ('everywhere: wrong_shape "\\"ok\\""', At(), WrongShape('"ok"')),
         ("  call=1   attempt=2 :  timeout   7  ", At(call=1, attempt=2), Timeout(7.0)),
         ("call=1:\n  http_error\n  500\n", At(call=1), HttpError(500)),
         ('everywhere: malformed_response "a"b', At(), MalformedResponse('"a"b')),
@@ -140,6 +149,7 @@ SITES = "fields: attempt, call, chunk, step, workflow"
             "Invalid enum value 'Boom'",
             "one of: ConnectionError, Time",
         ),
+        ("chunk=3: slow_drip", "chunk", "slow_drip does not strike inside a stream", "use stream_truncate"),
         ("chunk=3: timeout", "chunk", "timeout does not strike inside a stream", "use stream_truncate or stream_stall"),
         ("chunk=3: stream_stall 4", "chunk", "the site says after 3 chunks, the fault after 4", "tell one of them"),
     ],
@@ -162,6 +172,9 @@ def test_a_line_that_cannot_be_read_is_explained(text, place, reason, hint):
 @example("everywhere: malformed_response " + "[" * 100_000)
 @example("call=" + "9" * 5000 + ": timeout")
 @example("everywhere: timeout 1e999")
+@example("everywhere: wrong_shape " + "[" * 100_000)
+@example("everywhere: wrong_shape [1e999]")
+@example('everywhere: wrong_shape "\ud800"')
 @example("step=\ud800: timeout")
 @example("everywhere: tool_call_fault get args.x=\ud800")
 @example("everywhere: tool_call_fault get args.x=" + "[" * 100_000)

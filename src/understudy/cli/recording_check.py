@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from understudy.cli.arguments import AsJson, Fields, Patterns, Recordings
-from understudy.wording import counted
+from understudy.wording import counted, printable
 
 if TYPE_CHECKING:
     from understudy.recording.redaction import Finding, Redactor
@@ -16,7 +16,8 @@ Row = dict[str, str]
 
 
 def check(files: Recordings, pattern: Patterns = [], field: Fields = [], as_json: AsJson = False) -> None:  # noqa: B006
-    """Check recordings: that they can be read and replayed strictly, and hold nothing that looks like a live secret.
+    """Check recordings: that they can be read and replayed strictly, hold nothing that looks like a live secret, and
+    that what came over the wire says the same as the fields beside it.
 
     Exits with 1 if something was found, with 2 if a file cannot be read as a recording.
 
@@ -50,6 +51,7 @@ def _findings(file: str, redactor: Redactor) -> list[Row]:
     from understudy.recording.document import VERSION, rules_of
     from understudy.recording.keys import tool_key
     from understudy.recording.stores.locate import open_store
+    from understudy.recording.wire_check import disagreement
 
     shelf = open_store(file).read()
     rules_of(shelf.meta, source=file)
@@ -60,7 +62,10 @@ def _findings(file: str, redactor: Redactor) -> list[Row]:
         )
         rows.append({"file": file, "key": "", "place": "_version", "problem": problem})
     for stored in shelf:
-        rows += [_row(file, stored.key, finding) for finding in redactor.findings(stored.exchange)]
+        http = {"http": place} if (place := stored.exchange.http_place()) else {}
+        rows += [_row(file, stored.key, finding) | http for finding in redactor.findings(stored.exchange)]
+        if told := disagreement(stored.exchange):
+            rows.append({"file": file, "key": stored.key, "place": "wire", "problem": told})
     for call in shelf.tools:
         rows += [_row(file, tool_key(call.key), finding) for finding in redactor.tool_findings(call.exchange)]
     return rows
@@ -75,7 +80,8 @@ def _print(files: list[str], rows: list[Row]) -> None:
         if row["problem"].startswith("unreadable"):
             typer.echo(row["problem"])
         else:
-            typer.echo(": ".join(part for part in (row["file"], row["key"], row["place"], row["problem"]) if part))
+            told = (row["file"], row.get("http") or row["key"], row["place"], row["problem"])
+            typer.echo(printable(": ".join(part for part in told if part)))
     if any(row["problem"].startswith("looks like") for row in rows):
         typer.echo("hint: take secrets out with 'understudy recording redact FILE', and revoke those that were live")
     typer.echo(

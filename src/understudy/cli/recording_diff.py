@@ -17,6 +17,7 @@ _TITLES = {
     "added": "only in the second",
     "request": "asked something else",
     "answer": "answered something else",
+    "wire": "answered the same, in other bytes",
 }
 
 
@@ -61,7 +62,7 @@ def diff(
 def _print(changes: list[Change]) -> None:
     for change in changes:
         is_short = len(change.key) <= 40 or change.key.startswith("_tools")
-        key = change.key if is_short else change.key[:12] + "…"
+        key = change.place or (change.key if is_short else change.key[:12] + "…")
         typer.secho(f"{key}, call {change.position + 1}: {_TITLES[change.kind]}", bold=True)
         if change.difference:
             typer.echo(change.difference)

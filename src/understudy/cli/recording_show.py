@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from understudy.cli.arguments import AsJson, Recording
-from understudy.wording import counted, dollars
+from understudy.cli.wire_rendering import how_recorded, wire_lines
+from understudy.wording import counted, dollars, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 PREVIEW_CHARS = 60
 PLAIN_COLUMNS = 200
-COLUMNS = ("key", "model", "ends", "tokens", "cost $", "ms", "answer")
+COLUMNS = ("key", "model", "ends", "tokens", "cost $", "ms", "wire", "answer")
 TOOL_COLUMNS = ("tool", "ends", "ms", "arguments", "result")
 
 
@@ -83,7 +84,7 @@ def _console() -> Console:
 def _print_tables(chosen: list[Stored[Exchange]], calls: list[Stored[ToolExchange]], file: str) -> None:
     console = _console()
     if chosen or not calls:
-        console.print(_table(COLUMNS, [_cells(stored) for stored in chosen], numbers=(3, 4, 5)))
+        console.print(_exchanges_table(chosen))
     if calls:
         console.print(_table(TOOL_COLUMNS, [_call_cells(stored) for stored in calls], numbers=(2,)))
     cost_usd = sum(stored.exchange.cost_usd for stored in chosen)
@@ -95,6 +96,16 @@ def _print_tables(chosen: list[Stored[Exchange]], calls: list[Stored[ToolExchang
     console.print(told, style="dim")
 
 
+def _exchanges_table(chosen: list[Stored[Exchange]]) -> Table:
+    """A row an exchange; how one came over the wire is told if any did."""
+    rows = [_cells(stored) for stored in chosen]
+    wire = COLUMNS.index("wire")
+    if any(row[wire] for row in rows):
+        return _table(COLUMNS, rows, numbers=(3, 4, 5))
+    columns, *rows = [row[:wire] + row[wire + 1 :] for row in (COLUMNS, *rows)]
+    return _table(columns, rows, numbers=(3, 4, 5))
+
+
 def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, numbers: tuple[int, ...]) -> Table:
     from rich.table import Table
 
@@ -102,7 +113,7 @@ def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, numbers: tu
     for column in numbers:
         table.columns[column].justify = "right"
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(printable(cell) for cell in row))
     return table
 
 
@@ -134,35 +145,55 @@ def _preview(text: str) -> str:
 
 def _cells(stored: Stored[Exchange]) -> tuple[str, ...]:
     exchange = stored.exchange
-    ends = f"fault: {exchange.fault.type}" if exchange.fault is not None else exchange.ending or ""
+    ending = "" if exchange.http_place() else exchange.ending or ""
+    ends = ending if exchange.fault is None else f"fault: {exchange.fault.type}"
     tokens = str(exchange.usage.total_tokens) if exchange.usage is not None else ""
     calls = ", ".join(f"{call.name}(…)" for call in exchange.tool_calls or ())
     preview = _preview(exchange.content or calls)
     key = stored.key if len(stored.key) <= 24 else stored.key[:12] + "…"
-    return key, exchange.model, ends, tokens, dollars(exchange.cost_usd), f"{exchange.latency_ms:.0f}", preview
+    cost, ms = dollars(exchange.cost_usd), f"{exchange.latency_ms:.0f}"
+    return key, exchange.model, ends, tokens, cost, ms, how_recorded(exchange), preview
 
 
 def _print_in_full(chosen: list[Stored[Exchange]]) -> None:
     console = _console()
     for position, stored in enumerate(chosen):
         exchange = stored.exchange
-        key, model, ends, tokens, cost, ms, _ = _cells(stored)
+        key, model, ends, tokens, cost, ms, *_ = _cells(stored)
         console.rule(f"{key} · call {position + 1} of {len(chosen)}", align="left")
         counted_tokens = f"{tokens} tokens" if tokens else ""
         told = (model, ends, counted_tokens, f"{cost} $" if cost else "", f"{ms} ms", exchange.recorded_at)
-        console.print("  ".join(part for part in told if part), style="dim")
-        for message in (exchange.request_fields() or {}).get("messages", []):
-            console.print(f"{message.get('role')}: {_plain(message)}")
-        if exchange.reasoning:
-            console.print(f"(reasoning) {exchange.reasoning}", style="italic")
-        if exchange.fault is not None:
-            console.print(f"→ fails with {_declared(exchange.fault)}", style="bold red")
-        if exchange.content or not (exchange.tool_calls or exchange.fault):
-            console.print(f"→ {exchange.content}", style="bold")
-        for call in exchange.tool_calls or ():
-            console.print(f"→ {call.name}({call.arguments})", style="bold")
+        _say(console, "  ".join(part for part in told if part), style="dim")
+        _print_request(console, exchange)
+        _print_answer(console, exchange)
         for at_ms, piece in exchange.chunks or ():
-            console.print(f"  {at_ms:9.1f} ms  {piece if isinstance(piece, str) else piece.tool_call or piece}")
+            _say(console, f"  {at_ms:9.1f} ms  {piece if isinstance(piece, str) else piece.tool_call or piece}")
+        for line in () if exchange.wire is None else wire_lines(exchange.wire):
+            console.print(line, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _say(console: Console, text: str, *, style: str = "") -> None:
+    """Print without anything that a terminal could obey."""
+    console.print(printable(text), style=style)
+
+
+def _print_request(console: Console, exchange: Exchange) -> None:
+    if place := exchange.http_place():
+        body = (exchange.http_fields() or {}).get("body")
+        _say(console, place if body is None else f"{place}: {_told(body)}")
+    for message in (exchange.request_fields() or {}).get("messages", []):
+        _say(console, f"{message.get('role')}: {_plain(message)}")
+
+
+def _print_answer(console: Console, exchange: Exchange) -> None:
+    if exchange.reasoning:
+        _say(console, f"(reasoning) {exchange.reasoning}", style="italic")
+    if exchange.fault is not None:
+        _say(console, f"→ fails with {_declared(exchange.fault)}", style="bold red")
+    if exchange.content or not (exchange.tool_calls or exchange.fault or exchange.http_place()):
+        _say(console, f"→ {exchange.content}", style="bold")
+    for call in exchange.tool_calls or ():
+        _say(console, f"→ {call.name}({call.arguments})", style="bold")
 
 
 def _print_calls_in_full(calls: list[Stored[ToolExchange]]) -> None:
@@ -172,12 +203,12 @@ def _print_calls_in_full(calls: list[Stored[ToolExchange]]) -> None:
         console.rule(f"{stored.key} · call {position + 1} of {len(calls)}", align="left")
         note = f"the text of a {exchange.result_type}" if exchange.result_type else ""
         told = (f"{exchange.latency_ms:.0f} ms", exchange.recorded_at, note)
-        console.print("  ".join(part for part in told if part), style="dim")
-        console.print(f"{stored.key}({_arguments(exchange)})")
+        _say(console, "  ".join(part for part in told if part), style="dim")
+        _say(console, f"{stored.key}({_arguments(exchange)})")
         if exchange.error is None:
-            console.print(f"→ {_told(exchange.answer)}", style="bold")
+            _say(console, f"→ {_told(exchange.answer)}", style="bold")
         else:
-            console.print(f"→ raises {exchange.error.type}: {exchange.error.message}", style="bold red")
+            _say(console, f"→ raises {exchange.error.type}: {exchange.error.message}", style="bold red")
 
 
 def _declared(fault: Fault) -> str:

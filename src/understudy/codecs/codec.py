@@ -42,6 +42,11 @@ class Codec(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def stream_type(self) -> str:
+        """The content type of a streamed answer."""
+        ...
+
     def auth_headers(self, api_key: str) -> dict[str, str]:
         """The headers that carry the key (none if it is empty) and those that the protocol demands beside it."""
         ...
@@ -65,6 +70,10 @@ class Codec(Protocol):
 
     def encode_stream(self, response: Response, deltas: Iterable[StreamDelta]) -> Iterator[bytes]:
         """Frames for the deltas, between the frames that open and end a stream of `response`."""
+        ...
+
+    def encode_stream_error(self, message: str) -> bytes:
+        """The frame by which the vendor reports an error inside a stream."""
         ...
 
     def stream_decoder(self) -> StreamDecoder: ...

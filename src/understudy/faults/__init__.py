@@ -15,12 +15,15 @@ from understudy.faults.malformed_response import MalformedResponse
 from understudy.faults.partial_response import PartialResponse
 from understudy.faults.plan import FaultPlan, chaos
 from understudy.faults.site import At, PlannedFault, Site
+from understudy.faults.slow_drip import SlowDrip
 from understudy.faults.stream_stall import StreamStall
 from understudy.faults.stream_truncate import StreamTruncate
 from understudy.faults.text_form import parse_fault
 from understudy.faults.timeout import Timeout
 from understudy.faults.tool_call_fault import ToolCallFault
 from understudy.faults.unknown_tool import UnknownTool
+from understudy.faults.wrong_content_type import WrongContentType
+from understudy.faults.wrong_shape import WrongShape
 
 __all__ = [
     "FAULT_TYPES",
@@ -40,12 +43,15 @@ __all__ = [
     "PartialResponse",
     "PlannedFault",
     "Site",
+    "SlowDrip",
     "StreamStall",
     "StreamTruncate",
     "StruckCall",
     "Timeout",
     "ToolCallFault",
     "UnknownTool",
+    "WrongContentType",
+    "WrongShape",
     "chaos",
     "fault_of",
     "parse_fault",

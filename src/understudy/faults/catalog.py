@@ -10,11 +10,14 @@ from understudy.faults.http_error import HttpError
 from understudy.faults.invalid_tool_args import InvalidToolArgs
 from understudy.faults.malformed_response import MalformedResponse
 from understudy.faults.partial_response import PartialResponse
+from understudy.faults.slow_drip import SlowDrip
 from understudy.faults.stream_stall import StreamStall
 from understudy.faults.stream_truncate import StreamTruncate
 from understudy.faults.timeout import Timeout
 from understudy.faults.tool_call_fault import ToolCallFault
 from understudy.faults.unknown_tool import UnknownTool
+from understudy.faults.wrong_content_type import WrongContentType
+from understudy.faults.wrong_shape import WrongShape
 
 AnyFault: TypeAlias = (
     ConnectionReset
@@ -25,11 +28,14 @@ AnyFault: TypeAlias = (
     | InvalidToolArgs
     | MalformedResponse
     | PartialResponse
+    | SlowDrip
     | StreamStall
     | StreamTruncate
     | Timeout
     | ToolCallFault
     | UnknownTool
+    | WrongContentType
+    | WrongShape
 )
 
 FAULT_TYPES: dict[str, type[AnyFault]] = {str(fault.__struct_config__.tag): fault for fault in get_args(AnyFault)}

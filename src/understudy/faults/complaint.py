@@ -19,6 +19,8 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
         return "it has no fields beside type"
     if "Invalid enum value" in reason:
         return f"one of: {', '.join(get_args(kinds[path.lstrip('.')]))}"
+    if "matching regex" in reason:
+        return str(get_args(kinds[path.lstrip(".")])[1].description)
     unknown = re.search(r"unknown field `(.*)`", reason)
     return suggestion(unknown[1] if unknown else "", kinds, kind="fields")
 

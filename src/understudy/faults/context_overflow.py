@@ -15,5 +15,10 @@ _ANSWER = HttpError(
 class ContextOverflow(Fault, frozen=True, tag="context_overflow"):
     """Raises the ProviderError of a 400 whose body has the code `context_length_exceeded`."""
 
+    @property
+    def body(self) -> str:
+        """The body of the answer, as OpenAI words it."""
+        return _ANSWER.body
+
     async def strike(self, call: StruckCall) -> NoReturn:
         await _ANSWER.strike(call)

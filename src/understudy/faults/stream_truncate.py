@@ -9,12 +9,12 @@ from understudy.errors import MalformedResponseError, ProviderConnectionError, P
 from understudy.faults.fault import Fault, StruckCall
 from understudy.messages import Reply, StreamedReply, StreamEnd, StreamEvent
 
-Ending = Literal["ConnectionError", "TimeoutError", "clean", "error_event", "malformed"]
+Ending = Literal["ConnectionError", "TimeoutError", "clean", "cut", "error_event", "malformed"]
 
 
 class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
-    """Yields `after_chunks` events, then ends: with a broken connection, silence, a clean EOF, an error event or
-    something that its protocol does not know."""
+    """Yields `after_chunks` events, then ends: with a broken connection, silence, a clean EOF, one in the middle of
+    the body (`cut`), an error event or something that its protocol does not know."""
 
     after_chunks: Annotated[int, Meta(ge=0)] = 0
     ending: Ending = field(name="raise", default="ConnectionError")
@@ -42,6 +42,10 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
                 return ProviderTimeoutError(f"the stream fell silent {told}", provider=provider)
             case "clean":
                 return ProviderConnectionError(f"the stream ended before its last event, {told}", provider=provider)
+            case "cut":
+                return ProviderConnectionError(
+                    f"the connection was closed in the middle of the body, {told}", provider=provider
+                )
             case "error_event":
                 return ProviderError(f"error inside the stream, {told}", provider=provider)
             case "malformed":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, Struct
@@ -57,12 +57,16 @@ def _value_end(line: str, start: int) -> int:
 
 def read(word: str, kind: Any) -> Any:
     """The value that `word` tells for a field of type `kind`."""
-    if kind in _TEXT and not word.startswith('"'):
+    if _is_text(kind) and not word.startswith('"'):
         return word
     try:
         return msgspec.json.decode(word)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return word
+
+
+def _is_text(kind: Any) -> bool:
+    return (get_args(kind)[0] if get_origin(kind) is Annotated else kind) in _TEXT
 
 
 def told(value: Struct) -> Iterator[tuple[str, str]]:

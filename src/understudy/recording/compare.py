@@ -20,8 +20,9 @@ from understudy.recording.keys import tool_key
 from understudy.recording.miss import difference_between
 from understudy.recording.normalise import NO_RULES, NormaliseRules
 from understudy.recording.tool_exchange import ToolExchange
+from understudy.recording.wire_comparison import wire_difference
 
-ChangeKind = Literal["removed", "added", "request", "answer"]
+ChangeKind = Literal["removed", "added", "request", "answer", "wire"]
 VOLATILE_SHAPES = {
     "uuid": r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
     "timestamp": r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?",
@@ -33,12 +34,16 @@ VOLATILE_SHAPES = {
 
 
 class Change(Struct, frozen=True):
-    """A difference between two recordings: where it is, of what kind, and what differs."""
+    """A difference between two recordings: where it is, of what kind, and what differs.
+
+    `place` is that of plain HTTP, like `GET /v1/models`.
+    """
 
     key: str
     position: int
     kind: ChangeKind
     difference: str = ""
+    place: str = ""
 
 
 class Proposal(Struct, frozen=True):
@@ -80,14 +85,17 @@ def _tool_answer(exchange: ToolExchange) -> JsonObject:
 
 
 def _changes(key: str, position: int, before: Exchange | None, after: Exchange | None) -> Iterator[Change]:
+    place = next(exchange.http_place() for exchange in (after, before) if exchange is not None)
     if before is None or after is None:
-        yield Change(key, position, "added" if before is None else "removed")
+        yield Change(key, position, "added" if before is None else "removed", place=place)
         return
-    asked_before, asked_after = _asked(before), _asked(after)
+    asked_before, asked_after = _asked(before) or before.http_fields(), _asked(after) or after.http_fields()
     if asked_before is not None and asked_after is not None and asked_before != asked_after:
-        yield Change(key, position, "request", difference_between(asked_before, asked_after))
+        yield Change(key, position, "request", difference_between(asked_before, asked_after), place)
     if _answer(before) != _answer(after):
-        yield Change(key, position, "answer", _answer_difference(before, after))
+        yield Change(key, position, "answer", _answer_difference(before, after), place)
+    elif difference := wire_difference(before.wire, after.wire):
+        yield Change(key, position, "answer" if place else "wire", difference, place)
 
 
 def _asked(exchange: Exchange) -> JsonObject | None:

@@ -65,6 +65,10 @@ class Cursor(Generic[E]):
         """Count the exchange as served."""
         self._used.add(stored.id)
 
+    def is_used(self, stored: Stored[E]) -> bool:
+        """Whether the exchange was served."""
+        return stored.id in self._used
+
     def unused(self) -> list[Unused]:
         """The exchanges that were never served, in the row's order."""
         left, positions = [], dict[str, int]()

@@ -22,6 +22,8 @@ from understudy.messages import (
     Usage,
     deltas_of,
 )
+from understudy.recording.wire_record import WireRecord
+from understudy.wording import printable
 
 ABSENT = Raw()
 _NO_USAGE = Usage()
@@ -57,7 +59,10 @@ TimedPiece: TypeAlias = tuple[float, str | Piece]
 
 
 class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """One entry of a recording. `request` and `wire` are kept as the JSON they came as."""
+    """One entry of a recording. `request` is kept as the JSON it came as.
+
+    `wire` is there if the exchange was recorded over HTTP. One of plain HTTP has nothing beside it but its request.
+    """
 
     content: str = ""
     model: str = ""
@@ -73,7 +78,7 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     recorded_at: str | None = None
     request_hash: str | None = None
     request: Raw = ABSENT
-    wire: Raw = ABSENT
+    wire: WireRecord | None = None
 
     def response(self, *, model: str, provider: str) -> Response:
         """The recorded response; `model` and `provider` stand in where the entry names none."""
@@ -114,10 +119,25 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
 
     def request_fields(self) -> JsonObject | None:
         """What was asked, or None if the entry does not say it as a request."""
-        fields = msgspec.json.decode(self.request) if bytes(self.request) else None
-        messages = fields.get("messages") if isinstance(fields, dict) else None
+        fields = self._asked()
+        messages = fields.get("messages")
         is_request = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
         return fields if is_request else None
+
+    def http_fields(self) -> JsonObject | None:
+        """The method, path and body of a request that is none of a model; None if the entry does not say it as such."""
+        fields = self._asked()
+        is_http = all(isinstance(fields.get(name), str) for name in ("method", "path"))
+        return fields if is_http and "messages" not in fields else None
+
+    def http_place(self) -> str:
+        """The same as `GET /v1/models`, or empty."""
+        fields = self.http_fields()
+        return "" if fields is None else printable(f"{fields['method']} {fields['path']}").replace("\n", " ")
+
+    def _asked(self) -> JsonObject:
+        fields = msgspec.json.decode(self.request) if bytes(self.request) else None
+        return fields if isinstance(fields, dict) else {}
 
 
 def _words(delta: TextDelta) -> list[TextDelta]:

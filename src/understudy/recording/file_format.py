@@ -19,6 +19,7 @@ from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCa
 from understudy.recording.keys import KEY_HINT, shown, unfit_reason
 from understudy.recording.tool_exchange import ToolEntry
 from understudy.recording.tool_format import parse_tools, tools_fields
+from understudy.recording.wire_record import Base64, TimedFrame, WireRecord
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_TEXT_CHARS = 32 * 1024 * 1024
@@ -39,6 +40,9 @@ _PLAIN_FIELDS: JsonObject = {
 }
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _ENTRY_HINT = 'an entry is like {"content": "Hello."} or {"fault": {"type": "timeout"}}, or a list of such'
+_WIRE_HINT = (
+    'it is like {"protocol": "openai_chat", "status": 200, "headers": {}, "body": "…"}, or has "frames": [[12.1, "…"]]'
+)
 
 
 def parse(data: bytes, *, source: str) -> Document:
@@ -165,11 +169,15 @@ def _misshapen(key: str, data: bytes | Raw, error: Exception, source: str) -> Re
         reason, hint = fault_complaint(reason, found[2], value_at(msgspec.json.decode(data), found[1]))
     elif "unknown field" in reason:
         hint = shape_hint(reason, path, _shape_at(path))
+    elif ".wire" in path:
+        hint = _WIRE_HINT
     return RecordingFormatError(reason, source=source, place=_place(key) + path, hint=hint)
 
 
 def _shape_at(path: str) -> type[Struct]:
     """What the object at `path` of an entry should be."""
+    if ".wire" in path:
+        return WireRecord if path.endswith(".wire") else Base64
     if path.endswith(".tool_call"):
         return CallPiece
     if ".tool_calls[" in path:
@@ -207,10 +215,10 @@ def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
         fields["usage"] = _usage(exchange.usage or Usage())
     optional: JsonObject = {
         "tool_calls": exchange.tool_calls and lay_out(exchange.tool_calls),
-        "chunks": exchange.chunks and _chunks(exchange.chunks),
+        "chunks": exchange.chunks and _one_a_line(exchange.chunks),
         "fault": exchange.fault and lay_out(exchange.fault),
         "request": lay_out(exchange.request) if bytes(exchange.request) else None,
-        "wire": lay_out(exchange.wire) if bytes(exchange.wire) else None,
+        "wire": exchange.wire and _wire(exchange.wire),
     }
     told = fields | {name: value for name, value in optional.items() if value is not None}
     return {name: told[name] for name in _FIELD_ORDER if name in told}
@@ -226,5 +234,12 @@ def _usage(usage: Usage) -> orjson.Fragment:
     return orjson.Fragment(orjson.dumps(counts | further))
 
 
-def _chunks(chunks: list[TimedPiece]) -> list[orjson.Fragment]:
-    return [orjson.Fragment(msgspec.json.encode(chunk)) for chunk in chunks]
+def _wire(record: WireRecord) -> JsonObject:
+    told: JsonObject = {"protocol": record.protocol, "status": record.status, "headers": record.headers}
+    if record.body is not None:
+        told["body"] = msgspec.to_builtins(record.body)
+    return told if record.frames is None else told | {"frames": _one_a_line(record.frames)}
+
+
+def _one_a_line(timed: list[TimedPiece] | list[TimedFrame]) -> list[orjson.Fragment]:
+    return [orjson.Fragment(msgspec.json.encode(piece)) for piece in timed]

@@ -30,6 +30,7 @@ class Latency:
         self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
         self.is_none = model == "constant" and not latency_ms
         self.is_recorded = model == "replay"
+        self.is_drawn = model == "normal"
 
     def delay_ms(self, recorded_ms: float) -> float:
         """The delay of a call that took `recorded_ms` when it was recorded."""

@@ -40,7 +40,7 @@ def mismatch_error(
     recorded = None if near is None else _recorded(near, rules)
     is_used_up = match.mismatch == "exhausted"
     is_alike = near is None or (is_used_up and recorded in (None, asked))
-    difference = "" if is_alike else difference_between(recorded, asked)
+    difference = "" if near is None or is_alike else _difference_to(near, recorded, asked)
     who = (
         f"step {shown(request.step_id)}" if request.step_id else f"a request to {shown(request.model)} without step_id"
     )
@@ -71,8 +71,13 @@ def _told(who: str, match: Match[Exchange], near: Stored[Exchange] | None, shelf
     return f"{told} The nearest entry is {shown(near.key)}:"
 
 
+def _difference_to(near: Stored[Exchange], recorded: JsonObject | None, asked: JsonObject) -> str:
+    place = "" if recorded is not None else near.exchange.http_place()
+    return f"  (the entry answers {place})"[:SHOWN_COLUMNS] if place else difference_between(recorded, asked)
+
+
 def _keys_of(shelf: Shelf) -> str:
-    keys = list(dict.fromkeys(stored.key for stored in islice(shelf, SEARCHED)))
+    keys = list(dict.fromkeys(stored.exchange.http_place() or stored.key for stored in islice(shelf, SEARCHED)))
     more = ", …" if len(keys) > SHOWN_KEYS else ""
     return f"It has: {', '.join(shown(key) for key in keys[:SHOWN_KEYS])}{more}" if keys else "The recording is empty."
 

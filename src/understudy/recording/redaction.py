@@ -30,6 +30,8 @@ from understudy.recording.secret_shapes import (
     shape_spans,
 )
 from understudy.recording.tool_exchange import ToolExchange
+from understudy.recording.wire_record import PLAIN_HTTP, WireRecord
+from understudy.recording.wire_redaction import cleaned_wire, searchable, wire_parts
 
 SECRET_FIELDS = frozenset(
     (
@@ -66,17 +68,20 @@ class Redactor:
 
     def redact(self, exchange: Exchange) -> Exchange:
         """The exchange without secrets; the same object if it holds none."""
-        if not self._suspicious(msgspec.json.encode(exchange)):
+        if not self._is_suspicious(exchange):
             return exchange
-        cleaned = replace(
+        answer = replace(
             exchange,
             content=self.text(exchange.content),
             reasoning=exchange.reasoning and self.text(exchange.reasoning),
             tool_calls=exchange.tool_calls and [self._call(call) for call in exchange.tool_calls],
             chunks=exchange.chunks and self._chunks(exchange.chunks),
+        )
+        cleaned = replace(
+            answer,
             fault=exchange.fault and self._fault(exchange.fault),
             request=self._raw(exchange.request),
-            wire=self._raw(exchange.wire),
+            wire=exchange.wire and self._wire(exchange.wire, is_answer_clean=answer == exchange),
         )
         return exchange if cleaned == exchange else cleaned
 
@@ -107,13 +112,29 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A text without secrets."""
-        return self._texts([text])[0]
+        return self.texts([text])[0]
+
+    def spans(self, text: str) -> list[Span]:
+        """The secrets in a text, in order."""
+        spans = list(shape_spans(text))
+        for pattern in self._field_patterns:
+            spans += field_spans(text, pattern)
+        for pattern in self._patterns:
+            spans += pattern_spans(text, pattern)
+        return outside_marks(text, spans) if spans else spans
+
+    def texts(self, texts: list[str]) -> list[str]:
+        """The texts without secrets, also without those that are spread over several of them."""
+        while spans := self.spans("".join(texts)):
+            texts = put_marks(texts, spans)
+        return texts
 
     def findings(self, exchange: Exchange) -> list[Finding]:
         """What in the exchange looks like a live secret."""
-        if not self._suspicious(msgspec.json.encode(exchange)):
+        if not self._is_suspicious(exchange):
             return []
-        return [finding for path, value in _parts(exchange) for finding in self._search(value, path, "")]
+        found = (finding for path, value in _parts(exchange) for finding in self._search(value, path, ""))
+        return list(dict.fromkeys(found))
 
     def tool_findings(self, exchange: ToolExchange) -> list[Finding]:
         """The like for an exchange of a tool."""
@@ -133,26 +154,16 @@ class Redactor:
         elif field in self._fields and _is_telling(value):
             yield Finding(path, f"field {field}")
         elif isinstance(value, str):
-            yield from (Finding(path, span.kind) for span in self._spans(value)[:1])
+            yield from (Finding(path, span.kind) for span in self.spans(value)[:1])
+
+    def _is_suspicious(self, exchange: Exchange) -> bool:
+        if self._suspicious(msgspec.json.encode(exchange)):
+            return True
+        return exchange.wire is not None and self._suspicious(searchable(exchange.wire))
 
     def _suspicious(self, data: bytes) -> bool:
         """Quick to say no: whether a closer look could find anything."""
         return self._looks_closer or may_hold_shapes(data) or may_hold_fields(data, self._quoted)
-
-    def _spans(self, text: str) -> list[Span]:
-        """The secrets in a text, in order."""
-        spans = list(shape_spans(text))
-        for pattern in self._field_patterns:
-            spans += field_spans(text, pattern)
-        for pattern in self._patterns:
-            spans += pattern_spans(text, pattern)
-        return outside_marks(text, spans) if spans else spans
-
-    def _texts(self, texts: list[str]) -> list[str]:
-        """The texts without secrets, also without those that are spread over several of them."""
-        while spans := self._spans("".join(texts)):
-            texts = put_marks(texts, spans)
-        return texts
 
     def _call(self, call: RecordedCall) -> RecordedCall:
         return replace(
@@ -169,11 +180,15 @@ class Redactor:
         cleaned = self.value(value)
         return raw if cleaned == value else Raw(orjson.dumps(cleaned))
 
+    def _wire(self, record: WireRecord, *, is_answer_clean: bool) -> WireRecord | None:
+        """The record without secrets. One of an answer that held some may hold them in forms that no search knows."""
+        return cleaned_wire(record, self) if is_answer_clean or record.protocol == PLAIN_HTTP else None
+
     def _chunks(self, chunks: list[TimedPiece]) -> list[TimedPiece]:
         """The chunks without secrets; those of one kind are looked at as one text."""
         cleaned = list(chunks)
         for places in _by_kind(chunks):
-            texts = self._texts([_text_of(chunks[place][1]) for place in places])
+            texts = self.texts([_text_of(chunks[place][1]) for place in places])
             for place, text in zip(places, texts, strict=True):
                 at_ms, piece = chunks[place]
                 cleaned[place] = (at_ms, _with_text(piece, text))
@@ -191,8 +206,9 @@ def _parts(exchange: Exchange) -> Iterator[tuple[str, Any]]:
         yield "chunks", "".join(_text_of((exchange.chunks or [])[place][1]) for place in places)
     for name, value in asdict(exchange.fault).items() if exchange.fault is not None else ():
         yield f"fault.{name}", value
-    for name, raw in (("request", exchange.request), ("wire", exchange.wire)):
-        yield name, msgspec.json.decode(raw) if bytes(raw) else None
+    yield "request", msgspec.json.decode(exchange.request) if bytes(exchange.request) else None
+    if exchange.wire is not None:
+        yield from wire_parts(exchange.wire)
 
 
 def _is_telling(value: Any) -> bool:

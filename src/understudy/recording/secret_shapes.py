@@ -11,8 +11,12 @@ from operator import itemgetter
 from msgspec import Struct
 
 _WORD = r"(?:[A-Z][a-z]{0,20}+|[a-z]{1,20}+)"
-_PROSE = rf"(?!{_WORD}(?:[-_./]++{_WORD}){{0,50}}+[-_./]*+(?![\w~+=-]))"
+_JOINT = r"(?:[-_./]|\\{1,3}/)"
+_PROSE = rf"(?!{_WORD}(?:{_JOINT}++{_WORD}){{0,50}}+{_JOINT}*+(?![\w~+=-]|\\{{1,3}}u002))"
 """Refuses words joined by hyphens and the like, which no machine has drawn."""
+
+_ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
+"""A slash or plus, as some write it in JSON."""
 
 SECRET_SHAPES = {
     "anthropic-key": rf"sk-ant-{_PROSE}[A-Za-z0-9_-]{{16,}}",
@@ -27,9 +31,9 @@ SECRET_SHAPES = {
     "xai-key": r"xai-[A-Za-z0-9]{30,}",
     "stripe-key": r"(?:sk|rk)_live_[A-Za-z0-9]{16,}",
     "json-web-token": r"eyJ[A-Za-z0-9_-]{10,4096}\.eyJ[A-Za-z0-9_-]{10,16384}\.[A-Za-z0-9_-]{10,}",
-    "bearer-token": rf"(?i:bearer) {{1,9}}{_PROSE}[A-Za-z0-9._~+/-]{{16,}}=*",
+    "bearer-token": rf"(?i:bearer) {{1,9}}{_PROSE}(?:[A-Za-z0-9._~+/-]|{_ESCAPED}){{16,}}=*",
     "private-key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"(?:[\s\S]{1,16384}?-----END [A-Z ]*PRIVATE KEY-----|(?:(?:\s|\\[nr])+[A-Za-z0-9+/=]{16,})+)",
+    rf"(?:[\s\S]{{1,16384}}?-----END [A-Z ]*PRIVATE KEY-----|(?:(?:\s|\\[nr])+(?:[A-Za-z0-9+/=]|{_ESCAPED}){{16,}})+)",
 }
 
 PLAIN_MARK = "<redacted>"
@@ -92,7 +96,7 @@ def shape_spans(text: str) -> Iterator[Span]:
     """The secrets of well-known shapes. The same secret has the same mark."""
     for found in _shapes.finditer(text):
         kind = str(found.lastgroup).replace("_", "-")
-        digest = sha256(found[0].encode("utf-8", "replace")).hexdigest()[:8]
+        digest = sha256(found[0].replace("\\/", "/").encode("utf-8", "replace")).hexdigest()[:8]
         yield Span(*found.span(), kind, f"<redacted:{kind}:{digest}>")
 
 

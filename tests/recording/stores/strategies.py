@@ -9,6 +9,7 @@ from understudy.faults import ConnectionReset, HttpError, MalformedResponse, Str
 from understudy.recording.document import Document
 from understudy.recording.exchange import ABSENT, CallPiece, Exchange, Piece, RecordedCall
 from understudy.recording.tool_exchange import RecordedError, ToolExchange
+from understudy.recording.wire_record import WireRecord, wire_text
 
 times_ms = st.floats(0, 1e6)
 objects = st.dictionaries(texts, json_values, max_size=3)
@@ -27,6 +28,18 @@ faults = st.one_of(
 moments = st.datetimes().map(lambda moment: moment.isoformat(timespec="microseconds"))
 raws = st.just(ABSENT) | objects.map(lambda fields: Raw(msgspec.json.encode(fields)))
 fingerprints = st.sampled_from(["a" * 64, "b" * 64, "c" * 64])
+wire_texts = texts | st.binary(max_size=20).map(wire_text)
+wires = st.builds(
+    WireRecord,
+    protocol=st.sampled_from(["openai_chat", "http"]),
+    status=st.integers(100, 599),
+    headers=st.dictionaries(names, st.text(st.characters(min_codepoint=32, max_codepoint=126)), max_size=2),
+    body=st.none() | wire_texts,
+) | st.builds(
+    WireRecord,
+    protocol=st.just("anthropic"),
+    frames=st.lists(st.tuples(times_ms, wire_texts), max_size=3),
+)
 
 exchanges = st.builds(
     Exchange,
@@ -44,7 +57,7 @@ exchanges = st.builds(
     recorded_at=st.none() | moments,
     request_hash=st.none() | fingerprints,
     request=raws,
-    wire=raws,
+    wire=st.none() | wires,
 )
 keys = names | st.sampled_from(["Grüße", "步骤/1", "a b", "0", "🎭", "a.json", 'quote"d'])
 tool_exchanges = st.builds(

@@ -71,9 +71,8 @@ def contents(store):
 
 def meaning(exchange):
     """An exchange as what it says, however its JSON is laid out and whether or not it spells out zeros."""
-    raw = {name: getattr(exchange, name) for name in ("request", "wire")}
-    decoded = {name: msgspec.json.decode(data) if bytes(data) else None for name, data in raw.items()}
-    return msgspec.structs.asdict(exchange) | decoded | {"usage": exchange.usage or Usage()}
+    request = msgspec.json.decode(exchange.request) if bytes(exchange.request) else None
+    return msgspec.structs.asdict(exchange) | {"request": request, "usage": exchange.usage or Usage()}
 
 
 def whole_meaning(document):

@@ -2,7 +2,7 @@
 
 from understudy.codecs.anthropic.request import decode_request, encode_request
 from understudy.codecs.anthropic.response import decode_error, decode_response, encode_error, encode_response
-from understudy.codecs.anthropic.stream import AnthropicStreamDecoder, encode_stream
+from understudy.codecs.anthropic.stream import AnthropicStreamDecoder, encode_stream, encode_stream_error
 
 API_VERSION = "2023-06-01"
 
@@ -11,11 +11,13 @@ class AnthropicCodec:
     """The `/v1/messages` protocol."""
 
     name = "anthropic"
+    stream_type = "text/event-stream; charset=utf-8"
     encode_request = staticmethod(encode_request)
     decode_request = staticmethod(decode_request)
     encode_response = staticmethod(encode_response)
     decode_response = staticmethod(decode_response)
     encode_stream = staticmethod(encode_stream)
+    encode_stream_error = staticmethod(encode_stream_error)
     stream_decoder = AnthropicStreamDecoder
     encode_error = staticmethod(encode_error)
     decode_error = staticmethod(decode_error)

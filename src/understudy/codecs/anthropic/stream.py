@@ -13,6 +13,7 @@ from understudy.codecs.anthropic.response import (
     decode_error,
     decode_stop_reason,
     decode_usage,
+    encode_error,
     encode_finish_reason,
     encode_usage,
     envelope,
@@ -212,3 +213,7 @@ def _encode_delta(delta: StreamDelta) -> JsonObject:
 
 def _frame(kind: str, fields: JsonObject) -> bytes:
     return encode_event(orjson.dumps({"type": kind} | fields), kind)
+
+
+def encode_stream_error(message: str) -> bytes:
+    return encode_event(orjson.dumps(encode_error(500, message)), "error")

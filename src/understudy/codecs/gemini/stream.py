@@ -10,6 +10,7 @@ from understudy.codecs.gemini.response import (
     decode_parts,
     decode_usage,
     encode_answer,
+    encode_error,
     encode_usage,
     finish,
     text_part,
@@ -88,3 +89,7 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta]) -> Iterator
 
 def _frame(response: Response, part: JsonObject) -> bytes:
     return encode_event(orjson.dumps(encode_answer(response, [part], is_last=False)))
+
+
+def encode_stream_error(message: str) -> bytes:
+    return encode_event(orjson.dumps(encode_error(500, message)))

@@ -11,6 +11,7 @@ from understudy.codecs.ollama.response import (
     decode_message,
     encode_answer,
     encode_end,
+    encode_error,
     finish,
 )
 from understudy.codecs.parsing import decode_answer
@@ -76,3 +77,7 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta]) -> Iterator
 
 def _line(answer: JsonObject) -> bytes:
     return encode_line(orjson.dumps(answer))
+
+
+def encode_stream_error(message: str) -> bytes:
+    return _line(encode_error(500, message))

@@ -12,6 +12,7 @@ from understudy.codecs.openai_chat.response import (
     ToolCallShape,
     UsageShape,
     decode_usage,
+    encode_error,
     encode_usage,
     text_of,
 )
@@ -137,3 +138,12 @@ def _encode_delta(delta: StreamDelta) -> JsonObject:
             kind = "function" if tool is not None else None
             call = without_none({"index": index, "id": call_id, "type": kind, "function": function})
             return {"tool_calls": [call]}
+
+
+def encode_stream_error(message: str) -> bytes:
+    return encode_event(orjson.dumps(encode_error(500, message)))
+
+
+def is_usage(frame: bytes) -> bool:
+    """Whether the frame tells the usage alone, which is sent only to clients that ask for it."""
+    return b'"choices":[]' in frame

@@ -3,18 +3,20 @@
 from understudy.codecs.openai_chat.response import decode_error, encode_error
 from understudy.codecs.openai_responses.request import decode_request, encode_request
 from understudy.codecs.openai_responses.response import decode_response, encode_response
-from understudy.codecs.openai_responses.stream import OpenAIResponsesStreamDecoder, encode_stream
+from understudy.codecs.openai_responses.stream import OpenAIResponsesStreamDecoder, encode_stream, encode_stream_error
 
 
 class OpenAIResponsesCodec:
     """The `/responses` protocol. Its error bodies are those of chat completions."""
 
     name = "openai_responses"
+    stream_type = "text/event-stream; charset=utf-8"
     encode_request = staticmethod(encode_request)
     decode_request = staticmethod(decode_request)
     encode_response = staticmethod(encode_response)
     decode_response = staticmethod(decode_response)
     encode_stream = staticmethod(encode_stream)
+    encode_stream_error = staticmethod(encode_stream_error)
     stream_decoder = OpenAIResponsesStreamDecoder
     encode_error = staticmethod(encode_error)
     decode_error = staticmethod(decode_error)

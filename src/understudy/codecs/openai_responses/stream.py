@@ -251,3 +251,9 @@ def _part_done(first: StreamDelta, place: JsonObject, text: str) -> Iterator[Jso
         case ToolCallDelta(_, _, _, tool):
             done = {"name": tool or "", "arguments": text}
             yield {"type": "response.function_call_arguments.done", **place, **done}
+
+
+def encode_stream_error(message: str) -> bytes:
+    """Its place in the sequence is unknown here, and no client looks at it."""
+    error = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": 0}
+    return encode_event(orjson.dumps(error), "error")

@@ -1,0 +1,114 @@
+"""The ASGI application: a call comes in, its session answers, the answer goes out."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from understudy.wire.access import Access
+from understudy.wire.answer import Answer
+from understudy.wire.control import control_app
+from understudy.wire.encoding import error_answer
+from understudy.wire.http_call import HttpCall
+from understudy.wire.limits import LIMITS, Limits
+from understudy.wire.route import route_of
+from understudy.wire.sending import Receive, Scope, Send, send_answer
+from understudy.wire.session import WireSession
+from understudy.wire.sessions import Sessions
+from understudy.wire.taken import Taken
+
+CONTROL = "/_understudy"
+logger = logging.getLogger("understudy.wire")
+
+
+class TooLargeError(Exception):
+    """A body that is larger than a server takes."""
+
+
+class Upstream(Protocol):
+    """What is asked where a session has no answer of its own."""
+
+    async def forward(
+        self, session: WireSession, taken: Taken, call: HttpCall, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Ask the real API, and pass on what it answers."""
+        ...
+
+
+class WireApp:
+    """Answers calls from their sessions. What a session leaves open is asked `upstream`."""
+
+    def __init__(
+        self, sessions: Sessions, *, access: Access, upstream: Upstream | None = None, limits: Limits = LIMITS
+    ) -> None:
+        self._sessions, self._access, self._upstream, self._limits = sessions, access, upstream, limits
+        self._control = control_app(sessions)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            call = HttpCall(
+                scope["method"],
+                scope["path"],
+                scope["query_string"].decode("latin-1"),
+                {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]},
+                await self._body(receive),
+            )
+        except TooLargeError:
+            told = f"the body is larger than {self._limits.body_bytes} bytes"
+            await send_answer(_error(scope, 413, told), scope, receive, send)
+            return
+        except ConnectionError:
+            return
+        if not self._access.allows(call):
+            await send_answer(_error(scope, 401, "the key is not the one of this server"), scope, receive, send)
+        elif call.path.startswith(CONTROL):
+            await self._control(scope, _replayed(call.body, receive), send)
+        else:
+            await self._answer(call, scope, receive, send)
+
+    async def _answer(self, call: HttpCall, scope: Scope, receive: Receive, send: Send) -> None:
+        session, call = self._sessions.of(call)
+        try:
+            taken = session.take(call)
+            answer = session.answer(taken)
+        except Exception:
+            logger.exception("%s %s could not be answered", call.method, call.path)
+            answer = _error(scope, 500, "the stand-in failed to answer; its log says why")
+        if answer is not None:
+            await send_answer(answer, scope, receive, send)
+        elif self._upstream is not None:
+            await self._upstream.forward(session, taken, call, scope, receive, send)
+
+    async def _body(self, receive: Receive) -> bytes:
+        message = await receive()
+        if message["type"] == "http.request" and not message["more_body"]:
+            return bytes(message["body"])
+        pieces, size = [], 0
+        while True:
+            if message["type"] == "http.disconnect":
+                raise ConnectionError("the client left")
+            pieces.append(message["body"])
+            size += len(message["body"])
+            if size > self._limits.body_bytes:
+                raise TooLargeError
+            if not message["more_body"]:
+                return b"".join(pieces)
+            message = await receive()
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives a body which was read already."""
+    bodies = [body]
+
+    async def again() -> dict[str, object]:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+        return dict(await receive())
+
+    return again
+
+
+def _error(scope: Scope, status: int, message: str) -> Answer:
+    headers = {name.decode("latin-1"): "" for name, _ in scope["headers"]}
+    codec = route_of(scope["method"], scope["path"], headers).vendor_codec
+    return error_answer(codec, status, message, headers={"x-should-retry": "false"})

@@ -1,0 +1,64 @@
+"""Counting the calls of a run: which call, which try of it, and what is planned for that."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from understudy.faults import AnyFault, FaultPlan, PlannedFault
+from understudy.faults.numbering import Numbering
+from understudy.messages import Request
+from understudy.wire.asked import Asked
+from understudy.wire.http_call import HttpCall
+from understudy.wire.taken import Taken
+
+STEP_HEADER = "x-understudy-step"
+_STRUCK = ("generate", "embed")
+
+
+class CallCount:
+    """Numbers calls as they come, and says which fault of a plan strikes them.
+
+    Faults strike calls of models, embeddings too. A client that does not tell its tries is known to try again when it
+    repeats a request whose last answer had failed.
+    """
+
+    def __init__(self, plan: FaultPlan) -> None:
+        self.fired: list[PlannedFault] = []
+        self.total = 0
+        self._plan = plan
+        self._is_planned = bool(plan.faults) or plan.chaos is not None
+        self._struck: list[PlannedFault] = []
+        self._numbering = Numbering()
+        self._failed: dict[str, int] = {}
+
+    def take(self, call: HttpCall, asked: Asked) -> Taken:
+        """The call with its place among the others."""
+        self.total += 1
+        attempt = call.attempt or self._failed.get(asked.request_hash, 0) + 1
+        step_id = call.headers.get(STEP_HEADER) or None
+        fault = None
+        if self._is_planned and asked.route.operation in _STRUCK:
+            fault = self._fault_at(asked, attempt, step_id)
+        return Taken(asked, self.total, attempt, step_id, fault)
+
+    def note(self, taken: Taken, *, failed: bool) -> None:
+        """Remember how the call's answer ended."""
+        if failed:
+            self._failed[taken.asked.request_hash] = taken.attempt
+        elif self._failed:
+            self._failed.pop(taken.asked.request_hash, None)
+
+    def unstruck(self) -> list[PlannedFault]:
+        """The lines of the plan that have struck nothing so far."""
+        return [planned for planned in self._plan if planned not in self._struck]
+
+    def _fault_at(self, asked: Asked, attempt: int, step_id: str | None) -> AnyFault | None:
+        request = asked.request or Request(({"role": "user", "content": asked.request_hash},), asked.model)
+        site = self._numbering.site(replace(request, attempt=attempt, step_id=step_id))
+        fault = self._plan.fault_at(site)
+        if fault is not None:
+            self.fired.append(PlannedFault(site.named(), fault))
+            planned = self._plan.line_at(site)
+            if planned is not None and planned not in self._struck:
+                self._struck.append(planned)
+        return fault

@@ -1,0 +1,76 @@
+"""The recordings that a server answers from: one, or a folder of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from understudy.errors import InputError
+from understudy.recording.document import Document
+from understudy.recording.file_format import convert
+from understudy.recording.latency import Latency
+from understudy.recording.merge import merge
+from understudy.recording.stores.locate import open_store
+from understudy.recording.stores.memory import MemoryShelf
+from understudy.recording.stores.store import Shelf
+from understudy.wire.stock import Stock
+
+
+class Library:
+    """Recordings by the names of the runs that they answer.
+
+    A folder answers every run from all the recordings in it, and a run that is named like one of them from that alone.
+
+    Raises:
+        InputError: a recording cannot be read, or both or neither of the two sources are given.
+    """
+
+    def __init__(
+        self,
+        recording: str | os.PathLike[str] | None = None,
+        *,
+        responses: Mapping[str, Any] | Document | None = None,
+        latency: Latency,
+        strict: bool,
+    ) -> None:
+        if recording is not None and responses is not None:
+            raise InputError("give a recording or responses, not both", source="serving")
+        self._latency, self._strict = latency, strict
+        self._named: dict[str, Document] = {}
+        self._stocks: dict[str, Stock] = {}
+        self._whole = self._stock(self._open(recording, responses))
+
+    def stock(self, name: str) -> Stock:
+        """What answers the run of that name."""
+        document = self._named.get(name)
+        if document is None:
+            return self._whole
+        if name not in self._stocks:
+            self._stocks[name] = self._stock(MemoryShelf(document, source=name))
+        return self._stocks[name]
+
+    def close(self) -> None:
+        self._whole.shelf.close()
+
+    def _open(self, recording: str | os.PathLike[str] | None, responses: Mapping[str, Any] | Document | None) -> Shelf:
+        if recording is None:
+            document = responses if isinstance(responses, Document) else convert(responses or {}, source="responses")
+            return MemoryShelf(document, source="responses")
+        folder = Path(recording) if "://" not in os.fspath(recording) else None
+        if folder is None or not folder.is_dir():
+            return open_store(recording).read()
+        self._named = _in_folder(folder)
+        return MemoryShelf(merge(list(self._named.values())), source=os.fspath(recording))
+
+    def _stock(self, shelf: Shelf) -> Stock:
+        return Stock(shelf, latency=self._latency, strict=self._strict)
+
+
+def _in_folder(folder: Path) -> dict[str, Document]:
+    """The recordings of a folder and those below it, by their paths without `.json`."""
+    paths = sorted(folder.rglob("*.json"))
+    if not paths:
+        raise InputError("the folder has no recordings", source=str(folder), hint="a recording is a file named *.json")
+    return {path.relative_to(folder).with_suffix("").as_posix(): open_store(path).load() for path in paths}

@@ -1,0 +1,55 @@
+"""Finding an answer for a call that no entry was recorded for as it stands: by its conversation, or because it says
+nothing of what it answers."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import orjson
+
+from understudy.messages import JsonObject
+from understudy.recording.cursor import Cursor
+from understudy.recording.exchange import Exchange
+from understudy.recording.fingerprint import canonical_bytes, normalised
+from understudy.recording.normalise import NormaliseRules
+from understudy.recording.stores.store import Shelf, Stored
+from understudy.wire.asked import Asked
+
+
+class LooseIndex:
+    """The entries of a recording that answer more than the very request they were recorded with.
+
+    Spoken in another protocol, a conversation has other parameters around it and names another model: an entry that
+    was recorded in another protocol answers the same messages and tools. An entry that does not say which request
+    it answers answers any.
+    """
+
+    def __init__(self, shelf: Shelf, rules: NormaliseRules) -> None:
+        self._rules = rules
+        self._by_conversation: dict[str, list[Stored[Exchange]]] = {}
+        self._unsaid: list[Stored[Exchange]] = []
+        for stored in shelf:
+            self._add(stored)
+
+    def find(self, asked: Asked, cursor: Cursor[Exchange]) -> Stored[Exchange] | None:
+        """The first entry that fits and was not served; the last that fits and answers every call."""
+        if asked.request is None:
+            return None
+        spoken = self._by_conversation.get(self._conversation(orjson.loads(asked.fields)), [])
+        fitting = [stored for stored in spoken if _protocol(stored) != asked.route.protocol] or self._unsaid
+        unused = next((stored for stored in fitting if not cursor.is_used(stored)), None)
+        return unused or next((stored for stored in reversed(fitting) if stored.repeats), None)
+
+    def _add(self, stored: Stored[Exchange]) -> None:
+        if stored.fingerprint is None:
+            self._unsaid.append(stored)
+        elif (fields := stored.exchange.request_fields()) is not None:
+            self._by_conversation.setdefault(self._conversation(fields), []).append(stored)
+
+    def _conversation(self, fields: JsonObject) -> str:
+        said = {"messages": fields["messages"], "tools": fields.get("tools", [])}
+        return sha256(canonical_bytes(normalised(said, self._rules))).hexdigest()
+
+
+def _protocol(stored: Stored[Exchange]) -> str:
+    return "" if stored.exchange.wire is None else stored.exchange.wire.protocol

@@ -1,0 +1,81 @@
+"""One run's way along a recording: which entry answers its next call."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from understudy.errors import RecordingMismatchError
+from understudy.messages import Response, deltas_of
+from understudy.recording.cursor import Cursor, Match, Unused
+from understudy.recording.exchange import Exchange
+from understudy.recording.miss import mismatch_error
+from understudy.recording.stores.store import Stored
+from understudy.wire.asked import Asked
+from understudy.wire.encoding import answer_of
+from understudy.wire.plain_miss import plain_miss
+from understudy.wire.side.answers import side_answer
+from understudy.wire.stock import Prepared, Stock, prepare
+
+
+class Found(Struct, frozen=True):
+    """What answers a call: an entry, or without one the default."""
+
+    stored: Stored[Exchange] | None = None
+
+    @property
+    def key(self) -> str | None:
+        return None if self.stored is None else self.stored.key
+
+
+class WireReplay:
+    """Answers calls from a stock, each of its entries as often as a replay may.
+
+    A call is answered by its `step_id` if it has one, by its fingerprint, by an entry of another protocol with
+    the same conversation, or by one that does not say what it answers. What none of these finds raises
+    RecordingMismatchError if the stock is strict, and is answered with `default_response` if not.
+    """
+
+    def __init__(self, stock: Stock, *, default_response: str) -> None:
+        self._stock, self._default_response = stock, default_response
+        self._cursor: Cursor[Exchange] = Cursor(stock.shelf)
+
+    def find(self, asked: Asked, step_id: str | None) -> Found:
+        """What answers. Nothing is served until it is used."""
+        match = self._cursor.match(step_id, asked.request_hash)
+        if match.mismatch is None:
+            return Found(match.stored)
+        if match.mismatch == "missing" and (loose := self._stock.loose.find(asked, self._cursor)) is not None:
+            return Found(loose)
+        if self._stock.strict:
+            raise self._refusal(asked, match)
+        return Found(match.stored)
+
+    def answer(self, found: Found, asked: Asked) -> Prepared:
+        """The answer that was found."""
+        if found.stored is not None:
+            return self._stock.answer(found.stored, asked)
+        if asked.request is None or asked.route.codec is None:
+            return prepare(self._stock.paced(side_answer(asked, self._stock.models), 0.0))
+        response = self.response(found, asked)
+        answer = answer_of(response, deltas_of(response), asked, asked.route.codec)
+        return prepare(self._stock.paced(answer, 0.0))
+
+    def response(self, found: Found, asked: Asked) -> Response:
+        """The model's response in that answer."""
+        if found.stored is None:
+            return Response(self._default_response, asked.model)
+        return found.stored.exchange.response(model=asked.model, provider="")
+
+    def use(self, found: Found) -> None:
+        """Count what was found as served."""
+        if found.stored is not None:
+            self._cursor.use(found.stored)
+
+    def unused(self) -> list[Unused]:
+        """The exchanges that were never served, in the recording's order."""
+        return self._cursor.unused()
+
+    def _refusal(self, asked: Asked, match: Match[Exchange]) -> RecordingMismatchError:
+        if asked.request is None:
+            return plain_miss(asked, match, self._stock.shelf)
+        return mismatch_error(asked.request, match, self._stock.shelf, self._stock.rules)

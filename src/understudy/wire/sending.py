@@ -1,0 +1,86 @@
+"""Sending an answer over a connection: when it is due, and ended as it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from math import isfinite
+from typing import Any, TypeAlias
+
+from understudy.wire.answer import Answer
+from understudy.wire.connection import TRANSPORT, reset
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+async def send_answer(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send `answer`. Returns when it has ended, or when the client has left."""
+    if answer.ending == "complete" and len(answer.frames) <= 1:
+        at_ms, data = answer.frames[0] if answer.frames else (0.0, b"")
+        if at_ms > 0 and await _has_left(receive, at_ms):
+            return
+        await send(_head(answer))
+        await send({"type": "http.response.body", "body": data})
+        return
+    await _Sender(scope, receive, send).perform(answer)
+
+
+class _Sender:
+    """Sends one answer in pieces, with an eye on the client."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._transport: asyncio.Transport = scope[TRANSPORT]
+        self._receive, self._send = receive, send
+        self._started_s = asyncio.get_running_loop().time()
+
+    async def perform(self, answer: Answer) -> None:
+        if answer.status is not None:
+            await self._send(_head(answer))
+        for at_ms, data in answer.frames:
+            if await self._left_before(at_ms):
+                return
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if not await self._left_before(answer.end_ms):
+            await self._end(answer)
+
+    async def _end(self, answer: Answer) -> None:
+        match answer.ending:
+            case "complete":
+                await self._send({"type": "http.response.body", "body": b""})
+            case "cut":
+                self._transport.close()
+                await until_left(self._receive)
+            case "reset" | "silence":
+                await reset(self._transport)
+                await until_left(self._receive)
+
+    async def _left_before(self, due_ms: float) -> bool:
+        """Wait until something is due; whether the client has left before."""
+        wait_ms = due_ms - (asyncio.get_running_loop().time() - self._started_s) * 1000.0
+        return wait_ms > 0 and await _has_left(self._receive, wait_ms)
+
+
+def _head(answer: Answer) -> MutableMapping[str, Any]:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
+    if not answer.is_streamed and answer.ending == "complete":
+        length = sum([len(data) for _, data in answer.frames])
+        headers = [header for header in headers if header[0] != b"content-length"]
+        headers.append((b"content-length", b"%d" % length))
+    return {"type": "http.response.start", "status": answer.status, "headers": headers}
+
+
+async def until_left(receive: Receive) -> None:
+    """Wait until the client has left, or the connection is closed."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _has_left(receive: Receive, wait_ms: float) -> bool:
+    """Whether the client leaves within a time, which may be for ever."""
+    try:
+        await asyncio.wait_for(until_left(receive), wait_ms / 1000.0 if isfinite(wait_ms) else None)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""The server: the application on a socket, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from understudy.errors import InputError
+from understudy.wire.connection import Connection
+from understudy.wire.sending import Receive, Scope, Send
+
+LOOPBACK = "127.0.0.1"
+BACKLOG = 2048
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens at the address; port 0 is any that is free.
+
+    Raises:
+        InputError: it cannot listen there.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot listen at {host}:{port}: {reason}", hint="port 0 takes any that is free") from None
+
+
+class ServerThread:
+    """Runs an ASGI application on `listener` from `start` to `stop`, which ends what is under way.
+
+    `on_stop` is awaited on the server's own loop when all connections are closed.
+    """
+
+    def __init__(
+        self,
+        app: Callable[[Scope, Receive, Send], Awaitable[None]],
+        listener: socket.socket,
+        *,
+        on_stop: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        self._listener, self._on_stop = listener, on_stop
+        self._config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, ws="none")
+        self._state = ServerState()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Event | None = None
+        self._is_ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="understudy-wire", daemon=True)
+
+    def start(self) -> None:
+        self._config.load()
+        self._thread.start()
+        self._is_ready.wait()
+
+    def stop(self) -> None:
+        """End the server. Safe to call twice."""
+        if self._loop is not None and self._ended is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        loop = self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        server = await loop.create_server(self._connect, sock=self._listener, backlog=BACKLOG)
+        self._is_ready.set()
+        await self._ended.wait()
+        server.close()
+        await self._close_connections()
+        if self._on_stop is not None:
+            await self._on_stop()
+
+    def _connect(self) -> Connection:
+        return Connection(self._config, self._state, {}, self._loop)
+
+    async def _close_connections(self) -> None:
+        tasks = list(self._state.tasks)
+        for task in tasks:
+            task.cancel()
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        await asyncio.gather(*tasks, return_exceptions=True)

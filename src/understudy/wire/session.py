@@ -1,0 +1,179 @@
+"""One run over the wire: its place in the recording, its faults, and what became of its calls."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from understudy.codecs.parsing import shorten
+from understudy.errors import RecordingMismatchError
+from understudy.events import NULL_SINK, FaultFired, ReplayMissed, Sink
+from understudy.faults import FaultPlan, PlannedFault
+from understudy.messages import Response
+from understudy.recording.cursor import Unused
+from understudy.wire.answer import Answer
+from understudy.wire.asked import Reader
+from understudy.wire.breakage import Struck, broken, failed
+from understudy.wire.call_count import CallCount
+from understudy.wire.encoding import error_answer
+from understudy.wire.http_call import HttpCall
+from understudy.wire.log import Miss, Outcome, WireCall
+from understudy.wire.replay import Found, WireReplay
+from understudy.wire.taken import Taken
+
+logger = logging.getLogger("understudy.wire")
+
+MISS_STATUS = 422
+"""A status that no SDK tries again, and that no vendor uses for something an agent could put right."""
+
+SHOWN_CHARS = 4_000
+MAX_CALLS = 100_000
+"""How many calls are remembered: the latest."""
+
+NO_FAULTS = FaultPlan()
+_RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
+
+
+class WireSession:
+    """A run that is answered from a recording, and broken as a plan says.
+
+    `calls` lists what was asked and what became of it, `misses` what the recording has no answer for. `is_live`
+    sessions leave what the recording lacks to be asked upstream.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        reader: Reader,
+        replay: WireReplay | None,
+        plan: FaultPlan = NO_FAULTS,
+        is_live: bool = False,
+        retry_after_ms: float | None = None,
+        sink: Sink = NULL_SINK,
+    ) -> None:
+        self.name, self.is_live = name, is_live
+        self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
+        self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
+        self._reader, self._replay, self._sink = reader, replay, sink
+        self._count = CallCount(plan)
+        self._retry_after_ms = retry_after_ms
+
+    def take(self, call: HttpCall) -> Taken:
+        """Read the call and give it its place among the others."""
+        return self._count.take(call, self._reader.read(call))
+
+    def answer(self, taken: Taken) -> Answer | None:
+        """The answer to the call, or None if only upstream can tell it."""
+        try:
+            return self._clean(taken) if taken.fault is None else self._struck(taken)
+        except RecordingMismatchError as error:
+            return None if self.is_live else self._missed(taken, error)
+
+    def broken(self, taken: Taken, clean: Answer, response: Response) -> Answer:
+        """What the call's fault makes of the answer that upstream gave."""
+        answer = self._break(taken, Struck(taken.asked, lambda: clean, lambda: response))
+        return self.note(taken, answer, "recorded")
+
+    def note(self, taken: Taken, answer: Answer, outcome: Outcome, *, key: str | None = None) -> Answer:
+        """Put the call on the list, with what became of it."""
+        self._count.note(taken, failed=failed(answer))
+        self.calls.append(
+            WireCall(
+                taken.number,
+                self.name,
+                taken.asked.route.vendor,
+                taken.asked.place,
+                outcome,
+                taken.asked.model,
+                answer.status,
+                key,
+                None if taken.fault is None else taken.fault.type,
+                taken.attempt,
+                taken.asked.request,
+            )
+        )
+        return answer
+
+    @property
+    def fired(self) -> list[PlannedFault]:
+        """What struck, as lines of a plan."""
+        return self._count.fired
+
+    def unstruck(self) -> list[PlannedFault]:
+        """The lines of the plan that have struck nothing so far."""
+        return self._count.unstruck()
+
+    def unused(self) -> list[Unused]:
+        """The entries of the recording that were never served."""
+        return [] if self._replay is None else self._replay.unused()
+
+    def _clean(self, taken: Taken) -> Answer:
+        replay = self._known()
+        found = replay.find(taken.asked, taken.step_id)
+        answer = replay.answer(found, taken.asked).together
+        replay.use(found)
+        return self.note(taken, answer, _outcome(found, taken), key=found.key)
+
+    def _struck(self, taken: Taken) -> Answer:
+        """What the call's fault makes of it. An entry whose answer failed is left for the next try."""
+        found = _Lookup(self._known, taken)
+        answer = self._break(taken, Struck(taken.asked, found.answer, found.response))
+        if found.entry is not None and not failed(answer):
+            self._known().use(found.entry)
+        return self.note(taken, answer, "served", key=None if found.entry is None else found.entry.key)
+
+    def _break(self, taken: Taken, struck: Struck) -> Answer:
+        assert taken.fault is not None
+        answer = broken(taken.fault, struck).together()
+        self._sink.emit(FaultFired(taken.step_id, taken.asked.model, taken.fault.type, "", taken.number, taken.attempt))
+        return self._hastened(answer)
+
+    def _hastened(self, answer: Answer) -> Answer:
+        """The answer, with a short wait before the next try where it says none."""
+        is_error = answer.status is not None and answer.status >= 400
+        if self._retry_after_ms is None or not is_error or _RETRY_HEADERS & answer.headers.keys():
+            return answer
+        return replace(answer, headers=answer.headers | {"retry-after-ms": f"{self._retry_after_ms:g}"})
+
+    def _known(self) -> WireReplay:
+        if self._replay is None:
+            raise RecordingMismatchError("nothing is recorded yet", kind="missing")
+        return self._replay
+
+    def _missed(self, taken: Taken, error: RecordingMismatchError) -> Answer:
+        error = error.but(struck=[str(planned) for planned in self.fired])
+        self.misses.append(Miss(taken.number, self.name, taken.asked.place, error.kind, error.key, str(error)))
+        logger.warning("%s", error)
+        self._sink.emit(ReplayMissed(taken.step_id, taken.asked.model, error.kind, "", taken.number, taken.attempt))
+        told = shorten(str(error), SHOWN_CHARS)
+        codec = taken.asked.route.codec or taken.asked.route.vendor_codec
+        return self.note(taken, error_answer(codec, MISS_STATUS, told, headers={"x-should-retry": "false"}), "missed")
+
+
+class _Lookup:
+    """An entry that is looked for once it is needed, if ever."""
+
+    def __init__(self, replay: Callable[[], WireReplay], taken: Taken) -> None:
+        self.entry: Found | None = None
+        self._replay, self._taken = replay, taken
+
+    def answer(self) -> Answer:
+        return self._replay().answer(self._found(), self._taken.asked).apart
+
+    def response(self) -> Response:
+        return self._replay().response(self._found(), self._taken.asked)
+
+    def _found(self) -> Found:
+        if self.entry is None:
+            self.entry = self._replay().find(self._taken.asked, self._taken.step_id)
+        return self.entry
+
+
+def _outcome(found: Found, taken: Taken) -> Outcome:
+    if found.stored is not None:
+        return "served"
+    return "made" if taken.asked.request is None else "default"

@@ -1,0 +1,58 @@
+"""The runs that a server answers, by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from understudy.faults import FaultPlan
+from understudy.wire.http_call import HttpCall
+from understudy.wire.session import NO_FAULTS, WireSession
+
+MAX_SESSIONS = 10_000
+SESSION_HEADER = "x-understudy-session"
+_PREFIX = re.compile(r"/s/([^/]{1,200})(/.*)")
+
+
+class Sessions:
+    """Makes a session when its name is first used. The one without a name has the plan that the server was given.
+
+    Beyond 10,000 the oldest is forgotten.
+    """
+
+    def __init__(self, make: Callable[[str, FaultPlan], WireSession], plan: FaultPlan = NO_FAULTS) -> None:
+        self._make, self._plan = make, plan
+        self._sessions: dict[str, WireSession] = {}
+
+    def of(self, call: HttpCall) -> tuple[WireSession, HttpCall]:
+        """The session that the call belongs to, by its path or header, and the call without that."""
+        if call.path.startswith("/s/") and (prefixed := _PREFIX.fullmatch(call.path)) is not None:
+            return self.named(unquote(prefixed[1])), replace(call, path=prefixed[2])
+        return self.named(call.headers.get(SESSION_HEADER, "")), call
+
+    def named(self, name: str) -> WireSession:
+        """The session of that name, made if there is none."""
+        session = self._sessions.get(name)
+        return self.start(name, self._plan) if session is None else session
+
+    def find(self, name: str) -> WireSession | None:
+        """The session of that name, if there is one."""
+        return self._sessions.get(name)
+
+    def start(self, name: str, plan: FaultPlan) -> WireSession:
+        """A new session of that name, in the place of the one that may be there."""
+        self._sessions.pop(name, None)
+        if len(self._sessions) >= MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        session = self._sessions[name] = self._make(name, plan)
+        return session
+
+    def forget(self, name: str) -> bool:
+        """Whether there was a session of that name, which is no more."""
+        return self._sessions.pop(name, None) is not None
+
+    def __iter__(self) -> Iterator[WireSession]:
+        return iter(list(self._sessions.values()))
