@@ -46,7 +46,7 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, te
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins

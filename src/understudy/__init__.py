@@ -192,6 +192,21 @@ if TYPE_CHECKING:
         tool,
         tool_of,
     )
+    from understudy.wire.http_client import (
+        http_client,
+        sync_http_client,
+    )
+    from understudy.wire.log import (
+        Miss,
+        WireCall,
+    )
+    from understudy.wire.serving import (
+        WireServer,
+        serving,
+    )
+    from understudy.wire.stand_in import (
+        StandIn,
+    )
     from understudy.workflow import (
         WorkflowBuilder,
         WorkflowEngine,
@@ -336,6 +351,10 @@ _HOMES = {
         "satisfies",
     ],
     "understudy.tools": ["ToolDef", "ToolSpec", "Toolbox", "tool", "tool_of"],
+    "understudy.wire.http_client": ["http_client", "sync_http_client"],
+    "understudy.wire.log": ["Miss", "WireCall"],
+    "understudy.wire.serving": ["WireServer", "serving"],
+    "understudy.wire.stand_in": ["StandIn"],
     "understudy.workflow": ["WorkflowBuilder", "WorkflowEngine", "load_workflow"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -387,6 +406,7 @@ __all__ = [
     "MaxIterationsError",
     "MemorySink",
     "Message",
+    "Miss",
     "MockDriftError",
     "MockError",
     "MockProvider",
@@ -428,6 +448,7 @@ __all__ = [
     "Sinks",
     "SlidingWindowCompact",
     "SlowDrip",
+    "StandIn",
     "StepEnforcementError",
     "StepError",
     "StepTimeoutError",
@@ -462,6 +483,8 @@ __all__ = [
     "UnknownTool",
     "UnmockedToolError",
     "Usage",
+    "WireCall",
+    "WireServer",
     "Workflow",
     "WorkflowBuilder",
     "WorkflowCancelledError",
@@ -479,6 +502,7 @@ __all__ = [
     "fails",
     "garbled",
     "hangs",
+    "http_client",
     "is_type",
     "load_workflow",
     "match_trajectory",
@@ -493,6 +517,8 @@ __all__ = [
     "satisfies",
     "scenario",
     "sequence",
+    "serving",
+    "sync_http_client",
     "tool",
     "tool_of",
     "turn",

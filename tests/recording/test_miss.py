@@ -245,6 +245,16 @@ def test_a_recorded_request_of_an_odd_shape_does_not_stand_in_the_way(asked):
     assert refusal(a={"content": "x", "request": asked, "request_hash": "0"}).kind == "drifted"
 
 
+def test_calls_of_plain_http_are_told_by_their_place():
+    models = {"request": {"method": "GET", "path": "/v1/models", "body": None}, "request_hash": "0" * 64}
+    models |= {"wire": {"protocol": "http", "body": "{}"}}
+    missing = refusal(**{"0" * 64: models})
+    assert (missing.kind, missing.key) == ("missing", None)
+    assert "It has: 'GET /v1/models'" in str(missing)
+    drifted = refusal(a=models)
+    assert (drifted.kind, drifted.difference) == ("drifted", "  (the entry answers GET /v1/models)")
+
+
 async def test_a_miss_is_never_an_error_that_clients_retry(weather):
     error = await missed(weather, asking("Something else"))
     assert not isinstance(error, ProviderError | InputError | OSError)

@@ -1,6 +1,6 @@
 """Arguments and options that several commands share."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -34,3 +34,41 @@ Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Print not
 RealTime: TypeAlias = Annotated[
     bool, typer.Option("--real-time", help="Let the waits of an answer from a recording take their time.")
 ]
+StrictUnused: TypeAlias = Annotated[
+    bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
+]
+
+RecordMode: TypeAlias = Literal["append", "once", "new", "all"]
+LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
+ReplayFrom: TypeAlias = Annotated[
+    str | None, typer.Option("--replay", help="Answer from this recording, or from those in this folder.")
+]
+RecordTo: TypeAlias = Annotated[
+    str | None, typer.Option("--record", help="Ask the real APIs, and keep every call in this recording.")
+]
+HowToRecord: TypeAlias = Annotated[
+    RecordMode,
+    typer.Option(
+        "--record-mode", help="Add every call, keep to what is there, add what is missing, or replace what is touched."
+    ),
+]
+Upstreams: TypeAlias = Annotated[
+    list[str],
+    typer.Option("--upstream", help="Where a vendor's API is: openai=http://127.0.0.1:8000/v1. May be repeated."),
+]
+Lenient: TypeAlias = Annotated[
+    bool, typer.Option("--lenient", help="Answer what the recording lacks all the same, with a default.")
+]
+DefaultResponse: TypeAlias = Annotated[
+    str | None, typer.Option("--default-response", help="The text of that default; makes it lenient.")
+]
+HowLong: TypeAlias = Annotated[
+    LatencyModel,
+    typer.Option("--latency-model", help="Let answers take --latency-ms, about that, or the time that was recorded."),
+]
+LatencyMs: TypeAlias = Annotated[float, typer.Option("--latency-ms", help="How long an answer takes.")]
+RetryAfterMs: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--retry-after-ms", help="Tell clients to try again so soon after an error that was injected."),
+]
+Port: TypeAlias = Annotated[int, typer.Option("--port", help="Listen at this port; 0 is any that is free.")]

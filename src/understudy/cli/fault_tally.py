@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from understudy.faults import PlannedFault
-from understudy.session import Struck
+
+if TYPE_CHECKING:
+    from understudy.session import Struck
 
 _ROUND = re.compile(r"(?<![^.])[^.\[\]]+\[\d+\]\.")
 

@@ -78,7 +78,7 @@ def _row(file: str, key: str, finding: Finding) -> Row:
 def _print(files: list[str], rows: list[Row]) -> None:
     for row in rows:
         if row["problem"].startswith("unreadable"):
-            typer.echo(row["problem"])
+            typer.echo(printable(row["problem"]))
         else:
             told = (row["file"], row.get("http") or row["key"], row["place"], row["problem"])
             typer.echo(printable(": ".join(part for part in told if part)))

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from understudy.cli.arguments import AsJson, Faults, Flow, Plan, Quiet, RealTime, Settings, StateFile, Trace
+from understudy.cli.arguments import (
+    AsJson,
+    Faults,
+    Flow,
+    Plan,
+    Quiet,
+    RealTime,
+    Settings,
+    StateFile,
+    StrictUnused,
+    Trace,
+)
 
 
 def replay(
@@ -17,9 +28,7 @@ def replay(
     allow_default_fallback: Annotated[
         bool, typer.Option("--allow-default-fallback", help="Answer what does not match all the same, with a warning.")
     ] = False,
-    strict_unused: Annotated[
-        bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
-    ] = False,
+    strict_unused: StrictUnused = False,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     trace: Trace = None,

@@ -14,6 +14,7 @@ from understudy.cli.arguments import (
     Plan,
     Quiet,
     RealTime,
+    RecordMode,
     RunsDir,
     Settings,
     StateFile,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from understudy.workflow.schema import WorkflowDefinition
 
 
-RecordMode: TypeAlias = Literal["append", "once", "new", "all"]
 ProviderName: TypeAlias = Literal["openai", "openai_responses", "anthropic", "google", "ollama", "mock"]
 
 

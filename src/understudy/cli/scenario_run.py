@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from understudy.cli.exit_codes import FAILED, FINE, INTERRUPTED, MISMATCH
 from understudy.cli.json_output import JsonOutput
 from understudy.cli.scenario_options import ScenarioOptions
-from understudy.cli.summary import told_unused
 from understudy.cli.termination import Termination
+from understudy.cli.unused import told_unused
 from understudy.clock import run
 from understudy.config import (
     Config,

@@ -11,13 +11,11 @@ from understudy.cli.console import say
 from understudy.cli.fault_tally import FaultTally
 from understudy.cli.progress import Progress
 from understudy.cli.run_options import RunOptions
+from understudy.cli.unused import told_unused
 from understudy.recording.cursor import Unused
-from understudy.wording import printable
 from understudy.workflow.references import writes_of
 from understudy.workflow.result import WorkflowResult
 from understudy.workflow.schema import WorkflowDefinition
-
-SHOWN_UNUSED = 5
 
 
 def print_summary(
@@ -43,14 +41,6 @@ def print_unstruck(faults: FaultTally) -> None:
     """Say which planned faults struck nothing."""
     for line in faults.unstruck:
         say("fault ", f"{line!r} never struck", style="bold red", is_err=True)
-
-
-def told_unused(unused: list[Unused]) -> str:
-    """How many exchanges a replay has left, and the first of them."""
-    names = [f"{printable(left.key)}[{left.position}]" for left in unused[:SHOWN_UNUSED]]
-    more = ", …" if len(unused) > SHOWN_UNUSED else ""
-    said = "exchange of the recording was" if len(unused) == 1 else "exchanges of the recording were"
-    return f"{len(unused):,} {said} not used: {', '.join(names)}{more}"
 
 
 def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> None:

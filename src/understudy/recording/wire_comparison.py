@@ -35,7 +35,8 @@ def _told(record: WireRecord | None) -> JsonObject:
 
 def _said(content: bytes) -> JsonObject:
     """What the JSON in an answer says at each path, without what is new in every answer."""
-    names = {path: re.split(r"[.\[]", path)[-1] for path in (values := values_by_path(content))}
+    values = values_by_path(content)
+    names = {path: re.split(r"[.\[]", path)[-1] for path in values}
     return {
         f"body.{path}": _value(names[path], values[path]) for path in values if not _FLEETING.fullmatch(names[path])
     }
@@ -46,4 +47,4 @@ def _value(name: str, values: list[Any]) -> Any:
     told = [value for value in values if value is not None]
     if told and name != "type" and all(isinstance(value, str) for value in told):
         return joined(told)
-    return [value for place, value in enumerate(told) if value not in told[:place]]
+    return list(dict.fromkeys(told))

@@ -36,6 +36,19 @@ class Answer(Struct, frozen=True):
         """All its bytes."""
         return b"".join(data for _, data in self.frames)
 
+    @property
+    def is_at_once(self) -> bool:
+        """Whether all of it, its head too, is sent when its one frame is due."""
+        return self.ending == "complete" and len(self.frames) <= 1
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """Its headers, with its length if that is known from the start."""
+        if self.is_streamed or self.ending != "complete":
+            return self.headers
+        length = sum([len(data) for _, data in self.frames])
+        return self.headers | {"content-length": str(length)}
+
     def after(self, delay_ms: float) -> Answer:
         """The same answer, all of it due in `delay_ms`."""
         frames = tuple((delay_ms, data) for _, data in self.frames)

@@ -40,6 +40,7 @@ class Asked(Struct, frozen=True):
     wants_usage: bool = True
     is_array: bool = False
     problem: str = ""
+    method: str = "POST"
 
     @property
     def is_streamed(self) -> bool:
@@ -127,8 +128,12 @@ def _wants_usage(body: JsonObject) -> bool:
 def _plain(call: HttpCall, route: Route, *, problem: str = "") -> Asked:
     """A call as HTTP alone. Keys in its query and the boundaries of its parts do not count."""
     place = call.path + _query(call.query)
-    fields = canonical_bytes({"method": call.method, "path": place, "body": _body(call)})
-    return Asked(route, place, None, sha256(fields).hexdigest(), fields, problem=problem)
+    asked = {"method": call.method, "path": place, "body": _body(call)}
+    try:
+        fields = canonical_bytes(asked)
+    except RequestError:  # JSON that is nested too deep to be written again is text
+        fields = canonical_bytes(asked | {"body": _text(call)})
+    return Asked(route, place, None, sha256(fields).hexdigest(), fields, problem=problem, method=call.method)
 
 
 def _query(query: str) -> str:
@@ -143,7 +148,10 @@ def _body(call: HttpCall) -> Any:
     try:
         return orjson.loads(call.body)
     except orjson.JSONDecodeError:
-        pass
+        return _text(call)
+
+
+def _text(call: HttpCall) -> Any:
     boundary = _BOUNDARY.match(call.headers.get("content-type", ""))
     data = call.body if boundary is None else call.body.replace(boundary[1].encode("latin-1"), b"boundary")
     text = wire_text(data)

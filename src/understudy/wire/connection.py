@@ -12,6 +12,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from understudy.wire.joined_writes import JoinedWrites
 from understudy.wire.limits import LIMITS
 
 TRANSPORT = "understudy.transport"
@@ -37,6 +38,14 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.logger, self.access_log = _logger, False
         self._header_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._writes = JoinedWrites(transport, self.loop)
+        super().connection_made(self._writes)
+
+    def on_response_complete(self) -> None:
+        self._writes.flush()
+        super().on_response_complete()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

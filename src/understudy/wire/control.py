@@ -44,7 +44,7 @@ def control_app(sessions: Sessions) -> Starlette:
         try:
             wish = msgspec.json.decode(await request.body() or b"{}", type=_Wish)
             plan = FaultPlan([parse_fault(line) for line in wish.faults])
-        except (msgspec.DecodeError, InputError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, InputError) as error:
             return _json({"error": str(error)}, 400)
         return _json(summary(sessions.start(request.path_params["name"], plan)), 201)
 

@@ -33,6 +33,11 @@ class WireCall(Struct, frozen=True):
     fault: str | None = None
     attempt: int = 1
     request: Request | None = None
+    method: str = "POST"
+
+
+def unheard(call: WireCall) -> None:
+    """Tell nobody of a call."""
 
 
 class Miss(Struct, frozen=True):

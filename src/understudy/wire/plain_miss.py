@@ -11,7 +11,7 @@ from understudy.errors import RecordingMismatchError
 from understudy.recording.cursor import Match
 from understudy.recording.exchange import Exchange
 from understudy.recording.miss import SEARCHED
-from understudy.recording.stores.store import Shelf, Stored
+from understudy.recording.stores.store import Shelf
 from understudy.wire.asked import Asked
 from understudy.wording import printable
 
@@ -36,15 +36,9 @@ def _told(asked: Asked) -> str:
 
 
 def _nearest(asked: Asked, shelf: Shelf) -> str:
-    places = list(dict.fromkeys(place for stored in islice(shelf, SEARCHED) if (place := _place(stored))))
+    places = list(dict.fromkeys(place for stored in islice(shelf, SEARCHED) if (place := stored.exchange.http_place())))
     if _told(asked) in places:
         return "It was recorded with another body."
     near = difflib.get_close_matches(_told(asked), places, n=SHOWN_PLACES, cutoff=0.0)
     return f"It has: {', '.join(near)}" if near else "It has no calls other than those of models."
 
-
-def _place(stored: Stored[Exchange]) -> str:
-    fields = msgspec.json.decode(stored.exchange.request) if bytes(stored.exchange.request) else None
-    if not isinstance(fields, dict) or "method" not in fields or "path" not in fields:
-        return ""
-    return printable(f"{fields['method']} {fields['path']}")

@@ -45,19 +45,19 @@ _ERRORS_OF: dict[Vendor, str] = {
 }
 _POSTED = (
     (re.compile(r".*/chat/completions"), _generate("openai", "openai_chat")),
-    (re.compile(r"(/v1)?/responses"), _generate("openai", "openai_responses")),
-    (re.compile(r"(/v1)?/messages"), _generate("anthropic", "anthropic")),
+    (re.compile(r".*/responses"), _generate("openai", "openai_responses")),
+    (re.compile(r"(.*/v1)?/messages"), _generate("anthropic", "anthropic")),
     (re.compile(r".*:(streamG|g)enerateContent"), _generate("google", "gemini")),
     (re.compile(r"/api/chat"), _generate("ollama", "ollama")),
     (re.compile(r"/api/embed(dings)?"), _side("ollama", "embed")),
     (re.compile(r"/api/show"), _side("ollama", "models")),
     (re.compile(r".*:(batchE|e)mbedContents?"), _side("google", "embed")),
     (re.compile(r".*:countTokens"), _side("google", "count_tokens")),
-    (re.compile(r"(/v1)?/messages/count_tokens"), _side("anthropic", "count_tokens")),
-    (re.compile(r"(/v1)?/responses/input_tokens"), _side("openai", "count_tokens")),
+    (re.compile(r"(.*/v1)?/messages/count_tokens"), _side("anthropic", "count_tokens")),
+    (re.compile(r".*/responses/input_tokens"), _side("openai", "count_tokens")),
     (re.compile(r".*/embeddings"), _side("openai", "embed")),
 )
-_MODELS = re.compile(r"(.*/)?models(/[^/]+)?|/api/(tags|ps|version)")
+_MODELS = re.compile(r"(.*/)?models(/.+)?|/api/(tags|ps|version)")
 _GOOGLE = re.compile(r"/(v1alpha|v1beta|upload/v1beta)/")
 _OLLAMA = re.compile(r"/api/")
 

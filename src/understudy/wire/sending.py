@@ -17,7 +17,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 async def send_answer(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
     """Send `answer`. Returns when it has ended, or when the client has left."""
-    if answer.ending == "complete" and len(answer.frames) <= 1:
+    if answer.is_at_once:
         at_ms, data = answer.frames[0] if answer.frames else (0.0, b"")
         if at_ms > 0 and await _has_left(receive, at_ms):
             return
@@ -63,11 +63,7 @@ class _Sender:
 
 
 def _head(answer: Answer) -> MutableMapping[str, Any]:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
-    if not answer.is_streamed and answer.ending == "complete":
-        length = sum([len(data) for _, data in answer.frames])
-        headers = [header for header in headers if header[0] != b"content-length"]
-        headers.append((b"content-length", b"%d" % length))
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.sent_headers.items()]
     return {"type": "http.response.start", "status": answer.status, "headers": headers}
 
 

@@ -27,10 +27,13 @@ def bind(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot listen at {host}:{port}: {reason}", hint="port 0 takes any that is free") from None
+    # connections inherit it; else the end of an answer waits until the client has confirmed its beginning
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 class ServerThread:

@@ -20,7 +20,7 @@ from understudy.wire.breakage import Struck, broken, failed
 from understudy.wire.call_count import CallCount
 from understudy.wire.encoding import error_answer
 from understudy.wire.http_call import HttpCall
-from understudy.wire.log import Miss, Outcome, WireCall
+from understudy.wire.log import Miss, Outcome, WireCall, unheard
 from understudy.wire.replay import Found, WireReplay
 from understudy.wire.taken import Taken
 
@@ -41,7 +41,7 @@ class WireSession:
     """A run that is answered from a recording, and broken as a plan says.
 
     `calls` lists what was asked and what became of it, `misses` what the recording has no answer for. `is_live`
-    sessions leave what the recording lacks to be asked upstream.
+    sessions leave what the recording lacks to be asked upstream. `on_call` hears of each call as it is answered.
     """
 
     def __init__(
@@ -54,13 +54,14 @@ class WireSession:
         is_live: bool = False,
         retry_after_ms: float | None = None,
         sink: Sink = NULL_SINK,
+        on_call: Callable[[WireCall], None] = unheard,
     ) -> None:
         self.name, self.is_live = name, is_live
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self._reader, self._replay, self._sink = reader, replay, sink
         self._count = CallCount(plan)
-        self._retry_after_ms = retry_after_ms
+        self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
     def take(self, call: HttpCall) -> Taken:
         """Read the call and give it its place among the others."""
@@ -81,21 +82,22 @@ class WireSession:
     def note(self, taken: Taken, answer: Answer, outcome: Outcome, *, key: str | None = None) -> Answer:
         """Put the call on the list, with what became of it."""
         self._count.note(taken, failed=failed(answer))
-        self.calls.append(
-            WireCall(
-                taken.number,
-                self.name,
-                taken.asked.route.vendor,
-                taken.asked.place,
-                outcome,
-                taken.asked.model,
-                answer.status,
-                key,
-                None if taken.fault is None else taken.fault.type,
-                taken.attempt,
-                taken.asked.request,
-            )
+        noted = WireCall(
+            taken.number,
+            self.name,
+            taken.asked.route.vendor,
+            taken.asked.place,
+            outcome,
+            taken.asked.model,
+            answer.status,
+            key,
+            None if taken.fault is None else taken.fault.type,
+            taken.attempt,
+            taken.asked.request,
+            taken.asked.method,
         )
+        self.calls.append(noted)
+        self._on_call(noted)
         return answer
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from understudy.faults import FaultPlan, PlannedFault, parse_fault
 from understudy.recording.document import Document
 from understudy.recording.latency import Latency, LatencyModel
 from understudy.wire.library import Library
+from understudy.wire.log import WireCall, unheard
 from understudy.wire.replay import WireReplay
 from understudy.wire.session import WireSession
 from understudy.wire.sessions import Sessions
@@ -28,6 +29,7 @@ class StageOptions(Struct, frozen=True, kw_only=True):
     What neither has is refused if `strict`, else answered with `default_response`. By default a recording is strict,
     unless a default response is given, and responses are not. `faults` are lines like `call=3: http_error 500`, or a
     plan. `retry_after_ms` goes with injected errors that do not say how long to wait, so that SDKs try again at once.
+    `on_call` is told of each call as it is answered, on the server's thread.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -40,6 +42,7 @@ class StageOptions(Struct, frozen=True, kw_only=True):
     seed: int = 0
     retry_after_ms: float | None = None
     sink: Sink = NULL_SINK
+    on_call: Callable[[WireCall], None] = unheard
 
 
 class Stage:
@@ -72,6 +75,7 @@ class Stage:
             plan=plan,
             retry_after_ms=options.retry_after_ms,
             sink=guarded(options.sink),
+            on_call=options.on_call,
         )
 
 

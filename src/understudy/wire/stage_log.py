@@ -1,0 +1,48 @@
+"""What the sessions of a stage have done, for who looks at a server or a stand-in from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from understudy.faults import FaultPlan, PlannedFault
+from understudy.recording.cursor import Unused
+from understudy.wire.log import Miss, WireCall
+from understudy.wire.session import WireSession
+from understudy.wire.stage import Stage, plan_of
+
+
+class StageLog:
+    """The calls of a stage, and what became of them. Calls that name no session belong to the one without a name."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    @property
+    def calls(self) -> list[WireCall]:
+        """The calls of all sessions, in the order in which they were answered in each."""
+        return [call for session in self._stage.sessions for call in session.calls.copy()]
+
+    @property
+    def misses(self) -> list[Miss]:
+        """The calls that the recording has no answer for."""
+        return [miss for session in self._stage.sessions for miss in session.misses.copy()]
+
+    def unused(self) -> list[Unused]:
+        """The entries of the recording that the session without a name was never served."""
+        return self.session("").unused()
+
+    def fired(self) -> list[PlannedFault]:
+        """The faults that struck, of all sessions."""
+        return [planned for session in self._stage.sessions for planned in session.fired]
+
+    def unstruck(self) -> list[PlannedFault]:
+        """The faults planned for the session without a name that have struck nothing so far."""
+        return self.session("").unstruck()
+
+    def session(self, name: str) -> WireSession:
+        """The session of that name, made if there is none."""
+        return self._stage.sessions.named(name)
+
+    def start_session(self, name: str, *, faults: Iterable[str | PlannedFault] | FaultPlan = ()) -> WireSession:
+        """A new session, with faults of its own, in the place of one of that name that may be there."""
+        return self._stage.sessions.start(name, plan_of(faults))

@@ -1,0 +1,42 @@
+"""What a client sees of an answer, in the words of the table."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from tests.wire.conformance.answers import PLAIN
+
+GOOD_ENDS = ("stop", "completed", "end_turn", "STOP")
+CALLING_ENDS = (*GOOD_ENDS, "tool_calls", "tool_use")
+
+
+class Seen(Struct, frozen=True):
+    """The text, the vendor's word for its end, and the tools that were asked for with their arguments."""
+
+    text: str
+    end: str | None = None
+    calls: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        if self.calls:
+            return ", ".join(f"asks for `{tool}` with `{arguments}`" for tool, arguments in self.calls)
+        told = "answer" if self.text == PLAIN else "cut short" if self.text else "no text"
+        if self.end in GOOD_ENDS:
+            return told
+        return f"{told}, `{self.end}`" if self.end else f"{told}, no error"
+
+
+class Other(Struct, frozen=True):
+    """What came back is no answer of the SDK's."""
+
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}, no error"
+
+
+def told_error(error: Exception) -> str:
+    """An error by its name; one that is not of the SDK's own with its module."""
+    module = type(error).__module__.split(".")[0]
+    name = type(error).__name__
+    return f"`{module}.{name}`" if module in ("httpx", "httpx2", "httpcore", "httpcore2") else f"`{name}`"

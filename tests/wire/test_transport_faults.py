@@ -1,0 +1,140 @@
+"""Faults in-process: SDKs and HTTP clients must see what they see over a real socket."""
+
+import asyncio
+
+import anthropic
+import httpx
+import httpx2
+import openai
+import pytest
+
+import understudy
+from tests.faults.samples import SAMPLES
+from understudy.faults import parse_fault
+from understudy.wire.serving import serving
+
+pytestmark = pytest.mark.xdist_group("openai_sdk")
+
+RESPONSES = {"a": {"content": "Hello there, my friend"}}
+PATIENCE_S = 30.0
+SILENT = [
+    "stream_stall after_chunks=2 for_ms=60000",
+    "stream_truncate after_chunks=2 raise=TimeoutError",
+    "timeout",
+]
+SILENT_S = 0.5
+"""When a client gives up a silent server: long enough for what comes before the silence, on a busy machine too."""
+
+FAULTS = [
+    *SILENT,
+    "connection_reset",
+    "content_filter",
+    "context_overflow",
+    "empty_response",
+    "http_error 400",
+    "http_error 429",
+    "http_error 503",
+    "http_error 503 headers.x-should-retry=false",
+    "invalid_tool_args",
+    'malformed_response "not valid json"',
+    "partial_response",
+    "slow_drip 1",
+    "stream_stall after_chunks=2 for_ms=1",
+    "stream_truncate after_chunks=0 raise=ConnectionError",
+    "stream_truncate after_chunks=0 raise=cut",
+    "stream_truncate after_chunks=2 raise=ConnectionError",
+    "stream_truncate after_chunks=2 raise=clean",
+    "stream_truncate after_chunks=2 raise=cut",
+    "stream_truncate after_chunks=2 raise=error_event",
+    "stream_truncate after_chunks=2 raise=malformed",
+    "timeout 20",
+    "tool_call_fault get_weather",
+    "unknown_tool",
+    "wrong_content_type text/plain",
+    'wrong_shape "[]"',
+]
+
+
+class OpenAI(openai.AsyncOpenAI):
+    def _calculate_retry_timeout(self, *_):
+        return 0.001
+
+
+class Anthropic(anthropic.AsyncAnthropic):
+    def _calculate_retry_timeout(self, *_):
+        return 0.001
+
+
+ASKED = [{"role": "user", "content": "Hi"}]
+
+
+async def ask_openai(url, *, stream, **options):
+    client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=1, **options)
+    answer = await client.chat.completions.create(model="m", messages=ASKED, stream=stream)
+    return [chunk async for chunk in answer] if stream else answer
+
+
+async def ask_anthropic(url, *, stream, **options):
+    client = Anthropic(base_url=url, api_key="none", max_retries=1, **options)
+    answer = await client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=stream)
+    return [event async for event in answer] if stream else answer
+
+
+ASKING = {"openai": ask_openai, "anthropic": ask_anthropic}
+CASES = [(vendor, stream) for vendor in ASKING for stream in (False, True)]
+
+
+async def outcome(work):
+    """What came of it: what was answered, or the errors down to the one that HTTP raised."""
+    try:
+        return told(await work)
+    except Exception as error:
+        return [type(each) for each in (error, error.__cause__, error.__context__) if each is not None][:2]
+
+
+def told(answer):
+    if isinstance(answer, list):
+        return [told(each) for each in answer]
+    return answer.to_dict() if hasattr(answer, "to_dict") else answer
+
+
+def attempts(session):
+    return [(call.attempt, call.status, call.fault) for call in session.calls]
+
+
+async def outcomes(watched, client, address, line):
+    """What each kind of client got of a run whose every call the fault strikes, and the attempts that it made."""
+    timeout = SILENT_S if line in SILENT else PATIENCE_S
+    sessions = [watched.start_session(f"{vendor}-{stream}", faults=[f"call=1: {line}"]) for vendor, stream in CASES]
+    asked = [
+        ASKING[vendor](f"{address}/s/{session.name}", stream=stream, http_client=client, timeout=timeout)
+        for (vendor, stream), session in zip(CASES, sessions, strict=True)
+    ]
+    got = await asyncio.gather(*map(outcome, asked))
+    return {session.name: (each, attempts(session)) for each, session in zip(got, sessions, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(responses=RESPONSES, retry_after_ms=1) as server:
+        yield server
+
+
+def test_every_fault_is_compared():
+    compared = {type(parse_fault(f"call=1: {line}").fault) for line in FAULTS}
+    assert compared == {type(fault) for fault in SAMPLES}
+
+
+@pytest.mark.parametrize("line", FAULTS)
+def test_sdks_see_the_same_in_process_as_over_a_socket(server, line):
+    stand_in = understudy.StandIn(responses=RESPONSES, retry_after_ms=1)
+
+    async def over_a_socket():
+        async with httpx2.AsyncClient() as client:
+            return await outcomes(server, client, server.url, line)
+
+    async def in_process():
+        async with stand_in.http_client() as client:
+            return await outcomes(stand_in, client, "https://api.example", line)
+
+    assert understudy.run(in_process(), virtual_time=True) == understudy.run(over_a_socket())
