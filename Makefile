@@ -7,10 +7,14 @@ STAMP := $(VENV)/.ready
 AIMOCK_VERSION := 1.43.0
 AIMOCK := .scratch/aimock
 AIMOCK_STAMP := $(AIMOCK)/.ready-$(AIMOCK_VERSION)
+NODE_OPENAI_VERSION := 7.53.0
+NODE_ANTHROPIC_VERSION := 1.8.0
+NODE_SDKS := .scratch/node_sdks
+NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)
 NPM := $(shell command -v npm)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock demo test check coverage bench soak docs constraints format clean
+.PHONY: help setup aimock node-sdks demo test check coverage bench soak docs constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -35,13 +39,19 @@ $(AIMOCK_STAMP):
 	npm install --prefix $(AIMOCK) --no-audit --no-fund --silent @copilotkit/aimock@$(AIMOCK_VERSION)
 	@touch $@
 
+node-sdks: $(NODE_SDKS_STAMP) ## Install the vendors' SDKs for Node that the wire server is tested with
+
+$(NODE_SDKS_STAMP):
+	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION)
+	@touch $@
+
 demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, offline
 	@$(BIN)/understudy demo
 
 test: setup ## Run all checks and tests
 	@$(MAKE) --no-print-directory check
 
-check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, tests
+check: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Formatting, lint, types, layers, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -65,7 +75,7 @@ bench: setup ## Measure replay, recording, gateway, agent, workflow and scenario
 soak: setup ## Run 100,000 calls through a gateway, with faults and callers that leave, and see that nothing grows
 	$(BIN)/python -m bench.soak
 
-coverage: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Run the tests and show which lines they leave out
+coverage: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run the tests and show which lines they leave out
 	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term
 
 docs: setup ## Run every example of the documentation

@@ -45,6 +45,7 @@ def main() -> None:
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,
     )
     listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

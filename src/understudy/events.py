@@ -57,7 +57,10 @@ class CallRecorded(Struct, frozen=True, gc=False):
 
 
 class FaultFired(Struct, frozen=True, gc=False):
-    """A fault struck a call on purpose."""
+    """A fault struck a call on purpose: of a model, or of `tool`.
+
+    Of a tool, `call` counts the tool's calls, `model` is empty, and neither step nor workflow is known.
+    """
 
     step_id: str | None
     model: str
@@ -65,6 +68,7 @@ class FaultFired(Struct, frozen=True, gc=False):
     workflow: str = ""
     call: int = 0
     attempt: int = 1
+    tool: str | None = None
 
 
 class CallStarted(Struct, frozen=True, gc=False):

@@ -1,7 +1,8 @@
 """The composition root: from a config and a mode to the provider that a run asks, and its tools.
 
-The order is stated here alone: gateway (routing, fallback, retry, breaker) → faults → recorder → HTTP, with a
-replay in the place of the last two. Keys and addresses come from the environment, which nothing else reads.
+The order is stated here alone. For models: gateway (routing, fallback, retry, breaker) → faults → recorder → HTTP, with
+a replay in the place of the last two. For tools: faults → recorder → tool, with a replay in the place of the last two.
+Keys and addresses come from the environment, which nothing else reads.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 from understudy.errors import InputError
 from understudy.events import NULL_SINK, Sink
-from understudy.faults import FaultInjector, FaultPlan
+from understudy.faults import FaultInjector, FaultPlan, Strikes, inject_tools
 from understudy.faults.numbering import Numbering
 from understudy.faults.site import PlannedFault
 from understudy.gateway.gateway import DEFAULT_RETRY, ProviderGateway
@@ -32,13 +33,13 @@ from understudy.providers.catalog import (
 from understudy.providers.provider import Provider
 from understudy.recording.cursor import Unused
 from understudy.recording.keys import tool_key
+from understudy.recording.open_toolbox import OpenToolbox
 from understudy.recording.record_mode import RecordMode
 from understudy.recording.recorder import RecordingProvider
 from understudy.recording.replay import MockProvider
 from understudy.recording.stores.locate import open_store
 from understudy.recording.tool_recorder import record_tools
 from understudy.recording.tool_replay import ReplayedTools, replay_tools
-from understudy.recording.tool_wrapper import OpenToolbox
 from understudy.tools import ToolDef
 from understudy.workflow.config_definition import ConfigDefinition
 from understudy.workflow.endpoints import Endpoint
@@ -100,21 +101,26 @@ VENDORS = {
 
 
 class Struck(Struct, frozen=True):
-    """What became of a plan of faults over all the providers of a session."""
+    """What became of a plan of faults over all the providers and tools of a session."""
 
     plan: FaultPlan
-    injectors: Sequence[FaultInjector] = ()
+    strikes: Strikes
 
     def fired(self) -> list[PlannedFault]:
-        """What struck, as lines of a plan: of each provider in order."""
-        return [fired for injector in self.injectors for fired in injector.fired]
+        """What struck, in order, as lines of a plan."""
+        return list(self.strikes.fired)
 
     def unstruck(self) -> list[PlannedFault]:
-        """The lines of the plan that have struck nothing so far, at any provider."""
-        return [line for line in self.plan if all(line in injector.unstruck() for injector in self.injectors)]
+        """The lines of the plan that have struck nothing so far, at any provider or tool."""
+        return self.strikes.missing(self.plan)
 
 
-NOTHING_STRUCK = Struck(NO_FAULTS)
+class ToolLayer(Protocol):
+    """What stands around tools."""
+
+    def wrap(self, tool: ToolDef) -> ToolDef:
+        """The tool with this around it."""
+        ...
 
 
 class Session:
@@ -128,30 +134,28 @@ class Session:
         gateway: ProviderGateway,
         *,
         mock: MockProvider | None,
-        toolboxes: Sequence[OpenToolbox] = (),
-        calls: RunCalls | None = None,
-        struck: Struck = NOTHING_STRUCK,
+        tool_layers: Sequence[ToolLayer],
+        struck: Struck,
     ) -> None:
         self.gateway, self.struck = gateway, struck
-        self._mock, self._toolboxes, self._calls = mock, toolboxes, calls
+        self._mock, self._tool_layers = mock, tool_layers
 
     def wrap_tools(self, tools: Mapping[str, ToolDef]) -> dict[str, ToolDef]:
         """The tools as the mode has them: recorded, answered from the recording if that has calls of tools, or plain.
 
-        However often it is called, all calls count together.
+        They fail where the faults say so. However often it is called, all calls count together.
         """
         wrapped = dict(tools)
-        for toolbox in self._toolboxes:
-            wrapped = {name: toolbox.wrap(tool) for name, tool in wrapped.items()}
-        calls = self._calls
-        return wrapped if calls is None else {name: calls.wrap(tool) for name, tool in wrapped.items()}
+        for layer in self._tool_layers:
+            wrapped = {name: layer.wrap(tool) for name, tool in wrapped.items()}
+        return wrapped
 
     def unused(self) -> list[Unused]:
         """The exchanges of a replayed recording that were not served; of tools, under keys like `_tools.search`."""
         unused = [] if self._mock is None else self._mock.unused()
-        for toolbox in self._toolboxes:
-            if isinstance(toolbox, ReplayedTools):
-                unused += [Unused(tool_key(left.key), left.position) for left in toolbox.unused()]
+        for layer in self._tool_layers:
+            if isinstance(layer, ReplayedTools):
+                unused += [Unused(tool_key(left.key), left.position) for left in layer.unused()]
         return unused
 
 
@@ -182,15 +186,16 @@ async def open_session(
     mode = settled_mode(mode, config, models)
     async with AsyncExitStack() as stack:
         mock = _mock(config, mode, Path(folder), sink)
-        leaves = _Leaves(config, mode, Path(folder), faults, sink, calls, Numbering(), mock, [])
+        struck = Struck(faults, Strikes())
+        leaves = _Leaves(config, mode, Path(folder), struck, sink, calls, Numbering(), mock, [])
         retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
         gateway = await stack.enter_async_context(
             ProviderGateway(retry=retry, restart_streams=config.restart_streams, sink=sink)
         )
         _register(gateway, config, leaves, models)
         toolboxes = [stack.enter_context(toolbox) for toolbox in _toolboxes(config, mode, Path(folder))]
-        struck = Struck(faults, leaves.injectors)
-        yield Session(gateway, mock=mock, toolboxes=toolboxes, calls=calls, struck=struck)
+        tool_layers = [*toolboxes, *_outer_layers(calls, struck, sink)]
+        yield Session(gateway, mock=mock, tool_layers=tool_layers, struck=struck)
 
 
 def _register(gateway: ProviderGateway, config: ConfigDefinition, leaves: _Leaves, models: Models | None) -> None:
@@ -226,7 +231,7 @@ class _Leaves(Struct, frozen=True):
     config: ConfigDefinition
     mode: Mode
     folder: Path
-    faults: FaultPlan
+    struck: Struck
     sink: Sink
     calls: RunCalls | None
     numbering: Numbering
@@ -238,9 +243,10 @@ class _Leaves(Struct, frozen=True):
         if self.mock is not None and self.injectors:
             return self.injectors[0]
         leaf = self.mock or self._recorded(self._real(endpoint))
-        if not self.faults.faults and self.faults.chaos is None:
+        plan, strikes = self.struck.plan, self.struck.strikes
+        if not plan.faults and plan.chaos is None:
             return leaf
-        self.injectors.append(FaultInjector(leaf, self.faults, numbering=self.numbering, sink=self.sink))
+        self.injectors.append(FaultInjector(leaf, plan, numbering=self.numbering, strikes=strikes, sink=self.sink))
         return self.injectors[-1]
 
     def _recorded(self, provider: Provider) -> Provider:
@@ -304,7 +310,7 @@ def _responses(config: ConfigDefinition, mode: Mock | Replay, folder: Path) -> s
 
 
 def _toolboxes(config: ConfigDefinition, mode: Mode, folder: Path) -> Iterator[OpenToolbox]:
-    """What is put around the tools, from the inside out."""
+    """What records the tools, or answers in their place."""
     if isinstance(mode, Mock | Replay):
         path = _responses(config, mode, folder)
         if path is not None and _holds_tools(path):
@@ -313,6 +319,14 @@ def _toolboxes(config: ConfigDefinition, mode: Mode, folder: Path) -> Iterator[O
         return
     if isinstance(mode, Record):
         yield record_tools((), mode.path, record=mode.record)
+
+
+def _outer_layers(calls: RunCalls | None, struck: Struck, sink: Sink) -> Iterator[ToolLayer]:
+    """What is put around tools that are recorded or replayed, from the inside out."""
+    if calls is not None:
+        yield calls
+    if any(line.at.tool is not None for line in struck.plan):
+        yield inject_tools((), struck.plan, strikes=struck.strikes, sink=sink)
 
 
 def _holds_tools(path: str) -> bool:

@@ -459,7 +459,7 @@ class TestErrors:
     )
     def test_a_status_has_the_vendors_error_type(self, status_code, kind):
         body = CODEC.encode_error(status_code, "no")
-        assert body == {"type": "error", "error": {"type": kind, "message": "no"}}
+        assert body == {"type": "error", "error": {"type": kind, "message": "no"}, "request_id": "req_understudy"}
 
     def test_the_message_of_a_real_error_body_is_found(self):
         data = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}'

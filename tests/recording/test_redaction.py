@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from understudy import Redactor
 from understudy.errors import InputError
-from understudy.faults import HttpError, MalformedResponse, StreamTruncate
+from understudy.faults import HttpError, MalformedResponse, StreamTruncate, WrongShape
 from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCall
 from understudy.recording.redaction import SECRET_FIELDS, Finding
 from understudy.recording.secret_shapes import SECRET_SHAPES, may_hold_fields, may_hold_shapes, quoted_names
@@ -394,3 +394,10 @@ def test_hostile_texts_are_looked_through_in_time(piece):
     text = "sk-" + piece * (30_000 // len(piece))
     assert redactor.text(redactor.text(text)) == redactor.text(text)
     assert time.monotonic() - started_s < 10
+
+
+def test_a_fault_whose_text_must_be_json_keeps_some_when_a_pattern_breaks_it():
+    exchange = Exchange(fault=WrongShape(raw='{"code": 1234}'))
+    cleaned = Redactor(patterns=(r"\d{4}",)).redact(exchange)
+    assert isinstance(cleaned.fault, WrongShape)
+    assert orjson.loads(cleaned.fault.raw) == '{"code": <redacted>}'

@@ -71,31 +71,46 @@ ASKED = [{"role": "user", "content": "Hi"}]
 async def ask_openai(url, *, stream, **options):
     client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=1, **options)
     answer = await client.chat.completions.create(model="m", messages=ASKED, stream=stream)
-    return [chunk async for chunk in answer] if stream else answer
+    async for piece in pieces(answer):
+        yield piece
 
 
 async def ask_anthropic(url, *, stream, **options):
     client = Anthropic(base_url=url, api_key="none", max_retries=1, **options)
     answer = await client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=stream)
-    return [event async for event in answer] if stream else answer
+    async for piece in pieces(answer):
+        yield piece
+
+
+async def pieces(answer):
+    if not hasattr(answer, "__aiter__"):
+        yield told(answer)
+        return
+    async for piece in answer:
+        yield told(piece)
+
+
+def told(value):
+    return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 ASKING = {"openai": ask_openai, "anthropic": ask_anthropic}
 CASES = [(vendor, stream) for vendor in ASKING for stream in (False, True)]
 
 
-async def outcome(work):
-    """What came of it: what was answered, or the errors down to the one that HTTP raised."""
+async def outcome(asked):
+    """All that came, and at last the SDK's error with that of the HTTP client behind it."""
+    got = []
     try:
-        return told(await work)
+        async for piece in asked:
+            got.append(piece)
     except Exception as error:
-        return [type(each) for each in (error, error.__cause__, error.__context__) if each is not None][:2]
+        got += [type(each) for each in (error, error.__cause__) if each is not None and not is_of_httpcore(each)]
+    return got
 
 
-def told(answer):
-    if isinstance(answer, list):
-        return [told(each) for each in answer]
-    return answer.to_dict() if hasattr(answer, "to_dict") else answer
+def is_of_httpcore(error):
+    return type(error).__module__.startswith("httpcore")
 
 
 def attempts(session):
@@ -138,3 +153,69 @@ def test_sdks_see_the_same_in_process_as_over_a_socket(server, line):
             return await outcomes(stand_in, client, "https://api.example", line)
 
     assert understudy.run(in_process(), virtual_time=True) == understudy.run(over_a_socket())
+
+
+ENDINGS = {
+    "connection_reset": ([], "ReadError"),
+    "timeout 1": ([], "ReadError"),
+    "stream_truncate after_chunks=2 raise=ConnectionError": ([200], "ReadError"),
+    "stream_truncate after_chunks=2 raise=cut": ([200], "RemoteProtocolError"),
+    "stream_truncate after_chunks=2 raise=clean": ([200], None),
+    "timeout": ([], "ReadTimeout"),
+    "stream_truncate after_chunks=2 raise=TimeoutError": ([200], "ReadTimeout"),
+    "slow_drip 1": ([200], None),
+}
+BODY = {"model": "m", "messages": ASKED, "stream": True}
+URL = "https://api.example/v1/chat/completions"
+
+
+def read_all(client, url=URL):
+    """The status if one came, and the name of the error if there was one."""
+    came = []
+    try:
+        with client.stream("POST", url, json=BODY) as response:
+            came.append(response.status_code)
+            assert all(response.iter_raw())
+    except (httpx.TransportError, httpx2.TransportError) as error:
+        assert type(error).__module__ == type(client).__module__
+        return came, type(error).__name__
+    return came, None
+
+
+async def read_all_async(client):
+    came = []
+    try:
+        async with client.stream("POST", URL, json=BODY) as response:
+            came.append(response.status_code)
+            assert all([data async for data in response.aiter_raw()])
+    except (httpx.TransportError, httpx2.TransportError) as error:
+        assert type(error).__module__ == type(client).__module__
+        return came, type(error).__name__
+    return came, None
+
+
+@pytest.mark.parametrize("line", ENDINGS)
+def test_clients_of_either_library_that_do_not_await_get_the_errors_of_a_socket(server, line):
+    stand_in = understudy.StandIn(responses=RESPONSES, faults=[f"call={call}: {line}" for call in (1, 2)])
+    timeout = 0.01 if ENDINGS[line][1] == "ReadTimeout" else PATIENCE_S
+    with httpx2.Client(transport=stand_in.transport(), timeout=timeout) as client:
+        assert read_all(client) == ENDINGS[line]
+    with httpx.Client(transport=stand_in.httpx_transport(), timeout=timeout) as client:
+        assert read_all(client) == ENDINGS[line]
+    if "Timeout" not in str(ENDINGS[line]):
+        server.start_session("sync", faults=[f"call=1: {line}"])
+        with httpx2.Client(timeout=timeout) as client:
+            assert read_all(client, f"{server.session_url('sync')}/v1/chat/completions") == ENDINGS[line]
+
+
+@pytest.mark.parametrize("line", ENDINGS)
+def test_clients_of_either_library_that_await_get_them_too(line):
+    stand_in = understudy.StandIn(responses=RESPONSES, faults=[f"call={call}: {line}" for call in (1, 2)])
+
+    async def main():
+        async with httpx2.AsyncClient(transport=stand_in.transport(), timeout=60) as client:
+            assert await read_all_async(client) == ENDINGS[line]
+        async with httpx.AsyncClient(transport=stand_in.httpx_transport(), timeout=60) as client:
+            assert await read_all_async(client) == ENDINGS[line]
+
+    understudy.run(main(), virtual_time=True)

@@ -71,4 +71,6 @@ RetryAfterMs: TypeAlias = Annotated[
     float | None,
     typer.Option("--retry-after-ms", help="Tell clients to try again so soon after an error that was injected."),
 ]
-Port: TypeAlias = Annotated[int, typer.Option("--port", help="Listen at this port; 0 is any that is free.")]
+Port: TypeAlias = Annotated[
+    int, typer.Option("--port", min=0, max=65535, help="Listen at this port; 0 is any that is free.")
+]

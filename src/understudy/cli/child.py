@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from signal import SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, Signals
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Any, Self
 
 from understudy.cli.exit_codes import SIGNALLED
 
@@ -38,7 +38,7 @@ class _SignalRelay:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._waiting: list[int] = []
-        self._before: dict[Signals, signal.Handlers] = {}
+        self._before: dict[Signals, Any] = {}
 
     def lead_to(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -55,7 +55,7 @@ class _SignalRelay:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _handle(self, number, handler) -> None:
+    def _handle(self, number: Signals, handler: Callable[[int, FrameType | None], None]) -> None:
         """Take over a signal, unless it is ignored: then the process is to ignore it too."""
         if signal.getsignal(number) is not signal.SIG_IGN:
             self._before[number] = signal.signal(number, handler)

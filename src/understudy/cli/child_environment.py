@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-URL = "UNDERSTUDY_URL"
+from understudy.wire.serving import WireServer
+
 _PROXIES = ("http_proxy", "all_proxy")
 
 
-def child_environment(environment: Mapping[str, str], url: str, led: Mapping[str, str]) -> dict[str, str]:
-    """The `environment` with the variables that lead SDKs to the server at `url`, past any proxy."""
-    return {**environment, **led, URL: url, **_past_proxies(environment)}
+def leading_variables(server: WireServer) -> dict[str, str]:
+    """The variables that lead the vendors' SDKs, and whatever reads `UNDERSTUDY_URL`, to the server."""
+    return {**server.env, "UNDERSTUDY_URL": server.url}
+
+
+def child_environment(environment: Mapping[str, str], server: WireServer) -> dict[str, str]:
+    """The `environment`, with the variables that lead to the server, past any proxy."""
+    return {**environment, **leading_variables(server), **_past_proxies(environment)}
 
 
 def _past_proxies(environment: Mapping[str, str]) -> dict[str, str]:

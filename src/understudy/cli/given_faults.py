@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from understudy.errors import InputError
 from understudy.faults import FaultPlan, parse_fault
 from understudy.faults.site import At
 from understudy.wording import did_you_mean
 from understudy.workflow.recorded_steps import recorded_steps
-from understudy.workflow.schema import WorkflowDefinition
-from understudy.workflow.step_definition import ModelFields
+from understudy.workflow.references import tools_of
+from understudy.workflow.schema import AnyStep, WorkflowDefinition
+from understudy.workflow.step_definition import ModelFields, ToolStep
 
 
 def given_faults(lines: list[str], *, file: str | None, definition: WorkflowDefinition) -> FaultPlan:
     """The plan of the lines, and behind them that of a file, for a run of the workflow.
 
     Raises:
-        InputError: a line or the file cannot be read, or names what asks no model in this workflow.
+        InputError: a line or the file cannot be read, or names what asks no model, or a tool that no step
+            calls, in this workflow.
     """
     plan = FaultPlan() if file is None else FaultPlan.load(file)
     faults = [parse_fault(line) for line in lines]
@@ -28,18 +32,37 @@ def given_faults(lines: list[str], *, file: str | None, definition: WorkflowDefi
 
 def _check(at: At, definition: WorkflowDefinition, *, source: str, place: str) -> None:
     """Refuse a site that no call of the workflow can have."""
+    try:
+        _check_workflow(at, definition)
+        _check_tool(at, recorded_steps(definition))
+        _check_step(at, recorded_steps(definition))
+    except InputError as error:
+        raise InputError(error.reason, source=source, place=f"{place}{error.place}", hint=error.hint) from None
+
+
+def _check_workflow(at: At, definition: WorkflowDefinition) -> None:
     if at.workflow not in (None, definition.name):
-        reason, hint = f"the workflow is not {at.workflow!r}", f"it is {definition.name!r}"
-        raise InputError(reason, source=source, place=f"{place}workflow", hint=hint)
+        raise InputError(f"the workflow is not {at.workflow!r}", place="workflow", hint=f"it is {definition.name!r}")
+
+
+def _check_tool(at: At, steps: Mapping[str, AnyStep]) -> None:
+    called = {named.text for step in steps.values() for named in tools_of(step)}
+    if at.tool is not None and at.tool not in called:
+        raise InputError(
+            f"no step calls a tool {at.tool!r}", place="tool", hint=did_you_mean(at.tool, called, kind="tools")
+        )
+
+
+def _check_step(at: At, steps: Mapping[str, AnyStep]) -> None:
     if at.step_id is None:
         return
-    steps = recorded_steps(definition)
     asking = [step_id for step_id, step in steps.items() if isinstance(step, ModelFields)]
     step = steps.get(at.step_id)
     if step is None:
-        reason, hint = f"there is no step {at.step_id!r}", did_you_mean(at.step_id, asking, kind="steps")
-        raise InputError(reason, source=source, place=f"{place}step", hint=hint)
+        hint = did_you_mean(at.step_id, asking, kind="steps")
+        raise InputError(f"there is no step {at.step_id!r}", place="step", hint=hint)
     if at.step_id not in asking:
+        its_tool = f"'tool={step.tool}: tool_error' strikes its tool; " if isinstance(step, ToolStep) else ""
+        hint = f"{its_tool}steps that ask a model: {', '.join(asking) or 'none'}"
         reason = f"the step {at.step_id!r} asks no model: it is a {step.type} step"
-        hint = f"a fault strikes calls of models; steps that make some: {', '.join(asking) or 'none'}"
-        raise InputError(reason, source=source, place=f"{place}step", hint=hint)
+        raise InputError(reason, place="step", hint=hint)

@@ -21,9 +21,11 @@ from understudy.cli import (
     run,
     runs,
     schema,
+    serve,
     test,
     validate,
 )
+from understudy.cli.exec import execute
 from understudy.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
 from understudy.errors import InputError, RecordingMismatchError, UnderstudyError
 from understudy.version import __version__
@@ -45,6 +47,8 @@ app.command("demo")(demo.demo)
 app.command("init")(init.init)
 app.command("run")(run.run)
 app.command("replay")(replay.replay)
+app.command("exec", context_settings={"allow_interspersed_args": False})(execute)
+app.command("serve")(serve.serve)
 app.command("test")(test.run_tests)
 app.command("prompts")(prompts.prompts)
 app.command("runs")(runs.runs)
@@ -90,10 +94,15 @@ def main() -> None:
         _end_interrupted()
 
 
+def _wants_json() -> bool:
+    """Whether the standard output is for JSON. Arguments of `exec` may be those of the command that it runs."""
+    return "--json" in sys.argv and sys.argv[1] != "exec"
+
+
 def _end_interrupted() -> None:
     from understudy.cli.error_document import told_ending
 
-    if "--json" in sys.argv:
+    if _wants_json():
         typer.echo(told_ending("SIGINT", "interrupted", exit_code=INTERRUPTED))
     sys.exit(INTERRUPTED)
 
@@ -102,7 +111,7 @@ def _end(error: UnderstudyError, code: int) -> None:
     from understudy.cli.console import say
     from understudy.cli.error_document import error_document
 
-    if "--json" in sys.argv:
+    if _wants_json():
         typer.echo(error_document(error, exit_code=code))
     say("error: ", str(error), style="bold red", is_err=True)
     sys.exit(code)

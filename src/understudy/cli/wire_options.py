@@ -62,7 +62,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             InputError: options exclude each other or say nothing, or one cannot be read.
         """
         self._check()
-        told = StageOptions(
+        return StageOptions(
             recording=self.replay,
             strict=False if self.is_lenient else None,
             default_response=self.default_response,
@@ -71,8 +71,11 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             latency_ms=self.latency_ms,
             retry_after_ms=self.retry_after_ms,
             on_call=on_call,
+            record=self.record,
+            record_mode=self.record_mode,
+            upstreams=None if self.record is None else given_upstreams(self.upstreams, environment),
+            upstream_keys=upstream_keys(environment) if has_own_key and self.record is not None else None,
         )
-        return told
 
     def _check(self) -> None:
         if (self.replay is None) == (self.record is None):

@@ -43,7 +43,8 @@ class WireTally(Struct, frozen=True):
         if with_calls:
             told["calls"] = [_told(call) for call in self.calls]
         rest = {"misses": self.misses, "unused": self.unused, "faults": self.faults}
-        return told | msgspec.to_builtins(rest)
+        told.update(msgspec.to_builtins(rest))
+        return told
 
 
 def leftovers(server: WireServer, plan: FaultPlan, *, is_folder: bool) -> Leftovers:

@@ -7,6 +7,9 @@ from msgspec import Struct
 
 from understudy.messages import JsonObject, Request, Response, StreamDelta
 
+NO_ID = "understudy"
+"""What stands in the ids of an answer that is given none."""
+
 
 class WireRequest(Struct, frozen=True):
     """A request as it goes over HTTP: path below the base URL (query included) and JSON body."""
@@ -57,7 +60,9 @@ class Codec(Protocol):
         """Raises RequestError if the body is not a request of this protocol."""
         ...
 
-    def encode_response(self, response: Response) -> JsonObject: ...
+    def encode_response(self, response: Response, *, id: str = NO_ID) -> JsonObject:
+        """The response. `id` goes into the ids that the protocol demands, to set it apart from others of a run."""
+        ...
 
     def decode_response(self, data: bytes) -> Response:
         """The response, with `provider`, `cost_usd` and `latency_ms` left for the caller to fill in.
@@ -68,8 +73,8 @@ class Codec(Protocol):
         """
         ...
 
-    def encode_stream(self, response: Response, deltas: Iterable[StreamDelta]) -> Iterator[bytes]:
-        """Frames for the deltas, between the frames that open and end a stream of `response`."""
+    def encode_stream(self, response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
+        """Frames for the deltas, between the frames that open and end a stream of `response`; `id` as above."""
         ...
 
     def encode_stream_error(self, message: str) -> bytes:

@@ -1,5 +1,7 @@
 """JSON lines: bytes to lines, however they are cut, and back."""
 
+from understudy.codecs.one_line import on_one_line
+
 
 class NdjsonDecoder:
     """Splits a body into its lines. Blank ones are dropped."""
@@ -23,5 +25,5 @@ class NdjsonDecoder:
 
 
 def encode_line(data: bytes) -> bytes:
-    """One line. `data` must hold no line break, as compact JSON does."""
-    return data + b"\n"
+    """One line. `data` must be JSON without line breaks, as compact JSON is."""
+    return on_one_line(data) + b"\n"

@@ -4,6 +4,8 @@ import codecs
 
 from msgspec import Struct
 
+from understudy.codecs.one_line import on_one_line
+
 
 class ServerSentEvent(Struct, frozen=True):
     """One event of a text/event-stream body."""
@@ -55,6 +57,6 @@ class SseDecoder:
 
 
 def encode_event(data: bytes, event: str = "") -> bytes:
-    """One frame. `data` must be a single line, as compact JSON is."""
+    """One frame. `data` must be JSON without line breaks, as compact JSON is, or a word."""
     name = b"event: " + event.encode() + b"\n" if event else b""
-    return name + b"data: " + data + b"\n\n"
+    return name + b"data: " + on_one_line(data) + b"\n\n"

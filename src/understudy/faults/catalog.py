@@ -15,6 +15,11 @@ from understudy.faults.stream_stall import StreamStall
 from understudy.faults.stream_truncate import StreamTruncate
 from understudy.faults.timeout import Timeout
 from understudy.faults.tool_call_fault import ToolCallFault
+from understudy.faults.tool_empty import ToolEmpty
+from understudy.faults.tool_error import ToolError
+from understudy.faults.tool_garbled import ToolGarbled
+from understudy.faults.tool_lost import ToolLost
+from understudy.faults.tool_timeout import ToolTimeout
 from understudy.faults.unknown_tool import UnknownTool
 from understudy.faults.wrong_content_type import WrongContentType
 from understudy.faults.wrong_shape import WrongShape
@@ -38,4 +43,14 @@ AnyFault: TypeAlias = (
     | WrongShape
 )
 
+AnyToolFault: TypeAlias = ToolEmpty | ToolError | ToolGarbled | ToolLost | ToolTimeout
+
 FAULT_TYPES: dict[str, type[AnyFault]] = {str(fault.__struct_config__.tag): fault for fault in get_args(AnyFault)}
+"""Those that strike models."""
+
+TOOL_FAULT_TYPES: dict[str, type[AnyToolFault]] = {
+    str(fault.__struct_config__.tag): fault for fault in get_args(AnyToolFault)
+}
+"""Those that strike tools, which only a plan can have."""
+
+PLANNED_FAULT_TYPES: dict[str, type[AnyFault | AnyToolFault]] = {**FAULT_TYPES, **TOOL_FAULT_TYPES}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, get_args
 
 from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 
-from understudy.faults.catalog import FAULT_TYPES
-from understudy.wording import suggestion
+from understudy.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
+from understudy.wording import did_you_mean, suggestion
 
 
 def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
@@ -25,12 +26,24 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
     return suggestion(unknown[1] if unknown else "", kinds, kind="fields")
 
 
-def fault_complaint(reason: str, path: str, declared: Any) -> tuple[str, str]:
-    """The reason and the hint for what msgspec complains of at `path` in a declared fault."""
+def fault_complaint(
+    reason: str, path: str, declared: Any, types: Mapping[str, type[AnyFault | AnyToolFault]] = FAULT_TYPES
+) -> tuple[str, str]:
+    """The reason and the hint for what msgspec complains of at `path` in a declared fault of one of these types."""
     name = str(declared.get("type", "")) if isinstance(declared, dict) else ""
-    if name in FAULT_TYPES:
-        return reason, shape_hint(reason, path, FAULT_TYPES[name])
-    return reason.replace("Invalid value", "unknown fault type"), suggestion(name, FAULT_TYPES, kind="fault types")
+    if name in types:
+        return reason, shape_hint(reason, path, types[name])
+    return reason.replace("Invalid value", "unknown fault type"), type_hint(name, types)
+
+
+def type_hint(name: str, types: Mapping[str, type[AnyFault | AnyToolFault]]) -> str:
+    """A hint for a type of fault that is none of `types`: which they are, and whether it is one of tools."""
+    if name in TOOL_FAULT_TYPES:
+        return f"it strikes a tool, by a line of a plan: 'tool=refund: {name}'"
+    of_tools = sorted(types.keys() & TOOL_FAULT_TYPES)
+    listed = suggestion("", types.keys() - TOOL_FAULT_TYPES, kind="fault types")
+    hint = " ".join(filter(None, [did_you_mean(name, types), listed]))
+    return f"{hint}; of tools: {', '.join(of_tools)}" if of_tools else hint
 
 
 def reason_and_path(error: Exception) -> tuple[str, str]:

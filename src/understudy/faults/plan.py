@@ -11,10 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from understudy.errors import InputError
-from understudy.faults.catalog import AnyFault
+from understudy.faults.catalog import FAULT_TYPES, PLANNED_FAULT_TYPES, AnyFault, AnyToolFault
 from understudy.faults.chaos import Chaos
 from understudy.faults.complaint import broken_json, fault_complaint, reason_and_path, shape_hint, value_at
-from understudy.faults.site import At, PlannedFault, Site
+from understudy.faults.site import At, PlannedFault, Site, ToolSite
+from understudy.faults.tool_fault import ToolFault
 
 _EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"type": "timeout", "after_ms": 5000}}]}'
 
@@ -22,7 +23,7 @@ _EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"t
 class FaultPlan:
     """Which fault strikes where: the first line that covers a site, else what chaos draws for it.
 
-    A plan can be printed, saved as a file and loaded again. It never changes.
+    Chaos draws for calls of models alone. A plan can be printed, saved as a file and loaded again. It never changes.
 
     Raises:
         InputError: a line or the chaos is not one that a file could hold.
@@ -35,11 +36,16 @@ class FaultPlan:
     def fault_at(self, site: Site) -> AnyFault | None:
         """The fault that strikes at `site`, if one does."""
         planned = self.line_at(site)
-        if planned is not None:
+        if planned is not None and not isinstance(planned.fault, ToolFault):
             return planned.fault
         return None if self.chaos is None else self.chaos.draw(site)
 
-    def line_at(self, site: Site) -> PlannedFault | None:
+    def tool_fault_at(self, site: ToolSite) -> AnyToolFault | None:
+        """The fault that strikes a call of a tool at `site`, if one does."""
+        planned = self.line_at(site)
+        return planned.fault if planned is not None and isinstance(planned.fault, ToolFault) else None
+
+    def line_at(self, site: Site | ToolSite) -> PlannedFault | None:
         """The line that covers `site`, if one does."""
         return next((planned for planned in self.faults if planned.at.covers(site)), None)
 
@@ -122,7 +128,8 @@ def _misshapen(declared: object, error: Exception, source: str) -> InputError:
     reason, path = reason_and_path(error)
     hint = f"a plan is like {_EXAMPLE}"
     if found := re.match(r"(\.faults\[\d+\]\.fault|\.chaos\.faults\[\d+\])(.*)", path):
-        reason, hint = fault_complaint(reason, found[2], value_at(declared, found[1]))
+        types = FAULT_TYPES if path.startswith(".chaos") else PLANNED_FAULT_TYPES
+        reason, hint = fault_complaint(reason, found[2], value_at(declared, found[1]), types)
     elif "unknown field" in reason:
         hint = shape_hint(reason, "", _shape_at(path))
     return InputError(reason, source=source, place=path.removeprefix("."), hint=hint)

@@ -11,23 +11,25 @@ from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 
 from understudy.errors import InputError
-from understudy.faults.catalog import FAULT_TYPES, AnyFault
-from understudy.faults.complaint import fault_complaint, reason_and_path, shape_hint
+from understudy.faults.catalog import PLANNED_FAULT_TYPES, AnyFault, AnyToolFault
+from understudy.faults.complaint import fault_complaint, reason_and_path, shape_hint, type_hint
 from understudy.faults.site import At, PlannedFault
 from understudy.faults.words import join, read, split
-from understudy.wording import suggestion
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
-_EXAMPLES = "a fault is like 'call=3: http_error 500', 'step=answer attempt=1: timeout 5000' or 'everywhere: timeout'"
+_EXAMPLES = (
+    "a fault is like 'call=3: http_error 500', 'step=answer attempt=1: timeout 5000', 'everywhere: timeout' "
+    "or 'tool=refund: tool_lost'"
+)
 
 
 def parse_fault(text: str) -> PlannedFault:
     """The planned fault that one line of text tells, like `call=3: http_error 500`.
 
     Before the colon stands where: `everywhere`, or some of `workflow=`, `step=`, `call=`, `attempt=` and
-    `chunk=`. Behind it stand the type of the fault, the value of its first field, and those of others
-    as `name=value`; `headers.Retry-After=30` sets an entry of a mapping. Text with spaces goes in
-    double quotes. `str()` of a planned fault is such a line.
+    `chunk=`; for a tool, `tool=` and maybe `call=`. Behind it stand the type of the fault, the value of its
+    first field, and those of others as `name=value`; `headers.Retry-After=30` sets an entry of a mapping.
+    Text with spaces goes in double quotes. `str()` of a planned fault is such a line.
 
     Raises:
         InputError: the text is no such line.
@@ -38,7 +40,8 @@ def parse_fault(text: str) -> PlannedFault:
     try:
         return _where(line[1]).fail(_fault(line[2]))
     except InputError as error:
-        raise InputError(error.reason, source=repr(text), place=error.place, hint=error.hint) from None
+        place = "step" if error.place == "step_id" else error.place
+        raise InputError(error.reason, source=repr(text), place=place, hint=error.hint) from None
 
 
 def _where(text: str) -> At:
@@ -57,18 +60,18 @@ def _where(text: str) -> At:
         raise InputError(reason, place=path.lstrip("."), hint=hint) from None
 
 
-def _fault(text: str) -> AnyFault:
+def _fault(text: str) -> AnyFault | AnyToolFault:
     words = list(split(text))
-    kind = join(words[:1])
-    if kind not in FAULT_TYPES:
+    kind, types = join(words[:1]), PLANNED_FAULT_TYPES
+    if kind not in types:
         reason = f"unknown fault type {kind!r}" if kind else "expected a fault behind the colon"
-        raise InputError(reason, hint=suggestion(kind, FAULT_TYPES, kind="fault types"))
-    fields = {"type": kind} | _fields(_named(words[1:], FAULT_TYPES[kind]), FAULT_TYPES[kind])
+        raise InputError(reason, hint=type_hint(kind, types))
+    fields = {"type": kind} | _fields(_named(words[1:], types[kind]), types[kind])
     try:
-        return msgspec.convert(fields, FAULT_TYPES[kind])
+        return msgspec.convert(fields, types[kind])
     except msgspec.ValidationError as error:
         reason, path = reason_and_path(error)
-        reason, hint = fault_complaint(reason, path, fields)
+        reason, hint = fault_complaint(reason, path, fields, types)
         raise InputError(reason, place=path.lstrip("."), hint=hint) from None
 
 

@@ -42,8 +42,9 @@ class OtelSink:
     The span of a call is the conventions' inference span, which covers all retries: `chat {model}`
     with `gen_ai.*` attributes, `error.type` if it failed, and an event for each retry and fallback.
     What a replay, a recorder or a fault injector tells goes to the attempt's span as `mock.*` and
-    `recording.*`; without a gateway it makes a span of its own. Times are the clock's, so that spans
-    of a run in virtual time show what its clock showed.
+    `recording.*`; without a gateway it makes a span of its own. A fault that strikes a tool makes one by the
+    name of `execute_tool {tool}`. Times are the clock's, so that spans of a run in virtual time show what its
+    clock showed.
 
     Args:
         tracer_provider: where spans go; None for the provider set globally.
@@ -151,7 +152,18 @@ class OtelSink:
         self._tell_attempt(event, told, lasted_s=event.latency_s)
 
     def _fault_fired(self, event: FaultFired) -> None:
-        self._tell_attempt(event, {"mock.fault_type": event.fault_type, "mock.step_id": event.step_id})
+        told: _Attributes = {"mock.fault_type": event.fault_type}
+        if event.tool is None:
+            self._tell_attempt(event, told | {"mock.step_id": event.step_id})
+        else:
+            self._tell_tool(event.tool, told | {"understudy.call": event.call})
+
+    def _tell_tool(self, tool: str, attributes: _Attributes) -> None:
+        """Make a span of its own for a call of a tool."""
+        of_a_tool: _Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+        name, now_ns = f"execute_tool {tool}", self._now_ns()
+        span = self._begin(name, of_a_tool | attributes, parent=None, start_ns=now_ns, kind=SpanKind.INTERNAL)
+        span.end(now_ns)
 
     def _tell_attempt(self, event: _OfAnAttempt, attributes: _Attributes, *, lasted_s: float = 0.0) -> None:
         """Set the attributes on the span of the event's attempt, or on one of their own if that is not open."""
@@ -169,12 +181,20 @@ class OtelSink:
         if span is not None:
             span.add_event(name, _given(attributes), timestamp=self._now_ns())
 
-    def _begin(self, name: str, attributes: _Attributes, *, parent: Span | None, start_ns: int | None = None) -> Span:
+    def _begin(
+        self,
+        name: str,
+        attributes: _Attributes,
+        *,
+        parent: Span | None,
+        start_ns: int | None = None,
+        kind: SpanKind = SpanKind.CLIENT,
+    ) -> Span:
         """A span under `parent`, or else under the caller's current one."""
         return self._tracer.start_span(
             name,
             context=None if parent is None else set_span_in_context(parent),
-            kind=SpanKind.CLIENT,
+            kind=kind,
             attributes=_given(attributes),
             start_time=self._now_ns() if start_ns is None else start_ns,
         )

@@ -8,7 +8,7 @@ from understudy.providers.provider import Provider
 from understudy.pytest_plugin.plan import RecordingPlan
 from understudy.pytest_plugin.tally import CallLog, Tally
 from understudy.recording.cursor import Unused
-from understudy.recording.tool_wrapper import OpenToolbox
+from understudy.recording.open_toolbox import OpenToolbox
 
 
 class Answers(ABC):

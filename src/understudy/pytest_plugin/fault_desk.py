@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from understudy.faults import FaultInjector, FaultPlan, PlannedFault
+from understudy.faults import FaultInjector, FaultPlan, Strikes
 from understudy.faults.numbering import Numbering
 from understudy.messages import Reply, Request
 from understudy.providers.provider import Provider
@@ -13,19 +11,17 @@ from understudy.providers.provider import Provider
 class FaultDesk(Provider):
     """Passes requests on to `provider`, except where a fault was asked for. Calls are counted from the first.
 
-    What it passes on to stays open when this is closed.
+    What it passes on to stays open when this is closed. `strikes` keeps what struck.
     """
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, plan: FaultPlan, *, strikes: Strikes) -> None:
         self.name = provider.name
-        self._provider, self._numbering = provider, Numbering()
-        self._planned: tuple[PlannedFault, ...] = ()
-        self._injector = FaultInjector(provider, FaultPlan(), numbering=self._numbering)
+        self._provider, self._numbering, self._strikes = provider, Numbering(), strikes
+        self.follow(plan)
 
-    def add(self, faults: Iterable[PlannedFault]) -> None:
-        """Let these strike too, from now on; those asked for first go first."""
-        self._planned = (*self._planned, *faults)
-        self._injector = FaultInjector(self._provider, FaultPlan(self._planned), numbering=self._numbering)
+    def follow(self, plan: FaultPlan) -> None:
+        """Let faults strike as this plan says, from now on."""
+        self._injector = FaultInjector(self._provider, plan, numbering=self._numbering, strikes=self._strikes)
 
     async def send(self, request: Request) -> Reply:
         return await self._injector.send(request)

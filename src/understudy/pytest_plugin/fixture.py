@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from understudy.clock import refuse_in_loop, run
 from understudy.errors import InputError
-from understudy.faults import PlannedFault, parse_fault
+from understudy.faults import FaultPlan, PlannedFault, Strikes, inject_tools, parse_fault
 from understudy.gateway.gateway import ProviderGateway
 from understudy.providers.provider import Provider
 from understudy.pytest_plugin.answers import Answers
@@ -35,7 +35,8 @@ class Understudy:
         self._given: Provider | Callable[[], Provider] = self._vendor
         self._desk: FaultDesk | None = None
         self._gateway: ProviderGateway | None = None
-        self._planned: list[PlannedFault] = []
+        self._faults, self._strikes = FaultPlan(), Strikes()
+        self._faulty_tools = inject_tools((), self._faults, strikes=self._strikes)
 
     def __repr__(self) -> str:
         return f"<understudy {'recording' if self.is_recording else 'replaying'} {self.recording}>"
@@ -54,8 +55,7 @@ class Understudy:
         """
         __tracebackhide__ = True
         if self._desk is None:
-            self._desk = FaultDesk(self._answers.provider)
-            self._desk.add(self._planned)
+            self._desk = FaultDesk(self._answers.provider, self._faults, strikes=self._strikes)
         return self._desk
 
     @property
@@ -82,6 +82,8 @@ class Understudy:
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
         """The same tools, recorded or answered from the recording: `tools(search, book)`, or `tools([search, book])`.
 
+        They fail where `faults` say so.
+
         Raises:
             InputError: one of them is no tool, or there is no recording to replay.
         """
@@ -90,19 +92,21 @@ class Understudy:
         for each in given:
             named |= Toolbox([each] if callable(each) or isinstance(each, ToolDef) else each)
         toolbox = self._answers.toolbox
-        return Toolbox([toolbox.wrap(tool) for tool in named.values()])
+        return Toolbox([self._faulty_tools.wrap(toolbox.wrap(tool)) for tool in named.values()])
 
     def faults(self, *faults: str | PlannedFault) -> None:
-        """Let calls fail on purpose, from now on: `faults("call=1: http_error 500")`.
+        """Let calls fail on purpose, from now on: `faults("call=1: http_error 500", "tool=refund: tool_lost")`.
+
+        Those asked for first go first.
 
         Raises:
             InputError: a text is no fault.
         """
         __tracebackhide__ = True
         planned = [parse_fault(each) if isinstance(each, str) else each for each in faults]
-        self._planned += planned
+        self._faults = self._faulty_tools.plan = FaultPlan([*self._faults, *planned])
         if self._desk is not None:
-            self._desk.add(planned)
+            self._desk.follow(self._faults)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end: in virtual time when replaying, where waiting costs nothing, else in real time.

@@ -171,7 +171,12 @@ class Redactor:
         )
 
     def _fault(self, fault: AnyFault) -> AnyFault:
-        return replace(fault, **{name: self.value(item) for name, item in asdict(fault).items()})
+        cleaned = {name: self.value(item) for name, item in asdict(fault).items()}
+        try:
+            return replace(fault, **cleaned)
+        except ValueError:  # a text that must be JSON, and with a mark in it is none
+            texts = {name: orjson.dumps(item).decode() for name, item in cleaned.items() if isinstance(item, str)}
+            return replace(fault, **cleaned | texts)
 
     def _raw(self, raw: Raw) -> Raw:
         if not bytes(raw):

@@ -14,6 +14,7 @@ from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.errors import InputError
 from understudy.messages import JsonObject, ToolCall
 from understudy.recording.json_form import json_arguments, json_form
+from understudy.recording.open_toolbox import OpenToolbox
 from understudy.recording.record_mode import RecordMode, Replacing, check_mode, end_of, moment
 from understudy.recording.redaction import Redactor
 from understudy.recording.stores.locate import open_store
@@ -21,10 +22,10 @@ from understudy.recording.stores.store import Store, Writer
 from understudy.recording.tool_error import recorded_error
 from understudy.recording.tool_exchange import ToolExchange
 from understudy.recording.tool_replay import ReplayedTools, replay_tools
-from understudy.recording.tool_wrapper import OpenToolbox, wrapped
 from understudy.tools.definition import ToolDef
 from understudy.tools.dispatch import NEVER_TOLD, is_async, run_tool
 from understudy.tools.toolbox import GivenTools, Toolbox
+from understudy.tools.wrapped import wrapped
 
 
 def record_tools(

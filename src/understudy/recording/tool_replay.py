@@ -18,16 +18,17 @@ from understudy.recording.document import Document, check_strict
 from understudy.recording.file_format import convert
 from understudy.recording.json_form import json_arguments
 from understudy.recording.latency import Latency, LatencyModel
+from understudy.recording.open_toolbox import OpenToolbox
 from understudy.recording.stores.locate import open_store
 from understudy.recording.stores.memory import MemoryShelf
 from understudy.recording.stores.store import Shelf
 from understudy.recording.tool_error import error_of
 from understudy.recording.tool_exchange import ToolExchange, hash_of
 from understudy.recording.tool_miss import tool_mismatch_error
-from understudy.recording.tool_wrapper import OpenToolbox, wrapped
 from understudy.tools.definition import ToolDef
 from understudy.tools.dispatch import is_async
 from understudy.tools.toolbox import GivenTools, Toolbox
+from understudy.tools.wrapped import wrapped
 
 logger = logging.getLogger("understudy.replay")
 

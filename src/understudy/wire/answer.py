@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal, TypeAlias
@@ -9,14 +10,17 @@ from typing import Literal, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from understudy.wire.http_bytes import http_bytes
+
 Ending = Literal["complete", "cut", "reset", "silence"]
 Frame: TypeAlias = tuple[float, bytes]
 """Bytes, and when they are due, in ms since the request."""
 
 JSON_TYPE = "application/json"
+_FRAMING = frozenset(("content-length", "transfer-encoding"))
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, dict=True):
     """An answer on its way out.
 
     Frames are due in order. After the last one the answer ends at `end_ms`: `complete`; `cut` off by a
@@ -43,11 +47,22 @@ class Answer(Struct, frozen=True):
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """Its headers, with its length if that is known from the start."""
+        """Its headers, with its length if that is known from the start, and nothing else that tells of its length."""
+        headers = self.headers
+        if not _FRAMING.isdisjoint(headers):
+            headers = {name: value for name, value in headers.items() if name not in _FRAMING}
         if self.is_streamed or self.ending != "complete":
-            return self.headers
+            return headers
         length = sum([len(data) for _, data in self.frames])
-        return self.headers | {"content-length": str(length)}
+        return headers | {"content-length": str(length)}
+
+    @cached_property
+    def at_once(self) -> bytes | None:
+        """All that is sent of an answer over HTTP/1.1, head and body, if it is due at once and ends well."""
+        due_ms, body = self.frames[0] if self.frames else (0.0, b"")
+        if not self.is_at_once or due_ms > 0:
+            return None
+        return http_bytes(self.status, self.sent_headers, body, is_streamed=self.is_streamed)
 
     def after(self, delay_ms: float) -> Answer:
         """The same answer, all of it due in `delay_ms`."""

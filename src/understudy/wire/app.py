@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from understudy.codecs.codec import Codec
 from understudy.wire.access import Access
 from understudy.wire.answer import Answer
+from understudy.wire.begun import BEGUN, Begun
 from understudy.wire.control import control_app
 from understudy.wire.encoding import error_answer
 from understudy.wire.http_call import HttpCall
@@ -14,7 +16,7 @@ from understudy.wire.limits import LIMITS, Limits
 from understudy.wire.route import route_of
 from understudy.wire.sending import Receive, Scope, Send, send_answer
 from understudy.wire.session import WireSession
-from understudy.wire.sessions import Sessions
+from understudy.wire.sessions import Sessions, split_path
 from understudy.wire.taken import Taken
 
 CONTROL = "/_understudy"
@@ -45,6 +47,10 @@ class WireApp:
         self._control = control_app(sessions)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun: Begun | None = scope.get(BEGUN)
+        if begun is not None:
+            await self._finish(begun, scope, receive, send)
+            return
         try:
             call = HttpCall(
                 scope["method"],
@@ -64,25 +70,38 @@ class WireApp:
         elif call.path.startswith(CONTROL):
             await self._control(scope, _replayed(call.body, receive), send)
         else:
-            await self._answer(call, scope, receive, send)
+            await self._finish(self._taken(call), scope, receive, send)
 
-    async def _answer(self, call: HttpCall, scope: Scope, receive: Receive, send: Send) -> None:
+    def begin(self, call: HttpCall) -> Begun | None:
+        """Have the call taken on by its session; None if that is not for a session to do."""
+        is_for_session = self._access.allows(call) and not call.path.startswith(CONTROL)
+        return self._taken(call) if is_for_session and len(call.body) <= self._limits.body_bytes else None
+
+    def _taken(self, call: HttpCall) -> Begun:
         session, call = self._sessions.of(call)
         try:
             taken = session.take(call)
-            answer = session.answer(taken)
+            return Begun(session, call, taken, session.answer(taken))
         except Exception:
             logger.exception("%s %s could not be answered", call.method, call.path)
-            answer = _error(scope, 500, "the stand-in failed to answer; its log says why")
-        if answer is not None:
-            await send_answer(answer, scope, receive, send)
-        elif self._upstream is not None:
-            await self._upstream.forward(session, taken, call, scope, receive, send)
+            codec = route_of(call.method, call.path, call.headers).vendor_codec
+            return Begun(session, call, None, _refusal(codec, 500, "the stand-in failed to answer; its log says why"))
+
+    async def _finish(self, begun: Begun, scope: Scope, receive: Receive, send: Send) -> None:
+        if begun.answer is not None:
+            await send_answer(begun.answer, scope, receive, send)
+        elif self._upstream is not None and begun.taken is not None:
+            call = begun.call
+            try:
+                await self._upstream.forward(begun.session, begun.taken, call, scope, receive, send)
+            except Exception:
+                logger.exception("%s %s could not be passed on", call.method, call.path)
+                raise
 
     async def _body(self, receive: Receive) -> bytes:
         message = await receive()
         if message["type"] == "http.request" and not message["more_body"]:
-            return bytes(message["body"])
+            return self._limited(message["body"])
         pieces, size = [], 0
         while True:
             if message["type"] == "http.disconnect":
@@ -94,6 +113,11 @@ class WireApp:
             if not message["more_body"]:
                 return b"".join(pieces)
             message = await receive()
+
+    def _limited(self, body: bytes) -> bytes:
+        if len(body) > self._limits.body_bytes:
+            raise TooLargeError
+        return body
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
@@ -110,5 +134,9 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 def _error(scope: Scope, status: int, message: str) -> Answer:
     headers = {name.decode("latin-1"): "" for name, _ in scope["headers"]}
-    codec = route_of(scope["method"], scope["path"], headers).vendor_codec
+    codec = route_of(scope["method"], split_path(scope["path"])[1], headers).vendor_codec
+    return _refusal(codec, status, message)
+
+
+def _refusal(codec: Codec, status: int, message: str) -> Answer:
     return error_answer(codec, status, message, headers={"x-should-retry": "false"})

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from functools import singledispatch
 from typing import Any, TypeVar
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
 from understudy.clock import SYSTEM_CLOCK
 from understudy.codecs.codec import Codec
+from understudy.codecs.ndjson import encode_line
+from understudy.codecs.sse import encode_event
 from understudy.faults import (
     AnyFault,
     ConnectionReset,
@@ -29,14 +33,19 @@ from understudy.faults import (
 from understudy.messages import Reply, Response, WholeReply, deltas_of
 from understudy.wire.answer import JSON_TYPE, Answer, Ending, Frame, whole
 from understudy.wire.asked import Asked
-from understudy.wire.encoding import answer_of, error_answer
+from understudy.wire.encoding import answer_of, array_piece, error_answer
+from understudy.wire.events_apart import events_apart
 
 T = TypeVar("T")
 DRIPS = 16
 """In how many pieces an answer drips that is not streamed."""
 
 _ENDINGS: dict[str, Ending] = {"ConnectionError": "reset", "TimeoutError": "silence", "cut": "cut"}
-_GARBAGE = {"text/event-stream": b'data: {"broken\n\n', "application/x-ndjson": b'{"broken\n'}
+_BROKEN = b'{"broken'
+_BROKEN_EVENTS = {"anthropic": encode_event(_BROKEN, "content_block_delta"), "ollama": encode_line(_BROKEN)}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_NO_HEADER_TEXT = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
+_TRIED_AGAIN = frozenset((408, 409, 429))
 
 
 class Struck(Struct, frozen=True):
@@ -98,9 +107,16 @@ def _(fault: ConnectionReset, struck: Struck) -> Answer:
 
 @broken.register
 def _(fault: HttpError, struck: Struck) -> Answer:
+    headers = _sendable(fault.headers)
     if not fault.body:
-        return error_answer(struck.codec, fault.status_code, "an injected error", headers=fault.headers)
-    return whole(fault.status_code, fault.body.encode("utf-8", "replace"), headers=fault.headers)
+        return error_answer(struck.codec, fault.status_code, "an injected error", headers=headers)
+    return whole(fault.status_code, fault.body.encode("utf-8", "replace"), headers=headers)
+
+
+def _sendable(headers: dict[str, str]) -> dict[str, str]:
+    """The headers that HTTP has room for; in their values, `?` stands for characters that it has none for."""
+    named = {name: value for name, value in headers.items() if _HEADER_NAME.fullmatch(name)}
+    return {name: _NO_HEADER_TEXT.sub("?", value) for name, value in named.items()}
 
 
 @broken.register
@@ -118,8 +134,10 @@ def _(fault: MalformedResponse, struck: Struck) -> Answer:
 @broken.register
 def _(fault: WrongShape, struck: Struck) -> Answer:
     raw = fault.raw.encode("utf-8", "replace")
+    if struck.body_type != JSON_TYPE:
+        raw = orjson.dumps(orjson.loads(raw))  # on one line, as streams have it
     if struck.body_type.startswith("text/event-stream"):
-        raw = b"data: " + raw + b"\n\n"
+        raw = encode_event(raw)
     return whole(200, raw, content_type=struck.body_type)
 
 
@@ -132,16 +150,18 @@ def _(fault: WrongContentType, struck: Struck) -> Answer:
 @broken.register
 def _(fault: StreamTruncate, struck: Struck) -> Answer:
     clean = struck.clean()
-    kept = clean.frames[: fault.after_chunks] if clean.is_streamed else _first_half(clean)
+    if clean.status is None:
+        return clean
+    kept = _first_events(clean, fault.after_chunks) if clean.is_streamed else _first_half(clean)
     last_ms = kept[-1][0] if kept else 0.0
     match fault.ending:
         case "clean":
             return replace(clean, frames=kept, end_ms=last_ms)
         case "error_event":
-            return replace(clean, frames=(*kept, (last_ms, _error_event(struck, clean))), end_ms=last_ms)
+            event = _error_event(struck, is_first=not kept) if clean.is_streamed else b""
+            return replace(clean, frames=(*kept, (last_ms, event)), end_ms=last_ms)
         case "malformed":
-            garbage = _GARBAGE.get(clean.headers.get("content-type", "").partition(";")[0], b'{"broken')
-            return replace(clean, frames=(*kept, (last_ms, garbage)), end_ms=last_ms)
+            return replace(clean, frames=(*kept, (last_ms, _broken_event(struck, clean))), end_ms=last_ms)
         case _:
             end_ms = float("inf") if fault.ending == "TimeoutError" else last_ms
             return replace(clean, frames=kept, ending=_ENDINGS[fault.ending], end_ms=end_ms)
@@ -152,22 +172,35 @@ def _first_half(clean: Answer) -> tuple[Frame, ...]:
     return ((0.0, data[: len(data) // 2]),)
 
 
-def _error_event(struck: Struck, clean: Answer) -> bytes:
-    return struck.codec.encode_stream_error("an injected error") if clean.is_streamed else b""
+def _first_events(clean: Answer, count: int) -> tuple[Frame, ...]:
+    """So many events, but never the last: what has all of them is not broken."""
+    return events_apart(clean)[:-1][:count]
+
+
+def _broken_event(struck: Struck, clean: Answer) -> bytes:
+    if not clean.is_streamed or struck.asked.is_array:
+        return _BROKEN
+    return _BROKEN_EVENTS.get(struck.codec.name, encode_event(_BROKEN))
+
+
+def _error_event(struck: Struck, *, is_first: bool) -> bytes:
+    event = struck.codec.encode_stream_error("an injected error")
+    return array_piece(event, is_first=is_first, is_last=True) if struck.asked.is_array else event
 
 
 @broken.register
 def _(fault: StreamStall, struck: Struck) -> Answer:
     clean = struck.clean()
-    place = min(fault.after_chunks, len(clean.frames) - 1)
-    late = tuple((at_ms + fault.for_ms, data) for at_ms, data in clean.frames[place:])
-    return replace(clean, frames=clean.frames[:place] + late, end_ms=clean.end_ms + fault.for_ms)
+    events = events_apart(clean)
+    place = min(fault.after_chunks, len(events) - 1)
+    late = tuple((at_ms + fault.for_ms, data) for at_ms, data in events[place:])
+    return replace(clean, frames=events[:place] + late, end_ms=clean.end_ms + fault.for_ms)
 
 
 @broken.register
 def _(fault: SlowDrip, struck: Struck) -> Answer:
     clean = struck.clean()
-    pieces = [data for _, data in clean.frames] if clean.is_streamed else _in_pieces(clean.content)
+    pieces = [data for _, data in events_apart(clean)] if clean.is_streamed else _in_pieces(clean.content)
     frames = tuple((fault.every_ms * number, data) for number, data in enumerate(pieces, 1))
     return replace(clean, frames=frames, end_ms=fault.every_ms * len(pieces))
 
@@ -189,4 +222,11 @@ def as_recorded(fault: AnyFault, answer: Answer) -> Answer:
 
 def failed(answer: Answer) -> bool:
     """Whether a client would try such an answer again: no answer, a broken one, or an error of the server's."""
-    return answer.status is None or answer.ending != "complete" or answer.status == 429 or answer.status >= 500
+    if answer.status is None or answer.ending != "complete":
+        return True
+    return answer.status in _TRIED_AGAIN or answer.status >= 500
+
+
+def spoils(fault: AnyFault | None, answer: Answer) -> bool:
+    """Whether a client would ask again for what `fault`, if any, has made such an `answer` of."""
+    return failed(answer) or isinstance(fault, MalformedResponse | StreamTruncate | WrongContentType | WrongShape)

@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from understudy.errors import InputError
-from understudy.faults import FaultPlan, parse_fault
 from understudy.version import __version__
 from understudy.wire.session import WireSession
 from understudy.wire.sessions import Sessions
+from understudy.wire.stage import plan_of
 
 PREFIX = "/_understudy"
 
@@ -43,7 +43,7 @@ def control_app(sessions: Sessions) -> Starlette:
     async def start(request: Request) -> Response:
         try:
             wish = msgspec.json.decode(await request.body() or b"{}", type=_Wish)
-            plan = FaultPlan([parse_fault(line) for line in wish.faults])
+            plan = plan_of(wish.faults)
         except (msgspec.DecodeError, UnicodeDecodeError, InputError) as error:
             return _json({"error": str(error)}, 400)
         return _json(summary(sessions.start(request.path_params["name"], plan)), 201)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 DUMMY_KEY = "understudy"
-_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OLLAMA_API_KEY")
+_KEYS = {
+    "openai": ("OPENAI_API_KEY",),
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "ollama": ("OLLAMA_API_KEY",),
+}
 
 
 def addresses(url: str) -> dict[str, str]:
@@ -17,6 +24,6 @@ def addresses(url: str) -> dict[str, str]:
     }
 
 
-def keys(api_key: str = DUMMY_KEY) -> dict[str, str]:
-    """The variables that hold keys, with one that no vendor would take."""
-    return dict.fromkeys(_KEYS, api_key)
+def keys(api_key: str = DUMMY_KEY, *, vendors: Iterable[str] = tuple(_KEYS)) -> dict[str, str]:
+    """The variables that hold keys, of all vendors or of some, with one that no vendor would take."""
+    return dict.fromkeys([name for vendor in vendors for name in _KEYS[vendor]], api_key)

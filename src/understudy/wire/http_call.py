@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 
-class HttpCall(Struct, frozen=True):
+class HttpCall(Struct, frozen=True, gc=False):
     """One HTTP request. `path` starts with a slash and has no query; the names of headers are lower-case."""
 
     method: str

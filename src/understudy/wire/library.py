@@ -58,10 +58,10 @@ class Library:
         if recording is None:
             document = responses if isinstance(responses, Document) else convert(responses or {}, source="responses")
             return MemoryShelf(document, source="responses")
-        folder = Path(recording) if "://" not in os.fspath(recording) else None
-        if folder is None or not folder.is_dir():
+        path = os.fspath(recording)
+        if not path or "://" in path or not Path(path).is_dir():
             return open_store(recording).read()
-        self._named = _in_folder(folder)
+        self._named = _in_folder(Path(path))
         return MemoryShelf(merge(list(self._named.values())), source=os.fspath(recording))
 
     def _stock(self, shelf: Shelf) -> Stock:
@@ -70,7 +70,7 @@ class Library:
 
 def _in_folder(folder: Path) -> dict[str, Document]:
     """The recordings of a folder and those below it, by their paths without `.json`."""
-    paths = sorted(folder.rglob("*.json"))
+    paths = sorted(path for path in folder.rglob("*.json") if path.is_file())
     if not paths:
         raise InputError("the folder has no recordings", source=str(folder), hint="a recording is a file named *.json")
     return {path.relative_to(folder).with_suffix("").as_posix(): open_store(path).load() for path in paths}

@@ -9,12 +9,13 @@ from msgspec import Struct
 from understudy.errors import MismatchKind
 from understudy.messages import Request
 
-Outcome = Literal["served", "default", "made", "recorded", "missed", "refused"]
+Outcome = Literal["served", "default", "made", "recorded", "passed", "missed", "refused"]
 """`served` from the recording, `default` where it has nothing, `made` up (an embedding, a list of models),
-`recorded` from upstream, `missed`, or `refused` as no call that can be answered."""
+`recorded` from upstream, `passed` on from there without being kept (too large, or the client left before anything
+came), `missed`, or `refused` as no call that can be answered."""
 
 
-class WireCall(Struct, frozen=True):
+class WireCall(Struct, frozen=True, gc=False):
     """One call that came over the wire, and what became of it.
 
     `number` counts the calls of its session from 1, whatever was asked. `attempt` is which try of the same call this
@@ -40,7 +41,7 @@ def unheard(call: WireCall) -> None:
     """Tell nobody of a call."""
 
 
-class Miss(Struct, frozen=True):
+class Miss(Struct, frozen=True, gc=False):
     """A call that the recording has no answer for. `text` is all that is known: the nearest entry, and the diff."""
 
     call: int

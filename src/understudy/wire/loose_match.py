@@ -8,12 +8,24 @@ from hashlib import sha256
 import orjson
 
 from understudy.messages import JsonObject
+from understudy.providers.catalog import (
+    AnthropicProvider,
+    GoogleProvider,
+    OllamaProvider,
+    OpenAIProvider,
+    OpenAIResponsesProvider,
+)
 from understudy.recording.cursor import Cursor
 from understudy.recording.exchange import Exchange
 from understudy.recording.fingerprint import canonical_bytes, normalised
 from understudy.recording.normalise import NormaliseRules
 from understudy.recording.stores.store import Shelf, Stored
 from understudy.wire.asked import Asked
+
+_SPOKEN_BY = {
+    provider.vendor_name: provider.vendor_codec.name
+    for provider in (AnthropicProvider, GoogleProvider, OllamaProvider, OpenAIProvider, OpenAIResponsesProvider)
+}
 
 
 class LooseIndex:
@@ -52,4 +64,6 @@ class LooseIndex:
 
 
 def _protocol(stored: Stored[Exchange]) -> str:
-    return "" if stored.exchange.wire is None else stored.exchange.wire.protocol
+    """The protocol that the entry was recorded in; empty if it does not say."""
+    wire = stored.exchange.wire
+    return _SPOKEN_BY.get(stored.exchange.provider, "") if wire is None else wire.protocol

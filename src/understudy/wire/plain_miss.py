@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 from itertools import islice
 
-import msgspec
-
+from understudy.codecs.parsing import shorten
 from understudy.errors import RecordingMismatchError
 from understudy.recording.cursor import Match
 from understudy.recording.exchange import Exchange
@@ -16,6 +15,7 @@ from understudy.wire.asked import Asked
 from understudy.wording import printable
 
 SHOWN_PLACES = 6
+SHOWN_CHARS = 200
 
 
 def plain_miss(asked: Asked, match: Match[Exchange], shelf: Shelf) -> RecordingMismatchError:
@@ -32,13 +32,13 @@ def plain_miss(asked: Asked, match: Match[Exchange], shelf: Shelf) -> RecordingM
 
 
 def _told(asked: Asked) -> str:
-    return printable(f"{msgspec.json.decode(asked.fields)['method']} {asked.place}")
+    return shorten(printable(f"{asked.method} {asked.place}"), SHOWN_CHARS)
 
 
 def _nearest(asked: Asked, shelf: Shelf) -> str:
-    places = list(dict.fromkeys(place for stored in islice(shelf, SEARCHED) if (place := stored.exchange.http_place())))
+    told = (shorten(stored.exchange.http_place(), SHOWN_CHARS) for stored in islice(shelf, SEARCHED))
+    places = list(dict.fromkeys(place for place in told if place))
     if _told(asked) in places:
         return "It was recorded with another body."
     near = difflib.get_close_matches(_told(asked), places, n=SHOWN_PLACES, cutoff=0.0)
     return f"It has: {', '.join(near)}" if near else "It has no calls other than those of models."
-

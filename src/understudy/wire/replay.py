@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from understudy.errors import RecordingMismatchError
 from understudy.messages import Response, deltas_of
@@ -17,7 +18,7 @@ from understudy.wire.side.answers import side_answer
 from understudy.wire.stock import Prepared, Stock, prepare
 
 
-class Found(Struct, frozen=True):
+class Found(Struct, frozen=True, gc=False):
     """What answers a call: an entry, or without one the default."""
 
     stored: Stored[Exchange] | None = None
@@ -31,8 +32,9 @@ class WireReplay:
     """Answers calls from a stock, each of its entries as often as a replay may.
 
     A call is answered by its `step_id` if it has one, by its fingerprint, by an entry of another protocol with
-    the same conversation, or by one that does not say what it answers. What none of these finds raises
-    RecordingMismatchError if the stock is strict, and is answered with `default_response` if not.
+    the same conversation, or by one that does not say what it answers; one of plain HTTP by its fingerprint alone.
+    What none of these finds raises RecordingMismatchError if the stock is strict, and is answered with
+    `default_response` if not.
     """
 
     def __init__(self, stock: Stock, *, default_response: str) -> None:
@@ -41,13 +43,13 @@ class WireReplay:
 
     def find(self, asked: Asked, step_id: str | None) -> Found:
         """What answers. Nothing is served until it is used."""
-        match = self._cursor.match(step_id, asked.request_hash)
+        match = self._match(asked, step_id)
         if match.mismatch is None:
             return Found(match.stored)
         if match.mismatch == "missing" and (loose := self._stock.loose.find(asked, self._cursor)) is not None:
             return Found(loose)
         if self._stock.strict:
-            raise self._refusal(asked, match)
+            raise self._refusal(asked, step_id, match)
         return Found(match.stored)
 
     def answer(self, found: Found, asked: Asked) -> Prepared:
@@ -75,7 +77,15 @@ class WireReplay:
         """The exchanges that were never served, in the recording's order."""
         return self._cursor.unused()
 
-    def _refusal(self, asked: Asked, match: Match[Exchange]) -> RecordingMismatchError:
+    def _match(self, asked: Asked, step_id: str | None) -> Match[Exchange]:
+        if asked.request is not None:
+            return self._cursor.match(step_id, asked.request_hash)
+        match = self._cursor.match(None, asked.request_hash)
+        is_answer = match.stored is not None and (match.stored.exchange.wire or match.stored.exchange.fault)
+        return match if is_answer else Match("default", mismatch="missing")
+
+    def _refusal(self, asked: Asked, step_id: str | None, match: Match[Exchange]) -> RecordingMismatchError:
         if asked.request is None:
             return plain_miss(asked, match, self._stock.shelf)
-        return mismatch_error(asked.request, match, self._stock.shelf, self._stock.rules)
+        request = replace(asked.request, step_id=step_id)
+        return mismatch_error(request, match, self._stock.shelf, self._stock.rules)

@@ -59,7 +59,7 @@ _POSTED = (
 )
 _MODELS = re.compile(r"(.*/)?models(/.+)?|/api/(tags|ps|version)")
 _GOOGLE = re.compile(r"/(v1alpha|v1beta|upload/v1beta)/")
-_OLLAMA = re.compile(r"/api/")
+_OLLAMA = re.compile(r"/api/(?!v\d)")
 
 
 def route_of(method: str, path: str, headers: Mapping[str, str]) -> Route:

@@ -7,21 +7,26 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from math import isfinite
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from understudy.wire.answer import Answer
 from understudy.wire.connection import TRANSPORT, reset
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_WITHOUT_BODY = frozenset((*range(100, 200), 204, 304))
 
 
 async def send_answer(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
     """Send `answer`. Returns when it has ended, or when the client has left."""
+    if answer.status in _WITHOUT_BODY:
+        answer = replace(answer, frames=())
     if answer.is_at_once:
         at_ms, data = answer.frames[0] if answer.frames else (0.0, b"")
         if at_ms > 0 and await _has_left(receive, at_ms):
             return
-        await send(_head(answer))
+        await send(_head(answer, scope))
         await send({"type": "http.response.body", "body": data})
         return
     await _Sender(scope, receive, send).perform(answer)
@@ -32,12 +37,12 @@ class _Sender:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._transport: asyncio.Transport = scope[TRANSPORT]
-        self._receive, self._send = receive, send
+        self._scope, self._receive, self._send = scope, receive, send
         self._started_s = asyncio.get_running_loop().time()
 
     async def perform(self, answer: Answer) -> None:
         if answer.status is not None:
-            await self._send(_head(answer))
+            await self._send(_head(answer, self._scope))
         for at_ms, data in answer.frames:
             if await self._left_before(at_ms):
                 return
@@ -62,9 +67,12 @@ class _Sender:
         return wait_ms > 0 and await _has_left(self._receive, wait_ms)
 
 
-def _head(answer: Answer) -> MutableMapping[str, Any]:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.sent_headers.items()]
-    return {"type": "http.response.start", "status": answer.status, "headers": headers}
+def _head(answer: Answer, scope: Scope) -> MutableMapping[str, Any]:
+    headers = answer.sent_headers
+    if scope["http_version"] == "1.0":  # such clients know no chunks; a length that is not reached tells them of a cut
+        headers = headers | {"content-length": str(len(answer.content) + (answer.ending != "complete"))}
+    told = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": answer.status, "headers": told}
 
 
 async def until_left(receive: Receive) -> None:

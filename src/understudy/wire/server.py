@@ -12,11 +12,12 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from understudy.errors import InputError
-from understudy.wire.connection import Connection
-from understudy.wire.sending import Receive, Scope, Send
+from understudy.wire.app import WireApp
+from understudy.wire.direct_connection import DirectConnection
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 2048
+READ_BYTES = 64 * 1024
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -37,21 +38,24 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class ServerThread:
-    """Runs an ASGI application on `listener` from `start` to `stop`, which ends what is under way.
+    """Runs the application on `listener` from `start` to `stop`, which ends what is under way.
 
     `on_stop` is awaited on the server's own loop when all connections are closed.
     """
 
     def __init__(
         self,
-        app: Callable[[Scope, Receive, Send], Awaitable[None]],
+        app: WireApp,
         listener: socket.socket,
         *,
         on_stop: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
-        self._listener, self._on_stop = listener, on_stop
-        self._config = uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, ws="none")
+        self._app, self._listener, self._on_stop = app, listener, on_stop
+        self._config = uvicorn.Config(
+            app, lifespan="off", log_config=None, access_log=False, ws="none", proxy_headers=False
+        )
         self._state = ServerState()
+        self._buffer = memoryview(bytearray(READ_BYTES))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None
         self._is_ready = threading.Event()
@@ -63,7 +67,10 @@ class ServerThread:
         self._is_ready.wait()
 
     def stop(self) -> None:
-        """End the server. Safe to call twice."""
+        """End the server. Safe to call twice, and before it was started."""
+        if self._thread.ident is None:
+            self._listener.close()
+            return
         if self._loop is not None and self._ended is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
@@ -82,8 +89,8 @@ class ServerThread:
         if self._on_stop is not None:
             await self._on_stop()
 
-    def _connect(self) -> Connection:
-        return Connection(self._config, self._state, {}, self._loop)
+    def _connect(self) -> DirectConnection:
+        return DirectConnection(self._config, self._state, self._loop, begin=self._app.begin, buffer=self._buffer)
 
     async def _close_connections(self) -> None:
         tasks = list(self._state.tasks)

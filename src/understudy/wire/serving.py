@@ -13,13 +13,18 @@ from understudy.faults import FaultPlan, PlannedFault
 from understudy.recording.cursor import Unused
 from understudy.recording.document import Document
 from understudy.recording.latency import LatencyModel
+from understudy.recording.record_mode import RecordMode
+from understudy.recording.redaction import Redactor
 from understudy.wire.access import Access
 from understudy.wire.app import WireApp
 from understudy.wire.environment import DUMMY_KEY, addresses, keys
 from understudy.wire.log import Miss, WireCall
+from understudy.wire.proxy import Proxy
 from understudy.wire.server import LOOPBACK, ServerThread, bind
 from understudy.wire.session import WireSession
+from understudy.wire.sessions import prefix_of
 from understudy.wire.stage import Stage, StageOptions, plan_of
+from understudy.wire.upstreams import Upstreams
 
 _LOOPBACKS = ("127.0.0.1", "::1", "localhost")
 
@@ -35,36 +40,44 @@ class WireServer:
         if host not in _LOOPBACKS and not api_key:
             hint = "everybody who reaches the address could ask; give one, and give it to the clients as their key"
             raise InputError(f"listening at {host} needs an API key", source="host", hint=hint)
+        upstreams = Upstreams(options.upstreams, keys=options.upstream_keys, are_clients_keys_ours=bool(api_key))
+        self._options, self._api_key = options, api_key
         self._stage = Stage(options)
-        self._api_key = api_key
         try:
             self._listener = bind(host, port)
+            self._address: tuple[str, int] = self._listener.getsockname()[:2]
+            self._proxy = self._proxy_to(upstreams)
         except InputError:
             self._stage.close()
             raise
-        app = WireApp(self._stage.sessions, access=Access(api_key))
-        self._thread = ServerThread(app, self._listener)
+        app = WireApp(self._stage.sessions, access=Access(api_key), upstream=self._proxy)
+        self._thread = ServerThread(app, self._listener, on_stop=None if self._proxy is None else self._proxy.close)
 
     @property
     def url(self) -> str:
         """The server's address, without a slash at its end. OpenAI's clients want `url + "/v1"`."""
-        host, port = self._listener.getsockname()[:2]
+        host, port = self._address
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables that lead the vendors' SDKs here, with keys that cost nothing."""
-        return addresses(self.url) | keys(self._api_key or DUMMY_KEY)
+        """The variables that lead the vendors' SDKs here, with keys that cost nothing.
+
+        While recording, the clients' own keys are needed: only those are told that `upstream_keys` stand in for.
+        """
+        if self._api_key or not self._stage.is_live:
+            return addresses(self.url) | keys(self._api_key or DUMMY_KEY)
+        return addresses(self.url) | keys(vendors=self._options.upstream_keys or ())
 
     @property
     def calls(self) -> list[WireCall]:
         """The calls of all sessions, in the order in which they were answered in each."""
-        return [call for session in self._stage.sessions for call in session.calls]
+        return [call for session in self._stage.sessions for call in session.calls.copy()]
 
     @property
     def misses(self) -> list[Miss]:
         """The calls that the recording has no answer for."""
-        return [miss for session in self._stage.sessions for miss in session.misses]
+        return [miss for session in self._stage.sessions for miss in session.misses.copy()]
 
     def unused(self) -> list[Unused]:
         """The entries of the recording that the session without a name was never served."""
@@ -88,7 +101,17 @@ class WireServer:
 
     def session_url(self, name: str) -> str:
         """The address of a session: what `url` is to the one without a name."""
-        return f"{self.url}/s/{name}"
+        return self.url + prefix_of(name)
+
+    def _proxy_to(self, upstreams: Upstreams) -> Proxy | None:
+        if self._stage.recorder is None or not self._stage.is_live:
+            return None
+        vendor = upstreams.vendor_at(self._address[1])
+        if vendor is not None:
+            self._listener.close()
+            told = f"port {self._address[1]} is where {vendor} is asked: the server would ask itself"
+            raise InputError(told, source="port", hint=f"take another port, or name another in upstreams: {vendor}")
+        return Proxy(upstreams, self._stage.recorder, timeout_s=self._options.upstream_timeout_s)
 
     def start(self) -> Self:
         self._thread.start()
@@ -122,12 +145,18 @@ def serving(  # noqa: PLR0913 - each is an option that tests set by name
     port: int = 0,
     api_key: str = "",
     sink: Sink = NULL_SINK,
+    record: str | os.PathLike[str] | None = None,
+    record_mode: RecordMode = "append",
+    upstreams: Mapping[str, str] | None = None,
+    upstream_keys: Mapping[str, str] | None = None,
+    upstream_timeout_s: float | None = None,
+    redactor: Redactor | None = None,
 ) -> WireServer:
     """A server that stands in for the vendors' APIs, to be used as a context manager; see StageOptions.
 
     Args:
         host, port: where to listen; by default on loopback, at any port that is free.
-        api_key: what clients must give as their key; other hosts than loopback need one.
+        api_key: what clients must give as their key; other hosts than loopback need one. It does not go upstream.
         sink: told of every call.
 
     Raises:
@@ -143,5 +172,11 @@ def serving(  # noqa: PLR0913 - each is an option that tests set by name
         latency_ms=latency_ms,
         retry_after_ms=retry_after_ms,
         sink=sink,
+        record=record,
+        record_mode=record_mode,
+        upstreams=upstreams,
+        upstream_keys=upstream_keys,
+        upstream_timeout_s=upstream_timeout_s,
+        redactor=redactor,
     )
     return WireServer(options, host=host, port=port, api_key=api_key)

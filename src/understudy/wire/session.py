@@ -16,7 +16,7 @@ from understudy.messages import Response
 from understudy.recording.cursor import Unused
 from understudy.wire.answer import Answer
 from understudy.wire.asked import Reader
-from understudy.wire.breakage import Struck, broken, failed
+from understudy.wire.breakage import Struck, broken, spoils
 from understudy.wire.call_count import CallCount
 from understudy.wire.encoding import error_answer
 from understudy.wire.http_call import HttpCall
@@ -74,14 +74,14 @@ class WireSession:
         except RecordingMismatchError as error:
             return None if self.is_live else self._missed(taken, error)
 
-    def broken(self, taken: Taken, clean: Answer, response: Response) -> Answer:
+    def broken(self, taken: Taken, clean: Answer, response: Response, *, key: str | None = None) -> Answer:
         """What the call's fault makes of the answer that upstream gave."""
         answer = self._break(taken, Struck(taken.asked, lambda: clean, lambda: response))
-        return self.note(taken, answer, "recorded")
+        return self.note(taken, answer, "recorded", key=key)
 
     def note(self, taken: Taken, answer: Answer, outcome: Outcome, *, key: str | None = None) -> Answer:
         """Put the call on the list, with what became of it."""
-        self._count.note(taken, failed=failed(answer))
+        self._count.note(taken, failed=spoils(taken.fault, answer))
         noted = WireCall(
             taken.number,
             self.name,
@@ -124,7 +124,7 @@ class WireSession:
         """What the call's fault makes of it. An entry whose answer failed is left for the next try."""
         found = _Lookup(self._known, taken)
         answer = self._break(taken, Struck(taken.asked, found.answer, found.response))
-        if found.entry is not None and not failed(answer):
+        if found.entry is not None and not spoils(taken.fault, answer):
             self._known().use(found.entry)
         return self.note(taken, answer, "served", key=None if found.entry is None else found.entry.key)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
@@ -14,11 +14,22 @@ from understudy.wire.session import NO_FAULTS, WireSession
 
 MAX_SESSIONS = 10_000
 SESSION_HEADER = "x-understudy-session"
-_PREFIX = re.compile(r"/s/([^/]{1,200})(/.*)")
+_PREFIX = re.compile(r"/s/([^/]{1,2000})(/.*)", re.DOTALL)
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """The session that a path names, empty if it names none, and the path within it. Its name may be quoted."""
+    prefixed = _PREFIX.fullmatch(path) if path.startswith("/s/") else None
+    return ("", path) if prefixed is None else (unquote(prefixed[1]), prefixed[2])
+
+
+def prefix_of(name: str) -> str:
+    """What the paths of a session begin with. It is quoted twice, since servers read a quoted slash as a slash."""
+    return f"/s/{quote(quote(name, safe=''), safe='')}"
 
 
 class Sessions:
-    """Makes a session when its name is first used. The one without a name has the plan that the server was given.
+    """Makes a session when its name is first used; one that nobody started has the plan that the server was given.
 
     Beyond 10,000 the oldest is forgotten.
     """
@@ -29,8 +40,9 @@ class Sessions:
 
     def of(self, call: HttpCall) -> tuple[WireSession, HttpCall]:
         """The session that the call belongs to, by its path or header, and the call without that."""
-        if call.path.startswith("/s/") and (prefixed := _PREFIX.fullmatch(call.path)) is not None:
-            return self.named(unquote(prefixed[1])), replace(call, path=prefixed[2])
+        name, path = split_path(call.path)
+        if name:
+            return self.named(name), replace(call, path=path)
         return self.named(call.headers.get(SESSION_HEADER, "")), call
 
     def named(self, name: str) -> WireSession:

@@ -13,8 +13,14 @@ from understudy.events import NULL_SINK, Sink, guarded
 from understudy.faults import FaultPlan, PlannedFault, parse_fault
 from understudy.recording.document import Document
 from understudy.recording.latency import Latency, LatencyModel
+from understudy.recording.normalise import NO_RULES
+from understudy.recording.record_mode import RecordMode
+from understudy.recording.redaction import Redactor
+from understudy.recording.stores.locate import open_store
+from understudy.wire.asked import Reader
 from understudy.wire.library import Library
 from understudy.wire.log import WireCall, unheard
+from understudy.wire.recorder import WireRecorder
 from understudy.wire.replay import WireReplay
 from understudy.wire.session import WireSession
 from understudy.wire.sessions import Sessions
@@ -30,6 +36,13 @@ class StageOptions(Struct, frozen=True, kw_only=True):
     unless a default response is given, and responses are not. `faults` are lines like `call=3: http_error 500`, or a
     plan. `retry_after_ms` goes with injected errors that do not say how long to wait, so that SDKs try again at once.
     `on_call` is told of each call as it is answered, on the server's thread.
+
+    `record` is the recording to be made of what the real APIs answer, instead of one to answer from. `record_mode` is
+    that of RecordingProvider: `append`, `once`, `new` or `all`. `upstreams` says where the APIs are, by vendor
+    (`openai`, `anthropic`, `google`, `ollama`), as the SDKs' variables would; by default at the vendors'.
+    `upstream_keys` are keys by vendor, which go there in the place of what clients give as their key.
+    `upstream_timeout_s` is the longest wait for an API to go on; None waits for ever. `redactor` says what counts as a
+    secret.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -43,10 +56,16 @@ class StageOptions(Struct, frozen=True, kw_only=True):
     retry_after_ms: float | None = None
     sink: Sink = NULL_SINK
     on_call: Callable[[WireCall], None] = unheard
+    record: str | os.PathLike[str] | None = None
+    record_mode: RecordMode = "append"
+    upstreams: Mapping[str, str] | None = None
+    upstream_keys: Mapping[str, str] | None = None
+    upstream_timeout_s: float | None = None
+    redactor: Redactor | None = None
 
 
 class Stage:
-    """The sessions of a set of options.
+    """The sessions of a set of options, and the recorder if there is something to record.
 
     Raises:
         InputError: an option is wrong, or a recording cannot be read.
@@ -56,23 +75,38 @@ class Stage:
         self._options = options
         plan = plan_of(options.faults)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
-        self._library = Library(
-            options.recording, responses=options.responses, latency=latency, strict=_is_strict(options)
-        )
+        self.recorder = _recorder(options)
+        self._library: Library | None = None
+        try:
+            self._library = _library(options, self.recorder, latency)
+        except InputError:
+            self.close()
+            raise
+        self._reader = Reader(NO_RULES if self.recorder is None else self.recorder.rules)
         self.sessions = Sessions(self._session, plan)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether what there is no answer for is asked upstream."""
+        return self.recorder is not None and self.recorder.is_live
 
     def close(self) -> None:
         """Close the recording."""
-        self._library.close()
+        if self._library is not None:
+            self._library.close()
+        if self.recorder is not None:
+            self.recorder.close()
 
     def _session(self, name: str, plan: FaultPlan) -> WireSession:
-        stock, options = self._library.stock(name), self._options
+        options = self._options
         default = DEFAULT_RESPONSE if options.default_response is None else options.default_response
+        stock = None if self._library is None else self._library.stock(name)
         return WireSession(
             name,
-            reader=stock.reader,
-            replay=WireReplay(stock, default_response=default),
+            reader=self._reader if stock is None else stock.reader,
+            replay=None if stock is None else WireReplay(stock, default_response=default),
             plan=plan,
+            is_live=self.is_live,
             retry_after_ms=options.retry_after_ms,
             sink=guarded(options.sink),
             on_call=options.on_call,
@@ -83,13 +117,41 @@ def plan_of(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultPlan:
     """The plan that is given, or that the lines make.
 
     Raises:
-        InputError: a line cannot be read.
+        InputError: a line cannot be read, or is about a tool.
     """
-    if isinstance(faults, FaultPlan):
-        return faults
     if isinstance(faults, str):
         raise InputError("expected a list of faults, got a text", source="faults", hint=f"[{faults!r}]")
-    return FaultPlan([parse_fault(fault) if isinstance(fault, str) else fault for fault in faults])
+    if not isinstance(faults, FaultPlan):
+        faults = FaultPlan([parse_fault(fault) if isinstance(fault, str) else fault for fault in faults])
+    for line in faults:
+        if line.at.tool is not None:
+            hint = "strike them there: inject_tools(tools, plan), or tool_call_fault for a tool that the model asks for"
+            raise InputError("tools run in the program under test", source=repr(str(line)), place="tool", hint=hint)
+    return faults
+
+
+def _recorder(options: StageOptions) -> WireRecorder | None:
+    if options.record is None:
+        if options.upstreams or options.upstream_keys:
+            raise InputError("nothing is asked upstream", source="upstreams", hint="give record=, a path to record to")
+        return None
+    if options.recording is not None or options.responses is not None:
+        hint = "record_mode='new' answers from what the recording has, and records what it lacks"
+        raise InputError("give record, or else a recording or responses", source="record", hint=hint)
+    if options.strict is not None or options.default_response is not None:
+        raise InputError("what is not recorded yet is asked upstream: leave out strict and default_response")
+    return WireRecorder(options.record, mode=options.record_mode, redactor=options.redactor, sink=options.sink)
+
+
+def _library(options: StageOptions, recorder: WireRecorder | None, latency: Latency) -> Library | None:
+    """What answers before upstream is asked, or instead; None if nothing does."""
+    if recorder is None or options.record is None:
+        return Library(options.recording, responses=options.responses, latency=latency, strict=_is_strict(options))
+    if not recorder.has_answers:
+        return None
+    if not recorder.is_live:
+        return Library(options.record, latency=latency, strict=True)
+    return Library(responses=open_store(options.record).load(), latency=latency, strict=True)
 
 
 def _is_strict(options: StageOptions) -> bool:

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
-import httpx2
 from typing_extensions import Unpack
 
+from understudy.errors import InputError
 from understudy.events import Sink
 from understudy.faults import FaultPlan, PlannedFault
 from understudy.recording.document import Document
+from understudy.recording.keys import KEY_HINT, shown, unfit_reason
 from understudy.recording.latency import LatencyModel
+from understudy.recording.record_mode import RecordMode
+from understudy.recording.redaction import Redactor
 from understudy.wire.answer import Answer
-from understudy.wire.delivery import Delivery, Raised
-from understudy.wire.encoding import error_answer
+from understudy.wire.begun import Begun, begin
 from understudy.wire.http_call import HttpCall
-from understudy.wire.route import route_of
+from understudy.wire.relay import Relay
 from understudy.wire.stage import Stage, StageOptions
 from understudy.wire.stage_log import StageLog
-from understudy.wire.transport import WireTransport
 
 if TYPE_CHECKING:
-    from understudy.wire.httpx_transport import HttpxTransport
+    import httpx
+    import httpx2
 
-logger = logging.getLogger("understudy.wire")
+    from understudy.wire.httpx_transport import HttpxTransport
+    from understudy.wire.transport import WireTransport
 
 
 class StandInOptions(TypedDict, total=False):
-    """How calls are answered: the fields of StageOptions."""
+    """How calls are answered, and recorded: fields of StageOptions."""
 
     responses: Mapping[str, Any] | Document | None
     strict: bool | None
@@ -43,14 +45,18 @@ class StandInOptions(TypedDict, total=False):
     seed: int
     retry_after_ms: float | None
     sink: Sink
+    record: str | os.PathLike[str] | None
+    record_mode: RecordMode
+    redactor: Redactor | None
 
 
 class StandIn(StageLog):
     """Stands in for OpenAI, Anthropic, Gemini and Ollama behind HTTP clients of this process, without a socket.
 
     `recording` is a path, a folder of recordings, or `sqlite:///path.db`; the `options` are those of StageOptions.
-    Paths and headers tell what a call asks, hosts do not matter. All its clients, of whatever threads and event loops,
-    share one way along the recording. It may be used after `close`, as if it were opened again.
+    Paths and headers tell what a call asks, hosts do not matter. With `record`, what the recording cannot answer is
+    asked where the client wants it asked, and recorded. All its clients, of whatever threads and event loops, share one
+    way along the recording. It may be used after `close`, as if it were opened again.
 
     Raises:
         InputError: an option is wrong, or a recording cannot be read.
@@ -60,31 +66,51 @@ class StandIn(StageLog):
         super().__init__(Stage(StageOptions(recording=recording, **options)))
         self._lock = threading.Lock()
 
-    def http_client(self) -> httpx2.AsyncClient:
-        """A client for the SDKs of OpenAI, Anthropic and Google: `AsyncOpenAI(http_client=stand_in.http_client())`."""
-        return httpx2.AsyncClient(transport=self.transport())
+    def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
+        """A client for the SDKs of OpenAI, Anthropic and Google: `AsyncOpenAI(http_client=stand_in.http_client())`.
 
-    def sync_http_client(self) -> httpx2.Client:
+        What is to be recorded is asked through `transport`, by default over the network.
+        """
+        import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of understudy
+
+        return httpx2.AsyncClient(transport=self.transport(live_async=transport))
+
+    def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
         """The like for SDKs that do not await: `OpenAI(http_client=stand_in.sync_http_client())`."""
-        return httpx2.Client(transport=self.transport())
+        import httpx2  # noqa: PLC0415
 
-    def transport(self) -> WireTransport:
+        return httpx2.Client(transport=self.transport(live=transport))
+
+    def transport(
+        self, *, live: httpx2.BaseTransport | None = None, live_async: httpx2.AsyncBaseTransport | None = None
+    ) -> WireTransport:
         """A transport for clients of httpx2, of either kind."""
-        return WireTransport(self)
+        from understudy.wire.transport import WireTransport  # noqa: PLC0415
 
-    def httpx_transport(self) -> HttpxTransport:
+        return WireTransport(self, live=live, live_async=live_async)
+
+    def httpx_transport(
+        self, *, live: httpx.BaseTransport | None = None, live_async: httpx.AsyncBaseTransport | None = None
+    ) -> HttpxTransport:
         """A transport for clients of httpx, of either kind: `ollama.Client(transport=stand_in.httpx_transport())`."""
         from understudy.wire.httpx_transport import HttpxTransport  # noqa: PLC0415 - httpx may not be installed
 
-        return HttpxTransport(self)
+        return HttpxTransport(self, live=live, live_async=live_async)
 
-    def deliver(self, call: HttpCall, *, read_timeout_s: float | None, raised: Raised) -> Delivery:
-        """The answer to a call, on its way to a client that raises what `raised` names."""
-        return Delivery(self._answer(call), read_timeout_s=read_timeout_s, raised=raised)
+    def answer(self, call: HttpCall) -> Answer | Relay:
+        """The answer to a call, or what is to hear it where only the real API can tell it.
+
+        Raises:
+            InputError: the call is to be recorded under a key that cannot be one.
+        """
+        with self._lock:
+            begun = begin(self._stage.sessions, call)
+        return self._relay(begun) if begun.answer is None else begun.answer
 
     def close(self) -> None:
         """Let go of the recording. Safe to call twice."""
-        self._stage.close()
+        with self._lock:
+            self._stage.close()
 
     def __enter__(self) -> Self:
         return self
@@ -94,19 +120,10 @@ class StandIn(StageLog):
     ) -> None:
         self.close()
 
-    def _answer(self, call: HttpCall) -> Answer:
-        with self._lock:
-            session, call = self._stage.sessions.of(call)
-            try:
-                answer = session.answer(session.take(call))
-            except Exception:
-                logger.exception("%s %s could not be answered", call.method, call.path)
-                answer = _failure(call)
-        assert answer is not None
-        return answer
-
-
-def _failure(call: HttpCall) -> Answer:
-    codec = route_of(call.method, call.path, call.headers).vendor_codec
-    told = "the stand-in failed to answer; its log says why"
-    return error_answer(codec, 500, told, headers={"x-should-retry": "false"})
+    def _relay(self, begun: Begun) -> Relay:
+        taken, recorder = begun.taken, self._stage.recorder
+        assert taken is not None
+        assert recorder is not None
+        if taken.step_id is not None and (reason := unfit_reason(taken.step_id)):
+            raise InputError(f"{shown(taken.step_id)} {reason}", source="step", hint=KEY_HINT)
+        return Relay(begun.session, taken, recorder, guard=self._lock)

@@ -8,7 +8,7 @@ from understudy.faults import AnyFault
 from understudy.wire.asked import Asked
 
 
-class Taken(Struct, frozen=True):
+class Taken(Struct, frozen=True, gc=False):
     """A call of a run. `number` counts the run's calls, `attempt` the tries of one; `fault` is to strike it."""
 
     asked: Asked

@@ -11,8 +11,8 @@ from typing import Any
 from understudy.clock import SYSTEM_CLOCK, Clock
 from understudy.messages import Reply, Request
 from understudy.providers.provider import Provider
-from understudy.recording.tool_wrapper import wrapped
 from understudy.tools.definition import ToolDef
+from understudy.tools.wrapped import wrapped
 from understudy.workflow.step_calls import StepCalls
 
 NAME_CHARS = 60

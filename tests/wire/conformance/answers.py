@@ -4,8 +4,8 @@ from __future__ import annotations
 
 STEP = "x-understudy-step"
 QUESTION = "How are you?"
-PLAIN = "Very well, thank you."
-ODD_TEXT = 'Grüße, 世界 👩‍👩‍👧 \u0085 \u2028 \u2029 \x00 "quoted" back\\slash\nnew line ' * 200
+PLAIN = "Very well, thank you, and how are you today?"
+ODD_TEXT = 'Grüße, 世界 👩‍👩‍👧 \u0085 \u2028 \u2029 \x00 "quoted" back\\slash\nnew line ' * 40
 JSON_TEXT = '{"city": "Oslo", "celsius": 21}'
 REASONING = "Let me think. Twice."
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 from tests.wire.conformance.sdks import Sdk
@@ -14,15 +16,20 @@ IMPATIENCE_S = 0.1
 
 
 class Row(Struct, frozen=True):
-    """A fault as a line of a plan behind `everywhere:`.
+    """A fault, as a plan tells it behind the colon.
 
-    SDKs wait half a second and more before they try a broken connection again, and no header makes them
-    hurry: they are told not to where `is_once`.
+    SDKs wait half a second and more before they try a broken connection again, and no header makes them hurry: where
+    `is_once`, they are told not to try again.
     """
 
     fault: str
     is_once: bool = False
     is_silent: bool = False
+
+    @property
+    def label(self) -> str:
+        """The row's first cell."""
+        return f"`{self.fault}`" + " ¹" * self.is_once + " ²" * self.is_silent
 
 
 ROWS = (
@@ -39,6 +46,7 @@ ROWS = (
     Row("context_overflow"),
     Row('malformed_response "not json"'),
     Row("malformed_response"),
+    Row('http_error 200 headers.content-type=text/html body="<html>"'),
     Row("wrong_shape"),
     Row("wrong_content_type"),
     Row("stream_truncate 5", is_once=True),
@@ -56,23 +64,18 @@ ROWS = (
     Row("content_filter"),
     Row("unknown_tool"),
     Row("invalid_tool_args"),
-    Row("tool_call_fault weather"),
+    Row("tool_call_fault weather args.city=Oslo"),
 )
 
 
-def observe(sdk: Sdk, row: Row, server: WireServer, *, streamed: bool) -> str:
-    """Ask with `sdk` while the row's fault strikes every try, and say what came of it."""
-    name = "-".join([sdk.title, row.fault, str(streamed)]).replace(" ", "-").replace(",", "").replace("/", "-")
+def observe(sdk: Sdk, row: Row, server: WireServer, *, is_streamed: bool) -> str:
+    """What `sdk` does while the row's fault strikes every try."""
+    name = re.sub(r"\W+", "-", f"{sdk.title} {row.fault} {is_streamed}")
     session = server.start_session(name, faults=[f"everywhere: {row.fault}"])
-    ask = sdk.ask_streamed if streamed else sdk.ask
+    ask = sdk.ask_streamed if is_streamed else sdk.ask
+    timeout_s, retries = IMPATIENCE_S if row.is_silent else PATIENCE_S, 0 if row.is_once else 2
     try:
-        seen = str(
-            ask(
-                server.session_url(name),
-                timeout_s=IMPATIENCE_S if row.is_silent else PATIENCE_S,
-                retries=0 if row.is_once else 2,
-            )
-        )
+        seen = str(ask(server.session_url(name), timeout_s=timeout_s, retries=retries))
     except Exception as error:
         seen = told_error(error)
     tries = len(session.calls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -30,12 +31,18 @@ class Sdk(ABC):
     def ask_streamed(self, url: str, *, timeout_s: float, retries: int) -> Seen | Other:
         """Ask for a stream, and read it to its end."""
 
+    def close(self) -> None:
+        """Close what is kept open between questions."""
+
 
 class OpenAIChat(Sdk):
     title = "openai, chat"
 
     def __init__(self) -> None:
         self._pooled = openai.OpenAI(api_key="k", base_url="http://unused")
+
+    def close(self) -> None:
+        self._pooled.close()
 
     def _client(self, url: str, timeout_s: float, retries: int) -> openai.OpenAI:
         return self._pooled.with_options(base_url=f"{url}/v1", timeout=timeout_s, max_retries=retries)
@@ -92,6 +99,9 @@ class Anthropic(Sdk):
     def __init__(self) -> None:
         self._pooled = anthropic.Anthropic(api_key="k", base_url="http://unused")
 
+    def close(self) -> None:
+        self._pooled.close()
+
     def _client(self, url: str, timeout_s: float, retries: int) -> anthropic.Anthropic:
         return self._pooled.with_options(base_url=url, timeout=timeout_s, max_retries=retries)
 
@@ -101,9 +111,13 @@ class Anthropic(Sdk):
 
     def ask_streamed(self, url: str, *, timeout_s: float, retries: int) -> Seen | Other:
         client = self._client(url, timeout_s, retries)
-        with client.messages.stream(model="m", max_tokens=9, messages=MESSAGES) as stream:
-            stream.until_done()
-            return _read_message(stream.current_message_snapshot)
+        events = list(client.messages.create(model="m", max_tokens=9, messages=MESSAGES, stream=True))
+        starts = [event.content_block for event in events if event.type == "content_block_start"]
+        pieces = [event.delta for event in events if event.type == "content_block_delta"]
+        end = next((event.delta.stop_reason for event in events if event.type == "message_delta"), None)
+        arguments = "".join(piece.partial_json for piece in pieces if piece.type == "input_json_delta")
+        calls = tuple((block.name, arguments) for block in starts if block.type == "tool_use")
+        return Seen("".join(piece.text for piece in pieces if piece.type == "text_delta"), end, calls)
 
 
 def _read_message(answer: Any) -> Seen | Other:
@@ -111,7 +125,7 @@ def _read_message(answer: Any) -> Seen | Other:
         return Other("`content` is None")
     text = "".join(block.text for block in answer.content if block.type == "text")
     uses = [block for block in answer.content if block.type == "tool_use"]
-    return Seen(text, answer.stop_reason, tuple((use.name, str(use.input)) for use in uses))
+    return Seen(text, answer.stop_reason, tuple((use.name, json.dumps(use.input)) for use in uses))
 
 
 class GoogleGenai(Sdk):
@@ -119,6 +133,9 @@ class GoogleGenai(Sdk):
 
     def __init__(self) -> None:
         self._pooled = genai.Client(api_key="k")
+
+    def close(self) -> None:
+        self._pooled.close()
 
     def ask(self, url: str, *, timeout_s: float, retries: int) -> Seen | Other:
         answer = self._pooled.models.generate_content(model="m", contents=QUESTION, config=_config(url, timeout_s))
@@ -141,7 +158,9 @@ def _read_content(answers: list[types.GenerateContentResponse]) -> Seen | Other:
     if answers and not candidates:
         return Other("`candidates` is None")
     parts = [part for candidate in candidates for part in (candidate.content and candidate.content.parts) or ()]
-    calls = tuple((part.function_call.name, str(part.function_call.args)) for part in parts if part.function_call)
+    calls = tuple(
+        (part.function_call.name, json.dumps(part.function_call.args)) for part in parts if part.function_call
+    )
     end = next((candidate.finish_reason.name for candidate in candidates if candidate.finish_reason), None)
     return Seen("".join(part.text or "" for part in parts), end, calls)
 
@@ -162,7 +181,7 @@ def _read_chat(answers: list[ollama.ChatResponse]) -> Seen:
     uses = [call.function for answer in answers for call in answer.message.tool_calls or ()]
     end = next((answer.done_reason for answer in answers if answer.done), None)
     text = "".join(answer.message.content or "" for answer in answers)
-    return Seen(text, end, tuple((use.name, str(use.arguments)) for use in uses))
+    return Seen(text, end, tuple((use.name, json.dumps(use.arguments)) for use in uses))
 
 
 SDKS: tuple[type[Sdk], ...] = (OpenAIChat, OpenAIResponses, Anthropic, GoogleGenai, Ollama)

@@ -5,10 +5,11 @@ from typing import Any
 from msgspec import Struct
 
 from understudy.codecs.anthropic.tools import encode_input
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.parsing import decode_answer, error_message
 from understudy.messages import JsonObject, Response, ToolCall, Usage
 
-RESPONSE_ID = "msg_understudy"
+REQUEST_ID = f"req_{NO_ID}"
 _FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -75,22 +76,22 @@ def decode_response(data: bytes) -> Response:
     )
 
 
-def encode_response(response: Response) -> JsonObject:
+def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
     blocks: list[JsonObject] = []
     if response.reasoning:
         blocks.append(thinking_block(response.reasoning))
     if response.content:
         blocks.append(text_block(response.content))
     for index, call in enumerate(response.tool_calls):
-        blocks.append(tool_use_block(index, call.id, call.tool) | {"input": encode_input(call)})
+        blocks.append(tool_use_block(call.id or call_id(id, index), call.tool) | {"input": encode_input(call)})
     end = {"stop_reason": encode_finish_reason(response.finish_reason), "usage": encode_usage(response.usage)}
-    return envelope(response) | {"content": blocks} | end
+    return envelope(response, id) | {"content": blocks} | end
 
 
-def envelope(response: Response) -> JsonObject:
+def envelope(response: Response, id: str) -> JsonObject:
     """A message without content, before it has ended."""
     return {
-        "id": RESPONSE_ID,
+        "id": f"msg_{id}",
         "type": "message",
         "role": "assistant",
         "model": response.model,
@@ -108,9 +109,14 @@ def thinking_block(thinking: str) -> JsonObject:
     return {"type": "thinking", "thinking": thinking, "signature": ""}
 
 
-def tool_use_block(index: int, call_id: str | None, tool: str | None) -> JsonObject:
-    """A tool use without input. Clients answer it by its id, so a call without one is given one."""
-    return {"type": "tool_use", "id": call_id or f"toolu_understudy_{index}", "name": tool or "", "input": {}}
+def tool_use_block(call_id: str, tool: str | None) -> JsonObject:
+    """A tool use without input."""
+    return {"type": "tool_use", "id": call_id, "name": tool or "", "input": {}}
+
+
+def call_id(id: str, index: int) -> str:
+    """The id of a call that has none. Clients answer it by its id."""
+    return f"toolu_{id}_{index}"
 
 
 def decode_stop_reason(stop_reason: str | None) -> str | None:
@@ -144,7 +150,7 @@ def encode_usage(usage: Usage) -> JsonObject:
 
 def encode_error(status_code: int, message: str) -> JsonObject:
     kind = _ERROR_KINDS.get(status_code, "invalid_request_error" if status_code < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": message}}
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": REQUEST_ID}
 
 
 def decode_error(data: bytes) -> str:

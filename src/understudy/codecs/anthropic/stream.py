@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 from understudy.codecs.anthropic.response import (
     Block,
     UsageShape,
+    call_id,
     decode_error,
     decode_stop_reason,
     decode_usage,
@@ -21,6 +22,7 @@ from understudy.codecs.anthropic.response import (
     thinking_block,
     tool_use_block,
 )
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.parsing import decode_answer, without_none
 from understudy.codecs.sse import ServerSentEvent, SseDecoder, encode_event
 from understudy.errors import ProviderConnectionError, ProviderError
@@ -167,21 +169,21 @@ def _prose(kind: str, text: str | None, thinking: str | None) -> list[StreamDelt
     return []
 
 
-def encode_stream(response: Response, deltas: Iterable[StreamDelta]) -> Iterator[bytes]:
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
     """The message's events, each delta in a block of its kind; the pieces of one tool call must come in a row."""
     counted_first = replace(response.usage, completion_tokens=0, reasoning_tokens=0)
-    yield _frame("message_start", {"message": envelope(response) | {"usage": encode_usage(counted_first)}})
-    yield from _encode_blocks(deltas)
+    yield _frame("message_start", {"message": envelope(response, id) | {"usage": encode_usage(counted_first)}})
+    yield from _encode_blocks(deltas, id)
     end = {"stop_reason": encode_finish_reason(response.finish_reason), "stop_sequence": None}
     yield _frame("message_delta", {"delta": end, "usage": encode_usage(response.usage)})
     yield _frame("message_stop", {})
 
 
-def _encode_blocks(deltas: Iterable[StreamDelta]) -> Iterator[bytes]:
+def _encode_blocks(deltas: Iterable[StreamDelta], id: str) -> Iterator[bytes]:
     for index, (_, pieces) in enumerate(groupby(deltas, key=_block_key)):
         for position, delta in enumerate(pieces):
             if position == 0:
-                yield _frame("content_block_start", {"index": index, "content_block": _encode_start(delta)})
+                yield _frame("content_block_start", {"index": index, "content_block": _encode_start(delta, id)})
             yield _frame("content_block_delta", {"index": index, "delta": _encode_delta(delta)})
         yield _frame("content_block_stop", {"index": index})
 
@@ -191,14 +193,14 @@ def _block_key(delta: StreamDelta) -> tuple[type, int]:
     return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
 
 
-def _encode_start(delta: StreamDelta) -> JsonObject:
+def _encode_start(delta: StreamDelta, id: str) -> JsonObject:
     match delta:
         case TextDelta():
             return text_block("")
         case ReasoningDelta():
             return thinking_block("")
-        case ToolCallDelta(index, _, call_id, tool):
-            return tool_use_block(index, call_id, tool)
+        case ToolCallDelta(index, _, given, tool):
+            return tool_use_block(given or call_id(id, index), tool)
 
 
 def _encode_delta(delta: StreamDelta) -> JsonObject:

@@ -6,6 +6,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.gemini.contents import FunctionCallShape, encode_call
 from understudy.codecs.parsing import decode_answer, error_message, without_none
 from understudy.errors import MalformedResponseError
@@ -20,7 +21,6 @@ from understudy.messages import (
     Usage,
 )
 
-RESPONSE_ID = "understudy"
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 _BLOCKED = "SAFETY"
 _FINISH_REASONS = {
@@ -139,19 +139,19 @@ def finish(response: Response, end: str | None) -> Response:
     return replace(response, finish_reason="tool_calls" if reason == "stop" and response.tool_calls else reason)
 
 
-def encode_response(response: Response) -> JsonObject:
+def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
     reasoning = [thought_part(response.reasoning)] if response.reasoning else []
     text = [text_part(response.content)] if response.content else []
     parts = [*reasoning, *text, *map(encode_call, response.tool_calls)]
-    return encode_answer(response, parts) | {"usageMetadata": encode_usage(response.usage)}
+    return encode_answer(response, parts, id=id) | {"usageMetadata": encode_usage(response.usage)}
 
 
-def encode_answer(response: Response, parts: list[JsonObject], *, is_last: bool = True) -> JsonObject:
+def encode_answer(response: Response, parts: list[JsonObject], *, id: str, is_last: bool = True) -> JsonObject:
     """A response, or a frame of one, with these parts and without usage."""
     content = {"parts": parts, "role": "model"} if parts else {"role": "model"}
     reason = _WIRE_REASONS.get(response.finish_reason, response.finish_reason) if is_last else None
     candidate = without_none({"content": content, "finishReason": reason, "index": 0})
-    return {"candidates": [candidate], "modelVersion": response.model, "responseId": RESPONSE_ID}
+    return {"candidates": [candidate], "modelVersion": response.model, "responseId": id}
 
 
 def text_part(text: str) -> JsonObject:

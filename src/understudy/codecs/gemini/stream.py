@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.gemini.contents import encode_call
 from understudy.codecs.gemini.response import (
     Answer,
@@ -70,25 +71,25 @@ class GeminiStreamDecoder:
         )
 
 
-def encode_stream(response: Response, deltas: Iterable[StreamDelta]) -> Iterator[bytes]:
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
     """Frames for the deltas; tool calls go whole, after the text."""
     calls = Accumulator()
     for delta in deltas:
         match delta:
             case TextDelta(text):
-                yield _frame(response, text_part(text))
+                yield _frame(response, text_part(text), id)
             case ReasoningDelta(text):
-                yield _frame(response, thought_part(text))
+                yield _frame(response, thought_part(text), id)
             case ToolCallDelta():
                 calls.add(delta)
     for call in calls.join(response).tool_calls:
-        yield _frame(response, encode_call(call))
-    end = encode_answer(response, [text_part("")]) | {"usageMetadata": encode_usage(response.usage)}
+        yield _frame(response, encode_call(call), id)
+    end = encode_answer(response, [text_part("")], id=id) | {"usageMetadata": encode_usage(response.usage)}
     yield encode_event(orjson.dumps(end))
 
 
-def _frame(response: Response, part: JsonObject) -> bytes:
-    return encode_event(orjson.dumps(encode_answer(response, [part], is_last=False)))
+def _frame(response: Response, part: JsonObject, id: str) -> bytes:
+    return encode_event(orjson.dumps(encode_answer(response, [part], id=id, is_last=False)))
 
 
 def encode_stream_error(message: str) -> bytes:

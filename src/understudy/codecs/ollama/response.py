@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from understudy.codecs.chat_message import ChatToolCall
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.ollama.conversation import WireMessage, encode_calls
 from understudy.codecs.parsing import decode_answer, error_message, without_none
 from understudy.errors import MalformedResponseError
@@ -71,7 +72,8 @@ def finish(response: Response, done_reason: str | None) -> Response:
     return replace(response, finish_reason="tool_calls" if is_calling else done_reason)
 
 
-def encode_response(response: Response) -> JsonObject:
+def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
+    """The response; the protocol has no ids."""
     calls = encode_calls(response.tool_calls) or None
     optional = without_none({"thinking": response.reasoning, "tool_calls": calls})
     return encode_answer(response, {"content": response.content} | optional) | encode_end(response)

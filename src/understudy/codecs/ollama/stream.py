@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.ndjson import NdjsonDecoder, encode_line
 from understudy.codecs.ollama.conversation import encode_calls
 from understudy.codecs.ollama.response import (
@@ -59,8 +60,8 @@ class OllamaStreamDecoder:
         return deltas
 
 
-def encode_stream(response: Response, deltas: Iterable[StreamDelta]) -> Iterator[bytes]:
-    """Lines for the deltas; tool calls go whole, after the text."""
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
+    """Lines for the deltas; tool calls go whole, after the text. The protocol has no ids."""
     calls = Accumulator()
     for delta in deltas:
         match delta:

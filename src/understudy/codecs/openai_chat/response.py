@@ -4,11 +4,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.parsing import decode_answer, error_message, without_none
 from understudy.errors import MalformedResponseError
 from understudy.messages import JsonObject, Response, ToolCall, Usage
-
-RESPONSE_ID = "chatcmpl-understudy"
 
 
 class Function(Struct):
@@ -73,15 +72,19 @@ def decode_response(data: bytes) -> Response:
     )
 
 
-def encode_response(response: Response) -> JsonObject:
+def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
     calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
-        for call in response.tool_calls
+        {
+            "id": call.id or call_id(id, index),
+            "type": "function",
+            "function": {"name": call.tool, "arguments": call.arguments},
+        }
+        for index, call in enumerate(response.tool_calls)
     ]
     message: JsonObject = {"role": "assistant", "content": response.content or None}
     optional = without_none({"reasoning_content": response.reasoning, "tool_calls": calls or None})
     return {
-        "id": RESPONSE_ID,
+        "id": response_id(id),
         "object": "chat.completion",
         "created": 0,
         "model": response.model,
@@ -90,6 +93,15 @@ def encode_response(response: Response) -> JsonObject:
         ],
         "usage": encode_usage(response.usage),
     }
+
+
+def response_id(id: str) -> str:
+    return f"chatcmpl-{id}"
+
+
+def call_id(id: str, index: int) -> str:
+    """The id of a call that has none. Clients answer it by its id."""
+    return f"call_{id}_{index}"
 
 
 def text_of(content: str | list[dict[str, Any]] | None) -> str:

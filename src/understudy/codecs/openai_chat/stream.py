@@ -6,14 +6,16 @@ from typing import Any
 import orjson
 from msgspec import Struct, field
 
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.openai_chat.response import (
-    RESPONSE_ID,
     MessageShape,
     ToolCallShape,
     UsageShape,
+    call_id,
     decode_usage,
     encode_error,
     encode_usage,
+    response_id,
     text_of,
 )
 from understudy.codecs.parsing import decode_answer, shorten, without_none
@@ -108,35 +110,33 @@ def _call_delta(call: ToolCallShape, position: int) -> ToolCallDelta:
     return ToolCallDelta(position if call.index is None else call.index, text, call.id, call.function.name or None)
 
 
-def encode_stream(response: Response, deltas: Iterable[StreamDelta]) -> Iterator[bytes]:
-    yield _frame(response, {"role": "assistant", "content": ""})
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
+    envelope = {"id": response_id(id), "object": "chat.completion.chunk", "created": 0, "model": response.model}
+    yield _frame(envelope, {"role": "assistant", "content": ""})
     for delta in deltas:
-        yield _frame(response, _encode_delta(delta))
-    yield _frame(response, {}, finish_reason=response.finish_reason)
+        yield _frame(envelope, _encode_delta(delta, id))
+    yield _frame(envelope, {}, finish_reason=response.finish_reason)
     usage = {"choices": [], "usage": encode_usage(response.usage)}
-    yield encode_event(orjson.dumps(_envelope(response) | usage))
+    yield encode_event(orjson.dumps(envelope | usage))
     yield encode_event(DONE.encode())
 
 
-def _frame(response: Response, delta: JsonObject, finish_reason: str | None = None) -> bytes:
+def _frame(envelope: JsonObject, delta: JsonObject, finish_reason: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    return encode_event(orjson.dumps(_envelope(response) | {"choices": [choice]}))
+    return encode_event(orjson.dumps(envelope | {"choices": [choice]}))
 
 
-def _envelope(response: Response) -> JsonObject:
-    return {"id": RESPONSE_ID, "object": "chat.completion.chunk", "created": 0, "model": response.model}
-
-
-def _encode_delta(delta: StreamDelta) -> JsonObject:
+def _encode_delta(delta: StreamDelta, id: str) -> JsonObject:
     match delta:
         case TextDelta(text):
             return {"content": text}
         case ReasoningDelta(text):
             return {"reasoning_content": text}
-        case ToolCallDelta(index, arguments, call_id, tool):
+        case ToolCallDelta(index, arguments, None, None):
+            return {"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}
+        case ToolCallDelta(index, arguments, given, tool):
             function = without_none({"name": tool, "arguments": arguments})
-            kind = "function" if tool is not None else None
-            call = without_none({"index": index, "id": call_id, "type": kind, "function": function})
+            call = {"index": index, "id": given or call_id(id, index), "type": "function", "function": function}
             return {"tool_calls": [call]}
 
 

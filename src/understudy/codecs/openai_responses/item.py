@@ -49,22 +49,22 @@ def read_item(data: Raw) -> OutputItem:
     return decode_answer(bytes(data), OutputItem) if kind in _KINDS else OutputItem(kind)
 
 
-def started_item(index: int, first: StreamDelta) -> JsonObject:
+def started_item(index: int, first: StreamDelta, id: str) -> JsonObject:
     """The item at `index` of an answer, which begins with `first`, before it has content."""
     match first:
         case TextDelta():
-            item = {"type": "message", "id": f"msg_understudy_{index}", "role": "assistant", "content": []}
+            item = {"type": "message", "id": f"msg_{id}_{index}", "role": "assistant", "content": []}
             return item | {"status": "in_progress"}
         case ReasoningDelta():
-            return {"type": "reasoning", "id": f"rs_understudy_{index}", "summary": []}
+            return {"type": "reasoning", "id": f"rs_{id}_{index}", "summary": []}
         case ToolCallDelta(position, _, call_id, tool):
-            call = {"call_id": call_id or f"call_understudy_{position}", "name": tool or "", "arguments": ""}
-            return {"type": "function_call", "id": f"fc_understudy_{index}"} | call | {"status": "in_progress"}
+            call = {"call_id": call_id or f"call_{id}_{position}", "name": tool or "", "arguments": ""}
+            return {"type": "function_call", "id": f"fc_{id}_{index}"} | call | {"status": "in_progress"}
 
 
-def finished_item(index: int, first: StreamDelta, text: str) -> JsonObject:
+def finished_item(index: int, first: StreamDelta, text: str, id: str) -> JsonObject:
     """The item with all of its text: what is said or thought, or the arguments of a call."""
-    item = started_item(index, first)
+    item = started_item(index, first, id)
     match first:
         case TextDelta():
             return item | {"content": [text_part(text)], "status": "completed"}

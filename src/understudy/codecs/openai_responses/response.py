@@ -2,12 +2,12 @@
 
 from msgspec import Raw, Struct
 
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.openai_responses.item import finished_item, piece_of, read_item
 from understudy.codecs.parsing import decode_answer
 from understudy.errors import ProviderError
 from understudy.messages import JsonObject, Response, Usage, deltas_of
 
-RESPONSE_ID = "resp_understudy"
 _FINISH_REASONS = {"max_output_tokens": "length"}
 _INCOMPLETE_REASONS = {"length": "max_output_tokens"}
 
@@ -75,15 +75,15 @@ def decode_response(data: bytes) -> Response:
     )
 
 
-def encode_response(response: Response) -> JsonObject:
-    output = [finished_item(index, delta, piece_of(delta)) for index, delta in enumerate(deltas_of(response))]
-    return ended(response, output)
+def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
+    output = [finished_item(index, delta, piece_of(delta), id) for index, delta in enumerate(deltas_of(response))]
+    return ended(response, output, id)
 
 
-def envelope(response: Response) -> JsonObject:
+def envelope(response: Response, id: str) -> JsonObject:
     """A response before it has output."""
     return {
-        "id": RESPONSE_ID,
+        "id": f"resp_{id}",
         "object": "response",
         "created_at": 0,
         "status": "in_progress",
@@ -102,10 +102,10 @@ def envelope(response: Response) -> JsonObject:
     }
 
 
-def ended(response: Response, output: list[JsonObject]) -> JsonObject:
+def ended(response: Response, output: list[JsonObject], id: str) -> JsonObject:
     """The response with its output, its usage and why it ended."""
     end = {"output": output, "usage": _encode_usage(response.usage)}
-    return envelope(response) | end | _encode_finish_reason(response.finish_reason)
+    return envelope(response, id) | end | _encode_finish_reason(response.finish_reason)
 
 
 def decode_usage(usage: _Usage | None) -> Usage:

@@ -6,6 +6,7 @@ from itertools import chain, groupby
 import orjson
 from msgspec import Raw, Struct
 
+from understudy.codecs.codec import NO_ID
 from understudy.codecs.openai_responses.item import (
     PARAGRAPH,
     finished_item,
@@ -174,19 +175,19 @@ def _stream_error(event: ServerSentEvent) -> ProviderError:
     return ProviderError(f"error inside the stream: {message}", body=event.data)
 
 
-def encode_stream(response: Response, deltas: Iterable[StreamDelta]) -> Iterator[bytes]:
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
     """The response's events, each delta in an item of its kind; the pieces of one tool call must come in a row."""
-    for number, event in enumerate(_events(response, deltas)):
+    for number, event in enumerate(_events(response, deltas, id)):
         yield encode_event(orjson.dumps(event | {"sequence_number": number}), event["type"])
 
 
-def _events(response: Response, deltas: Iterable[StreamDelta]) -> Iterator[JsonObject]:
-    yield {"type": "response.created", "response": envelope(response)}
-    yield {"type": "response.in_progress", "response": envelope(response)}
+def _events(response: Response, deltas: Iterable[StreamDelta], id: str) -> Iterator[JsonObject]:
+    yield {"type": "response.created", "response": envelope(response, id)}
+    yield {"type": "response.in_progress", "response": envelope(response, id)}
     output: list[JsonObject] = []
     for index, (_, pieces) in enumerate(groupby(deltas, key=_item_key)):
-        output.append((yield from _item_events(index, pieces)))
-    end = ended(response, output)
+        output.append((yield from _item_events(index, pieces, id)))
+    end = ended(response, output, id)
     kind = "response.incomplete" if end["status"] == "incomplete" else "response.completed"
     yield {"type": kind, "response": end}
 
@@ -196,10 +197,10 @@ def _item_key(delta: StreamDelta) -> tuple[type, int]:
     return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
 
 
-def _item_events(index: int, pieces: Iterator[StreamDelta]) -> Generator[JsonObject, None, JsonObject]:
+def _item_events(index: int, pieces: Iterator[StreamDelta], id: str) -> Generator[JsonObject, None, JsonObject]:
     """The events of one item, which is returned as it is in the end."""
     first = next(pieces)
-    started, text = started_item(index, first), ""
+    started, text = started_item(index, first, id), ""
     place = {"item_id": started["id"], "output_index": index} | _part_place(first)
     yield {"type": "response.output_item.added", "output_index": index, "item": started}
     yield from _part_added(first, place)
@@ -207,7 +208,7 @@ def _item_events(index: int, pieces: Iterator[StreamDelta]) -> Generator[JsonObj
         text += piece_of(delta)
         yield _delta_event(delta, place)
     yield from _part_done(first, place, text)
-    finished = finished_item(index, first, text)
+    finished = finished_item(index, first, text, id)
     yield {"type": "response.output_item.done", "output_index": index, "item": finished}
     return finished
 
@@ -255,5 +256,5 @@ def _part_done(first: StreamDelta, place: JsonObject, text: str) -> Iterator[Jso
 
 def encode_stream_error(message: str) -> bytes:
     """Its place in the sequence is unknown here, and no client looks at it."""
-    error = {"type": "error", "code": "server_error", "message": message, "param": None, "sequence_number": 0}
-    return encode_event(orjson.dumps(error), "error")
+    error = {"type": "server_error", "code": "server_error", "message": message, "param": None}
+    return encode_event(orjson.dumps({"type": "error", "sequence_number": 0, "error": error}), "error")

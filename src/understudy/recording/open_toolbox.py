@@ -1,27 +1,13 @@
-"""Tools put in the place of others."""
+"""Tools that belong to a recording."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from understudy.messages import JsonObject
-from understudy.tools.definition import ToolDef, ToolFunction
+from understudy.tools.definition import ToolDef
 from understudy.tools.toolbox import Toolbox
-
-
-class WrappedTool(ToolDef, frozen=True, kw_only=True):
-    """A tool that takes the arguments of `original`, checked as there, and hands them on as the model gave them."""
-
-    original: ToolDef
-
-    def bind(self, args: JsonObject) -> JsonObject:
-        self.original.bind(args)
-        return args
-
-    def __call__(self, **arguments: Any) -> Any:
-        return self.callable(**arguments)
 
 
 class OpenToolbox(Toolbox):
@@ -48,10 +34,3 @@ class OpenToolbox(Toolbox):
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self.close()
-
-
-def wrapped(tool: ToolDef, function: ToolFunction, *, timeout_s: float | None) -> WrappedTool:
-    """The tool with another callable in the place of its own."""
-    return WrappedTool(
-        tool.spec, function, tool.prerequisites, timeout_s, tool.side_effect, tool.repeatable, original=tool
-    )

@@ -1,0 +1,143 @@
+"""understudy exec: any program, with its calls of models answered from a recording, or recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from understudy.cli.arguments import (
+    DefaultResponse,
+    Faults,
+    HowLong,
+    HowToRecord,
+    LatencyMs,
+    Lenient,
+    Plan,
+    Port,
+    Quiet,
+    RecordTo,
+    ReplayFrom,
+    RetryAfterMs,
+    StrictUnused,
+    Upstreams,
+)
+
+if TYPE_CHECKING:
+    from understudy.cli.wire_options import WireOptions
+    from understudy.cli.wire_report import ReportFile
+    from understudy.cli.wire_tally import WireTally
+
+
+def execute(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
+    ] = None,
+    replay: ReplayFrom = None,
+    record: RecordTo = None,
+    record_mode: HowToRecord = "append",
+    fault: Faults = [],  # noqa: B006
+    plan: Plan = None,
+    strict_unused: StrictUnused = False,
+    allow_no_calls: Annotated[
+        bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if a replay was asked nothing.")
+    ] = False,
+    lenient: Lenient = False,
+    default_response: DefaultResponse = None,
+    latency_model: HowLong = "constant",
+    latency_ms: LatencyMs = 0.0,
+    retry_after_ms: RetryAfterMs = None,
+    upstream: Upstreams = [],  # noqa: B006
+    port: Port = 0,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="PATH", help="Write what became of every call to this JSON file.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a program, in whatever language, with its calls of OpenAI, Anthropic, Gemini and Ollama led to a stand-in.
+
+    Its input, outputs, signals and exit code are its own; what is said here goes to the error output. Exits with 3 if
+    the recording had no answer for a call, whatever the program made of that, and if nothing was asked at all; with 1
+    if a planned fault never struck; with 2 on bad input; with 126 or 127 if there is no such program.
+
+    [bold]Examples[/bold]
+
+      understudy exec --record runs/today.json -- python my_agent.py
+
+      understudy exec --replay runs/today.json -- python my_agent.py
+
+      understudy exec --replay runs/today.json --fault 'call=3: http_error 500' -- node agent.mjs
+    """
+    from understudy.cli.wire_options import WireOptions
+    from understudy.cli.wire_report import ReportFile
+    from understudy.cli.wire_summary import Summary
+    from understudy.cli.wire_verdict import Judge
+    from understudy.errors import InputError
+
+    if not command:
+        raise InputError("no command is given", source="exec", hint="understudy exec --replay PATH -- COMMAND …")
+    options = WireOptions(
+        replay=replay,
+        record=record,
+        record_mode=record_mode,
+        faults=fault,
+        plan=plan,
+        upstreams=upstream,
+        is_lenient=lenient,
+        default_response=default_response,
+        latency_model=latency_model,
+        latency_ms=latency_ms,
+        retry_after_ms=retry_after_ms,
+    )
+    judge = Judge(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
+    file = ReportFile(report, options, command)
+    code, tally = _run(command, options, port=port, report=file)
+    verdict = judge.verdict(code, tally)
+    file.finish(tally, exit_code=verdict.code, command_exit_code=code)
+    Summary(tally, options.recording, is_quiet=quiet, is_strict=strict_unused).print(verdict)
+    raise typer.Exit(verdict.code)
+
+
+def _run(command: list[str], options: WireOptions, *, port: int, report: ReportFile) -> tuple[int, WireTally]:
+    """Run the command beside a server; gives its exit code, and what became of its calls."""
+    import os
+
+    from understudy.cli.child import run_child
+    from understudy.cli.child_environment import child_environment
+    from understudy.cli.wire_tally import leftovers, tally_of
+    from understudy.wire.serving import WireServer
+
+    with _untold_misses(), WireServer(options.stage_options(os.environ), port=port) as server:
+        report.begin()
+        try:
+            code = run_child(command, child_environment(os.environ, server))
+        except OSError as error:
+            raise typer.Exit(_tell_unstarted(command[0], error)) from None
+        left = leftovers(server, options.fault_plan(), is_folder=options.is_folder)
+    return code, tally_of(server, left)
+
+
+def _tell_unstarted(name: str, error: OSError) -> int:
+    """Say why there is no such command; gives the exit code that shells have for that."""
+    from understudy.cli.console import say
+    from understudy.cli.exit_codes import NOT_EXECUTABLE, NOT_FOUND
+
+    is_missing = isinstance(error, FileNotFoundError)
+    say("error: ", f"{name}: {'command not found' if is_missing else error.strerror}", style="bold red", is_err=True)
+    return NOT_FOUND if is_missing else NOT_EXECUTABLE
+
+
+@contextmanager
+def _untold_misses() -> Iterator[None]:
+    """Keep the server from telling of misses as they come: they are told when the command has ended."""
+    import logging
+
+    logger = logging.getLogger("understudy.wire")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

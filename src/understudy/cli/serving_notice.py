@@ -1,0 +1,28 @@
+"""What a server says when it is ready."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+import typer
+
+from understudy.cli.child_environment import leading_variables
+from understudy.cli.wire_options import WireOptions
+from understudy.wire.serving import WireServer
+from understudy.wording import printable
+
+
+def print_notice(server: WireServer, options: WireOptions, *, api_key: str, is_json: bool) -> None:
+    """Print where the server is, and which variables lead SDKs there: as text, or as one line of JSON."""
+    url, variables = server.url, leading_variables(server)
+    if is_json:
+        typer.echo(msgspec.json.encode({"url": url, "env": variables}))
+        return
+    does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
+    typer.echo(f"{url}: {printable(does)}; Ctrl-C ends it")
+    for name, value in variables.items():
+        told = '"$UNDERSTUDY_API_KEY"' if api_key and value == api_key else shlex.quote(value)
+        typer.echo(f"  export {name}={told}")
+    typer.echo(f"a run of its own: {url}/s/NAME in the place of {url}, or the header x-understudy-session: NAME")
+    typer.echo(f"what became of it: GET {url}/_understudy/sessions/NAME; DELETE forgets it")

@@ -1,0 +1,31 @@
+"""The page that tells what SDKs do about faults tells what they really do."""
+
+import re
+
+import pytest
+
+from tests.wire.conformance.answers import ANSWERS
+from tests.wire.conformance.sdks import SDKS
+from tests.wire.conformance.table import RENEWAL, observed, shown
+from understudy.faults.catalog import FAULT_TYPES
+from understudy.wire.serving import serving
+
+pytestmark = pytest.mark.xdist_group("sdks")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(responses={"plain": ANSWERS["plain"]}, retry_after_ms=1) as running:
+        yield running
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.title)
+def test_the_table_tells_what_an_sdk_does(sdk, is_streamed, server):
+    cells = shown(is_streamed=is_streamed)
+    told = {fault: row[sdk.title] for fault, row in cells.items()}
+    assert told == observed(sdk, server, is_streamed=is_streamed), RENEWAL
+
+
+def test_every_fault_has_a_row():
+    assert {re.findall(r"\w+", fault)[0] for fault in shown(is_streamed=True)} == set(FAULT_TYPES)

@@ -1,0 +1,51 @@
+"""Tables of the documentation that say what was observed: read, to be compared with that, and renewed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+class DocumentedTable(Struct, frozen=True):
+    """The table under a heading of a page. Its rows and columns have names, its cells are text."""
+
+    page: str
+    heading: str
+
+    @property
+    def _path(self) -> Path:
+        return DOCS / self.page
+
+    def read(self) -> dict[str, dict[str, str]]:
+        """The cells by their columns, and those by their rows."""
+        section = self._path.read_text(encoding="utf-8").partition(self.heading + "\n")[2].partition("\n## ")[0]
+        head, _, *rows = (_cells(line) for line in section.splitlines() if line.startswith("|"))
+        return {name: {row[0]: row[place] for row in rows} for place, name in enumerate(head[1:], 1)}
+
+    def write(self, columns: Mapping[str, Mapping[str, str]]) -> None:
+        """Put other cells into the page."""
+        before, heading, after = self._path.read_text(encoding="utf-8").partition(self.heading + "\n")
+        section, next_heading, rest = after.partition("\n## ")
+        lines = section.splitlines()
+        first = next(number for number, line in enumerate(lines) if line.startswith("|"))
+        kept = [line for line in lines if not line.startswith("|")]
+        section = "\n".join([*kept[:first], *_table(columns), *kept[first:]])
+        self._path.write_text(before + heading + section + "\n" + next_heading + rest, encoding="utf-8")
+
+
+def _table(columns: Mapping[str, Mapping[str, str]]) -> list[str]:
+    rows = next(iter(columns.values())).keys()
+    lines = [[name, *(column[name] for column in columns.values())] for name in rows]
+    return [_line(["fault", *columns]), _line(["---"] * (len(columns) + 1)), *map(_line, lines)]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(line: str) -> list[str]:
+    return line.removeprefix("| ").removesuffix(" |").split(" | ")

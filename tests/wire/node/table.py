@@ -1,0 +1,32 @@
+"""The tables of what the SDKs for Node do about faults: `python -m tests.wire.node.table` renews them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.wire.conformance.answers import ANSWERS
+from tests.wire.documented_table import DocumentedTable
+from tests.wire.node.driver import Driver
+from tests.wire.node.observe import observe
+from understudy.wire.serving import serving
+
+PAGE = "wire_node_table.md"
+RENEWAL = f"{PAGE} is out of date: python -m tests.wire.node.table renews it"
+TABLES = {False: DocumentedTable(PAGE, "## Whole answers"), True: DocumentedTable(PAGE, "## Streams")}
+
+
+def observed(driver: Driver, *, is_streamed: bool) -> Mapping[str, Mapping[str, str]]:
+    """The cells of one of the tables, as they should be."""
+    with serving(responses={"plain": ANSWERS["plain"]}, retry_after_ms=1) as server:
+        return observe(driver, server, is_streamed=is_streamed)
+
+
+def renew() -> None:
+    """Ask all SDKs, and write what they did into the page."""
+    with Driver() as driver:
+        for is_streamed, table in TABLES.items():
+            table.write(observed(driver, is_streamed=is_streamed))
+
+
+if __name__ == "__main__":
+    renew()

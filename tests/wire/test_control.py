@@ -1,0 +1,117 @@
+"""The server's own endpoints."""
+
+import orjson
+import pytest
+
+from tests.wire.calls import call_of, entry_of, recording_of
+from tests.wire.raw_client import ask
+from understudy.version import __version__
+from understudy.wire.http_call import HttpCall
+from understudy.wire.serving import serving
+
+SESSIONS = "/_understudy/sessions"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(responses=recording_of(entry_of(call_of(), content="x")), strict=True) as server:
+        yield server
+
+
+@pytest.fixture
+def control(server):
+    def asked(method, path, body=b""):
+        heard = ask(server.url, HttpCall(method, path, "", {}, body))
+        is_json = heard.headers.get("content-type") == "application/json"
+        return heard.status, orjson.loads(heard.body) if is_json else heard.body
+
+    return asked
+
+
+def test_the_server_says_that_it_is_well(control):
+    assert control("GET", "/_understudy/health") == (200, {"status": "ok", "version": __version__})
+
+
+def test_a_session_is_started_looked_at_and_forgotten(server, control):
+    assert control("GET", f"{SESSIONS}/one")[0] == 404
+    status, summary = control("PUT", f"{SESSIONS}/one", b'{"faults": ["call=2: http_error 500"]}')
+    assert (status, summary["name"], summary["unstruck"]) == (201, "one", ["call=2: http_error 500"])
+    answers = [
+        ask(server.session_url("one"), call_of(text=text, headers={"authorization": "Bearer hush"}))
+        for text in ("Hi", "Ho", "Hum")
+    ]
+    assert [each.status for each in answers] == [200, 500, 422]
+    status, report = control("GET", f"{SESSIONS}/one")
+    assert (status, report["unused"], report["struck"]) == (200, [], ["call=2 attempt=1: http_error 500"])
+    assert [call["outcome"] for call in report["calls"]] == ["served", "served", "missed"]
+    assert [(miss["call"], miss["kind"]) for miss in report["misses"]] == [(3, "missing")]
+    assert "hush" not in str(report)
+    assert all("request" not in call for call in report["calls"])
+    assert control("DELETE", f"{SESSIONS}/one") == (204, b"")
+    assert control("DELETE", f"{SESSIONS}/one")[0] == 404
+
+
+def test_a_session_without_a_body_has_no_faults(control):
+    assert control("PUT", f"{SESSIONS}/plain")[1]["unstruck"] == []
+
+
+def test_sessions_are_listed(control):
+    control("PUT", f"{SESSIONS}/listed")
+    status, listing = control("GET", SESSIONS)
+    listed = next(each for each in listing["sessions"] if each["name"] == "listed")
+    assert status == 200
+    assert listed == {"name": "listed", "calls": 0, "misses": 0, "unused": 1, "struck": [], "unstruck": []}
+
+
+def test_the_session_without_a_name_can_be_started_anew(server, control):
+    ask(server.url, call_of())
+    assert ask(server.url, call_of()).status == 422
+    assert control("PUT", f"{SESSIONS}/")[0] == 201
+    assert ask(server.url, call_of()).status == 200
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a%2Fb", "a/b", "%D1%82", "%00", "..%2f..", "100%25"])
+def test_a_name_may_have_odd_characters(control, name):
+    status, summary = control("PUT", f"{SESSIONS}/{name}")
+    assert status == 201
+    assert control("GET", f"{SESSIONS}/{name}")[1]["name"] == summary["name"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"5",
+        b"null",
+        b'{"faults": 5}',
+        b'{"faults": "call=1: timeout"}',
+        b'{"faults": [1]}',
+        b'{"faults": ["nonsense"]}',
+        b'{"faults": ["call=0: timeout"]}',
+        b'{"fault": []}',
+        b'{"faults": ["\xff"]}',
+        b'{"faults": ["\\ud800"]}',
+        b'{"faults": ' + b"[" * 100_000,
+        b"[" * 100_000,
+    ],
+    ids=range(14),
+)
+def test_a_wish_that_makes_no_sense_is_refused_with_a_reason(server, control, body):
+    status, answer = control("PUT", f"{SESSIONS}/refused", body)
+    assert status == 400
+    assert answer["error"]
+    assert control("GET", f"{SESSIONS}/refused")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", SESSIONS, 405),
+        ("PATCH", f"{SESSIONS}/x", 405),
+        ("GET", "/_understudy", 404),
+        ("GET", "/_understudyx", 404),
+    ],
+)
+def test_there_is_nothing_else(control, method, path, status):
+    assert control(method, path)[0] == status

@@ -1,0 +1,186 @@
+"""Which entry answers a call."""
+
+import pytest
+
+from tests.wire.calls import PROTOCOLS, answer_to, call_of, entry_of, error_in, recording_of, session_of, text_of
+from understudy.wire.http_call import HttpCall
+
+STEP = "x-understudy-step"
+MODELS = HttpCall("GET", "/v1/models", "", {}, b"")
+PLAIN = {"protocol": "http", "headers": {"content-type": "application/json"}}
+
+
+def by_step(step, text="Hi"):
+    return call_of(text=text, headers={STEP: step})
+
+
+def strict_session(*entries, **steps):
+    return session_of(recording_of(*entries, **steps), strict=True)
+
+
+def miss(session, call, protocol="openai_chat"):
+    answer = answer_to(session, call)
+    assert (answer.status, answer.headers["x-should-retry"]) == (422, "false")
+    return error_in(answer, protocol)
+
+
+def test_a_step_is_found_by_its_header():
+    session = strict_session(one={"content": "1"}, two={"content": "2"})
+    assert [text_of(answer_to(session, by_step(step))) for step in ("two", "one")] == ["2", "1"]
+    assert [call.key for call in session.calls] == ["two", "one"]
+
+
+def test_the_calls_of_a_step_are_answered_in_order_by_what_they_ask():
+    entries = [entry_of(call_of(text=text), content=text.upper()) for text in ("a", "b", "a")]
+    session = strict_session(step=entries)
+    assert [text_of(answer_to(session, by_step("step", text))) for text in ("b", "a", "a")] == ["B", "A", "A"]
+    assert session.unused() == []
+
+
+def test_equal_requests_are_answered_first_in_first_out():
+    session = strict_session(*(entry_of(call_of(), content=content) for content in ("one", "two")))
+    assert [text_of(answer_to(session, call_of())) for _ in range(2)] == ["one", "two"]
+
+
+def test_an_equal_request_is_found_under_whatever_key():
+    session = strict_session(step=[entry_of(call_of(), content="one")])
+    assert text_of(answer_to(session, call_of())) == "one"
+
+
+def test_a_request_that_was_asked_too_often_is_told_so():
+    session = strict_session(entry_of(call_of(), content="one"))
+    answer_to(session, call_of())
+    assert "served already" in miss(session, call_of())
+    assert session.misses[0].kind == "exhausted"
+
+
+def test_a_step_that_asks_something_else_has_drifted():
+    session = strict_session(step=entry_of(call_of(text="Hello there"), content="x"))
+    told = miss(session, by_step("step", "Hello you"))
+    assert "'step' was recorded with another request" in told
+    assert "-Hello there" in told
+    assert "+Hello you" in told
+    assert (session.misses[0].kind, session.misses[0].key) == ("drifted", "step")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_miss_names_the_nearest_entry_and_what_differs(protocol):
+    near = entry_of(call_of(protocol, "What is the capital of France?", max_tokens=9), content="Paris")
+    far = entry_of(call_of(protocol, "Sing.", max_tokens=9), content="La")
+    told = miss(
+        strict_session(near=near, far=far), call_of(protocol, "What is the capital of Spain?", max_tokens=9), protocol
+    )
+    assert "The nearest entry is 'near'" in told
+    assert "-What is the capital of France?" in told
+    assert "+What is the capital of Spain?" in told
+
+
+def test_a_step_that_is_not_there_is_named():
+    session = strict_session(summarize=entry_of(call_of(), content="x"))
+    told = miss(session, by_step("sumarize", "Ho"))
+    assert "step 'sumarize' is not in the recording. Did you mean 'summarize'?" in told
+
+
+def test_a_long_miss_is_cut_for_the_client_and_kept_in_full():
+    texts = ["\n".join(f"{word} line {number}" for number in range(20)) for word in ("old", "new")]
+    lines = [(text + "x" * 80).replace("\n", "x" * 80 + "\n") for text in texts]
+    session = strict_session(
+        long=entry_of(call_of(text=lines[0]), content="x"),
+        **{"k" * 150 + str(n): {"content": "", "request_hash": "h"} for n in range(40)},
+    )
+    told = miss(session, call_of(text="\n".join(lines)))
+    assert len(told) <= 4_000
+    [kept] = session.misses
+    assert str(kept).startswith(told[:-1])
+
+
+def test_secrets_in_what_was_asked_are_not_told():
+    session = strict_session(entry_of(call_of(text="Hello"), content="x"))
+    told = miss(
+        session,
+        call_of(
+            text="Hello sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD", headers={"authorization": "Bearer hush"}
+        ),
+    )
+    assert "abcdefghijklmnop" not in told + session.misses[0].text
+    assert "hush" not in told + session.misses[0].text
+
+
+def test_lenient_replays_answer_the_rest_with_the_default():
+    session = session_of(recording_of(entry_of(call_of(), content="one")), strict=False, default_response="dunno")
+    assert text_of(answer_to(session, call_of(text="other"))) == "dunno"
+    assert [text_of(answer_to(session, call_of())) for _ in range(2)] == ["one", "one"]
+    assert [call.outcome for call in session.calls] == ["default", "served", "served"]
+    assert not session.misses
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [({}, 200), ({"strict": True}, 422), ({"strict": False}, 200), ({"strict": True, "default_response": "x"}, 422)],
+)
+def test_responses_are_lenient_unless_told_otherwise(options, status):
+    assert answer_to(session_of({"_version": 2}, **options), call_of()).status == status
+
+
+def test_an_empty_recording_says_so():
+    assert "The recording is empty" in miss(session_of({"_version": 2}, strict=True), call_of())
+
+
+def test_plain_http_is_answered_by_what_was_recorded_first_in_first_out():
+    entries = [entry_of(MODELS, wire=PLAIN | {"body": body}) for body in ('{"data": [1]}', '{"data": [2]}')]
+    session = strict_session(*entries)
+    assert [answer_to(session, MODELS).content for _ in range(2)] == [b'{"data": [1]}', b'{"data": [2]}']
+    assert "all its recorded answers were served already" in miss(session, MODELS)
+
+
+def test_plain_http_that_was_not_recorded_is_refused_with_what_was():
+    session = strict_session(entry_of(MODELS, wire=PLAIN))
+    told = miss(session, HttpCall("GET", "/v1/files", "key=hush", {}, b""))
+    assert "GET /v1/files is not in the recording. It has: GET /v1/models" in told
+    assert "hush" not in told
+    assert "recorded with another body" in miss(session, HttpCall("GET", "/v1/models", "", {}, b"{}"))
+
+
+def test_plain_http_is_refused_by_a_recording_that_has_none():
+    told = miss(strict_session(entry_of(call_of(), content="x")), MODELS)
+    assert "It has no calls other than those of models" in told
+
+
+def test_a_path_of_any_length_is_refused_at_once():
+    session = strict_session(
+        *(entry_of(HttpCall("GET", f"/v1/files/{number}", "", {}, b""), wire=PLAIN) for number in range(500))
+    )
+    assert "is not in the recording" in miss(session, HttpCall("GET", "/v1/" + "ab" * 30_000, "", {}, b""))
+
+
+def test_a_call_that_its_vendor_would_refuse_is_told_so():
+    session = strict_session(entry_of(call_of(), content="x"))
+    told = miss(session, HttpCall("POST", "/v1/chat/completions", "", {}, b'{"model": 5}'))
+    assert "is no request that openai would take" in told
+    assert "model" in told
+
+
+@pytest.mark.parametrize("call", [MODELS, HttpCall("POST", "/v1/chat/completions", "", {}, b"{")])
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_entry_of_a_model_answers_no_plain_call_even_of_its_step(call, strict):
+    session = session_of({"_version": 2, "step": {"content": "x"}}, strict=strict)
+    stepped = HttpCall(call.method, call.path, "", {STEP: "step"}, call.body)
+    assert answer_to(session, stepped).content == answer_to(session, call).content
+
+
+def test_an_entry_of_plain_http_without_bytes_answers_nothing():
+    assert "is not in the recording" in miss(strict_session(entry_of(MODELS)), MODELS)
+
+
+def test_plain_http_that_failed_when_it_was_recorded_fails_again():
+    session = strict_session(entry_of(MODELS, fault={"type": "connection_reset"}))
+    assert answer_to(session, MODELS).ending == "reset"
+
+
+def test_what_was_never_served_is_listed():
+    session = strict_session(
+        entry_of(call_of(), content="one"), entry_of(call_of(), content="two"), step={"content": "x"}
+    )
+    answer_to(session, call_of())
+    left = [(unused.key, unused.position) for unused in session.unused()]
+    assert left == [(entry_of(call_of())["request_hash"], 1), ("step", 0)]
