@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import agent, gateway, load, recording, replay, scenarios, start, workflow
+from bench import agent, gateway, load, recording, replay, scenarios, start, wire, workflow
 from bench.console import new_console, progress, show_findings, show_head, show_targets
 from bench.findings import Findings
 from bench.library import Library
@@ -24,6 +24,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "agent": agent.measure,
     "workflow": workflow.measure,
     "scenarios": scenarios.measure,
+    "wire": wire.measure,
 }
 
 

@@ -13,6 +13,8 @@ from itertools import cycle
 import msgspec
 from msgspec import Struct
 
+from bench.cores import CLIENT, on_core
+
 READ_BYTES = 1 << 18
 HEAD_END, LAST_CHUNK = b"\r\n\r\n", b"\r\n0\r\n\r\n"
 
@@ -30,13 +32,14 @@ class Order(Struct, frozen=True):
 class Pace(Struct, frozen=True):
     """How fast the answers came: how many a second, half and 99 of 100 of them within so many µs.
 
-    `busy` is the share of the time in which the asking process did not wait.
+    `busy` is the share of the time in which the asking process did not wait, `total` all answers, warm-up and all.
     """
 
     rate: float
     p50_us: float
     p99_us: float
     busy: float
+    total: int
 
 
 class Asker:
@@ -90,7 +93,7 @@ def drive(order: Order) -> Pace:
         selector.register(asker.socket, selectors.EVENT_READ, asker)
         asker.ask(next(requests))
     gc.disable()
-    _ask_until(selector, requests, time.perf_counter() + order.warm_up_s)
+    warm_up = _ask_until(selector, requests, time.perf_counter() + order.warm_up_s)
     started_s, started_cpu_s = time.perf_counter(), time.process_time()
     waits_ns = sorted(_ask_until(selector, requests, started_s + order.timed_s))
     taken_s, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
@@ -99,6 +102,7 @@ def drive(order: Order) -> Pace:
         waits_ns[len(waits_ns) // 2] / 1000.0,
         waits_ns[len(waits_ns) * 99 // 100] / 1000.0,
         cpu_s / taken_s,
+        len(warm_up) + len(waits_ns),
     )
 
 
@@ -115,9 +119,10 @@ def _ask_until(selector: selectors.BaseSelector, requests: cycle[bytes], end_s: 
 
 
 def drive_apart(order: Order) -> Pace:
-    """The same, in a process of its own."""
+    """The same, in a process of its own, away from the server's core."""
     command = [sys.executable, "-m", "bench.http_load"]
-    done = subprocess.run(command, input=msgspec.json.encode(order), stdout=subprocess.PIPE, check=True)
+    with on_core(CLIENT):
+        done = subprocess.run(command, input=msgspec.json.encode(order), stdout=subprocess.PIPE, check=True)
     return msgspec.json.decode(done.stdout, type=Pace)
 
 

@@ -7,7 +7,13 @@ import pytest
 from tests.fakes import user
 from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
-from understudy.errors import AllProvidersFailedError, InputError, NoProviderError, RecordingMismatchError
+from understudy.errors import (
+    AllProvidersFailedError,
+    InputError,
+    NoProviderError,
+    RecordingMismatchError,
+    ToolFaultError,
+)
 from understudy.events import FaultFired, MemorySink, ReplayServed
 from understudy.faults import FaultPlan, parse_fault
 from understudy.recording.cursor import Unused
@@ -276,6 +282,51 @@ async def test_a_mock_answers_calls_of_tools_that_do_not_match_too(tools, tmp_pa
     assert results == [2]
     with pytest.raises(RecordingMismatchError):
         await called(Replay(path), tools, 9)
+
+
+def lines(*texts):
+    return FaultPlan(map(parse_fault, texts))
+
+
+async def test_faults_strike_tools_and_count_their_calls_together_however_often_they_are_wrapped(tools):
+    sink, plan = MemorySink(), lines("tool=double call=2: tool_error", "tool=double call=9: tool_lost")
+    async with open_session(config(provider="ollama"), Live(), faults=plan, sink=sink) as session:
+        assert session.wrap_tools(tools)["double"].callable(number=1) == 2
+        with pytest.raises(ToolFaultError):
+            session.wrap_tools(tools)["double"].callable(number=2)
+        assert session.wrap_tools(tools)["double"].callable(number=3) == 6
+        assert [str(fired) for fired in session.struck.fired()] == ["tool=double call=2: tool_error"]
+        assert [str(line) for line in session.struck.unstruck()] == ["tool=double call=9: tool_lost"]
+    assert [event.tool for event in sink.events if isinstance(event, FaultFired)] == ["double"]
+    assert double.calls == 2
+
+
+async def test_tools_are_left_alone_by_faults_of_models(tools):
+    async with open_session(config(provider="ollama"), Live(), faults=lines("call=1: timeout")) as session:
+        assert session.wrap_tools(tools)["double"] is tools["double"]
+
+
+async def test_faults_of_tools_are_not_recorded(tools, tmp_path):
+    path, plan = str(tmp_path / "run.json"), lines("tool=double call=1: tool_error", "tool=double call=2: tool_lost")
+    async with open_session(config(provider="ollama"), Record(path), faults=plan) as session:
+        for _ in range(2):
+            with pytest.raises(ToolFaultError):
+                session.wrap_tools(tools)["double"].callable(number=4)
+    assert json.loads((tmp_path / "run.json").read_text())["_tools"]["double"][0]["result"] == 8
+    results, unused = await called(Replay(path), tools, 4)
+    assert (results, unused) == ([8], [])
+
+
+async def test_a_replay_without_an_answer_says_what_struck_models_and_tools(tools, tmp_path):
+    path = written(tmp_path / "run.json", _tools={"double": [{"arguments": {"number": 1}, "result": 2}]})
+    async with open_session(config(), Replay(path), faults=lines("tool=double call=1: tool_lost")) as session:
+        with pytest.raises(ToolFaultError):
+            session.wrap_tools(tools)["double"].callable(number=1)
+        struck = "a fault struck before this .tool=double call=1: tool_lost."
+        with pytest.raises(RecordingMismatchError, match=struck):
+            await session.gateway.complete(QUESTION, model="demo", step_id="greet")
+        with pytest.raises(RecordingMismatchError, match=struck):
+            session.wrap_tools(tools)["double"].callable(number=1)
 
 
 def test_endpoints_are_those_of_steps_and_of_what_is_inside_them():

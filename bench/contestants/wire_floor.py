@@ -1,6 +1,6 @@
 """The floor of the servers: uvicorn, and an application that reads the body and answers the same bytes to all.
 
-`python -m bench.contestants.wire_floor FILE CONTENT_TYPE`, where FILE holds the bytes; what is no JSON is streamed.
+`python -m bench.contestants.wire_floor FILE CONTENT_TYPE`, where FILE holds the bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,26 @@ from typing import Any
 
 import uvicorn
 
+from bench.contestants.wire_server import Case, RunningServer, WireContestant
+
 BACKLOG = 2048
 
 
-class Echo:
-    """Answers `body` to everybody, with its length or else as one chunk."""
+class FloorServer(WireContestant):
+    """Answers what the server that is `like` it has answered."""
+
+    name = "floor: uvicorn, the same bytes to all"
+
+    def __init__(self, folder: Path, like: RunningServer) -> None:
+        self._path, self._content_type = folder / "wire-floor.bin", like.content_type
+        self._path.write_bytes(like.answer)
+
+    def command(self, case: Case) -> list[str]:
+        return [sys.executable, "-m", "bench.contestants.wire_floor", str(self._path), self._content_type]
+
+
+class SameBytes:
+    """Answers `body` to everybody, with its length, or as one chunk if it is a stream."""
 
     def __init__(self, body: bytes, content_type: str) -> None:
         self._body = body
@@ -34,9 +49,8 @@ class Echo:
 
 def main() -> None:
     """Serve until the process is ended."""
-    app = Echo(Path(sys.argv[1]).read_bytes(), sys.argv[2])
     config = uvicorn.Config(
-        app,
+        SameBytes(Path(sys.argv[1]).read_bytes(), sys.argv[2]),
         loop="asyncio",
         http="httptools",
         ws="none",

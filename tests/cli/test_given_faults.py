@@ -48,7 +48,8 @@ def test_a_fault_at_a_step_that_asks_no_model_is_refused_with_those_that_do(run,
     code, _, err = run("run", nested, "--fault", f"step={step}: timeout")
     assert code == 2
     assert f"the step '{step}' asks no model: it is a {kind} step" in err
-    assert "steps that make some: ask, sub.say" in err
+    assert "steps that ask a model: ask, sub.say" in err
+    assert ("'tool=count: tool_error' strikes its tool" in err) == (kind == "tool")
 
 
 def test_a_plan_in_a_file_is_checked_too(run, greet, write):
@@ -111,3 +112,89 @@ def test_a_mismatch_after_a_fault_says_that_a_fault_struck(run, write):
     assert code == 3
     assert "a fault struck before this (workflow=greet step=hello call=1 attempt=1: unknown_tool)" in err
     assert f"understudy run {flow} --record run.json --record-mode all" in err
+
+
+PAYING = """\
+name: paying
+config: {provider: mock, model: m}
+state: {order: 7}
+tools:
+  refund: "till:refund"
+  audit: "till:audit"
+steps:
+  - {id: pay, type: tool, tool: refund, args: {order_id: "{state.order}"}, retry: {max_retries: 1}, output: paid}
+  - id: sub
+    type: subworkflow
+    depends_on: [pay]
+    workflow: {name: inner, tools: {audit: "till:audit"}, steps: [{id: check, type: tool, tool: audit}]}
+"""
+TILL = """\
+def note(text):
+    with open("till.txt", "a") as till:
+        till.write(text + "\\n")
+
+def refund(order_id: int) -> str:
+    note(f"refund {order_id}")
+    return "paid"
+
+async def audit() -> str:
+    note("audit")
+    return "fine"
+"""
+
+
+@pytest.fixture
+def paying(write):
+    write("till.py", TILL)
+    write("run.json", flows.recording({}))
+    return write("paying.yaml", PAYING)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("tool=refnd: tool_lost", "tool: no step calls a tool 'refnd'\n  hint: did you mean 'refund'?"),
+        ("tool=xyz: tool_lost", "hint: tools: audit, refund"),
+        ("tool=refund step=pay: tool_lost", "step: this is not known of a call of a tool"),
+        ("step=pay: tool_lost", "tool_lost strikes tools, and no tool is told\n  hint: tell which tool"),
+    ],
+)
+@pytest.mark.parametrize("command", [["run"], ["replay", "--recording", "run.json"]], ids=["run", "replay"])
+def test_a_fault_at_a_tool_that_is_not_in_the_workflow_is_refused_before_anything_runs(
+    run, paying, tmp_path, command, fault, said
+):
+    name, *options = command
+    code, out, err = run(name, paying, *options, "--fault", fault)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert not (tmp_path / "till.txt").exists()
+
+
+def test_a_tool_in_a_plan_file_is_checked_too(run, paying, write):
+    write("plan.json", json.dumps({"faults": [{"at": {"tool": "refnd"}, "fault": {"type": "tool_lost"}}]}))
+    code, _, err = run("run", paying, "--plan", "plan.json")
+    assert code == 2
+    assert "plan.json: faults[0].at.tool: no step calls a tool 'refnd'" in err
+
+
+@pytest.mark.parametrize("kept", [[], ["--no-checkpoint"]])
+@pytest.mark.parametrize("mode", [[], ["--record", "new.json"]])
+def test_a_lost_result_that_is_tried_again_pays_twice(run, paying, tmp_path, mode, kept):
+    fault = ["--fault", "tool=refund call=1: tool_lost"]
+    code, out, err = run("run", paying, *mode, *kept, *fault, "--provider", "ollama")
+    assert (code, err) == (0, "")
+    assert "1 fault struck" in out
+    assert (tmp_path / "till.txt").read_text().splitlines() == ["refund 7", "refund 7", "audit"]
+
+
+@pytest.mark.parametrize("kept", [[], ["--no-checkpoint"]])
+def test_tools_of_sub_workflows_fail_too_and_what_struck_is_in_the_result(run, paying, tmp_path, kept):
+    faults = ["--fault", "tool=audit: tool_error", "--fault", "tool=refund call=9: tool_lost"]
+    code, out, err = run("run", paying, *faults, *kept, "--provider", "ollama", "--json")
+    assert code == 1
+    assert json.loads(out)["faults"] == {
+        "struck": ["tool=audit call=1: tool_error"],
+        "unstruck": ["tool=refund call=9: tool_lost"],
+    }
+    assert "'tool=refund call=9: tool_lost' never struck" in err
+    assert (tmp_path / "till.txt").read_text().splitlines() == ["refund 7"]

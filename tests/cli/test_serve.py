@@ -35,8 +35,9 @@ class Printed(io.StringIO):
         self.pieces = Queue()
 
     def write(self, text):
+        length = super().write(text)
         self.pieces.put(text)
-        return super().write(text)
+        return length
 
 
 def ask(url, text, *, path="/v1/chat/completions", key=""):
@@ -60,8 +61,12 @@ def serve(write, capfd, monkeypatch):
         problems = []
 
         def work():
+            pieces = iter(lambda: printed.pieces.get(timeout=TIMEOUT_S), None)
+            ready = next(filter(None, map(URL.search, pieces)), None)
+            if ready is None:
+                return
             try:
-                client(URL.search(printed.pieces.get(timeout=TIMEOUT_S))[0])
+                client(ready[0])
             except BaseException as error:
                 problems.append(error)
             os.kill(os.getpid(), ending)
@@ -71,9 +76,12 @@ def serve(write, capfd, monkeypatch):
             patched.setattr(sys, "stdout", printed)
             thread = threading.Thread(target=work)
             thread.start()
-            with pytest.raises(SystemExit) as ended:
-                main()
-            thread.join()
+            try:
+                with pytest.raises(SystemExit) as ended:
+                    main()
+            finally:
+                printed.pieces.put(None)
+                thread.join()
         assert problems == []
         return ended.value.code or 0, printed.getvalue(), capfd.readouterr().err
 

@@ -21,6 +21,11 @@ from understudy.faults import (
     StreamTruncate,
     Timeout,
     ToolCallFault,
+    ToolEmpty,
+    ToolError,
+    ToolGarbled,
+    ToolLost,
+    ToolTimeout,
     UnknownTool,
     WrongContentType,
     WrongShape,
@@ -43,6 +48,13 @@ SAMPLES = [
     UnknownTool(),
     WrongContentType("text/plain"),
     WrongShape("[]"),
+]
+TOOL_SAMPLES = [
+    ToolEmpty(),
+    ToolError("the service is down"),
+    ToolGarbled("<html>"),
+    ToolLost("connection reset"),
+    ToolTimeout(5000.0),
 ]
 
 texts = st.text(max_size=12) | st.sampled_from(["", "30", "null", "a b", 'say "hi"', "a=b", "x: y", "{", '"', "\n"])
@@ -73,6 +85,14 @@ faults = st.one_of(
     st.builds(WrongContentType, header_texts),
     st.builds(WrongShape, json_values.map(json.dumps)),
 )
+tool_faults = st.one_of(
+    st.sampled_from(TOOL_SAMPLES),
+    st.builds(ToolError, texts),
+    st.builds(ToolGarbled, texts),
+    st.builds(ToolLost, texts),
+    st.builds(ToolTimeout, times_ms),
+)
+tool_sites = st.builds(At, tool=texts, call=st.none() | counts)
 sites = st.builds(
     At,
     workflow=st.none() | texts,
@@ -82,6 +102,7 @@ sites = st.builds(
 )
 planned_faults = st.one_of(
     st.builds(lambda at, fault: at.fail(fault), sites, faults),
+    st.builds(lambda at, fault: at.fail(fault), tool_sites, tool_faults),
     st.builds(
         lambda at, chunk, ending: At(step_id=at.step_id, call=at.call, chunk=chunk).fail(StreamTruncate(0, ending)),
         sites,

@@ -6,10 +6,11 @@ import pytest
 
 from understudy import MockProvider
 from understudy.errors import InputError
-from understudy.faults import FAULT_TYPES, FaultPlan, parse_fault
+from understudy.faults import FAULT_TYPES, TOOL_FAULT_TYPES, FaultPlan, parse_fault
 
 CUT_SHORT = "unexpected end of data: line 1 column 4 (char 3)"
 TYPES = f"fault types: {', '.join(sorted(FAULT_TYPES))}"
+OF_TOOLS = f"; of tools: {', '.join(sorted(TOOL_FAULT_TYPES))}"
 
 
 def complaint(declare, place):
@@ -73,7 +74,8 @@ def test_a_wrong_fault_is_explained_alike_in_a_recording_a_plan_and_a_line(fault
     planned = complaint(lambda: FaultPlan.load(path), "faults[0].fault")
     assert recorded[:2] == (inside, reason)
     assert hint in (None, recorded[2])
-    assert recorded == listed == planned
+    assert recorded == listed
+    assert planned == (*recorded[:2], recorded[2].replace(TYPES, TYPES + OF_TOOLS))
     if text:
         assert complaint(lambda: parse_fault(f"everywhere: {text}"), "") == recorded
 
@@ -82,3 +84,15 @@ def test_a_fault_that_is_no_object_is_explained_with_the_types():
     place, reason, hint = complaint(lambda: MockProvider(responses={"a": {"fault": "timeout"}}), "key 'a'.fault")
     assert (place, hint) == ("", TYPES)
     assert "got `str`" in reason
+
+
+@pytest.mark.parametrize("name", sorted(TOOL_FAULT_TYPES))
+def test_a_tools_fault_where_only_models_are_struck_is_explained_by_where_it_belongs(name, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"chaos": {"seed": 1, "rate": 1.0, "faults": [{"type": name}]}}))
+    recorded = complaint(lambda: MockProvider(responses={"a": {"fault": {"type": name}}}), "key 'a'.fault")
+    assert recorded == complaint(lambda: FaultPlan.load(path), "chaos.faults[0]")
+    assert recorded[1:] == (
+        f"unknown fault type {name!r}",
+        f"it strikes a tool, by a line of a plan: 'tool=refund: {name}'",
+    )

@@ -17,6 +17,9 @@ from understudy.faults import (
     StreamTruncate,
     Timeout,
     ToolCallFault,
+    ToolError,
+    ToolLost,
+    ToolSite,
     chaos,
     parse_fault,
 )
@@ -54,8 +57,26 @@ def test_chaos_strikes_only_where_no_line_does():
     assert plan.fault_at(Site("", "answer", 2, 2, 1)) == ConnectionReset()
 
 
+def test_lines_strike_models_or_tools_and_chaos_models_alone():
+    lines = [At(tool="refund", call=2).fail(ToolError()), At(tool="refund").fail(ToolLost()), At().fail(Timeout())]
+    plan = FaultPlan(lines, chaos=chaos(seed=1, rate=1.0, faults=[ConnectionReset()]).chaos)
+    assert [plan.tool_fault_at(ToolSite("refund", call)) for call in (1, 2, 3)] == [ToolLost(), ToolError(), ToolLost()]
+    assert plan.tool_fault_at(ToolSite("search", 1)) is None
+    assert plan.fault_at(HERE) == Timeout()
+    assert FaultPlan(lines[:2]).fault_at(HERE) is None
+
+
+def test_a_plan_file_may_strike_tools(tmp_path):
+    line = '{"at": {"tool": "refund", "call": 1}, "fault": {"type": "tool_error", "error": "down"}}'
+    (tmp_path / "plan.json").write_text(f'{{"faults": [{line}]}}')
+    plan = FaultPlan.load(tmp_path / "plan.json")
+    assert list(plan) == [PlannedFault(At(tool="refund", call=1), ToolError("down"))]
+    assert str(plan) == "tool=refund call=1: tool_error down"
+
+
 def test_an_empty_plan_spares_all():
     assert FaultPlan().fault_at(HERE) is None
+    assert FaultPlan().tool_fault_at(ToolSite("refund", 1)) is None
     assert str(FaultPlan()) == "no faults"
     assert list(FaultPlan()) == []
 
@@ -151,7 +172,7 @@ def test_the_example_in_the_hint_is_a_plan(tmp_path):
         (
             '{"faults": [{"at": {"step": "x"}, "fault": {"type": "timeout"}}]}',
             "faults[0].at",
-            "did you mean 'step_id'? fields: attempt, call, chunk, step_id, workflow",
+            "did you mean 'step_id'? fields: attempt, call, chunk, step_id, tool, workflow",
         ),
         ('{"chaos": {"sed": 1}}', "chaos", "did you mean 'seed'? fields: faults, rate, seed"),
         (
@@ -195,6 +216,9 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
         (At().fail(StreamTruncate(0, "Boom")), "faults[0].fault.raise", "Invalid enum value 'Boom'"),
         (At().fail(HttpError("500")), "faults[0].fault.status_code", "Expected `int`, got `str`"),
         (PlannedFault(At(chunk=3), Timeout()), "faults[0].at.chunk", "timeout does not strike inside a stream"),
+        (PlannedFault(At(), ToolLost()), "faults[0].at.tool", "tool_lost strikes tools, and no tool is told"),
+        (PlannedFault(At(tool="a"), Timeout()), "faults[0].at.tool", "timeout strikes models, not tools"),
+        (PlannedFault(At(tool="a", step_id="b"), ToolLost()), "faults[0].at.step_id", "not known of a call of a tool"),
         (At().fail(ToolCallFault("get", {"x": object()})), "", "cannot be written as JSON"),
         (At().fail(HttpError(500, body="\ud800")), "", "cannot be written as JSON"),
         (Timeout(), "faults[0]", "unknown field `type`"),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.errors import InputError
-from understudy.faults import At, HttpError, Site, StreamStall, StreamTruncate
+from understudy.faults import At, HttpError, Site, StreamStall, StreamTruncate, ToolLost, ToolSite
 
 HERE = Site("triage", "answer", 2, 7, 3)
 
@@ -74,3 +74,38 @@ def test_only_faults_of_streams_strike_at_a_chunk():
 def test_a_chunk_and_a_fault_that_say_different_things_are_refused():
     with pytest.raises(InputError, match="after 3 chunks, the fault after 5"):
         At(chunk=3).fail(StreamTruncate(5))
+
+
+@given(sites, st.none() | st.integers(1, 9))
+def test_the_site_of_a_tool_covers_no_call_of_a_model(site, call):
+    assert not At(tool="answer", call=call).covers(site)
+
+
+@pytest.mark.parametrize(
+    "at", [At(), At(call=2), At(tool="search"), At(tool="search", call=2), At(tool="refund", call=1)]
+)
+def test_a_call_of_a_tool_is_covered_by_sites_of_that_tool_alone(at):
+    assert not at.covers(ToolSite("refund", 2))
+
+
+def test_a_call_of_a_tool_is_named_by_its_tool_and_its_number():
+    site = ToolSite("refund", 2)
+    assert str(site.named()) == "tool=refund call=2"
+    assert site.named().covers(site)
+    assert At(tool="refund").covers(site)
+
+
+@pytest.mark.parametrize("told", [{"workflow": "w"}, {"step_id": "s"}, {"attempt": 1}, {"chunk": 0}])
+def test_of_a_call_of_a_tool_nothing_but_its_number_can_be_told(told):
+    with pytest.raises(InputError) as caught:
+        At(tool="refund", call=1, **told).fail(ToolLost())
+    assert [caught.value.place] == list(told)
+
+
+def test_faults_of_models_and_of_tools_strike_their_own_kind_alone():
+    with pytest.raises(
+        InputError, match="tool_lost strikes tools, and no tool is told\n  hint: tell which tool, like "
+    ):
+        At(call=1).fail(ToolLost())
+    with pytest.raises(InputError, match="http_error strikes models, not tools\n  hint: use one of tool_empty, "):
+        At(tool="refund").fail(HttpError(500))

@@ -8,6 +8,7 @@ from tests.faults.samples import SAMPLES, faults, planned_faults
 from understudy.errors import InputError
 from understudy.faults import (
     FAULT_TYPES,
+    TOOL_FAULT_TYPES,
     At,
     ConnectionReset,
     HttpError,
@@ -18,6 +19,11 @@ from understudy.faults import (
     StreamTruncate,
     Timeout,
     ToolCallFault,
+    ToolEmpty,
+    ToolError,
+    ToolGarbled,
+    ToolLost,
+    ToolTimeout,
     WrongContentType,
     WrongShape,
     parse_fault,
@@ -63,6 +69,15 @@ NOT_NOW = '{"error": "not now"}'
         ("call=1:\n  http_error\n  500\n", At(call=1), HttpError(500)),
         ('everywhere: malformed_response "a"b', At(), MalformedResponse('"a"b')),
         ("step_id=a: timeout", At(step_id="a"), Timeout()),
+        (
+            'tool=refund call=1: tool_error "payment service is down"',
+            At(tool="refund", call=1),
+            ToolError("payment service is down"),
+        ),
+        ("tool=refund: tool_lost", At(tool="refund"), ToolLost()),
+        ("call=2 tool=refund: tool_timeout 5000", At(tool="refund", call=2), ToolTimeout(5000.0)),
+        ("tool=5: tool_garbled result=404", At(tool="5"), ToolGarbled("404")),
+        ("tool=refund: tool_empty", At(tool="refund"), ToolEmpty()),
     ],
 )
 def test_a_line_is_read(text, at, fault):
@@ -90,6 +105,8 @@ def test_a_line_is_read(text, at, fault):
         (At().fail(Timeout(0.5)), "everywhere: timeout 0.5"),
         (At().fail(ToolCallFault("get", {"n": 3.0})), "everywhere: tool_call_fault get args.n=3.0"),
         (At().fail(MalformedResponse("a\nb")), 'everywhere: malformed_response "a\\nb"'),
+        (At(tool="refund", call=1).fail(ToolLost("it is gone")), 'tool=refund call=1: tool_lost "it is gone"'),
+        (At(tool="my tool").fail(ToolTimeout()), 'tool="my tool": tool_timeout'),
     ],
 )
 def test_a_planned_fault_is_written_as_people_write_it(planned, text):
@@ -107,8 +124,8 @@ def test_no_two_faults_are_written_the_same(fault):
     assert all((str(fault) == str(sample)) == (fault == sample) for sample in SAMPLES)
 
 
-TYPES = f"fault types: {', '.join(sorted(FAULT_TYPES))}"
-SITES = "fields: attempt, call, chunk, step, workflow"
+TYPES = f"fault types: {', '.join(sorted(FAULT_TYPES))}; of tools: {', '.join(sorted(TOOL_FAULT_TYPES))}"
+SITES = "fields: attempt, call, chunk, step, tool, workflow"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +144,7 @@ SITES = "fields: attempt, call, chunk, step, workflow"
         ("call=0: timeout", "call", "Expected `int` >= 1", SITES),
         ("chunk=-1: stream_stall", "chunk", "Expected `int` >= 0", SITES),
         ("call=1 call=2: timeout", "call", "told twice", "tell it once"),
-        ("step=a step_id=b: timeout", "step_id", "told twice", "tell it once"),
+        ("step=a step_id=b: timeout", "step", "told twice", "tell it once"),
         ("everywhere:", "", "expected a fault behind the colon", TYPES),
         ("everywhere: tmeout", "", "unknown fault type 'tmeout'", f"did you mean 'timeout'? {TYPES}"),
         ("everywhere: type=timeout", "", "unknown fault type 'type=timeout'", "did you mean 'timeout'?"),
@@ -151,6 +168,13 @@ SITES = "fields: attempt, call, chunk, step, workflow"
         ),
         ("chunk=3: slow_drip", "chunk", "slow_drip does not strike inside a stream", "use stream_truncate"),
         ("chunk=3: timeout", "chunk", "timeout does not strike inside a stream", "use stream_truncate or stream_stall"),
+        ("everywhere: tool_eror", "", "unknown fault type 'tool_eror'", f"did you mean 'tool_error'? {TYPES}"),
+        ("tool=a: tool_timeout -5", "after_ms", "Expected `float` >= 0", "fields: after_ms"),
+        ("tool=a: tool_lost a b", "", "'b' is one word too many", "put text that has spaces in double quotes"),
+        ("call=1: tool_lost", "tool", "tool_lost strikes tools, and no tool is told", "tell which tool, like 'tool="),
+        ("tool=a: timeout", "tool", "timeout strikes models, not tools", "use one of tool_empty, tool_error, tool_gar"),
+        ("tool=a step=b: tool_lost", "step", "not known of a call of a tool", "tell the tool, and maybe which of its"),
+        ("tool=a attempt=1: tool_lost", "attempt", "not known of a call of a tool", "tell the tool"),
         ("chunk=3: stream_stall 4", "chunk", "the site says after 3 chunks, the fault after 4", "tell one of them"),
     ],
 )

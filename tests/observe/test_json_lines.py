@@ -11,7 +11,7 @@ import pytest
 from tests.observe.traffic import SLOW_S, drive
 from understudy.clock import SYSTEM_CLOCK, run
 from understudy.errors import InputError
-from understudy.events import BreakerChanged, CallRecorded, CallStarted, Event, MemorySink, Sinks
+from understudy.events import BreakerChanged, CallRecorded, CallStarted, Event, FaultFired, MemorySink, Sinks
 from understudy.observe import JsonLinesSink, read_events
 
 STARTED = CallStarted("greet", "m", "tour", 1)
@@ -37,6 +37,14 @@ def test_what_is_read_back_is_what_happened(tmp_path):
         run(drive(Sinks(memory, sink), tmp_path), virtual_time=True)
     assert list(read_events(tmp_path / "events.jsonl")) == memory.events
     assert {type(event) for event in memory.events} == set(get_args(Event))
+
+
+def test_a_fault_that_struck_a_tool_names_it(tmp_path):
+    event = FaultFired(None, "", "tool_lost", call=2, tool="refund")
+    with JsonLinesSink(tmp_path / "events.jsonl") as sink:
+        sink.emit(event)
+    assert json.loads((tmp_path / "events.jsonl").read_text())["tool"] == "refund"
+    assert list(read_events(tmp_path / "events.jsonl")) == [event]
 
 
 def test_text_of_any_language_survives(tmp_path):

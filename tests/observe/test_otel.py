@@ -182,6 +182,21 @@ def test_a_span_of_its_own_has_what_the_event_tells(trace, event, attributes, la
     assert seconds(span) == lasted_s
 
 
+def test_a_fault_that_strikes_a_tool_makes_a_span_of_the_tool_even_while_a_call_of_that_number_is_open(trace):
+    sink = OtelSink(trace.provider)
+    sink.emit(CallStarted(None, "m", call=2))
+    sink.emit(AttemptStarted(None, "p", "m", call=2))
+    sink.emit(FaultFired(None, "", "tool_lost", call=2, tool="refund"))
+    (span,) = trace.spans
+    assert (span.name, span.kind, span.parent) == ("execute_tool refund", SpanKind.INTERNAL, None)
+    assert dict(span.attributes) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "refund",
+        "mock.fault_type": "tool_lost",
+        "understudy.call": 2,
+    }
+
+
 def test_a_call_stands_under_the_span_of_its_caller(trace):
     async def main():
         gateway = ProviderGateway(sink=OtelSink(trace.provider))

@@ -91,11 +91,13 @@ def test_waits_before_retries_are_added_up():
 
 def test_faults_of_a_plan_and_of_a_recording_count_alike():
     figure = counted(
+        FaultFired(None, "", "tool_lost", call=1, tool="refund"),
         FaultFired(None, "m", "timeout", "tour"),
         ReplayServed(None, "m", "prompt_hash", "k", "h", "timeout", "tour"),
         ReplayServed(None, "m", "prompt_hash", "k", "h", None, "tour"),
     )
     assert figure["understudy_mock_faults_total", "timeout", "tour"] == 2
+    assert figure["understudy_mock_faults_total", "tool_lost", ""] == 1
     assert figure["understudy_mock_replays_total", "prompt_hash", "tour"] == 2
 
 

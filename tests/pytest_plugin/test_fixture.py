@@ -232,6 +232,81 @@ def test_mistyped(understudy):
     project.run("-k", "recovers or fails").assert_outcomes(passed=2)
 
 
+def test_faults_strike_tools_as_planned_and_are_not_recorded(project):
+    project.test(
+        TOOLS
+        + """
+from understudy.errors import ToolFaultError
+
+def test_loses(understudy):
+    understudy.faults("tool=add call=2: tool_lost")
+    added = understudy.tools(add)["add"]
+    assert added(a=1, b=2) == 3
+    with pytest.raises(ToolFaultError, match="lost"):
+        added(a=1, b=2)
+    assert understudy.tools(add)["add"](a=1, b=2) == 3
+
+def test_fails_from_then_on(understudy):
+    tools = understudy.tools(add, shout)
+    assert tools["shout"](text="hi") == "HI"
+    understudy.faults('tool=shout call=2: tool_error "not now"')
+    understudy.faults("tool=add: tool_garbled ?")
+    with pytest.raises(ToolFaultError, match="not now"):
+        tools["shout"](text="hi")
+    assert tools["add"](a=1, b=2) == "?"
+    assert tools["shout"](text="hi") == "HI"
+
+def test_wrong_site(understudy):
+    understudy.faults("call=1: tool_lost")
+"""
+    )
+    result = project.record()
+    result.assert_outcomes(passed=2, failed=1)
+    assert "tool_lost strikes tools, and no tool is told" in told(result)
+    kept = json.loads((project.folder / "recordings/test_it/test_loses.json").read_text())["_tools"]["add"]
+    assert [exchange["result"] for exchange in kept] == [3, 3, 3]
+    project.run("-k", "loses or then_on").assert_outcomes(passed=2)
+
+
+def test_faults_of_tools_leave_http_clients_alone(project):
+    project.test(
+        TOOLS
+        + """
+from understudy.errors import ToolFaultError
+
+def test_tools(understudy):
+    understudy.faults("tool=add call=1: tool_error")
+    stand_in = understudy.stand_in
+    understudy.faults("tool=add call=2: tool_lost")
+    for _ in range(2):
+        with pytest.raises(ToolFaultError):
+            understudy.tools(add)["add"](a=1, b=2)
+    assert stand_in.unstruck() == []
+"""
+    )
+    project.write("recordings/test_it/test_tools.json", '{"_version": 2, "_tools": {"add": [{"result": 3}]}}')
+    project.run().assert_outcomes(passed=1)
+
+
+def test_a_mismatch_after_a_fault_of_a_tool_says_that_it_struck(project):
+    project.test(
+        TOOLS
+        + """
+from understudy.errors import ToolFaultError
+
+def test_greets(understudy):
+    understudy.faults("tool=add: tool_error")
+    with pytest.raises(ToolFaultError):
+        understudy.tools(add)["add"](a=1, b=2)
+    greet(understudy)
+"""
+    )
+    project.write("recordings/test_it/test_greets.json", '{"_version": 2}')
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    assert "a fault struck before this (tool=add call=1: tool_error)" in told(result)
+
+
 def test_a_vendor_is_asked_at_the_address_of_the_environment(project, monkeypatch):
     project.test('pytestmark = pytest.mark.understudy(provider="openai")\n' + CANNOT_RECORD)
     with LoopbackServer(chat_answer("Hello Ada")) as server:

@@ -52,6 +52,7 @@ class UpstreamCall(BaseHTTPRequestHandler):
     """One call, and the ways to answer it."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: Upstream
 
     def handle_one_request(self) -> None:

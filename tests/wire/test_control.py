@@ -89,13 +89,14 @@ def test_a_name_may_have_odd_characters(control, name):
         b'{"faults": [1]}',
         b'{"faults": ["nonsense"]}',
         b'{"faults": ["call=0: timeout"]}',
+        b'{"faults": ["tool=refund: tool_lost"]}',
         b'{"fault": []}',
         b'{"faults": ["\xff"]}',
         b'{"faults": ["\\ud800"]}',
         b'{"faults": ' + b"[" * 100_000,
         b"[" * 100_000,
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_a_wish_that_makes_no_sense_is_refused_with_a_reason(server, control, body):
     status, answer = control("PUT", f"{SESSIONS}/refused", body)

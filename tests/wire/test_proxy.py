@@ -1,6 +1,7 @@
 """What a recording server has no answer for is asked of the real API, passed on as it comes, and recorded."""
 
 import gzip
+import logging
 import shutil
 import socket
 import threading
@@ -20,6 +21,7 @@ from understudy.errors import InputError
 from understudy.events import CallRecorded, FaultFired
 from understudy.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
 from understudy.messages import Usage
+from understudy.recording.stores.locate import open_store
 from understudy.wire import heard
 
 KEY = "sk-live-0123456789abcdefghijklmnop"
@@ -143,7 +145,9 @@ class TestPassingOn:
         assert (answer.headers["content-length"], answer.content) == ("7", b"")
         upstream.answer = lambda call: call.begin(204, "text/plain")
         assert HTTP.get(server.url + "/v1/files/x").status_code == 204
-        assert [exchange.wire.body for exchange in exchanges(path)] == [None, None]
+        upstream.answer = lambda call: call.whole(b"")
+        assert HTTP.get(server.url + "/v1/files/y").content == b""
+        assert [exchange.wire.body for exchange in exchanges(path)] == [None, None, None]
 
     def test_redirects_are_the_clients_own(self, server, upstream):
         upstream.answer = lambda call: call.whole(b"", status=307, location="http://127.0.0.1:9/")
@@ -176,7 +180,7 @@ class TestWhatIsRecorded:
         body = orjson.dumps(orjson.loads(chat_answer("Hello", model="gpt-4o")) | FIELDS_NOBODY_KNOWS)
         upstream.answer = lambda call: call.whole(body)
         ask(server, chat(temperature=0.5), headers={"x-understudy-step": "greet"})
-        (stored,) = understudy.recording.stores.locate.open_store(path).read()
+        (stored,) = open_store(path).read()
         exchange = stored.exchange
         assert stored.key == "greet"
         assert (exchange.content, exchange.model, exchange.provider) == ("Hello", "gpt-4o", "openai")
@@ -235,7 +239,8 @@ class TestWhatIsRecorded:
 
     def test_a_body_that_comes_packed_though_nobody_asked_is_unpacked(self, server, upstream, path):
         body = chat_answer("Packed")
-        upstream.answer = lambda call: call.whole(gzip.compress(body), content_encoding="gzip")
+        packed = [bytes([byte]) for byte in gzip.compress(body)]
+        upstream.answer = lambda call: call.stream(*packed, content_type="application/json", content_encoding="gzip")
         answer = ask(server)
         assert answer.content == body
         assert "content-encoding" not in answer.headers
@@ -283,7 +288,8 @@ class TestWhatIsRecorded:
 
 
 class TestSecrets:
-    def test_no_key_is_ever_stored_or_repeated(self, server, upstream, path):
+    def test_no_key_is_ever_stored_or_repeated(self, server, upstream, path, caplog):
+        caplog.set_level(logging.DEBUG)
         upstream.answer = lambda call: call.whole(b'{"error": {"message": "no"}}', status=401)
         ask(server, headers={"authorization": f"Bearer {KEY}"})
         ask(server, headers={"x-api-key": KEY, "api-key": KEY}, place="/v1/messages")
@@ -293,6 +299,10 @@ class TestSecrets:
         assert len(exchanges(path)) == 4
         assert KEY.encode() not in path.read_bytes()
         assert not any(KEY in str(call) for call in server.calls)
+        assert [call.path.partition("key=")[2] for call in upstream.calls] == ["", "", KEY, KEY]
+        told = [record.getMessage() for record in caplog.records if record.threadName == "understudy-wire"]
+        assert any("HTTP Request" in line for line in told)
+        assert not any(KEY in line for line in told)
 
     def test_secrets_in_bodies_reach_the_client_and_not_the_file(self, server, upstream, path):
         upstream.answer = lambda call: call.whole(chat_answer(f"the key is {KEY}"))

@@ -3,11 +3,11 @@
 import orjson
 import pytest
 
-import understudy
 from tests.servers.chat import chat_answer
 from tests.servers.upstream import Upstream
 from tests.wire.recorded import HTTP, exchanges, recording
 from understudy.errors import InputError, RecordingFormatError
+from understudy.recording.stores.locate import open_store
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_faults_strike_what_a_recording_answers_too(location, upstream):
 
 def test_rules_of_the_recording_are_obeyed(location, upstream):
     record(location, upstream)
-    store = understudy.recording.stores.locate.open_store(location)
+    store = open_store(location)
     document = store.load()
     document.meta["normalise"] = {"mask": ["[0-9]+"]}
     store.save(document)

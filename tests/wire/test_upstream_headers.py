@@ -68,3 +68,8 @@ def test_upstreams_headers_come_back_without_those_of_its_connection():
 def test_what_was_unpacked_has_another_length_and_no_encoding():
     said = [(b"content-encoding", b"gzip"), (b"content-length", b"3"), (b"etag", b"x")]
     assert returned(said, is_unpacked=True) == [(b"etag", b"x")]
+
+
+def test_what_comes_in_chunks_has_no_length():
+    said = [(b"Transfer-Encoding", b"chunked"), (b"content-length", b"3"), (b"content-encoding", b"br")]
+    assert returned(said, is_unpacked=False) == [(b"content-encoding", b"br")]

@@ -93,7 +93,7 @@ def serve(
     )
     tally = _serve(options, Place(host, port, api_key), is_json=as_json, is_quiet=quiet)
     if as_json:
-        typer.echo(msgspec.json.encode(tally.document(with_calls=False)))
+        typer.echo(msgspec.json.encode(tally.document(with_calls=False)).decode())
     else:
         Summary(tally, options.recording, is_quiet=quiet, is_strict=strict_unused, is_closing_log=True).print()
     raise typer.Exit(MISMATCH if strict_unused and tally.unused else FINE)

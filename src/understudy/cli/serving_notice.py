@@ -17,7 +17,7 @@ def print_notice(server: WireServer, options: WireOptions, *, api_key: str, is_j
     """Print where the server is, and which variables lead SDKs there: as text, or as one line of JSON."""
     url, variables = server.url, leading_variables(server)
     if is_json:
-        typer.echo(msgspec.json.encode({"url": url, "env": variables}))
+        typer.echo(msgspec.json.encode({"url": url, "env": variables}).decode())
         return
     does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
     typer.echo(f"{url}: {printable(does)}; Ctrl-C ends it")

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from understudy.providers.provider import Provider
 from understudy.pytest_plugin.plan import RecordingPlan
 from understudy.pytest_plugin.tally import CallLog, Tally
+from understudy.pytest_plugin.wires import Wires
 from understudy.recording.cursor import Unused
 from understudy.recording.open_toolbox import OpenToolbox
 
@@ -28,6 +29,11 @@ class Answers(ABC):
     @abstractmethod
     def toolbox(self) -> OpenToolbox:
         """Wraps tools; all their calls count together."""
+
+    @property
+    @abstractmethod
+    def wires(self) -> Wires:
+        """Stands in behind HTTP clients."""
 
     def unused(self) -> list[Unused]:
         """The entries of a replayed recording that were not served; of tools, under keys like `_tools.search`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from understudy.clock import refuse_in_loop, run
 from understudy.errors import InputError
@@ -14,14 +15,22 @@ from understudy.providers.provider import Provider
 from understudy.pytest_plugin.answers import Answers
 from understudy.pytest_plugin.answers_choice import answers_of
 from understudy.pytest_plugin.fault_desk import FaultDesk
+from understudy.pytest_plugin.missed_calls import fail_if_missed
 from understudy.pytest_plugin.plan import RecordingPlan
 from understudy.pytest_plugin.tally import AnsweredCall, Tally
 from understudy.pytest_plugin.unused_entries import fail_if_unused
+from understudy.pytest_plugin.wires import Wires
 from understudy.recording.cursor import Unused
 from understudy.session import live_provider
 from understudy.tools import Toolbox
 from understudy.tools.definition import ToolDef
 from understudy.tools.toolbox import GivenTool, GivenTools
+from understudy.wire.stand_in import StandIn
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from understudy.wire.serving import WireServer
 
 T = TypeVar("T")
 
@@ -35,6 +44,7 @@ class Understudy:
         self._given: Provider | Callable[[], Provider] = self._vendor
         self._desk: FaultDesk | None = None
         self._gateway: ProviderGateway | None = None
+        self._is_wired = False
         self._faults, self._strikes = FaultPlan(), Strikes()
         self._faulty_tools = inject_tools((), self._faults, strikes=self._strikes)
 
@@ -66,6 +76,40 @@ class Understudy:
             self._gateway = ProviderGateway()
             self._gateway.register(self.provider)
         return self._gateway
+
+    @property
+    def stand_in(self) -> StandIn:
+        """Stands in for APIs behind HTTP clients in this process: its transports, its calls. Raises like `provider`."""
+        __tracebackhide__ = True
+        return self._wires().stand_in
+
+    def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
+        """What an SDK asks instead of its API: `AsyncOpenAI(http_client=understudy.http_client())`.
+
+        What is to be recorded is asked through `transport`, by default over the network. Raises like `provider`.
+        """
+        __tracebackhide__ = True
+        return self.stand_in.http_client(transport)
+
+    def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
+        """The like for SDKs that do not await: `OpenAI(http_client=understudy.sync_http_client())`."""
+        __tracebackhide__ = True
+        return self.stand_in.sync_http_client(transport)
+
+    def serving(
+        self,
+        *,
+        upstreams: Mapping[str, str] | None = None,
+        upstream_keys: Mapping[str, str] | None = None,
+    ) -> AbstractContextManager[WireServer]:
+        """A server that stands in for the APIs: `with understudy.serving() as server: …`; see `understudy.serving`.
+
+        `upstreams` and `upstream_keys` count when recording. Raises like `provider`.
+        """
+        __tracebackhide__ = True
+        if not self.is_recording:
+            upstreams = upstream_keys = None
+        return self._wires().serving(upstreams=upstreams, upstream_keys=upstream_keys)
 
     @property
     def calls(self) -> list[AnsweredCall]:
@@ -107,6 +151,8 @@ class Understudy:
         self._faults = self._faulty_tools.plan = FaultPlan([*self._faults, *planned])
         if self._desk is not None:
             self._desk.follow(self._faults)
+        if self._is_wired:
+            self._answers.wires.follow(self._faults)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` to its end: in virtual time when replaying, where waiting costs nothing, else in real time.
@@ -122,6 +168,12 @@ class Understudy:
         """The entries of the recording that were not served so far; none while recording."""
         return self._answers.unused()
 
+    def check_missed(self) -> None:
+        """Fail the test if its recording lacked an answer over HTTP, whatever became of the error that told so."""
+        __tracebackhide__ = True
+        if self._is_wired:
+            fail_if_missed(self._answers.wires.misses, self.recording)
+
     def check_unused(self) -> None:
         """Fail the test if it left something of its recording unused, and that is to be an error."""
         __tracebackhide__ = True
@@ -131,6 +183,14 @@ class Understudy:
     def close(self, *, passed: bool) -> Tally:
         """Let go of the recording. What was recorded is kept if the test has passed."""
         return self._answers.close(passed=passed) if "_answers" in vars(self) else Tally(self.recording)
+
+    def _wires(self) -> Wires:
+        __tracebackhide__ = True
+        wires = self._answers.wires
+        if not self._is_wired:
+            wires.follow(self._faults)
+            self._is_wired = True
+        return wires
 
     @cached_property
     def _answers(self) -> Answers:

@@ -85,7 +85,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(name=FIXTURE)
 def _understudy(request: pytest.FixtureRequest) -> Iterator[Understudy]:
-    """Stands in for models and tools: `provider`, `gateway` and `tools(…)`, answered from the test's recording."""
+    """Stands in for models and tools: `provider`, `http_client()`, `tools(…)`, answered from the test's recording."""
     from understudy.pytest_plugin.fixture import Understudy
     from understudy.pytest_plugin.plan import plan_of
 
@@ -99,9 +99,10 @@ def _understudy(request: pytest.FixtureRequest) -> Iterator[Understudy]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test that leaves entries of its recording unused, if that is asked for."""
+    """Fail a test that missed something over HTTP; and one that leaves entries unused, if that is asked for."""
     yield
     if _OPENED in item.stash:
+        item.stash[_OPENED].check_missed()
         item.stash[_OPENED].check_unused()
 
 

@@ -11,6 +11,7 @@ from understudy.pytest_plugin.late_provider import LateProvider
 from understudy.pytest_plugin.plan import RecordingPlan
 from understudy.pytest_plugin.staged_recording import StagedRecording
 from understudy.pytest_plugin.tally import Tally
+from understudy.pytest_plugin.wires import Wires
 from understudy.recording.record_mode import RecordMode
 from understudy.recording.recorder import RecordingProvider
 from understudy.recording.tool_recorder import RecordedTools, record_tools
@@ -32,6 +33,7 @@ class RecordedAnswers(Answers):
         self._mode: RecordMode = "new" if record == "new" else "append"
         self._provider: RecordingProvider | None = None
         self._toolbox: RecordedTools | None = None
+        self._wires = Wires(record=self._staged.location, record_mode=self._mode, sink=self.log)
 
     @property
     def provider(self) -> RecordingProvider:
@@ -45,6 +47,10 @@ class RecordedAnswers(Answers):
         if self._toolbox is None:
             self._toolbox = record_tools((), self._staged.location, record=self._mode)
         return self._toolbox
+
+    @property
+    def wires(self) -> Wires:
+        return self._wires
 
     async def disconnect(self) -> None:
         await self._live.close()
@@ -61,10 +67,11 @@ class RecordedAnswers(Answers):
 
     @property
     def _is_opened(self) -> bool:
-        return self._provider is not None or self._toolbox is not None
+        return self._provider is not None or self._toolbox is not None or self._wires.is_opened
 
     def _close_recorders(self) -> None:
         if self._provider is not None:
             run(self._provider.close())
         if self._toolbox is not None:
             self._toolbox.close()
+        self._wires.close()

@@ -9,6 +9,7 @@ from understudy.errors import InputError
 from understudy.pytest_plugin.answers import Answers
 from understudy.pytest_plugin.plan import RecordingPlan
 from understudy.pytest_plugin.tally import Tally
+from understudy.pytest_plugin.wires import Wires
 from understudy.recording.cursor import Unused
 from understudy.recording.keys import tool_key
 from understudy.recording.replay import MockProvider
@@ -20,7 +21,7 @@ class ReplayedAnswers(Answers):
     """The recording alone, strict unless the plan says otherwise.
 
     Raises:
-        InputError: from `provider` and `toolbox`: there is no recording, or none that can be read.
+        InputError: from `provider`, `toolbox` and `wires`: there is no recording, or none that can be read.
     """
 
     is_live = False
@@ -29,6 +30,7 @@ class ReplayedAnswers(Answers):
         super().__init__(plan)
         self._provider: MockProvider | None = None
         self._toolbox: ReplayedTools | None = None
+        self._wires: Wires | None = None
 
     @property
     def provider(self) -> MockProvider:
@@ -44,8 +46,15 @@ class ReplayedAnswers(Answers):
             self._toolbox = replay_tools((), self._location(), strict=self.plan.strict)
         return self._toolbox
 
+    @property
+    def wires(self) -> Wires:
+        __tracebackhide__ = True
+        if self._wires is None:
+            self._wires = Wires(self._location(), strict=self.plan.strict, sink=self.log)
+        return self._wires
+
     def unused(self) -> list[Unused]:
-        left = [] if self._provider is None else self._provider.unused()
+        left = self._unused_calls()
         tools = [] if self._toolbox is None else self._toolbox.unused()
         return [*left, *(Unused(tool_key(each.key), each.position) for each in tools)]
 
@@ -57,8 +66,16 @@ class ReplayedAnswers(Answers):
             run(self._provider.close())
         if self._toolbox is not None:
             self._toolbox.close()
+        if self._wires is not None:
+            self._wires.close()
         served = self.log.served + len(tool_calls) - misfits
         return Tally(self.plan.location, served, missed=self.log.missed + misfits, unused=unused)
+
+    def _unused_calls(self) -> list[Unused]:
+        """The entries that neither the provider has served nor a run over HTTP, of those that there were."""
+        runs = [] if self._provider is None else [self._provider.unused()]
+        runs += [] if self._wires is None else self._wires.unused()
+        return [left for left in runs[0] if all(left in others for others in runs[1:])] if runs else []
 
     def _location(self) -> str:
         __tracebackhide__ = True

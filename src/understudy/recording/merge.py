@@ -34,7 +34,7 @@ def merge(documents: Sequence[Document], *, conflict: Conflict = "append") -> Do
 def _merge_into(merged: Entries[E], entries: Entries[E], conflict: Conflict, is_same: Callable[[E, E], bool]) -> None:
     for key, entry in entries.items():
         if key not in merged or conflict == "last":
-            merged[key] = entry
+            merged[key] = list(entry) if isinstance(entry, list) else entry  # which may be added to
         elif conflict == "append":
             known = list(exchanges_of(merged, key))
             for exchange in exchanges_of(entries, key):

@@ -8,7 +8,7 @@ from typing import Protocol
 from understudy.codecs.codec import Codec
 from understudy.wire.access import Access
 from understudy.wire.answer import Answer
-from understudy.wire.begun import BEGUN, Begun
+from understudy.wire.begun import BEGUN, Begun, begin
 from understudy.wire.control import control_app
 from understudy.wire.encoding import error_answer
 from understudy.wire.http_call import HttpCall
@@ -70,22 +70,12 @@ class WireApp:
         elif call.path.startswith(CONTROL):
             await self._control(scope, _replayed(call.body, receive), send)
         else:
-            await self._finish(self._taken(call), scope, receive, send)
+            await self._finish(begin(self._sessions, call), scope, receive, send)
 
     def begin(self, call: HttpCall) -> Begun | None:
         """Have the call taken on by its session; None if that is not for a session to do."""
         is_for_session = self._access.allows(call) and not call.path.startswith(CONTROL)
-        return self._taken(call) if is_for_session and len(call.body) <= self._limits.body_bytes else None
-
-    def _taken(self, call: HttpCall) -> Begun:
-        session, call = self._sessions.of(call)
-        try:
-            taken = session.take(call)
-            return Begun(session, call, taken, session.answer(taken))
-        except Exception:
-            logger.exception("%s %s could not be answered", call.method, call.path)
-            codec = route_of(call.method, call.path, call.headers).vendor_codec
-            return Begun(session, call, None, _refusal(codec, 500, "the stand-in failed to answer; its log says why"))
+        return begin(self._sessions, call) if is_for_session and len(call.body) <= self._limits.body_bytes else None
 
     async def _finish(self, begun: Begun, scope: Scope, receive: Receive, send: Send) -> None:
         if begun.answer is not None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+
 from msgspec import Struct
 
 from understudy.wire.answer import Answer
+from understudy.wire.encoding import error_answer
 from understudy.wire.http_call import HttpCall
+from understudy.wire.route import route_of
 from understudy.wire.session import WireSession
+from understudy.wire.sessions import Sessions
 from understudy.wire.taken import Taken
+
+logger = logging.getLogger("understudy.wire")
 
 BEGUN = "understudy.begun"
 """Where a scope has the call, if it was begun."""
@@ -20,3 +27,16 @@ class Begun(Struct, frozen=True, gc=False):
     call: HttpCall
     taken: Taken | None
     answer: Answer | None
+
+
+def begin(sessions: Sessions, call: HttpCall) -> Begun:
+    """Have the call taken on by its session. Never raises: what fails here is logged, and answered with a 500."""
+    session, call = sessions.of(call)
+    try:
+        taken = session.take(call)
+        return Begun(session, call, taken, session.answer(taken))
+    except Exception:
+        logger.exception("%s %s could not be answered", call.method, call.path)
+        codec = route_of(call.method, call.path, call.headers).vendor_codec
+        told = "the stand-in failed to answer; its log says why"
+        return Begun(session, call, None, error_answer(codec, 500, told, headers={"x-should-retry": "false"}))

@@ -25,8 +25,7 @@ class CallCount:
     def __init__(self, plan: FaultPlan) -> None:
         self.fired: list[PlannedFault] = []
         self.total = 0
-        self._plan = plan
-        self._is_planned = bool(plan.faults) or plan.chaos is not None
+        self.follow(plan)
         self._struck: list[PlannedFault] = []
         self._numbering = Numbering()
         self._failed: dict[str, int] = {}
@@ -47,6 +46,11 @@ class CallCount:
             self._failed[taken.asked.request_hash] = taken.attempt
         elif self._failed:
             self._failed.pop(taken.asked.request_hash, None)
+
+    def follow(self, plan: FaultPlan) -> None:
+        """Let faults strike as this plan says, from now on."""
+        self._plan = plan
+        self._is_planned = bool(plan.faults) or plan.chaos is not None
 
     def unstruck(self) -> list[PlannedFault]:
         """The lines of the plan that have struck nothing so far."""

@@ -19,6 +19,7 @@ END_PATIENCE_S = 0.25
 """How long a piece that seems to be the last is held back, to hear first whether it is."""
 
 _LARGEST_STATUS = 599
+_BODILESS = (204, 304)
 
 
 class Passage:
@@ -71,8 +72,14 @@ class Passage:
         headers = returned(answer.headers.raw, is_unpacked=unpacker is not None)
         named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         self._hearing.begin(answer.status_code, named)
-        await self._send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
-        await self._pass_body(_unpacked(answer.aiter_raw(), unpacker))
+        head = {"type": "http.response.start", "status": answer.status_code, "headers": headers}
+        if _is_bodiless(answer):
+            await answer.aread()
+            self._end("complete")
+            await self._send(head)
+        else:
+            await self._send(head)
+            await self._pass_body(_unpacked(answer.aiter_raw(), unpacker))
 
     async def _pass_body(self, pieces: AsyncGenerator[bytes, None]) -> None:
         """Pass on each piece at once. One that a client may take for the last is held until upstream has ended."""
@@ -93,6 +100,12 @@ class Passage:
             self._heard = self._hearing.end(ending, failure=failure, has_client_left=has_client_left)
             self._keep(self._heard)
         return self._heard
+
+
+def _is_bodiless(answer: httpx2.Response) -> bool:
+    """Whether the head is all that a client waits for."""
+    is_empty = answer.status_code in _BODILESS or answer.headers.get("content-length") == "0"
+    return is_empty or answer.request.method == "HEAD"
 
 
 def _next(pieces: AsyncIterator[bytes]) -> asyncio.Future[bytes | None]:

@@ -35,6 +35,7 @@ logger = logging.getLogger("understudy.wire")
 
 CONNECT_TIMEOUT_S = 10.0
 BAD_GATEWAY, GATEWAY_TIMEOUT = 502, 504
+_KEYS = ("key", "api_key", "access_token")
 
 
 class Proxy:
@@ -82,12 +83,15 @@ class Proxy:
             raise InputError(f"{shown(taken.step_id)} {reason}", source="step", hint=KEY_HINT)
         route = taken.asked.route
         raw_path = split_path(scope["raw_path"].decode("latin-1"))[1]
-        url = self._upstreams.url(route, raw_path, call.query)
         headers = forwarded(scope["headers"], auth=self._upstreams.auth(route))
         try:
-            return httpx2.Request(call.method, url, headers=headers, content=call.body)
+            url = httpx2.URL(self._upstreams.url(route, raw_path, call.query))
         except httpx2.InvalidURL:
             raise InputError("the path is none that can be asked for upstream") from None
+        logged, target = _without_keys(url), {"target": url.raw_path}  # httpx2 logs the URLs that it asks for
+        return httpx2.Request(
+            call.method, logged, headers=headers, content=call.body, extensions=target if logged != url else None
+        )
 
     def _client(self, vendor: Vendor) -> httpx2.AsyncClient:
         """The client for a vendor's server. For one on this machine, proxies of the environment do not count."""
@@ -155,6 +159,13 @@ class _Forwarding:
         else:
             status, told = BAD_GATEWAY, f"no answer from {self._address} ({heard.failure}); {hint}"
         return error_answer(route.codec or route.vendor_codec, status, told)
+
+
+def _without_keys(url: httpx2.URL) -> httpx2.URL:
+    for name in _KEYS:
+        if name in url.params:
+            url = url.copy_remove_param(name)
+    return url
 
 
 async def _while_there(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from understudy.wire.heard import Heard, Hearing
 from understudy.wire.recorder import Kept, WireRecorder
 from understudy.wire.session import WireSession
 from understudy.wire.taken import Taken
-from understudy.wire.unpacking import UnpackingError, Unpacker, unpacker_of
+from understudy.wire.unpacking import Unpacker, UnpackingError, unpacker_of
 from understudy.wire.upstream_headers import RawHeaders, returned
 
 
@@ -66,11 +66,14 @@ class Relay:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Hear of errors that come out of the block."""
+        """Hear of what goes wrong in the block, and of a client that leaves there."""
         try:
             yield
         except Exception as error:
             self._end(_ending_of(error), failure=type(error).__name__)
+            raise
+        except BaseException:
+            self.leave()
             raise
 
     def left_to_send(self) -> Answer:
@@ -96,9 +99,14 @@ class Relay:
             self._kept = self._recorder.keep(self._taken, heard)
             is_to_be_struck = self.is_struck and self._kept is not None and self._kept.exchange.fault is None
             if not is_to_be_struck or has_client_left:
-                key = None if self._kept is None else self._kept.key
-                outcome = "passed" if self._kept is None else "recorded"
-                self._session.note(replace(self._taken, fault=None), heard.answer, outcome, key=key)
+                self._note(heard.answer)
+
+    def _note(self, answer: Answer) -> None:
+        taken, kept = replace(self._taken, fault=None), self._kept
+        if kept is None:
+            self._session.note(taken, answer, "passed")
+        else:
+            self._session.note(taken, answer, "recorded", key=kept.key)
 
 
 def _ending_of(error: Exception) -> Ending:

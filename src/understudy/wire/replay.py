@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from understudy.errors import RecordingMismatchError
+from understudy.events import MatchedBy
 from understudy.messages import Response, deltas_of
 from understudy.recording.cursor import Cursor, Match, Unused
 from understudy.recording.exchange import Exchange
@@ -22,10 +23,16 @@ class Found(Struct, frozen=True, gc=False):
     """What answers a call: an entry, or without one the default."""
 
     stored: Stored[Exchange] | None = None
+    matched_by: MatchedBy = "default"
 
     @property
     def key(self) -> str | None:
         return None if self.stored is None else self.stored.key
+
+    @property
+    def fault_type(self) -> str | None:
+        fault = None if self.stored is None else self.stored.exchange.fault
+        return None if fault is None else fault.type
 
 
 class WireReplay:
@@ -45,12 +52,12 @@ class WireReplay:
         """What answers. Nothing is served until it is used."""
         match = self._match(asked, step_id)
         if match.mismatch is None:
-            return Found(match.stored)
+            return Found(match.stored, match.matched_by)
         if match.mismatch == "missing" and (loose := self._stock.loose.find(asked, self._cursor)) is not None:
-            return Found(loose)
+            return Found(loose, "prompt_hash")
         if self._stock.strict:
             raise self._refusal(asked, step_id, match)
-        return Found(match.stored)
+        return Found(match.stored, match.matched_by)
 
     def answer(self, found: Found, asked: Asked) -> Prepared:
         """The answer that was found."""

@@ -17,7 +17,11 @@ from understudy.wire.direct_connection import DirectConnection
 
 LOOPBACK = "127.0.0.1"
 BACKLOG = 2048
+MAX_PORT = 65_535
+TURNS_TO_CONNECT = 5
+"""In how many turns of its loop, at most, a server has made the connections that it accepted."""
 READ_BYTES = 64 * 1024
+_ANY_PORT = "port 0 takes any that is free"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -26,12 +30,13 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         InputError: it cannot listen there.
     """
+    if not 0 <= port <= MAX_PORT:
+        raise InputError(f"cannot listen at {host}:{port}: ports are 0 to {MAX_PORT}", hint=_ANY_PORT)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot listen at {host}:{port}: {reason}", hint="port 0 takes any that is free") from None
+    except OSError as error:
+        raise InputError(f"cannot listen at {host}:{port}: {error.strerror or error}", hint=_ANY_PORT) from None
     # connections inherit it; else the end of an answer waits until the client has confirmed its beginning
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
@@ -84,8 +89,9 @@ class ServerThread:
         server = await loop.create_server(self._connect, sock=self._listener, backlog=BACKLOG)
         self._is_ready.set()
         await self._ended.wait()
-        server.close()
+        loop.remove_reader(self._listener)  # what was accepted could not be connected any more behind close()
         await self._close_connections()
+        server.close()
         if self._on_stop is not None:
             await self._on_stop()
 
@@ -93,9 +99,11 @@ class ServerThread:
         return DirectConnection(self._config, self._state, self._loop, begin=self._app.begin, buffer=self._buffer)
 
     async def _close_connections(self) -> None:
+        for _ in range(TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
+            for connection in list(self._state.connections):
+                connection.transport.abort()
         tasks = list(self._state.tasks)
         for task in tasks:
             task.cancel()
-        for connection in list(self._state.connections):
-            connection.transport.abort()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -10,7 +10,6 @@ from typing import Any, Self
 from understudy.errors import InputError
 from understudy.events import NULL_SINK, Sink
 from understudy.faults import FaultPlan, PlannedFault
-from understudy.recording.cursor import Unused
 from understudy.recording.document import Document
 from understudy.recording.latency import LatencyModel
 from understudy.recording.record_mode import RecordMode
@@ -18,18 +17,17 @@ from understudy.recording.redaction import Redactor
 from understudy.wire.access import Access
 from understudy.wire.app import WireApp
 from understudy.wire.environment import DUMMY_KEY, addresses, keys
-from understudy.wire.log import Miss, WireCall
 from understudy.wire.proxy import Proxy
 from understudy.wire.server import LOOPBACK, ServerThread, bind
-from understudy.wire.session import WireSession
 from understudy.wire.sessions import prefix_of
-from understudy.wire.stage import Stage, StageOptions, plan_of
+from understudy.wire.stage import Stage, StageOptions
+from understudy.wire.stage_log import StageLog
 from understudy.wire.upstreams import Upstreams
 
 _LOOPBACKS = ("127.0.0.1", "::1", "localhost")
 
 
-class WireServer:
+class WireServer(StageLog):
     """A server that stands in for OpenAI, Anthropic, Gemini and Ollama while its block runs.
 
     Raises:
@@ -42,7 +40,7 @@ class WireServer:
             raise InputError(f"listening at {host} needs an API key", source="host", hint=hint)
         upstreams = Upstreams(options.upstreams, keys=options.upstream_keys, are_clients_keys_ours=bool(api_key))
         self._options, self._api_key = options, api_key
-        self._stage = Stage(options)
+        super().__init__(Stage(options))
         try:
             self._listener = bind(host, port)
             self._address: tuple[str, int] = self._listener.getsockname()[:2]
@@ -68,36 +66,6 @@ class WireServer:
         if self._api_key or not self._stage.is_live:
             return addresses(self.url) | keys(self._api_key or DUMMY_KEY)
         return addresses(self.url) | keys(vendors=self._options.upstream_keys or ())
-
-    @property
-    def calls(self) -> list[WireCall]:
-        """The calls of all sessions, in the order in which they were answered in each."""
-        return [call for session in self._stage.sessions for call in session.calls.copy()]
-
-    @property
-    def misses(self) -> list[Miss]:
-        """The calls that the recording has no answer for."""
-        return [miss for session in self._stage.sessions for miss in session.misses.copy()]
-
-    def unused(self) -> list[Unused]:
-        """The entries of the recording that the session without a name was never served."""
-        return self.session("").unused()
-
-    def fired(self) -> list[PlannedFault]:
-        """The faults that struck, of all sessions."""
-        return [planned for session in self._stage.sessions for planned in session.fired]
-
-    def unstruck(self) -> list[PlannedFault]:
-        """The faults planned for the session without a name that have struck nothing so far."""
-        return self.session("").unstruck()
-
-    def session(self, name: str) -> WireSession:
-        """The session of that name, made if there is none. Its clients ask at `session_url(name)`."""
-        return self._stage.sessions.named(name)
-
-    def start_session(self, name: str, *, faults: Iterable[str | PlannedFault] | FaultPlan = ()) -> WireSession:
-        """A new session, with faults of its own, in the place of one of that name that may be there."""
-        return self._stage.sessions.start(name, plan_of(faults))
 
     def session_url(self, name: str) -> str:
         """The address of a session: what `url` is to the one without a name."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from understudy.codecs.parsing import shorten
 from understudy.errors import RecordingMismatchError
-from understudy.events import NULL_SINK, FaultFired, ReplayMissed, Sink
+from understudy.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from understudy.faults import FaultPlan, PlannedFault
 from understudy.messages import Response
 from understudy.recording.cursor import Unused
@@ -109,6 +109,10 @@ class WireSession:
         """The lines of the plan that have struck nothing so far."""
         return self._count.unstruck()
 
+    def follow(self, plan: FaultPlan) -> None:
+        """Let faults strike as this plan says, from now on."""
+        self._count.follow(plan)
+
     def unused(self) -> list[Unused]:
         """The entries of the recording that were never served."""
         return [] if self._replay is None else self._replay.unused()
@@ -118,14 +122,17 @@ class WireSession:
         found = replay.find(taken.asked, taken.step_id)
         answer = replay.answer(found, taken.asked).together
         replay.use(found)
+        self._tell_served(taken, found)
         return self.note(taken, answer, _outcome(found, taken), key=found.key)
 
     def _struck(self, taken: Taken) -> Answer:
         """What the call's fault makes of it. An entry whose answer failed is left for the next try."""
         found = _Lookup(self._known, taken)
         answer = self._break(taken, Struck(taken.asked, found.answer, found.response))
-        if found.entry is not None and not spoils(taken.fault, answer):
-            self._known().use(found.entry)
+        if found.entry is not None:
+            self._tell_served(taken, found.entry)
+            if not spoils(taken.fault, answer):
+                self._known().use(found.entry)
         return self.note(taken, answer, "served", key=None if found.entry is None else found.entry.key)
 
     def _break(self, taken: Taken, struck: Struck) -> Answer:
@@ -140,6 +147,25 @@ class WireSession:
         if self._retry_after_ms is None or not is_error or _RETRY_HEADERS & answer.headers.keys():
             return answer
         return replace(answer, headers=answer.headers | {"retry-after-ms": f"{self._retry_after_ms:g}"})
+
+    def _tell_served(self, taken: Taken, found: Found) -> None:
+        """Tell of a call of a model; what was made up beside those is no call to be told of."""
+        asked = taken.asked
+        if self._sink is NULL_SINK or (found.stored is None and asked.request is None):
+            return
+        self._sink.emit(
+            ReplayServed(
+                taken.step_id,
+                asked.model,
+                found.matched_by,
+                found.key,
+                asked.request_hash,
+                found.fault_type,
+                "",
+                taken.number,
+                taken.attempt,
+            )
+        )
 
     def _known(self) -> WireReplay:
         if self._replay is None:

@@ -62,6 +62,12 @@ class Sessions:
         session = self._sessions[name] = self._make(name, plan)
         return session
 
+    def follow(self, plan: FaultPlan) -> None:
+        """Let faults strike as this plan says, in all sessions from now on."""
+        self._plan = plan
+        for session in self:
+            session.follow(plan)
+
     def forget(self, name: str) -> bool:
         """Whether there was a session of that name, which is no more."""
         return self._sessions.pop(name, None) is not None

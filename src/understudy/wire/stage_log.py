@@ -27,6 +27,11 @@ class StageLog:
         """The calls that the recording has no answer for."""
         return [miss for session in self._stage.sessions for miss in session.misses.copy()]
 
+    @property
+    def sessions(self) -> list[WireSession]:
+        """The sessions that there are."""
+        return list(self._stage.sessions)
+
     def unused(self) -> list[Unused]:
         """The entries of the recording that the session without a name was never served."""
         return self.session("").unused()
@@ -46,3 +51,7 @@ class StageLog:
     def start_session(self, name: str, *, faults: Iterable[str | PlannedFault] | FaultPlan = ()) -> WireSession:
         """A new session, with faults of its own, in the place of one of that name that may be there."""
         return self._stage.sessions.start(name, plan_of(faults))
+
+    def follow(self, plan: FaultPlan) -> None:
+        """Let faults strike as this plan says, in all sessions from now on."""
+        self._stage.sessions.follow(plan)

@@ -101,10 +101,12 @@ class _HeardBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
         self._came, self._relay = came, relay
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._relay.passing(self._came.iter_raw())
+        assert isinstance(self._came.stream, httpx2.SyncByteStream)
+        return self._relay.passing(self._came.stream)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._relay.passing_async(self._came.aiter_raw())
+        assert isinstance(self._came.stream, httpx2.AsyncByteStream)
+        return self._relay.passing_async(self._came.stream)
 
     def close(self) -> None:
         self._came.close()
@@ -130,6 +132,4 @@ def _forwarded(request: httpx2.Request) -> httpx2.Request:
     path = split_path(request.url.raw_path.decode("latin-1"))[1]
     url = request.url.copy_with(raw_path=path.encode("latin-1"))
     headers = forwarded(request.headers.raw)
-    return httpx2.Request(
-        request.method, url, headers=headers, content=request.content, extensions=request.extensions
-    )
+    return httpx2.Request(request.method, url, headers=headers, content=request.content, extensions=request.extensions)

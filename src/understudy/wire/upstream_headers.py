@@ -32,8 +32,11 @@ def forwarded(headers: Iterable[tuple[bytes, bytes]], *, auth: Mapping[str, str]
 
 def returned(headers: Iterable[tuple[bytes, bytes]], *, is_unpacked: bool) -> RawHeaders:
     """The headers of upstream's answer, for the client. What tells how bytes were packed goes if they no longer are."""
-    packing = (b"content-length", b"content-encoding") if is_unpacked else ()
-    return [(name, value) for name, value in _end_to_end(headers) if name not in packing]
+    told = list(headers)
+    is_chunked = any(name.lower() == b"transfer-encoding" for name, _ in told)
+    dropped = [b"content-length"] if is_unpacked or is_chunked else []
+    dropped += [b"content-encoding"] if is_unpacked else []
+    return [(name, value) for name, value in _end_to_end(told) if name not in dropped]
 
 
 def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:

@@ -11,7 +11,7 @@ from tests.wire.conformance.seen import told_error
 from understudy.wire.serving import WireServer
 
 PATIENCE_S = 5.0
-IMPATIENCE_S = 0.1
+IMPATIENCE_S = 0.2
 """The timeout of clients that meet silence."""
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from google import genai
 from google.genai import errors, types
@@ -138,13 +137,6 @@ class TestStreams:
 
     def test_odd_text_arrives_as_it_is(self, models, at):
         assert "".join(frame.text or "" for frame in models.generate_content_stream(**at("odd"))) == ODD_TEXT
-
-    def test_who_asks_for_no_events_gets_an_array(self, run):
-        body = {"contents": [{"parts": [{"text": QUESTION}]}]}
-        answer = httpx.post(f"{run.url}/v1beta/models/m:streamGenerateContent", json=body, headers={STEP: "plain"})
-        assert answer.headers["content-type"] == "application/json"
-        parts = [part for frame in answer.json() for part in frame["candidates"][0]["content"]["parts"]]
-        assert "".join(part["text"] for part in parts) == PLAIN
 
     @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
     async def test_the_async_client_reads_the_same(self, run):

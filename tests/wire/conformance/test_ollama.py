@@ -1,6 +1,5 @@
 """Ollama's SDK as a client."""
 
-import httpx
 import ollama
 import pytest
 from pydantic import BaseModel
@@ -97,12 +96,6 @@ class TestStreams:
 
     def test_odd_text_arrives_as_it_is(self, client):
         assert "".join(line.message.content for line in client("odd").chat("llama", MESSAGES, stream=True)) == ODD_TEXT
-
-    def test_no_line_is_blank(self, run):
-        body = {"model": "m", "messages": MESSAGES}
-        answer = httpx.post(f"{run.url}/api/chat", json=body, headers={STEP: "plain"})
-        assert answer.headers["content-type"] == "application/x-ndjson"
-        assert all(answer.text.removesuffix("\n").split("\n"))
 
     async def test_the_async_client_reads_the_same(self, run):
         async with ollama.AsyncClient(host=run.url, headers={STEP: "plain"}, verify=False) as client:

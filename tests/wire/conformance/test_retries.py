@@ -95,7 +95,7 @@ def test_a_client_that_is_told_to_wait_a_moment_does_so_only(sdk, start):
         sdk.ask(run.url, max_retries=4)
     assert caught.value.response.headers["retry-after-ms"] == "1"
     assert run.tries == 5
-    assert time.monotonic() - started_s < 1.5  # its own waits would be 0.4 s and more, doubled each time
+    assert time.monotonic() - started_s < 3.0  # its own four waits would be 5.6 s and more
 
 
 @pytest.mark.parametrize("headers", ["headers.Retry-After=0.01", "headers.retry-after-ms=5"])

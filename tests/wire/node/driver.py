@@ -92,4 +92,4 @@ class Driver:
     ) -> None:
         with self._process:
             self._process.kill()
-        self._reading.join()
+            self._reading.join()

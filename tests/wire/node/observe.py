@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from itertools import product
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -13,8 +15,9 @@ from tests.wire.node.questions import QUESTIONS, Question
 from understudy.wire.serving import WireServer
 from understudy.wire.session import WireSession
 
+Columns: TypeAlias = Mapping[str, Mapping[str, str]]
 PATIENCE_MS = 20_000
-IMPATIENCE_MS = 400
+IMPATIENCE_MS = 300
 """The timeout of clients that meet silence: long enough for what comes before it, on a busy machine too."""
 
 HANG_MS = 1500
@@ -42,23 +45,27 @@ class Observed(Struct, frozen=True):
         return told if tries == 1 else f"{told} after {tries} tries"
 
 
-def observe(driver: Driver, server: WireServer, *, is_streamed: bool) -> Mapping[str, Mapping[str, str]]:
-    """The cells by their SDKs, and those by their faults.
+def observe(driver: Driver, server: WireServer) -> dict[bool, Columns]:
+    """The cells of both tables: by the titles of the SDKs, and those by the faults.
 
-    Questions are asked side by side. Those that meet silence wait until the others have ended, so that it is not for
-    want of time that nothing comes.
+    Questions are asked side by side. Those that a client waits with are asked once the others have ended, so that it is
+    not for want of time that nothing comes.
     """
-    seen: dict[tuple[str, str], str] = {}
-    for is_silent in (False, True):
+    seen: dict[tuple[bool, str, str], str] = {}
+    for is_late in (False, True):
         asked = {
-            (question.title, row.fault): _ask(driver, server, row, question, is_streamed=is_streamed)
-            for row in ROWS
-            for question in QUESTIONS
-            if row.is_silent == is_silent
+            (is_streamed, question.title, row.fault): _ask(driver, server, row, question, is_streamed=is_streamed)
+            for row, question, is_streamed in product(ROWS, QUESTIONS, (False, True))
+            if is_late == (row.is_silent or row.fault == "connection_reset")
         }
         seen |= {place: str(observed) for place, observed in asked.items()}
     titles = [question.title for question in QUESTIONS]
-    return {title: {f"`{row.fault}`": seen[title, row.fault] for row in ROWS} for title in titles}
+    return {
+        is_streamed: {
+            title: {f"`{row.fault}`": seen[is_streamed, title, row.fault] for row in ROWS} for title in titles
+        }
+        for is_streamed in (False, True)
+    }
 
 
 def _ask(driver: Driver, server: WireServer, row: Row, question: Question, *, is_streamed: bool) -> Observed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.wire.conformance.answers import QUESTION
 from tests.wire.conformance.seen import Other, Seen
@@ -20,7 +20,7 @@ class Question(ABC):
     sdk: str
     call: str
     path: str
-    params: dict[str, Any]
+    params: ClassVar[dict[str, Any]]
 
     def case(self, url: str, *, is_streamed: bool = False, **more: Any) -> dict[str, Any]:
         """A case for the driver, asked at a server's `url`."""
@@ -47,7 +47,7 @@ class Question(ABC):
 class Chat(Question):
     title = "openai, chat"
     sdk, call, path = "openai", "chat.completions.create", "/v1"
-    params = {"model": "m", "messages": MESSAGES}
+    params: ClassVar[dict[str, Any]] = {"model": "m", "messages": MESSAGES}
 
     def read(self, answer: Any) -> Seen | Other:
         if "choices" not in answer:
@@ -70,7 +70,7 @@ def _functions(calls: list[Any]) -> tuple[tuple[str, str], ...]:
 class Responses(Question):
     title = "openai, responses"
     sdk, call, path = "openai", "responses.create", "/v1"
-    params = {"model": "m", "input": QUESTION}
+    params: ClassVar[dict[str, Any]] = {"model": "m", "input": QUESTION}
 
     def read(self, answer: Any) -> Seen | Other:
         if "output" not in answer:
@@ -89,7 +89,7 @@ class Responses(Question):
 class Messages(Question):
     title = "anthropic"
     sdk, call, path = "anthropic", "messages.create", ""
-    params = {"model": "m", "max_tokens": 9, "messages": MESSAGES}
+    params: ClassVar[dict[str, Any]] = {"model": "m", "max_tokens": 9, "messages": MESSAGES}
 
     def read(self, answer: Any) -> Seen | Other:
         if "content" not in answer:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.documented_table import DocumentedTable
 from tests.wire.node.driver import Driver
-from tests.wire.node.observe import observe
+from tests.wire.node.observe import Columns, observe
 from understudy.wire.serving import serving
 
 PAGE = "wire_node_table.md"
@@ -15,17 +13,17 @@ RENEWAL = f"{PAGE} is out of date: python -m tests.wire.node.table renews it"
 TABLES = {False: DocumentedTable(PAGE, "## Whole answers"), True: DocumentedTable(PAGE, "## Streams")}
 
 
-def observed(driver: Driver, *, is_streamed: bool) -> Mapping[str, Mapping[str, str]]:
-    """The cells of one of the tables, as they should be."""
+def observed(driver: Driver) -> dict[bool, Columns]:
+    """The cells of the tables as they should be."""
     with serving(responses={"plain": ANSWERS["plain"]}, retry_after_ms=1) as server:
-        return observe(driver, server, is_streamed=is_streamed)
+        return observe(driver, server)
 
 
 def renew() -> None:
     """Ask all SDKs, and write what they did into the page."""
     with Driver() as driver:
-        for is_streamed, table in TABLES.items():
-            table.write(observed(driver, is_streamed=is_streamed))
+        for is_streamed, columns in observed(driver).items():
+            TABLES[is_streamed].write(columns)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,207 @@
+"""Tools that fail on purpose: what passes, where faults strike, and that what struck can be made to strike again."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.faults.samples import TOOL_SAMPLES
+from tests.faults.tool_kinds import KINDS, Till
+from understudy import MemorySink, ToolCall, run
+from understudy.errors import RecordingMismatchError, ToolFaultError
+from understudy.events import FaultFired
+from understudy.faults import At, FaultPlan, PlannedFault, ToolError, inject_tools, parse_fault
+from understudy.recording.tool_recorder import record_tools
+from understudy.recording.tool_replay import replay_tools
+from understudy.tools import run_tools
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def plan_of(*lines):
+    return FaultPlan(map(parse_fault, lines))
+
+
+def add(a: int, b: int) -> int:
+    """The sum."""
+    return a + b
+
+
+def refund(order_id: int) -> str:
+    """Pay an order back."""
+    return f"{order_id} is paid back"
+
+
+async def texts(tools, *calls):
+    """What the model is told of calls that are made in turn."""
+    return [(await run_tools(tools, [call]))[0].text for call in calls]
+
+
+SUM, REFUND = ToolCall("add", {"a": 1, "b": 2}), ToolCall("refund", {"order_id": 7})
+FAILED = "[ToolError] ToolFaultError: the tool failed"
+
+
+@every_kind
+def test_what_the_plan_does_not_name_passes_untouched(kind):
+    till = Till()
+    tools = inject_tools([till.tool(kind)], plan_of("tool=other: tool_error", "everywhere: timeout"))
+    assert run(texts(tools, REFUND), virtual_time=True) == ['{"status":"paid back","order":7}']
+    assert (till.paid, tools.fired) == ([7], [])
+
+
+@every_kind
+def test_the_rest_of_a_tool_stays_as_it_was(kind):
+    tool = Till().tool(kind, prerequisites=["search"], side_effect=True, repeatable=True)
+    struck = inject_tools([tool], FaultPlan())["refund"]
+    assert struck.spec is tool.spec
+    assert (struck.prerequisites, struck.timeout_s) == (["search"], tool.timeout_s)
+    assert struck.side_effect
+    assert struck.repeatable
+
+
+async def test_calls_are_counted_tool_by_tool():
+    tools = inject_tools([add, refund], plan_of("tool=refund call=2: tool_error"))
+    told = await texts(tools, REFUND, SUM, SUM, REFUND, REFUND)
+    assert told == ["7 is paid back", "3", "3", FAILED, "7 is paid back"]
+
+
+async def test_calls_are_counted_together_however_often_a_tool_is_wrapped():
+    tools = inject_tools((), plan_of("tool=add call=2: tool_error"))
+    assert len(tools) == 0
+    wrapped = [tools.wrap(inject_tools([add], FaultPlan())["add"]) for _ in range(3)]
+    assert [(await texts({"add": each}, SUM))[0] for each in wrapped] == ["3", FAILED, "3"]
+
+
+async def test_calls_at_once_are_counted_in_the_order_in_which_they_were_asked_for():
+    tools = inject_tools([refund], plan_of("tool=refund call=2: tool_error"))
+    outcomes = await run_tools(tools, [REFUND, REFUND, REFUND])
+    assert [outcome.error is None for outcome in outcomes] == [True, False, True]
+
+
+async def test_a_call_whose_arguments_are_refused_is_no_call():
+    tools = inject_tools([refund], plan_of("tool=refund call=1: tool_error"))
+    wrong, struck = await texts(tools, ToolCall("refund", {"order_id": "x"}), REFUND)
+    assert "ToolArgumentsError" in wrong
+    assert struck == FAILED
+
+
+async def test_a_tool_gets_what_its_hints_say():
+    def kind_of(order_id: float) -> str:
+        """Tell."""
+        return type(order_id).__name__
+
+    assert await texts(inject_tools([kind_of], FaultPlan()), ToolCall("kind_of", {"order_id": 7})) == ["float"]
+
+
+async def test_every_strike_is_told_to_the_sink_and_kept_as_a_line_of_a_plan():
+    sink = MemorySink()
+    tools = inject_tools([add, refund], plan_of("tool=refund: tool_lost", "tool=add call=2: tool_error"), sink=sink)
+    await texts(tools, REFUND, SUM, SUM)
+    assert sink.events == [
+        FaultFired(None, "", "tool_lost", "", 1, 1, "refund"),
+        FaultFired(None, "", "tool_error", "", 2, 1, "add"),
+    ]
+    assert [str(line) for line in tools.fired] == ["tool=refund call=1: tool_lost", "tool=add call=2: tool_error"]
+
+
+async def test_the_lines_that_have_struck_nothing_are_told():
+    tools = inject_tools(
+        [refund], plan_of("tool=refund: tool_lost", "tool=refund call=2: tool_error", "call=1: timeout")
+    )
+    await texts(tools, REFUND, REFUND)
+    assert [str(line) for line in tools.unstruck()] == ["tool=refund call=2: tool_error"]
+
+
+async def test_another_plan_may_take_the_place_of_the_first_and_calls_go_on_being_counted():
+    tools = inject_tools([refund], FaultPlan())
+    assert await texts(tools, REFUND) == ["7 is paid back"]
+    tools.plan = plan_of("tool=refund call=2: tool_error")
+    assert await texts(tools, REFUND) == [FAILED]
+
+
+def test_a_synchronous_tool_fails_at_once_where_it_is_called():
+    tool = inject_tools([refund], plan_of("tool=refund call=1: tool_error"))["refund"]
+    with pytest.raises(ToolFaultError):
+        tool.callable(order_id=7)
+    assert tool.callable(order_id=7) == "7 is paid back"
+
+
+@given(
+    calls=st.lists(st.sampled_from([SUM, REFUND]), max_size=8),
+    lines=st.lists(
+        st.builds(
+            lambda tool, call, fault: At(tool=tool, call=call).fail(fault),
+            st.sampled_from(["add", "refund"]),
+            st.none() | st.integers(1, 4),
+            st.sampled_from(TOOL_SAMPLES),
+        ),
+        max_size=4,
+    ),
+    at_once=st.booleans(),
+)
+def test_what_struck_strikes_again_with_the_same_outcomes(calls, lines, at_once):
+    async def work(plan):
+        tools = inject_tools([add, refund], plan)
+        if at_once:
+            return [outcome.text for outcome in await run_tools(tools, calls)], tools.fired
+        return await texts(tools, *calls), tools.fired
+
+    first, fired = run(work(FaultPlan(lines)), virtual_time=True)
+    again, fired_again = run(work(FaultPlan(fired)), virtual_time=True)
+    assert again == first
+    assert fired_again == fired
+
+
+@every_kind
+def test_a_recording_stays_clean_under_faults(kind, tmp_path):
+    async def work():
+        with record_tools([Till().tool(kind)], tmp_path / "run.json") as recorded:
+            plan = plan_of("tool=refund call=1: tool_error", "tool=refund call=2: tool_lost")
+            return await texts(inject_tools(recorded, plan), REFUND, REFUND)
+
+    told = run(work(), virtual_time=True)
+    assert all("ToolFaultError" in text for text in told)
+    kept = json.loads((tmp_path / "run.json").read_text())["_tools"]["refund"]
+    assert [exchange["result"] for exchange in kept] == [{"status": "paid back", "order": 7}]
+
+
+@every_kind
+def test_a_replay_without_an_answer_is_told_what_struck_before(kind):
+    recording = {"_version": 2, "_tools": {"refund": [{"arguments": {"order_id": 7}, "result": "paid"}]}}
+
+    async def work():
+        with replay_tools([Till().tool(kind)], recording) as replayed:
+            tools = inject_tools(replayed, plan_of("tool=refund call=1: tool_lost"))
+            return await texts(tools, REFUND, REFUND)
+
+    with pytest.raises(RecordingMismatchError) as caught:
+        run(work(), virtual_time=True)
+    assert caught.value.struck == ("tool=refund call=1: tool_lost",)
+
+
+async def test_a_replay_without_an_answer_is_nothing_but_that_where_nothing_struck():
+    with replay_tools([refund], {"_version": 2}) as replayed, pytest.raises(RecordingMismatchError) as caught:
+        await texts(inject_tools(replayed, FaultPlan()), REFUND)
+    assert caught.value.struck == ()
+
+
+def test_a_struck_call_can_be_cancelled_while_it_waits():
+    async def work():
+        tools = inject_tools([refund], plan_of("tool=refund: tool_timeout 60000"))
+        call = asyncio.create_task(run_tools(tools, [REFUND]))
+        await asyncio.sleep(1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return asyncio.get_running_loop().time()
+
+    assert run(work(), virtual_time=True) == 1.0
+
+
+def test_what_struck_is_a_line_of_a_plan():
+    tools = inject_tools([refund], plan_of("tool=refund: tool_error"))
+    with pytest.raises(ToolFaultError):
+        tools["refund"].callable(order_id=7)
+    assert tools.fired == [PlannedFault(At(tool="refund", call=1), ToolError())]

@@ -1,0 +1,23 @@
+"""A stand-in that has a recording for each kind of run, and the clients that are tested with it."""
+
+import json
+
+import pytest
+
+from tests.wire.frameworks.scripts import SCRIPTS
+from understudy.wire.serving import serving
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scripts")
+    for name, script in SCRIPTS.items():
+        (folder / f"{name}.json").write_text(json.dumps({"_version": 2, **script}))
+    with serving(folder, retry_after_ms=1) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """Frameworks that would tell others of their runs do not."""
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")

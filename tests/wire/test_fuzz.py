@@ -1,0 +1,214 @@
+"""Whatever comes over a connection, the server answers or refuses it, and goes on."""
+
+import json
+import logging
+import socket
+
+import orjson
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.wire.calls import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
+from tests.wire.raw_client import RawClient, ask, bytes_of
+from understudy.wire.http_call import HttpCall
+from understudy.wire.serving import serving
+
+LOGGERS = ("understudy.wire", "understudy.wire.http", "asyncio", "uvicorn.error")
+PATHS = [
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1beta/models/m:generateContent",
+    "/v1beta/models/m:streamGenerateContent",
+    "/api/chat",
+    "/v1/embeddings",
+    "/v1beta/models/m:batchEmbedContents",
+    "/v1beta/models/m:embedContent",
+    "/v1beta/models/m:countTokens",
+    "/api/embed",
+    "/api/embeddings",
+    "/api/show",
+    "/v1/messages/count_tokens",
+    "/v1/responses/input_tokens",
+    "/v1/models",
+    "/_understudy/sessions/x",
+    "/s/x/v1/chat/completions",
+    "/",
+]
+NAMES = (
+    "role content parts text type tool_calls function name arguments id input output functionCall args call_id "
+    "tool_use_id functionResponse response source inlineData data"
+).split()
+FIELDS = (
+    "messages model input contents tools stream temperature max_tokens tool_choice system instructions "
+    "generationConfig requests content prompt options faults stream_options"
+).split()
+LINES = [
+    "call=1: http_error 500",
+    "call=2: stream_truncate 1 raise=clean",
+    "call=3: empty_response",
+    "call=4: slow_drip 0",
+]
+
+texts = st.text(max_size=8) | st.sampled_from(["user", "tool", "assistant", "m", "text", "image", "\ud800", "\0"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES) | texts, inner, max_size=3),
+    max_leaves=8,
+)
+fields = st.dictionaries(st.sampled_from(FIELDS), values, max_size=5)
+bodies = st.sampled_from(PROTOCOLS).flatmap(
+    lambda protocol: fields.map(lambda changed: as_json(orjson.loads(call_of(protocol, tools=(TOOL,)).body) | changed))
+)
+heads = st.sampled_from(
+    [
+        b"POST /v1/chat/completions HTTP/1.1\r\n",
+        b"GET /v1/models HTTP/1.1\r\n",
+        b"PUT /_understudy/sessions/x HTTP/1.1\r\n",
+        b"BREW /pot HTTP/1.1\r\n",
+        b"POST /%00%ff/\\ HTTP/1.0\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\n",
+        b"OPTIONS * HTTP/1.1\r\n",
+        b"POST http://[::1 HTTP/1.1\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ]
+)
+header_lines = st.sampled_from(
+    [
+        b"host: x\r\n",
+        b"transfer-encoding: chunked\r\n",
+        b"content-length: 5\r\n",
+        b"content-length: 99999999999999999999\r\n",
+        b"expect: 100-continue\r\n",
+        b"connection: upgrade\r\nupgrade: websocket\r\n",
+        b"connection: close\r\n",
+        b"x: " + b"y" * 70_000 + b"\r\n",
+        b": nameless\r\n",
+        b" folded\r\n",
+        b"x-stainless-retry-count: -1\r\n",
+        b"x-understudy-session: \xff\r\n",
+        b"x-understudy-step: a\r\n",
+        b"content-type: multipart/form-data; boundary=\r\n",
+    ]
+)
+chunks = st.sampled_from(
+    [b"5\r\nhello\r\n", b"0\r\n\r\n", b"zz\r\n", b"ffffffffffffffff\r\n", b"-1\r\n", b"5;a=b\r\nhel", b"\r\n"]
+)
+nonsense = st.builds(
+    lambda head, lines, body: head + b"".join(lines) + b"\r\n" + b"".join(body),
+    heads,
+    st.lists(header_lines, max_size=4),
+    st.lists(chunks | st.binary(max_size=9), max_size=4),
+)
+
+
+def as_json(value):
+    """JSON as clients without scruples write it: with lone surrogates, and numbers that are none."""
+    return json.dumps(value).encode()
+
+
+@pytest.fixture(scope="module")
+def errors():
+    """What the server logs as errors."""
+    kept = []
+    handler = logging.Handler(logging.ERROR)
+    handler.emit = kept.append
+    for name in LOGGERS:
+        logging.getLogger(name).addHandler(handler)
+    yield kept
+    for name in LOGGERS:
+        logging.getLogger(name).removeHandler(handler)
+
+
+@pytest.fixture(scope="module")
+def server(errors):
+    with serving(responses={"a": {"content": "one two"}, "b": [entry_of(call_of(), content="x")]}) as server:
+        yield server
+        assert ask(server.url, call_of()).status == 200
+        assert not errors, [record.getMessage() for record in errors]
+
+
+def heard_after(server, data):
+    """All that comes back when these bytes are all that is sent."""
+    with RawClient(server.url) as client:
+        try:
+            client.send(data)
+            client.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            return b""
+        return client.rest()[1]
+
+
+def check(server, errors, data):
+    heard = heard_after(server, data)
+    assert b"Traceback" not in heard
+    assert b"Internal Server Error" not in heard
+    assert not errors, [record.getMessage() for record in errors]
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_do_no_harm(server, errors, data):
+    check(server, errors, data)
+
+
+@given(nonsense, st.sampled_from([b"", bytes_of(call_of())]))
+@example(b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 0\r\n\r\n" * 500, b"")
+@example(bytes_of(call_of(stream=True)) * 50, b"garbage")
+def test_nonsense_in_the_shape_of_http_does_no_harm(server, errors, data, ahead):
+    check(server, errors, ahead + data)
+
+
+@given(st.sampled_from(PROTOCOLS), st.data())
+def test_a_call_that_is_cut_or_garbled_does_no_harm(server, errors, protocol, data):
+    whole = bytes_of(http_call(protocol, request_of(stream=data.draw(st.booleans()))))
+    start = data.draw(st.integers(0, len(whole) - 1))
+    check(
+        server, errors, whole[:start] + data.draw(st.binary(max_size=5)) + whole[start + data.draw(st.integers(0, 9)) :]
+    )
+
+
+@given(
+    st.sampled_from(["POST", "GET", "PUT", "HEAD", "DELETE", "OPTIONS"]),
+    st.sampled_from(PATHS),
+    bodies | st.binary(max_size=20),
+)
+def test_bodies_of_any_shape_are_answered_or_refused(server, errors, method, path, body):
+    with RawClient(server.url) as client:
+        client.send(bytes_of(HttpCall(method, path, "", {}, body)))
+        heard = client.hear(is_head=method == "HEAD")
+        assert heard.status in (200, 201, 204, 400, 404, 405)
+        assert heard.end == "complete"
+        client.send(bytes_of(call_of()))
+        assert client.hear().status == 200
+    assert not errors, [record.getMessage() for record in errors]
+
+
+@given(st.sampled_from(PATHS), bodies, st.booleans(), st.booleans())
+def test_no_body_fails_a_session(path, body, strict, is_struck):
+    recording = {
+        "_version": 2,
+        "a": {"content": "x", "tool_calls": [{"name": "t"}]},
+        "b": entry_of(call_of(), content="y"),
+    }
+    rules = {"_meta": {"normalise": {"mask": ["x+"], "ignore": ["messages[*].content.id"], "whitespace": True}}}
+    session = session_of(recording | rules, strict=strict, faults=LINES if is_struck else ())
+    for headers in ({}, {"x-understudy-step": "b"}, {"x-understudy-step": "nowhere"}):
+        answer = answer_to(session, HttpCall("POST", path, "", headers, body))
+        assert answer.status in (200, 400, 404, 422, 500 if is_struck else 200)
+
+
+@pytest.mark.parametrize("depth", [200, 300, 990, 1_100, 100_000])
+@pytest.mark.parametrize("path", PATHS)
+def test_deep_nesting_does_no_harm(server, errors, path, depth):
+    nested = b"[" * depth + b"]" * depth
+    for name in (b"messages", b"input", b"contents", b"content"):
+        call = HttpCall(
+            "POST",
+            path,
+            "",
+            {},
+            b'{"model": "m", "messages": [{"role": "user", "content": 1}], "%b": %b}' % (name, nested),
+        )
+        assert ask(server.url, call).status in (200, 400, 404, 405)
+    assert not errors, [record.getMessage() for record in errors]
