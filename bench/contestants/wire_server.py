@@ -54,7 +54,7 @@ class WireContestant(ABC):
 
     @abstractmethod
     def command(self, case: Case) -> list[str]:
-        """The command of a server that prints `listening on http://…` once it does."""
+        """The command of a server that prints where it listens once it does."""
 
 
 class RunningServer:
@@ -104,7 +104,7 @@ class RunningServer:
         output = self._process.stdout
         assert output is not None
         for line in output:
-            if found := re.search(r"listening on http://\S+:(\d+)", line):
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
                 threading.Thread(target=output.read, daemon=True).start()
                 return int(found[1])
         raise RuntimeError(f"{self._process.args!r} did not start")

@@ -1,8 +1,7 @@
-"""Ours as a server: `python -m bench.contestants.wire_understudy RECORDING`."""
+"""Ours as a server: `understudy serve`."""
 
 from __future__ import annotations
 
-import signal
 import sys
 from pathlib import Path
 
@@ -18,11 +17,10 @@ from understudy.recording.exchange import Exchange
 from understudy.recording.fingerprint import identify
 from understudy.recording.stores.locate import open_store
 from understudy.recording.wire_record import TimedFrame, WireRecord
-from understudy.wire.serving import serving
 
 
 class UnderstudyServer(WireContestant):
-    """Serves a recording, strictly."""
+    """Serves a recording, strictly, and tells nothing of its calls."""
 
     name = "understudy"
 
@@ -31,7 +29,8 @@ class UnderstudyServer(WireContestant):
 
     def command(self, case: Case) -> list[str]:
         recording = _stream(self._library.folder, case) if case.is_stream else self._json(case)
-        return [sys.executable, "-m", "bench.contestants.wire_understudy", recording]
+        command = str(Path(sys.executable).with_name("understudy"))
+        return [command, "serve", "--replay", recording, "--quiet", "--json"]
 
     def _json(self, case: Case) -> str:
         return self._library.json(Spec(case.size, "fingerprint"))
@@ -51,14 +50,3 @@ def _stream(folder: Path, case: Case) -> str:
     document.add(request_hash, Exchange(content=call.answer, request_hash=request_hash, request=Raw(fields), wire=wire))
     open_store(path).save(document)
     return str(path)
-
-
-def main() -> None:
-    """Serve until the process is ended."""
-    with serving(recording=sys.argv[1]) as server:
-        print(f"listening on {server.url}", flush=True)
-        signal.sigwait({signal.SIGTERM, signal.SIGINT})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The command: `python -m bench.soak [--calls N] [--runs N] [--seed N]`. Exits with 1 if something does not hold."""
+"""The command: `python -m bench.soak [--quick] [--only PART] …`. Exits with 1 if something does not hold."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from bench.console import new_console
 from bench.soak.memory import Growth, Sample, growth, sample
 from bench.soak.tally import Tally
 from bench.soak.traffic import Traffic
+from bench.soak.wire import hold_streams
 from understudy import BreakerOpenError, MemorySink
 from understudy.events import Event
 from understudy.gateway.breaker import Breaker
 
+FULL = {"calls": 100_000, "runs": 1_000, "streams": 500, "seconds": 60.0}
+QUICK = {"calls": 5_000, "runs": 50, "streams": 100, "seconds": 9.0}
 ROUND = 1_000
 CALLS_A_RUN = 50
 
@@ -29,7 +32,7 @@ def main() -> None:
     console = new_console()
     started_s = time.perf_counter()
     with _progress(console) as progress:
-        complaints = _soak(arguments, console, progress) + _repeat(arguments, console, progress)
+        complaints = [told for name in _parts(arguments) for told in PARTS[name](arguments, console, progress)]
     console.print(f"took {time.perf_counter() - started_s:.0f} s")
     for complaint in complaints:
         console.print(f"[red]not met[/] {complaint}")
@@ -108,16 +111,43 @@ def _lived(seed: int) -> list[Event]:
     return sink.events
 
 
+def _hold(arguments: argparse.Namespace, console: Console, progress: Progress) -> list[str]:
+    """One server with many streams at once: nothing is left behind, and every stream is its session's own."""
+    bar = progress.add_task("seconds", total=arguments.seconds)
+    return hold_streams(
+        console,
+        streams=arguments.streams,
+        seconds=arguments.seconds,
+        seed=arguments.seed,
+        told=lambda seconds: progress.update(bar, completed=seconds),
+    )
+
+
+PARTS = {"gateway": _soak, "repeats": _repeat, "wire": _hold}
+
+
+def _parts(arguments: argparse.Namespace) -> list[str]:
+    return [arguments.only] if arguments.only else list(PARTS)
+
+
 def _progress(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Run the gateway for long.")
-    parser.add_argument("--calls", type=int, default=100_000, help="calls through one gateway")
-    parser.add_argument("--runs", type=int, default=1_000, help="repeats of one run")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.soak", description="Run the gateway and the server for long."
+    )
+    parser.add_argument("--quick", action="store_true", help="much less of all")
+    parser.add_argument("--only", choices=PARTS, help="soak one part")
+    parser.add_argument("--calls", type=int, help="calls through one gateway")
+    parser.add_argument("--runs", type=int, help="repeats of one run")
+    parser.add_argument("--streams", type=int, help="streams at once from one server")
+    parser.add_argument("--seconds", type=float, help="how long streams are held")
     parser.add_argument("--seed", type=int, default=1, help="decides what fails and who leaves")
+    given = parser.parse_args()
+    parser.set_defaults(**(QUICK if given.quick else FULL))
     return parser.parse_args()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import socket
 
 import orjson
@@ -36,14 +37,15 @@ PATHS = [
     "/s/x/v1/chat/completions",
     "/",
 ]
-NAMES = (
+words = re.compile(r"\w+").findall
+NAMES = words(
     "role content parts text type tool_calls function name arguments id input output functionCall args call_id "
     "tool_use_id functionResponse response source inlineData data"
-).split()
-FIELDS = (
+)
+FIELDS = words(
     "messages model input contents tools stream temperature max_tokens tool_choice system instructions "
     "generationConfig requests content prompt options faults stream_options"
-).split()
+)
 LINES = [
     "call=1: http_error 500",
     "call=2: stream_truncate 1 raise=clean",
@@ -57,7 +59,8 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES) | texts, inner, max_size=3),
     max_leaves=8,
 )
-fields = st.dictionaries(st.sampled_from(FIELDS), values, max_size=5)
+objects = st.lists(st.dictionaries(st.sampled_from(NAMES), values, max_size=4), max_size=3)
+fields = st.dictionaries(st.sampled_from(FIELDS), values | objects, max_size=5)
 bodies = st.sampled_from(PROTOCOLS).flatmap(
     lambda protocol: fields.map(lambda changed: as_json(orjson.loads(call_of(protocol, tools=(TOOL,)).body) | changed))
 )

@@ -8,7 +8,7 @@ import pytest
 
 import understudy
 from understudy.errors import InputError
-from understudy.events import FaultFired, ReplayMissed
+from understudy.events import FaultFired, ReplayMissed, ReplayServed
 from understudy.recording.stores.locate import open_store
 from understudy.wire.stage import StageOptions
 from understudy.wire.stand_in import StandInOptions
@@ -64,6 +64,28 @@ def test_a_miss_is_told_to_the_client_and_kept(recording):
     [miss] = stand_in.misses
     assert "Hi there" in str(miss)
     assert [type(event) for event in sink.events] == [ReplayMissed]
+
+
+def test_a_sink_is_told_of_every_call_of_a_model_that_was_answered(recording):
+    sink = understudy.MemorySink()
+    faults = ["call=1: stream_truncate after_chunks=1", "call=2: http_error 503"]
+    stand_in = understudy.StandIn(recording, sink=sink, faults=faults)
+    client = stand_in.sync_http_client()
+    with pytest.raises(httpx2.ReadError):
+        client.post(URL, json=asked("Hi"))
+    client.post(URL, json=asked("More"))
+    client.post(URL, json=asked("More"), headers={"x-understudy-step": "none"})
+    told = [(type(event), event.call) for event in sink.events]
+    assert told == [(FaultFired, 1), (ReplayServed, 1), (FaultFired, 2), (ReplayServed, 3)]
+    assert (sink.events[-1].matched_by, sink.events[-1].attempt) == ("prompt_hash", 2)
+
+
+def test_a_sink_is_told_of_defaults_and_not_of_what_was_made_up():
+    sink = understudy.MemorySink()
+    client = understudy.sync_http_client(responses={}, sink=sink)
+    client.post(URL, json=asked("Hi"))
+    client.get("https://api.example/v1/models")
+    assert [event.matched_by for event in sink.events] == ["default"]
 
 
 def test_a_client_that_is_closed_closes_neither_the_others_nor_the_account(recording, tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 import understudy
 from understudy.errors import InputError
+from understudy.wire.heard import MAX_KEPT_BYTES
 
 pytestmark = pytest.mark.xdist_group("openai_sdk")
 
@@ -213,6 +214,16 @@ def test_a_fault_leaves_alone_what_has_failed_by_itself(recording):
     with stand_in.sync_http_client(down) as client:
         assert client.post(URL, json=BODY).status_code == 503
     assert [(call.status, call.fault) for call in stand_in.calls] == [(503, None)]
+
+
+def test_an_answer_too_large_to_be_held_is_passed_on_and_not_kept_and_cannot_be_broken(recording):
+    stand_in = understudy.StandIn(record=recording, faults=["call=2: partial_response"])
+    large = Api([b"x" * (MAX_KEPT_BYTES + 1)], headers={"content-type": "application/json"})
+    with stand_in.sync_http_client(large.transport) as client:
+        assert len(client.post(URL, json=BODY).content) == MAX_KEPT_BYTES + 1
+        assert client.post(URL, json=BODY | {"model": "struck"}).status_code == 502
+    assert [call.outcome for call in stand_in.calls] == ["passed", "passed"]
+    assert entries(recording) == []
 
 
 def test_an_answer_that_comes_packed_is_recorded_unpacked(recording):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from queue import Full, Queue
 from threading import Thread
 from types import TracebackType
@@ -14,8 +15,8 @@ from rich.text import Text
 from understudy.wire.log import WireCall
 from understudy.wording import printable
 
-MAX_WAITING = 10_000
-JOIN_S = 0.3
+MAX_WAITING = 1_000
+CLOSING_S = 0.3
 STYLES = {"missed": "bold red", "refused": "bold red", "default": "yellow"}
 STRUCK_STYLE = "magenta"
 
@@ -24,7 +25,7 @@ class CallLog(logging.Handler):
     """Writes a line a call to the error output, and what the server itself has to say.
 
     It writes on a thread of its own: a reader of the error output who is slow holds up no answer. Lines that nobody
-    reads are dropped beyond 10,000. If quiet, calls are not told.
+    reads are dropped beyond a thousand. If quiet, calls are not told.
     """
 
     def __init__(self, *, is_quiet: bool = False) -> None:
@@ -48,14 +49,13 @@ class CallLog(logging.Handler):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         logging.getLogger("understudy.wire").removeHandler(self)
-        self._put(None)
-        self._thread.join(JOIN_S)
+        with suppress(Full):
+            self._lines.put(None, timeout=CLOSING_S)
+        self._thread.join(CLOSING_S)
 
-    def _put(self, line: Text | None) -> None:
-        try:
+    def _put(self, line: Text) -> None:
+        with suppress(Full):
             self._lines.put_nowait(line)
-        except Full:
-            return
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:

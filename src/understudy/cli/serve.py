@@ -102,18 +102,19 @@ def serve(
 def _serve(options: WireOptions, place: Place, *, is_json: bool, is_quiet: bool) -> WireTally:
     """Serve until told to end; gives what became of the calls."""
     import os
+    from signal import SIGHUP, SIGINT, SIGTERM
 
     from understudy.cli.call_log import CallLog
     from understudy.cli.serving_notice import print_notice
-    from understudy.cli.stop_signals import StopSignals
+    from understudy.cli.signal_pipe import SignalPipe
     from understudy.cli.wire_tally import leftovers, tally_of
     from understudy.wire.serving import WireServer
 
     log = CallLog(is_quiet=is_quiet)
     stage = options.stage_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
     server = WireServer(stage, host=place.host, port=place.port, api_key=place.api_key)
-    with StopSignals() as stop, log, server:
+    with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
         print_notice(server, options, api_key=place.api_key, is_json=is_json)
-        stop.wait()
+        next(iter(signals))
         left = leftovers(server, options.fault_plan(), is_folder=options.is_folder)
     return tally_of(server, left)

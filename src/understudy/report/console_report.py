@@ -34,7 +34,7 @@ class ConsoleReporter:
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or _standard_output()
+        self._console = console or standard_output()
         self._is_wide = self._console.encoding.startswith("utf")
         self._marks, self._bar = (MARKS, "│") if self._is_wide else (ASCII_MARKS, "|")
         self._expected = self._ended = self._failed = 0
@@ -138,7 +138,8 @@ class ConsoleReporter:
         return text if self._is_wide else text.encode(encoding, "replace").decode(encoding)
 
 
-def _standard_output() -> Console:
+def standard_output() -> Console:
+    """A console on standard output, where text is wide unless it is a terminal."""
     return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
 
 

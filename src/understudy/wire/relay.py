@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from msgspec.structs import replace
 
 from understudy.wire.answer import Answer, Ending
+from understudy.wire.encoding import error_answer
 from understudy.wire.heard import Heard, Hearing
 from understudy.wire.recorder import Kept, WireRecorder
 from understudy.wire.session import WireSession
@@ -79,6 +80,10 @@ class Relay:
     def left_to_send(self) -> Answer:
         """What the call's fault makes of the answer, which has ended. One that failed by itself is not struck."""
         assert self._heard is not None
+        if self._heard.is_too_large:
+            route = self._taken.asked.route
+            told = "the API answered more than can be held to be broken by a fault"
+            return error_answer(route.codec or route.vendor_codec, 502, told)
         clean = self._heard.answer.after(0.0)
         if self._kept is None or self._kept.exchange.fault is not None:
             return clean

@@ -24,20 +24,24 @@ async def send_answer(answer: Answer, scope: Scope, receive: Receive, send: Send
         answer = replace(answer, frames=())
     if answer.is_at_once:
         at_ms, data = answer.frames[0] if answer.frames else (0.0, b"")
-        if at_ms > 0 and await _has_left(receive, at_ms):
+        if at_ms > 0 and await _has_left(receive, at_ms / 1000.0):
             return
         await send(_head(answer, scope))
         await send({"type": "http.response.body", "body": data})
         return
-    await _Sender(scope, receive, send).perform(answer)
+    leaving = asyncio.ensure_future(until_left(receive))
+    try:
+        await _Sender(scope, leaving, send).perform(answer)
+    finally:
+        leaving.cancel()
 
 
 class _Sender:
-    """Sends one answer in pieces, with an eye on the client."""
+    """Sends one answer in pieces, with an eye on the client: `leaving` is done when it has left."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, leaving: asyncio.Future[None], send: Send) -> None:
         self._transport: asyncio.Transport = scope[TRANSPORT]
-        self._scope, self._receive, self._send = scope, receive, send
+        self._scope, self._leaving, self._send = scope, leaving, send
         self._started_s = asyncio.get_running_loop().time()
 
     async def perform(self, answer: Answer) -> None:
@@ -56,15 +60,17 @@ class _Sender:
                 await self._send({"type": "http.response.body", "body": b""})
             case "cut":
                 self._transport.close()
-                await until_left(self._receive)
+                await self._leaving
             case "reset" | "silence":
                 await reset(self._transport)
-                await until_left(self._receive)
+                await self._leaving
 
     async def _left_before(self, due_ms: float) -> bool:
         """Wait until something is due; whether the client has left before."""
         wait_ms = due_ms - (asyncio.get_running_loop().time() - self._started_s) * 1000.0
-        return wait_ms > 0 and await _has_left(self._receive, wait_ms)
+        if wait_ms > 0:
+            await asyncio.wait([self._leaving], timeout=wait_ms / 1000.0 if isfinite(wait_ms) else None)
+        return self._leaving.done() or self._transport.is_closing()
 
 
 def _head(answer: Answer, scope: Scope) -> MutableMapping[str, Any]:
@@ -81,10 +87,10 @@ async def until_left(receive: Receive) -> None:
         pass
 
 
-async def _has_left(receive: Receive, wait_ms: float) -> bool:
-    """Whether the client leaves within a time, which may be for ever."""
+async def _has_left(receive: Receive, wait_s: float) -> bool:
+    """Whether the client leaves within a time."""
     try:
-        await asyncio.wait_for(until_left(receive), wait_ms / 1000.0 if isfinite(wait_ms) else None)
+        await asyncio.wait_for(until_left(receive), wait_s)
     except TimeoutError:
         return False
     return True

@@ -17,7 +17,7 @@ from understudy.recording.cursor import Unused
 from understudy.wire.answer import Answer
 from understudy.wire.asked import Reader
 from understudy.wire.breakage import Struck, broken, spoils
-from understudy.wire.call_count import CallCount
+from understudy.wire.call_count import NO_FAULTS, CallCount
 from understudy.wire.encoding import error_answer
 from understudy.wire.http_call import HttpCall
 from understudy.wire.log import Miss, Outcome, WireCall, unheard
@@ -33,7 +33,6 @@ SHOWN_CHARS = 4_000
 MAX_CALLS = 100_000
 """How many calls are remembered: the latest."""
 
-NO_FAULTS = FaultPlan()
 _RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
 
 

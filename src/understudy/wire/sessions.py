@@ -9,8 +9,9 @@ from urllib.parse import quote, unquote
 from msgspec.structs import replace
 
 from understudy.faults import FaultPlan
+from understudy.wire.call_count import NO_FAULTS
 from understudy.wire.http_call import HttpCall
-from understudy.wire.session import NO_FAULTS, WireSession
+from understudy.wire.session import WireSession
 
 MAX_SESSIONS = 10_000
 SESSION_HEADER = "x-understudy-session"

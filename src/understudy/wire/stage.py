@@ -18,6 +18,7 @@ from understudy.recording.record_mode import RecordMode
 from understudy.recording.redaction import Redactor
 from understudy.recording.stores.locate import open_store
 from understudy.wire.asked import Reader
+from understudy.wire.call_count import NO_FAULTS
 from understudy.wire.library import Library
 from understudy.wire.log import WireCall, unheard
 from understudy.wire.recorder import WireRecorder
@@ -114,7 +115,7 @@ class Stage:
 
 
 def plan_of(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultPlan:
-    """The plan that is given, or that the lines make.
+    """The plan that is given, or that the lines make; NO_FAULTS if there are none.
 
     Raises:
         InputError: a line cannot be read, or is about a tool.
@@ -122,7 +123,8 @@ def plan_of(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultPlan:
     if isinstance(faults, str):
         raise InputError("expected a list of faults, got a text", source="faults", hint=f"[{faults!r}]")
     if not isinstance(faults, FaultPlan):
-        faults = FaultPlan([parse_fault(fault) if isinstance(fault, str) else fault for fault in faults])
+        lines = [parse_fault(fault) if isinstance(fault, str) else fault for fault in faults]
+        faults = FaultPlan(lines) if lines else NO_FAULTS
     for line in faults:
         if line.at.tool is not None:
             hint = "strike them there: inject_tools(tools, plan), or tool_call_fault for a tool that the model asks for"

@@ -7,7 +7,6 @@ from msgspec import Struct
 from tests.wire.conformance.answers import PLAIN
 
 GOOD_ENDS = ("stop", "completed", "end_turn", "STOP")
-CALLING_ENDS = (*GOOD_ENDS, "tool_calls", "tool_use")
 
 
 class Seen(Struct, frozen=True):

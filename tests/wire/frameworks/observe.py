@@ -1,0 +1,77 @@
+"""What becomes of a question when a fault strikes it: the cells of the tables."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from msgspec import Struct
+
+from tests.wire.frameworks.client import PATIENCE_S, Client
+from tests.wire.frameworks.scripts import PLAIN
+from understudy.wire.serving import WireServer
+
+IMPATIENCE_S = 0.4
+
+
+class Row(Struct, frozen=True):
+    """A fault as a line of a plan, and the timeout of the client that meets it."""
+
+    fault: str
+    timeout_s: float = PATIENCE_S
+
+
+ROWS = (
+    Row("attempt=1: http_error 500"),
+    Row("attempt=1: http_error 429 headers.retry-after-ms=1"),
+    Row("everywhere: http_error 500"),
+    Row("everywhere: http_error 400"),
+    Row("everywhere: timeout", IMPATIENCE_S),
+    Row("everywhere: connection_reset"),
+    Row('everywhere: malformed_response "not json"'),
+    Row("everywhere: stream_truncate 5"),
+    Row("everywhere: stream_truncate 5 raise=clean"),
+    Row("everywhere: stream_stall 5", IMPATIENCE_S),
+    Row("everywhere: empty_response"),
+)
+
+
+async def observe(clients: tuple[Client, ...], server: WireServer) -> dict[str, dict[str, str]]:
+    """The cells by their clients, whole and streamed, and those by their faults. All are asked side by side."""
+    columns = [(client, is_streamed) for client in clients for is_streamed in (False, True)]
+    cells = await asyncio.gather(*(_cell(client, row, server, is_streamed=s) for client, s in columns for row in ROWS))
+    told = iter(cells)
+    return {_title(client, is_streamed=s): {f"`{row.fault}`": next(told) for row in ROWS} for client, s in columns}
+
+
+def _title(client: Client, *, is_streamed: bool) -> str:
+    return f"{client.title}, streamed" if is_streamed else client.title
+
+
+async def _cell(client: Client, row: Row, server: WireServer, *, is_streamed: bool) -> str:
+    name = f"{client.title}-{ROWS.index(row)}-{is_streamed}".replace("/", "").replace(" ", "-")
+    session = server.start_session(name, faults=[row.fault])
+    url = server.session_url(name)
+    try:
+        asked = _joined(client.stream(url, timeout_s=row.timeout_s)) if is_streamed else client.ask(url, timeout_s=row.timeout_s)
+        seen = _told_text(await asked)
+    except Exception as error:
+        seen = _told_error(error)
+    tries = len([call for call in session.calls if call.request is not None])
+    return seen if tries == 1 else f"{seen} after {tries} tries"
+
+
+async def _joined(pieces: AsyncIterator[str]) -> str:
+    return "".join([piece async for piece in pieces])
+
+
+def _told_text(text: str | None) -> str:
+    if text == PLAIN:
+        return "answer"
+    return "cut short, no error" if text else "no text, no error"
+
+
+def _told_error(error: Exception) -> str:
+    module = type(error).__module__.partition(".")[0]
+    name = type(error).__name__
+    return f"`{name}`" if module == "builtins" else f"`{module}.{name}`"
