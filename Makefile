@@ -69,10 +69,10 @@ format: setup ## Format the code and fix what lint can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup ## Measure replay, recording, gateway, agent, workflow and scenarios beside peers and a floor
+bench: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Measure replay, recording, gateway, agent, workflow, scenarios and server beside peers and a floor
 	$(BIN)/python -m bench
 
-soak: setup ## Run 100,000 calls through a gateway, with faults and callers that leave, and see that nothing grows
+soak: setup ## Run 100,000 calls through a gateway and 500 streams from a server, and see that nothing grows
 	$(BIN)/python -m bench.soak
 
 coverage: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run the tests and show which lines they leave out

@@ -21,7 +21,7 @@ from understudy.events import Event
 from understudy.gateway.breaker import Breaker
 
 FULL = {"calls": 100_000, "runs": 1_000, "streams": 500, "seconds": 60.0}
-QUICK = {"calls": 5_000, "runs": 50, "streams": 100, "seconds": 9.0}
+QUICK = {"calls": 5_000, "runs": 50, "streams": 100, "seconds": 12.0}
 ROUND = 1_000
 CALLS_A_RUN = 50
 

@@ -15,15 +15,23 @@ from pathlib import Path
 from typing import IO
 
 import msgspec
+from msgspec import Struct
 from rich.console import Console
 
 from bench.soak.memory import Growth
 from bench.soak.wire_crowd import SESSIONS, Crowd, record
 from bench.soak.wire_server import Holdings
 
-ROUND_S = 10.0
+ROUND_S, LEAST_ROUNDS = 10.0, 5
 SETTLE_S, LOOK_S = 5.0, 0.05
 END_S = 1.0
+
+
+class Look(Struct, frozen=True):
+    """What a server held after so many streams."""
+
+    streams: int
+    held: Holdings
 
 
 class Watched:
@@ -77,29 +85,37 @@ def _hold(
         crowd = Crowd(server.port, clients=streams, seed=seed)
         server.forget()
         files = server.look().files
-        looks: list[Holdings] = []
-        rounds = max(3, round(seconds / ROUND_S))
+        looks: list[Look] = []
+        rounds = max(LEAST_ROUNDS, round(seconds / ROUND_S))
         for number in range(rounds):
             asyncio.run(crowd.hold(seconds / rounds))
             server.forget()
-            looks.append(server.settled(files))
+            looks.append(Look(sum(crowd.ends.values()), server.settled(files)))
             told((number + 1) * seconds / rounds)
     finally:
         server.stop()
     return _judge(console, crowd, looks, files)
 
 
-def _judge(console: Console, crowd: Crowd, looks: list[Holdings], files: int | None) -> list[str]:
-    warm, last, total = looks[len(looks) // 3], looks[-1], sum(crowd.ends.values())
-    grown = Growth(total, last.blocks - warm.blocks, last.resident_mb - warm.resident_mb)
+def _judge(console: Console, crowd: Crowd, looks: list[Look], files: int | None) -> list[str]:
+    last, grown = looks[-1].held, _growth(looks[1:])
     ends = ", ".join(f"{manner} {count:,}" for manner, count in crowd.ends.most_common())
-    console.print(f"streams  {total:,}: {ends}; {SESSIONS} sessions, each with a text of its own")
+    console.print(f"streams  {looks[-1].streams:,}: {ends}; {SESSIONS} sessions, each with a text of its own")
     console.print(f"server   {last.files} files and {last.tasks} tasks behind them, {files} files before")
     console.print(f"growth   {grown.resident_mb:+.1f} MB and {grown.blocks:+,} blocks, to {last.resident_mb:.1f} MB")
-    complaints = [f"no file is left open: {look.files} are, {files} were" for look in looks if look.files != files]
-    complaints += [f"no task is left: {look.tasks} are" for look in looks if look.tasks != looks[0].tasks]
+    held = [look.held for look in looks]
+    complaints = [f"no file is left open: {found.files} are, {files} were" for found in held if found.files != files]
+    complaints += [f"no task is left: {found.tasks} are" for found in held if found.tasks != held[0].tasks]
     told = f"{grown.blocks:+,} blocks and {grown.resident_mb:+.1f} MB in {grown.calls:,} streams"
     return complaints + ([] if grown.is_flat else [f"the server's memory stays flat: {told}"])
+
+
+def _growth(looks: list[Look]) -> Growth:
+    """How much more the second half of the looks shows than the first, each at its least: timers come and go."""
+    first, second = looks[: len(looks) // 2], looks[len(looks) // 2 :]
+    blocks = [min(look.held.blocks for look in half) for half in (first, second)]
+    resident_mb = [min(look.held.resident_mb for look in half) for half in (first, second)]
+    return Growth(second[-1].streams - first[-1].streams, blocks[1] - blocks[0], resident_mb[1] - resident_mb[0])
 
 
 def _end_under_way(console: Console, folder: Path, streams: int, seed: int) -> list[str]:

@@ -73,6 +73,27 @@ class Replay(Struct, frozen=True):
     allow_default_fallback: bool = False
 
 
+class ToolLayer(Protocol):
+    """What stands around tools."""
+
+    def wrap(self, tool: ToolDef) -> ToolDef:
+        """The tool with this around it."""
+        ...
+
+
+class StandIns(ToolLayer, Protocol):
+    """What is asked instead of every model, and stands around every tool."""
+
+    @property
+    def provider(self) -> Provider: ...
+
+
+class Staged(Struct, frozen=True):
+    """Asks nobody but the stand-ins; what recovers from failures, such as retry and fallbacks, stays in place."""
+
+    stand_ins: StandIns
+
+
 Mode: TypeAlias = Live | Record | Mock | Replay
 Models: TypeAlias = Mapping[Endpoint, Sequence[str]]
 
@@ -115,14 +136,6 @@ class Struck(Struct, frozen=True):
         return self.strikes.missing(self.plan)
 
 
-class ToolLayer(Protocol):
-    """What stands around tools."""
-
-    def wrap(self, tool: ToolDef) -> ToolDef:
-        """The tool with this around it."""
-        ...
-
-
 class Session:
     """What a run asks: `gateway` for models, and tools as `wrap_tools` puts them in place.
 
@@ -162,7 +175,7 @@ class Session:
 @asynccontextmanager
 async def open_session(
     config: ConfigDefinition,
-    mode: Mode,
+    mode: Mode | Staged,
     *,
     folder: str | os.PathLike[str] = ".",
     models: Models | None = None,
@@ -183,7 +196,8 @@ async def open_session(
     Raises:
         InputError: a provider, a key or a recording is missing or wrong.
     """
-    mode = settled_mode(mode, config, models)
+    if not isinstance(mode, Staged):
+        mode = settled_mode(mode, config, models)
     async with AsyncExitStack() as stack:
         mock = _mock(config, mode, Path(folder), sink)
         struck = Struck(faults, Strikes())
@@ -194,7 +208,8 @@ async def open_session(
         )
         _register(gateway, config, leaves, models)
         toolboxes = [stack.enter_context(toolbox) for toolbox in _toolboxes(config, mode, Path(folder))]
-        tool_layers = [*toolboxes, *_outer_layers(calls, struck, sink)]
+        staged: list[ToolLayer] = [mode.stand_ins] if isinstance(mode, Staged) else []
+        tool_layers = [*staged, *toolboxes, *_outer_layers(calls, struck, sink)]
         yield Session(gateway, mock=mock, tool_layers=tool_layers, struck=struck)
 
 
@@ -229,7 +244,7 @@ class _Leaves(Struct, frozen=True):
     """Makes what stands behind the gateway for an endpoint. A `mock` stands in for all of them."""
 
     config: ConfigDefinition
-    mode: Mode
+    mode: Mode | Staged
     folder: Path
     struck: Struck
     sink: Sink
@@ -242,14 +257,17 @@ class _Leaves(Struct, frozen=True):
         """Faults outside the recorder, so that recordings stay clean."""
         if self.mock is not None and self.injectors:
             return self.injectors[0]
-        leaf = self.mock or self._recorded(self._real(endpoint))
+        leaf = self.mock or self._leaf(endpoint)
         plan, strikes = self.struck.plan, self.struck.strikes
         if not plan.faults and plan.chaos is None:
             return leaf
         self.injectors.append(FaultInjector(leaf, plan, numbering=self.numbering, strikes=strikes, sink=self.sink))
         return self.injectors[-1]
 
-    def _recorded(self, provider: Provider) -> Provider:
+    def _leaf(self, endpoint: Endpoint) -> Provider:
+        if isinstance(self.mode, Staged):
+            return self.mode.stand_ins.provider
+        provider = self._real(endpoint)
         if isinstance(self.mode, Record):
             provider = RecordingProvider(provider, self.mode.path, record=self.mode.record, sink=self.sink)
         return provider if self.calls is None else self.calls.around(provider)
@@ -283,7 +301,7 @@ def _key(name: str, vendor: Vendor, *, is_own: bool) -> str:
     return key
 
 
-def _mock(config: ConfigDefinition, mode: Mode, folder: Path, sink: Sink) -> MockProvider | None:
+def _mock(config: ConfigDefinition, mode: Mode | Staged, folder: Path, sink: Sink) -> MockProvider | None:
     return _mock_of(config, mode, folder, sink) if isinstance(mode, Mock | Replay) else None
 
 
@@ -309,7 +327,7 @@ def _responses(config: ConfigDefinition, mode: Mock | Replay, folder: Path) -> s
     return f"{scheme}{separator}{folder / path}"
 
 
-def _toolboxes(config: ConfigDefinition, mode: Mode, folder: Path) -> Iterator[OpenToolbox]:
+def _toolboxes(config: ConfigDefinition, mode: Mode | Staged, folder: Path) -> Iterator[OpenToolbox]:
     """What records the tools, or answers in their place."""
     if isinstance(mode, Mock | Replay):
         path = _responses(config, mode, folder)

@@ -194,15 +194,23 @@ def test_the_log_may_be_read_while_calls_come(server):
 
 
 def test_stopping_waits_for_nobody():
+    fired = threading.Semaphore(0)
+
+    class Counting:
+        def emit(self, event):
+            fired.release()
+
     with serving(
-        responses=RESPONSES, faults=["call=1: timeout", "call=2: stream_stall 1", "call=3: slow_drip 60000"]
+        responses=RESPONSES,
+        faults=["call=1: timeout", "call=2: stream_stall 1", "call=3: slow_drip 60000"],
+        sink=Counting(),
     ) as server:
         clients = [RawClient(server.url) for _ in range(5)]
         for number, client in enumerate(clients[:3]):
             client.send(bytes_of(call_of(text=str(number), stream=True)))
         clients[3].send(b"POST /v1/chat/completions HTTP/1.1\r\ncontent-le")
-        while len(server.calls) < 3:
-            time.sleep(0.001)
+        for _ in range(3):
+            assert fired.acquire(timeout=5)
         began_s = time.monotonic()
     assert time.monotonic() - began_s < 1.0
     for client in clients:

@@ -38,7 +38,7 @@ def _pass_on(number: Signals, process: subprocess.Popen[bytes]) -> None:
     """Let the process have a signal; where it stops by that, stop too, and go on with it."""
     if not (number in FROM_KEYS and _is_in_foreground()):
         process.send_signal(number)
-    if False:
+    if number == SIGTSTP:
         stop_here(number)
         process.send_signal(SIGCONT)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from understudy.tools.result_text import result_text
 
@@ -37,11 +36,19 @@ def _plain(value: object, depth: int) -> Plain:
 
 def _plain_parts(value: Struct | Mapping[object, object] | list[object] | tuple[object, ...], depth: int) -> Plain:
     if isinstance(value, Struct):
-        return {name: _plain(each, depth) for name, each in asdict(value).items()}
+        return {name: _plain(each, depth) for name, each in _fields(value)}
     if isinstance(value, Mapping):
         plain = {_text(result_text(key)): _plain(each, depth) for key, each in value.items()}
         return dict(sorted(plain.items()))
     return [_plain(each, depth) for each in value]
+
+
+def _fields(value: Struct) -> Iterator[tuple[str, object]]:
+    """The fields as they are named in JSON, behind what tells the type where that is told."""
+    if value.__struct_config__.tag_field is not None:
+        yield value.__struct_config__.tag_field, value.__struct_config__.tag
+    for name, told_as in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+        yield told_as, getattr(value, name)
 
 
 def _text(text: str) -> str:

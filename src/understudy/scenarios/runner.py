@@ -17,7 +17,7 @@ from understudy.providers.provider import Provider
 from understudy.scenarios.conversation import Conversation, Limits, Transcript, User, assertions_of, mismatch_of
 from understudy.scenarios.judge import below_thresholds
 from understudy.scenarios.mocks import Mocks
-from understudy.scenarios.mocks.conversation import Unmocked
+from understudy.scenarios.mocks.conversation import Around, Unmocked, alone
 from understudy.scenarios.result import (
     AssertionOutcome,
     ConversationResult,
@@ -69,13 +69,15 @@ class Cast(Struct, frozen=True):
     """Who takes part: the agents by name, what stands for their models, the user's and the judge's.
 
     `provider` is where simulated users and judges think, and agents that are given one; each conversation asks it
-    under step ids of its own (`scenario/1/user`), so that it can be recorded and replayed.
+    under step ids of its own (`scenario/1/user`), so that it can be recorded and replayed. `around_tools` puts
+    something around each tool that is mocked.
     """
 
     agents: Mapping[str, Target]
     provider: Provider | None = None
     make_user: MakeUser | None = None
     make_judge: MakeJudge | None = None
+    around_tools: Around = alone
 
 
 class ScenarioRunner:
@@ -131,7 +133,9 @@ class ScenarioRunner:
         return names
 
     async def _scenario(self, place: int, scenario: Scenario, agent: Target, repeat: int) -> None:
-        mocks = Mocks(scenario.mocks, unmocked=scenario.unmocked or self._rules.unmocked, schemas=scenario.schemas)
+        unmocked = scenario.unmocked or self._rules.unmocked
+        effects = scenario.side_effects
+        mocks = Mocks(scenario.mocks, unmocked=unmocked, schemas=scenario.schemas, side_effects=effects)
         count = (scenario.conversations or self._rules.conversations) * repeat
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._held(index, scenario, agent, mocks)) for index in range(count)]
@@ -155,7 +159,8 @@ class ScenarioRunner:
     async def _hold(
         self, index: int, identity: str, scenario: Scenario, agent: Target, mocks: Mocks
     ) -> ConversationResult:
-        started_s, tools = SYSTEM_CLOCK.monotonic_s(), mocks.conversation(identity)
+        started_s = SYSTEM_CLOCK.monotonic_s()
+        tools = mocks.conversation(identity, around=self._cast.around_tools)
         provider = self._provider(scenario, agent, index)
         user = self._user(scenario, provider)
         limits = Limits(self._turns(scenario), self._rules.answer_timeout_s)

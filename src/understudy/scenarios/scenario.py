@@ -39,6 +39,7 @@ class Scenario(Struct, frozen=True):
     knowledge: tuple[str, ...] = ()
     mocks: Mapping[str, object] = {}
     schemas: Mapping[str, GivenSchema] = {}
+    side_effects: tuple[str, ...] = ()
     assertions: tuple[Trajectory, ...] = ()
     turns: tuple[ScriptedTurn, ...] = ()
     agent: str | None = None
@@ -89,6 +90,7 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
     knowledge: Iterable[str] = (),
     mocks: Mapping[str, object] | None = None,
     schemas: Mapping[str, GivenSchema] | None = None,
+    side_effects: Iterable[str] = (),
     assertions: Assertions = (),
     turns: Iterable[ScriptedTurn | str] = (),
     agent: str | None = None,
@@ -105,6 +107,7 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
         profile, goal, knowledge: who the simulated user is, what they want, and what they know.
         mocks: what answers the agent's tool calls, as for Mocks.
         schemas: the real tools, as for Mocks: mocks are then checked against them.
+        side_effects: the tools of which running one twice does harm, beside those whose `schemas` say so.
         assertions: what the tool calls of a whole conversation should be.
         turns: what a scripted user says, instead of a simulated one: `turn(…)` or plain texts.
         agent: which agent to test, by its name in the config.
@@ -126,6 +129,7 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
         knowledge=tuple(knowledge),
         mocks=dict(mocks or {}),
         schemas=dict(schemas or {}),
+        side_effects=(side_effects,) if isinstance(side_effects, str) else tuple(side_effects),
         assertions=_listed(assertions),
         turns=scripted,
         agent=agent,
@@ -180,4 +184,7 @@ def _problem_of(declared: Scenario) -> str | None:
         value = getattr(declared, name)
         if value is not None and not value >= 1:
             return f"{name} must be one or more, not {value!r}"
+    unknown = [tool for tool in declared.side_effects if tool not in {*declared.mocks, *declared.schemas}]
+    if unknown and declared.unmocked != "passthrough":
+        return f"side_effects: there is no mock of {unknown[0]!r}"
     return None

@@ -79,7 +79,9 @@ class WireApp:
 
     async def _finish(self, begun: Begun, scope: Scope, receive: Receive, send: Send) -> None:
         if begun.answer is not None:
-            await send_answer(begun.answer, scope, receive, send)
+            has_arrived = await send_answer(begun.answer, scope, receive, send)
+            if has_arrived and begun.taken is not None:
+                begun.session.arrived(begun.taken)
         elif self._upstream is not None and begun.taken is not None:
             call = begun.call
             try:

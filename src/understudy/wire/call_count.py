@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from understudy.faults import AnyFault, FaultPlan, PlannedFault
 from understudy.faults.numbering import Numbering
+from understudy.faults.site import Site
 from understudy.messages import Request
 from understudy.wire.asked import Asked
 from understudy.wire.http_call import HttpCall
@@ -22,12 +23,15 @@ class CallCount:
     """Numbers calls as they come, and says which fault of a plan strikes them.
 
     Faults strike calls of models, embeddings too. A client that does not tell its tries is known to try again when it
-    repeats a request whose last answer had failed.
+    repeats a request whose last answer had failed. One who `counts_all` counts the calls of models even where nothing
+    is planned, and takes a repeated request for a further try whatever its client tells: an agent may try again what
+    its SDK has given up.
     """
 
-    def __init__(self, plan: FaultPlan) -> None:
+    def __init__(self, plan: FaultPlan, *, counts_all: bool = False) -> None:
         self.fired: list[PlannedFault] = []
         self.total = 0
+        self._counts_all = counts_all
         self.follow(plan)
         self._struck: list[PlannedFault] = []
         self._numbering = Numbering()
@@ -36,12 +40,12 @@ class CallCount:
     def take(self, call: HttpCall, asked: Asked) -> Taken:
         """The call with its place among the others."""
         self.total += 1
-        attempt = call.attempt or self._failed.get(asked.request_hash, 0) + 1
+        attempt = self._attempt(call, asked)
         step_id = call.headers.get(STEP_HEADER) or None
-        fault = None
-        if self._is_counting and asked.route.operation in _STRUCK:
-            fault = self._fault_at(asked, attempt, step_id)
-        return Taken(asked, self.total, attempt, step_id, fault)
+        if not self._is_counting or asked.route.operation not in _STRUCK:
+            return Taken(asked, self.total, attempt, step_id)
+        site = self._site(asked, attempt, step_id)
+        return Taken(asked, self.total, attempt, step_id, self._fault_at(site), site)
 
     def note(self, taken: Taken, *, failed: bool) -> None:
         """Remember how the call's answer ended."""
@@ -53,15 +57,22 @@ class CallCount:
     def follow(self, plan: FaultPlan) -> None:
         """Let faults strike as this plan says, from now on."""
         self._plan = plan
-        self._is_counting = plan is not NO_FAULTS
+        self._is_counting = self._counts_all or plan is not NO_FAULTS
 
     def unstruck(self) -> list[PlannedFault]:
         """The lines of the plan that have struck nothing so far."""
         return [planned for planned in self._plan if planned not in self._struck]
 
-    def _fault_at(self, asked: Asked, attempt: int, step_id: str | None) -> AnyFault | None:
+    def _attempt(self, call: HttpCall, asked: Asked) -> int:
+        counted = self._failed.get(asked.request_hash, 0) + 1
+        told = call.attempt or counted
+        return max(told, counted) if self._counts_all else told
+
+    def _site(self, asked: Asked, attempt: int, step_id: str | None) -> Site:
         request = asked.request or Request(({"role": "user", "content": asked.request_hash},), asked.model)
-        site = self._numbering.site(replace(request, attempt=attempt, step_id=step_id))
+        return self._numbering.site(replace(request, attempt=attempt, step_id=step_id))
+
+    def _fault_at(self, site: Site) -> AnyFault | None:
         fault = self._plan.fault_at(site)
         if fault is not None:
             self.fired.append(PlannedFault(site.named(), fault))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 DUMMY_KEY = "understudy"
 _KEYS = {
@@ -11,6 +11,7 @@ _KEYS = {
     "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "ollama": ("OLLAMA_API_KEY",),
 }
+_PROXIES = ("http_proxy", "all_proxy")
 
 
 def addresses(url: str) -> dict[str, str]:
@@ -27,3 +28,12 @@ def addresses(url: str) -> dict[str, str]:
 def keys(api_key: str = DUMMY_KEY, *, vendors: Iterable[str] = tuple(_KEYS)) -> dict[str, str]:
     """The variables that hold keys, of all vendors or of some, with one that no vendor would take."""
     return dict.fromkeys([name for vendor in vendors for name in _KEYS[vendor]], api_key)
+
+
+def past_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that keep clients from asking a proxy for what is on this machine, if they have one."""
+    if not any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
+        return {}
+    spared = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+    hosts = ",".join(filter(None, [spared, "127.0.0.1", "localhost"]))
+    return {"no_proxy": hosts, "NO_PROXY": hosts}

@@ -20,10 +20,11 @@ from understudy.wire.stock import Prepared, Stock, prepare
 
 
 class Found(Struct, frozen=True, gc=False):
-    """What answers a call: an entry, or without one the default."""
+    """What answers a call: an entry, or without one the default. `line` is its place in the script of a rehearsal."""
 
     stored: Stored[Exchange] | None = None
     matched_by: MatchedBy = "default"
+    line: tuple[str, str] = ("", "")
 
     @property
     def key(self) -> str | None:

@@ -18,20 +18,20 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _WITHOUT_BODY = frozenset((*range(100, 200), 204, 304))
 
 
-async def send_answer(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send `answer`. Returns when it has ended, or when the client has left."""
+async def send_answer(answer: Answer, scope: Scope, receive: Receive, send: Send) -> bool:
+    """Send `answer`. Returns when it has ended, or when the client has left; whether it was sent to its end."""
     if answer.status in _WITHOUT_BODY:
         answer = replace(answer, frames=())
     if answer.is_at_once:
         at_ms, data = answer.frames[0] if answer.frames else (0.0, b"")
         if at_ms > 0 and await _has_left(receive, at_ms / 1000.0):
-            return
+            return False
         await send(_head(answer, scope))
         await send({"type": "http.response.body", "body": data})
-        return
+        return True
     leaving = asyncio.ensure_future(until_left(receive))
     try:
-        await _Sender(scope, leaving, send).perform(answer)
+        return await _Sender(scope, leaving, send).perform(answer)
     finally:
         leaving.cancel()
 
@@ -44,15 +44,17 @@ class _Sender:
         self._scope, self._leaving, self._send = scope, leaving, send
         self._started_s = asyncio.get_running_loop().time()
 
-    async def perform(self, answer: Answer) -> None:
+    async def perform(self, answer: Answer) -> bool:
         if answer.status is not None:
             await self._send(_head(answer, self._scope))
         for at_ms, data in answer.frames:
             if await self._left_before(at_ms):
-                return
+                return False
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        if not await self._left_before(answer.end_ms):
-            await self._end(answer)
+        if await self._left_before(answer.end_ms):
+            return False
+        await self._end(answer)
+        return answer.ending == "complete"
 
     async def _end(self, answer: Answer) -> None:
         match answer.ending:

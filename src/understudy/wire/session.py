@@ -21,6 +21,7 @@ from understudy.wire.call_count import NO_FAULTS, CallCount
 from understudy.wire.encoding import error_answer
 from understudy.wire.http_call import HttpCall
 from understudy.wire.log import Miss, Outcome, WireCall, unheard
+from understudy.wire.rehearsal import NOBODY, Rehearsal
 from understudy.wire.replay import Found, WireReplay
 from understudy.wire.taken import Taken
 
@@ -40,7 +41,8 @@ class WireSession:
     """A run that is answered from a recording, and broken as a plan says.
 
     `calls` lists what was asked and what became of it, `misses` what the recording has no answer for. `is_live`
-    sessions leave what the recording lacks to be asked upstream. `on_call` hears of each call as it is answered.
+    sessions leave what the recording lacks to be asked upstream. `on_call` hears of each call as it is answered. A
+    `rehearsal` says that this is one run of many, and who watches it.
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class WireSession:
         retry_after_ms: float | None = None,
         sink: Sink = NULL_SINK,
         on_call: Callable[[WireCall], None] = unheard,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
         self.name, self.is_live = name, is_live
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self._reader, self._replay, self._sink = reader, replay, sink
-        self._count = CallCount(plan)
+        self._rehearsal, self._watcher = rehearsal, NOBODY if rehearsal is None else rehearsal.watcher
+        self._count = CallCount(plan, counts_all=rehearsal is not None)
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
     def take(self, call: HttpCall) -> Taken:
@@ -80,7 +84,8 @@ class WireSession:
 
     def note(self, taken: Taken, answer: Answer, outcome: Outcome, *, key: str | None = None) -> Answer:
         """Put the call on the list, with what became of it."""
-        self._count.note(taken, failed=spoils(taken.fault, answer))
+        is_late = self._rehearsal is not None and taken.fault is not None and answer.end_ms > 0
+        self._count.note(taken, failed=is_late or spoils(taken.fault, answer))
         noted = WireCall(
             taken.number,
             self.name,
@@ -97,7 +102,14 @@ class WireSession:
         )
         self.calls.append(noted)
         self._on_call(noted)
+        self._watcher.answered(taken, answer, outcome)
         return answer
+
+    def arrived(self, taken: Taken) -> None:
+        """An answer that was not sent at once was sent to its end, before the client left."""
+        if self._rehearsal is not None:
+            self._count.note(taken, failed=False)
+        self._watcher.arrived(taken)
 
     @property
     def fired(self) -> list[PlannedFault]:
@@ -174,8 +186,11 @@ class WireSession:
     def _missed(self, taken: Taken, error: RecordingMismatchError) -> Answer:
         error = error.but(struck=[str(planned) for planned in self.fired])
         self.misses.append(Miss(taken.number, self.name, taken.asked.place, error.kind, error.key, str(error)))
-        logger.warning("%s", error)
+        if self._rehearsal is None:
+            logger.warning("%s", error)
         self._sink.emit(ReplayMissed(taken.step_id, taken.asked.model, error.kind, "", taken.number, taken.attempt))
+        if self._rehearsal is not None and self._rehearsal.goes_on:
+            return self.note(taken, self._known().answer(Found(), taken.asked).together, "default")
         told = shorten(str(error), SHOWN_CHARS)
         codec = taken.asked.route.codec or taken.asked.route.vendor_codec
         return self.note(taken, error_answer(codec, MISS_STATUS, told, headers={"x-should-retry": "false"}), "missed")

@@ -57,10 +57,14 @@ class Sessions:
 
     def start(self, name: str, plan: FaultPlan) -> WireSession:
         """A new session of that name, in the place of the one that may be there."""
-        self._sessions.pop(name, None)
+        return self.add(self._make(name, plan))
+
+    def add(self, session: WireSession) -> WireSession:
+        """The session, from now on the one of its name."""
+        self._sessions.pop(session.name, None)
         if len(self._sessions) >= MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
-        session = self._sessions[name] = self._make(name, plan)
+        self._sessions[session.name] = session
         return session
 
     def follow(self, plan: FaultPlan) -> None:

@@ -22,9 +22,12 @@ from understudy.wire.call_count import NO_FAULTS
 from understudy.wire.library import Library
 from understudy.wire.log import WireCall, unheard
 from understudy.wire.recorder import WireRecorder
+from understudy.wire.rehearsal import Rehearsal
+from understudy.wire.rehearsed_replay import RehearsedReplay
 from understudy.wire.replay import WireReplay
 from understudy.wire.session import WireSession
 from understudy.wire.sessions import Sessions
+from understudy.wire.stock import Stock
 
 DEFAULT_RESPONSE = "Mock response"
 
@@ -98,20 +101,30 @@ class Stage:
         if self.recorder is not None:
             self.recorder.close()
 
-    def _session(self, name: str, plan: FaultPlan) -> WireSession:
+    def start(self, name: str, plan: FaultPlan, rehearsal: Rehearsal | None = None) -> WireSession:
+        """A new session of that name, in the place of the one that may be there."""
+        return self.sessions.add(self._session(name, plan, rehearsal))
+
+    def _session(self, name: str, plan: FaultPlan, rehearsal: Rehearsal | None = None) -> WireSession:
         options = self._options
-        default = DEFAULT_RESPONSE if options.default_response is None else options.default_response
         stock = None if self._library is None else self._library.stock(name)
         return WireSession(
             name,
             reader=self._reader if stock is None else stock.reader,
-            replay=None if stock is None else WireReplay(stock, default_response=default),
+            replay=None if stock is None else self._replay(stock, rehearsal),
             plan=plan,
             is_live=self.is_live,
             retry_after_ms=options.retry_after_ms,
             sink=guarded(options.sink),
             on_call=options.on_call,
+            rehearsal=rehearsal,
         )
+
+    def _replay(self, stock: Stock, rehearsal: Rehearsal | None) -> WireReplay:
+        default = DEFAULT_RESPONSE if self._options.default_response is None else self._options.default_response
+        if rehearsal is None:
+            return WireReplay(stock, default_response=default)
+        return RehearsedReplay(stock, default_response=default, rehearsal=rehearsal)
 
 
 def plan_of(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultPlan:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from understudy.faults import FaultPlan, PlannedFault
 from understudy.recording.cursor import Unused
 from understudy.wire.log import Miss, WireCall
+from understudy.wire.rehearsal import Rehearsal
 from understudy.wire.session import WireSession
 from understudy.wire.stage import Stage, plan_of
 
@@ -48,9 +49,19 @@ class StageLog:
         """The session of that name, made if there is none."""
         return self._stage.sessions.named(name)
 
-    def start_session(self, name: str, *, faults: Iterable[str | PlannedFault] | FaultPlan = ()) -> WireSession:
+    def start_session(
+        self,
+        name: str,
+        *,
+        faults: Iterable[str | PlannedFault] | FaultPlan = (),
+        rehearsal: Rehearsal | None = None,
+    ) -> WireSession:
         """A new session, with faults of its own, in the place of one of that name that may be there."""
-        return self._stage.sessions.start(name, plan_of(faults))
+        return self._stage.start(name, plan_of(faults), rehearsal)
+
+    def end_session(self, name: str) -> None:
+        """Forget a session, if there is one of that name."""
+        self._stage.sessions.forget(name)
 
     def follow(self, plan: FaultPlan) -> None:
         """Let faults strike as this plan says, in all sessions from now on."""

@@ -11,7 +11,7 @@ from tests.wire.conformance.observe import ROWS, observe
 from tests.wire.conformance.sdks import SDKS, Sdk
 from understudy.wire.serving import WireServer, serving
 
-PAGE = Path(__file__).parents[3] / "docs" / "wire_faults_table.md"
+PAGE = Path(__file__).parents[3] / "docs" / "wire-faults.md"
 RENEWAL = f"{PAGE.name} is out of date: python -m tests.wire.conformance.table renews it"
 HEADINGS = {False: "## Whole answers", True: "## Streams"}
 FAULT = "fault"

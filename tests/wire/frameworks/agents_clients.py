@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar
 
+import httpx2
 from agents import (
     Agent,
     Model,
@@ -59,7 +60,8 @@ class AgentsSdk(Client):
 
 
 def _openai(url: str, timeout_s: float) -> AsyncOpenAI:
-    return AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=timeout_s)
+    http_client = httpx2.AsyncClient(verify=False)
+    return AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=timeout_s, http_client=http_client)
 
 
 class Responses(AgentsSdk):

@@ -10,9 +10,10 @@ from tests.wire.frameworks.client import Client
 
 
 class Framework(Struct, frozen=True):
-    """A framework: the module that has its clients, and their titles."""
+    """A framework: the module that has its clients, and their titles. Tests of one `group` share what they load."""
 
     name: str
+    group: str
     module: str
     titles: tuple[str, ...]
 
@@ -20,13 +21,10 @@ class Framework(Struct, frozen=True):
         """Its clients, in the order of their titles."""
         return import_module(f"tests.wire.frameworks.{self.module}").CLIENTS
 
-    def client(self, title: str) -> Client:
-        return self.clients()[self.titles.index(title)]
 
-
-FRAMEWORKS = (
-    Framework("pydantic-ai", "pydantic_ai_clients", ("OpenAI chat", "Anthropic", "Google")),
-    Framework("LangChain", "langchain_clients", ("ChatOpenAI", "ChatAnthropic", "LangGraph over ChatOpenAI")),
-    Framework("OpenAI Agents SDK", "agents_clients", ("responses", "chat")),
-    Framework("LiteLLM", "litellm_clients", ("openai/", "anthropic/", "gemini/", "ollama_chat/")),
-)
+PYDANTIC_AI = Framework("pydantic-ai", "pydantic_ai", "pydantic_ai_clients", ("OpenAI chat", "Anthropic", "Google"))
+LANGCHAIN = Framework("LangChain", "langchain", "langchain_clients", ("ChatOpenAI", "ChatAnthropic"))
+LANGGRAPH = Framework("LangGraph", "langchain", "langgraph_clients", ("over ChatOpenAI",))
+AGENTS_SDK = Framework("OpenAI Agents SDK", "agents", "agents_clients", ("responses", "chat"))
+LITELLM = Framework("LiteLLM", "litellm", "litellm_clients", ("openai/", "anthropic/", "gemini/", "ollama_chat/"))
+FRAMEWORKS = (PYDANTIC_AI, LANGCHAIN, LANGGRAPH, AGENTS_SDK, LITELLM)

@@ -21,10 +21,12 @@ class Report(BaseModel):
 class Client(ABC):
     """A framework with one vendor's model, which it finds at a `url`.
 
-    `report_script` names the recording that answers what the framework asks for a Report.
+    `report_script` names the recording that answers what the framework asks for a Report. `never_ends` has the faults
+    of a stream that keep it busy for ever.
     """
 
     title: ClassVar[str]
+    never_ends: ClassVar[tuple[str, ...]] = ()
     report_script: ClassVar[str] = "report"
 
     @abstractmethod

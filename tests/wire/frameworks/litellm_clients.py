@@ -37,9 +37,9 @@ class LiteLlm(Client):
             yield piece.choices[0].delta.content or ""
 
     async def use_tools(self, url: str, weather: Callable[[str], str], *, is_streamed: bool) -> str:
-        return await to_thread(self._loop, url, weather, is_streamed=is_streamed)
+        return await to_thread(self._run_tools, url, weather, is_streamed=is_streamed)
 
-    def _loop(self, url: str, weather: Callable[[str], str], *, is_streamed: bool) -> str:
+    def _run_tools(self, url: str, weather: Callable[[str], str], *, is_streamed: bool) -> str:
         messages: list[Any] = list(MESSAGES)
         while True:
             answer = self._complete(url, messages, tools=TOOLS, stream=is_streamed)
@@ -75,6 +75,7 @@ class Anthropic(LiteLlm):
 
 class Gemini(LiteLlm):
     title = "gemini/"
+    never_ends = ('everywhere: malformed_response "not json"',)
     model, path = "gemini/gemini-2.5-flash", "/v1beta"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Literal, TypeAlias
 
@@ -25,6 +25,13 @@ from understudy.tools.dispatch import is_never_told
 
 Unmocked: TypeAlias = Literal["error", "passthrough"]
 ToMock: TypeAlias = ToolSpec | GivenTool
+Around: TypeAlias = Callable[[ToolDef], ToolDef]
+"""Puts something around a tool that a mock answers for, such as faults."""
+
+
+def alone(tool: ToolDef) -> ToolDef:
+    """The tool with nothing around it."""
+    return tool
 
 
 class MockedTools:
@@ -42,11 +49,13 @@ class MockedTools:
         real_tools: Mapping[str, RealTool],
         unmocked: Unmocked,
         on_call: Callable[[str], object],
+        around: Around = alone,
     ) -> None:
         self.conversation_id = conversation_id
         self.turn_index = 0
         self.state: dict[str, Any] = {}
         self._answers, self._real_tools, self._unmocked, self._on_call = answers, real_tools, unmocked, on_call
+        self._around = around
         self._counts = Counter[str]()
         self._calls: list[MockedCall] = []
 
@@ -95,7 +104,8 @@ class MockedTools:
         return ToolDef(given, self.resolve) if isinstance(given, ToolSpec) else given
 
     def _mocked(self, tool: ToolDef) -> MockedTool:
-        real = RealTool(tool.bind, self._real_tools.get(tool.name, UNKNOWN_TOOL).result)
+        known = self._real_tools.get(tool.name, UNKNOWN_TOOL)
+        real = RealTool(tool.bind, known.result, tool.side_effect or known.side_effect)
 
         async def answer(**args: Any) -> Any:
             return await self._call(tool.name, args, real)
@@ -124,10 +134,21 @@ class MockedTools:
         self._calls[place] = replace(self._calls[place], result=result, error=error, is_answered=True)
 
     async def _result(self, args: JsonObject, context: MockContext, real: RealTool) -> Any:
+        """What a call comes to, with what stands around the tool. Calls that the real tool would refuse never get there."""
+        if context.tool in self._answers:
+            real.check_args(args)
+
+        async def answer(**given: Any) -> Any:
+            return await self._answer(given, context, real)
+
+        tool = self._around(ToolDef(ToolSpec(context.tool), answer, side_effect=real.side_effect))
+        value = tool.callable(**args)
+        return await value if isinstance(value, Awaitable) else value
+
+    async def _answer(self, args: JsonObject, context: MockContext, real: RealTool) -> Any:
         answer = self._answers.get(context.tool)
         if answer is None:
             return self._without_mock(context.tool, args, real)
-        real.check_args(args)
         value = await ask(answer, deepcopy(args), context)
         if isinstance(value, Nonsense):
             return value.value

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import get_args
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from understudy.errors import InputError
-from understudy.scenarios.mocks.conversation import MockedTools, Unmocked
+from understudy.scenarios.mocks.conversation import Around, MockedTools, Unmocked, alone
 from understudy.scenarios.mocks.declared import mock_of
 from understudy.scenarios.mocks.mock import Mock
-from understudy.scenarios.mocks.real_tool import GivenSchema, RealTool, real_tool_of
+from understudy.scenarios.mocks.real_tool import UNKNOWN_TOOL, GivenSchema, RealTool, real_tool_of
 
 SOURCE = "mocks"
 
@@ -29,6 +30,7 @@ class Mocks:
             arguments. A call whose arguments the real tool would refuse is refused, and a mock must answer
             what a function says that it returns.
         returns: JSON schemas or type hints of what real tools return; they go before what functions say.
+        side_effects: the tools of which running one twice does harm, beside those whose `schemas` say so.
 
     Raises:
         InputError: a mock, a schema or a mode that is none; it names the tool.
@@ -41,6 +43,7 @@ class Mocks:
         unmocked: Unmocked = "error",
         schemas: Mapping[str, GivenSchema] | None = None,
         returns: Mapping[str, object] | None = None,
+        side_effects: Iterable[str] = (),
     ) -> None:
         if unmocked not in get_args(Unmocked):
             known = ", ".join(get_args(Unmocked))
@@ -48,13 +51,16 @@ class Mocks:
         self._unmocked = unmocked
         self._mocks = _mocks_of(declared)
         self._real_tools = _real_tools_of(schemas or {}, returns or {})
+        for tool in side_effects:
+            self._real_tools[tool] = replace(self._real_tools.get(tool, UNKNOWN_TOOL), side_effect=True)
         self._called = set[str]()
         self._numbers = count(1)
 
-    def conversation(self, conversation_id: str | None = None) -> MockedTools:
+    def conversation(self, conversation_id: str | None = None, *, around: Around = alone) -> MockedTools:
         """The mocks for one conversation, begun afresh: it shares nothing with others, before it or beside it.
 
-        `conversation_id` is any text, like `conv-1-abc123`; by default `conv-1`, `conv-2` and so on.
+        `conversation_id` is any text, like `conv-1-abc123`; by default `conv-1`, `conv-2` and so on. `around` puts
+        something around each tool that is called.
         """
         return MockedTools(
             f"conv-{next(self._numbers)}" if conversation_id is None else conversation_id,
@@ -62,6 +68,7 @@ class Mocks:
             real_tools=self._real_tools,
             unmocked=self._unmocked,
             on_call=self._called.add,
+            around=around,
         )
 
     def never_called(self) -> tuple[str, ...]:

@@ -20,13 +20,14 @@ GivenSchema: TypeAlias = "ToolSpec | ToolDef | ToolFunction | type[BaseModel] | 
 
 
 class RealTool(Struct, frozen=True):
-    """What a tool takes and what it returns.
+    """What a tool takes and what it returns, and whether running it twice does harm.
 
     `check_args` raises ToolArgumentsError for arguments that the tool would refuse.
     """
 
     check_args: Callable[[JsonObject], object]
     result: ResultCheck
+    side_effect: bool = False
 
     def check_result(self, result: Any, *, tool: str) -> None:
         """Pass if the tool could return this.
@@ -56,7 +57,7 @@ def real_tool_of(name: str, declared: GivenSchema | None = None, *, returns: obj
         return RealTool(tool.check, result_check_of(returns, tool=name))
     if returns is UNSET:
         returns = _return_hint(tool.callable, tool=name)
-    return RealTool(tool.bind, result_check_of(returns, tool=name))
+    return RealTool(tool.bind, result_check_of(returns, tool=name), tool.side_effect)
 
 
 def _described(declared: GivenSchema | None, *, name: str) -> ToolDef | ToolSpec:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from understudy.errors import InputError, TargetError
+from understudy.errors import InputError, StepError, TargetError
 from understudy.messages import Usage
 from understudy.providers.provider import Provider
 from understudy.scenarios.target.target import AgentAnswer, Stage
@@ -67,7 +67,7 @@ class EngineDialogue:
         result = await self._engine.run({self._input: text})
         if not result.succeeded:
             failed = result.failures[0]
-            raise TargetError(f"the workflow failed at {failed.id}: {failed.error}")
+            raise TargetError(f"the workflow failed at {failed.id}: {failed.error}") from StepError(failed.error)
         if self._output not in result.state:
             raise TargetError(f"the workflow wrote no {self._output!r} into its state")
         usage = Usage(total_tokens=result.total_tokens)
