@@ -32,7 +32,7 @@ def main(path: Path) -> None:
     path.unlink(missing_ok=True)
     with serving(answer) as base_url:
         environment = os.environ | {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"}
-        command = [UNDERSTUDY, "exec", "--record", path, "--", sys.executable, WIRE / "weather_agent.py"]
+        command = [str(UNDERSTUDY), "exec", "--record", str(path), "--", sys.executable, str(WIRE / "weather_agent.py")]
         subprocess.run(command, env=environment, check=True)  # noqa: S603 - it is our own command
 
 

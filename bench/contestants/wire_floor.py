@@ -21,7 +21,7 @@ BACKLOG = 2048
 class FloorServer(WireContestant):
     """Answers what the server that is `like` it has answered."""
 
-    name = "floor: uvicorn, the same bytes to all"
+    name = "floor: bare uvicorn"
 
     def __init__(self, folder: Path, like: RunningServer) -> None:
         self._path, self._content_type = folder / "wire-floor.bin", like.content_type

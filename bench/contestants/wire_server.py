@@ -58,7 +58,10 @@ class WireContestant(ABC):
 
 
 class RunningServer:
-    """A server that has answered once, rightly. `answer` is that, `started_ms` how long it took from nothing."""
+    """A server that has answered once, rightly. `answer` is that.
+
+    `started_ms` is how long it took from nothing, `first_mb` the memory that it held then.
+    """
 
     def __init__(self, contestant: WireContestant, case: Case) -> None:
         started_s = time.perf_counter()
@@ -71,6 +74,7 @@ class RunningServer:
             self.stop()
             raise
         self.started_ms = (time.perf_counter() - started_s) * 1000.0
+        self.first_mb = self._resident_mb()
 
     def __enter__(self) -> Self:
         return self
@@ -93,12 +97,11 @@ class RunningServer:
         fields = stat.read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    @property
-    def resident_mb(self) -> float | None:
-        """The memory that it holds; None where the system does not tell."""
+    def _resident_mb(self) -> float:
+        """The memory that it holds; nothing where the system does not tell."""
         status = Path(f"/proc/{self._process.pid}/status")
         found = re.search(r"VmRSS:\s+(\d+) kB", status.read_text()) if status.exists() else None
-        return None if found is None else int(found[1]) / 1024.0
+        return 0.0 if found is None else int(found[1]) / 1024.0
 
     def _announced_port(self) -> int:
         output = self._process.stdout

@@ -124,12 +124,12 @@ def _end_under_way(console: Console, folder: Path, streams: int, seed: int) -> l
     command += ["--latency-model", "replay", "--quiet", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, asyncio.Runner() as runner:
         crowd = Crowd(_port(_output(process)), clients=streams, seed=seed)
-        readers = runner.run(crowd.begin())
+        held = runner.run(crowd.begin())
         started_s = time.perf_counter()
         process.send_signal(signal.SIGTERM)
         status = process.wait()
         taken_s = time.perf_counter() - started_s
-        runner.run(crowd.see_ended(readers))
+        runner.run(crowd.see_ended(held))
     console.print(f"ending   {taken_s * 1000.0:.0f} ms from SIGTERM to the end, with {streams} streams open")
     late = [f"a server ends within {END_S:g} s: it took {taken_s:.2f} s"] if taken_s > END_S else []
     return late + ([f"a server that is ended exits with 0: it did with {status}"] if status else [])

@@ -8,7 +8,7 @@ import socket
 import struct
 from collections import Counter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import orjson
 from msgspec import Raw, Struct
@@ -27,6 +27,7 @@ MESSAGES = [{"role": "user", "content": "Tell me a long story."}]
 MODEL = "gpt-4o-mini"
 PATIENCE_S = 30.0
 Manner = Literal["reads", "reads slowly", "leaves", "resets"]
+Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 MANNERS: tuple[Manner, ...] = ("reads", "reads slowly", "leaves", "resets")
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -100,14 +101,16 @@ class Crowd:
         for task in done:
             task.result()
 
-    async def begin(self) -> list[asyncio.StreamReader]:
+    async def begin(self) -> list[Connection]:
         """Streams of which the first piece has come."""
         return list(await asyncio.gather(*(self._begin(client % SESSIONS) for client in range(self._clients))))
 
-    async def see_ended(self, readers: list[asyncio.StreamReader]) -> None:
+    async def see_ended(self, streams: list[Connection]) -> None:
         """Wait until the streams have ended, in whatever way."""
         async with asyncio.timeout(PATIENCE_S):
-            await asyncio.gather(*(reader.read() for reader in readers), return_exceptions=True)
+            await asyncio.gather(*(reader.read() for reader, _ in streams), return_exceptions=True)
+        for _, writer in streams:
+            writer.close()
 
     async def _ask_on(self) -> None:
         while True:
@@ -121,13 +124,13 @@ class Crowd:
             finally:
                 _hang_up(writer, resets=lot.manner == "resets")
 
-    async def _begin(self, session: int) -> asyncio.StreamReader:
-        reader, _ = await self._ask(session)
+    async def _begin(self, session: int) -> Connection:
+        reader, writer = await self._ask(session)
         await _head(reader)
         await _chunk(reader)
-        return reader
+        return reader, writer
 
-    async def _ask(self, session: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _ask(self, session: int) -> Connection:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         body = orjson.dumps({"model": MODEL, "messages": MESSAGES, "stream": True})
         head = (
@@ -147,7 +150,7 @@ class Crowd:
             if lot.manner in ("leaves", "resets") and number > lot.after:
                 return
             if lot.manner == "reads slowly":
-                await asyncio.sleep(2.0 * EVERY_MS / 1000.0)
+                await asyncio.sleep(1.5 * EVERY_MS / 1000.0)
         if body != self._bodies[lot.session]:
             raise WrongAnswerError(f"session {lot.session} got no more than {body!r}")
 

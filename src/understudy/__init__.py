@@ -74,6 +74,9 @@ if TYPE_CHECKING:
         MemorySink,
         Sinks,
     )
+    from understudy.explore.explore_function import (
+        explore_function,
+    )
     from understudy.faults import (
         At,
         Chaos,
@@ -284,6 +287,7 @@ _HOMES = {
         "WorkflowError",
     ],
     "understudy.events": ["MemorySink", "Sinks"],
+    "understudy.explore.explore_function": ["explore_function"],
     "understudy.faults": [
         "At",
         "Chaos",
@@ -519,6 +523,7 @@ __all__ = [
     "assert_trajectory",
     "chaos",
     "expected",
+    "explore_function",
     "fails",
     "garbled",
     "hangs",

@@ -382,15 +382,18 @@ def test_a_program_that_asks_nothing_while_recording_ends_as_it_does(execute):
     assert execute("--record", "new.json", "--quiet", "--", *ASK) == (0, "", "")
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:{port}", ":{port}", "http://127.0.0.1:{port}"])
-def test_an_ollama_host_may_be_without_a_scheme(execute, monkeypatch, host):
+def test_an_ollama_host_may_be_without_a_scheme(execute, monkeypatch):
+    program = ASK[-1].replace("/v1/chat/completions", "/api/chat").replace('"messages"', '"stream": False, "messages"')
+    program = program.replace('read["choices"][0]["message"]', 'read["message"]')
     with understudy.serving(responses={"a": {"content": "Hello!"}}) as ollama:
-        monkeypatch.setenv("OLLAMA_HOST", host.format(port=ollama.url.rpartition(":")[2]))
-        program = (
-            ASK[-1].replace("/v1/chat/completions", "/api/chat").replace('"messages"', '"stream": False, "messages"')
-        )
-        program = program.replace('read["choices"][0]["message"]', 'read["message"]')
+        monkeypatch.setenv("OLLAMA_HOST", ollama.url.removeprefix("http://"))
         assert execute("--record", "new.json", "-q", "--", *PYTHON, program, "Hi") == (0, "Hello!\n", "")
+
+
+def test_a_signal_that_ends_the_program_is_its_end(execute):
+    """The program asks for it, waits, and does not handle it."""
+    program = "import os, signal; signal.alarm(20); os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
+    assert execute("--replay", "run.json", "-q", "--", *PYTHON, program) == (143, "", "")
 
 
 def test_signals_are_passed_on_to_the_program(execute):

@@ -55,4 +55,5 @@ class Watched:
     def open(self, url: str) -> None:
         """Go to a page of this machine."""
         self.page.goto(url)
-        self.happened = [each for each in self.happened if each != f"request: {url}"]
+        asked_for = f"request: {url.partition('#')[0]}"
+        self.happened = [each for each in self.happened if each != asked_for]

@@ -20,11 +20,20 @@ class DocumentedTable(Struct, frozen=True):
     def _path(self) -> Path:
         return DOCS / self.page
 
+    def section(self) -> str:
+        """All that stands under the heading."""
+        return self._path.read_text(encoding="utf-8").partition(self.heading + "\n")[2].partition("\n## ")[0]
+
     def read(self) -> dict[str, dict[str, str]]:
         """The cells by their columns, and those by their rows."""
-        section = self._path.read_text(encoding="utf-8").partition(self.heading + "\n")[2].partition("\n## ")[0]
-        head, _, *rows = (_cells(line) for line in section.splitlines() if line.startswith("|"))
+        head, _, *rows = (_cells(line) for line in self.section().splitlines() if line.startswith("|"))
         return {name: {row[0]: row[place] for row in rows} for place, name in enumerate(head[1:], 1)}
+
+    def differences(self, columns: Mapping[str, Mapping[str, str]]) -> list[str]:
+        """Where the page says something else than these cells, and what."""
+        told, seen = _flat(self.read()), _flat(columns)
+        places = [place for place in told | seen if told.get(place) != seen.get(place)]
+        return [f"{' '.join(place)}: {told.get(place)!r} is {seen.get(place)!r}" for place in places]
 
     def write(self, columns: Mapping[str, Mapping[str, str]]) -> None:
         """Put other cells into the page."""
@@ -35,6 +44,10 @@ class DocumentedTable(Struct, frozen=True):
         kept = [line for line in lines if not line.startswith("|")]
         section = "\n".join([*kept[:first], *_table(columns), *kept[first:]])
         self._path.write_text(before + heading + section + "\n" + next_heading + rest, encoding="utf-8")
+
+
+def _flat(columns: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], str]:
+    return {(name, row): cell for name, column in columns.items() for row, cell in column.items()}
 
 
 def _table(columns: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -7,6 +7,7 @@ import typer
 
 from understudy.cli import (
     demo,
+    explore,
     graph,
     init,
     prompts,
@@ -25,6 +26,7 @@ from understudy.cli import (
     test,
     validate,
 )
+from understudy.cli.behind_dashes import TakesProgram
 from understudy.cli.exec import execute
 from understudy.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
 from understudy.errors import InputError, RecordingMismatchError, UnderstudyError
@@ -49,6 +51,7 @@ app.command("run")(run.run)
 app.command("replay")(replay.replay)
 app.command("exec", context_settings={"allow_interspersed_args": False})(execute)
 app.command("serve")(serve.serve)
+app.command("explore", cls=TakesProgram)(explore.explore)
 app.command("test")(test.run_tests)
 app.command("prompts")(prompts.prompts)
 app.command("runs")(runs.runs)
@@ -95,8 +98,9 @@ def main() -> None:
 
 
 def _wants_json() -> bool:
-    """Whether the standard output is for JSON. Arguments of `exec` may be those of the command that it runs."""
-    return "--json" in sys.argv and sys.argv[1] != "exec"
+    """Whether the standard output is for JSON. Arguments of a program that is run are its own."""
+    own = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    return "--json" in own and own[1] != "exec"
 
 
 def _end_interrupted() -> None:

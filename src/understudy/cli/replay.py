@@ -9,7 +9,6 @@ import typer
 from understudy.cli.arguments import (
     AsJson,
     Faults,
-    Flow,
     Plan,
     Quiet,
     RealTime,
@@ -21,8 +20,12 @@ from understudy.cli.arguments import (
 
 
 def replay(
-    flow: Flow,
-    recording: Annotated[str, typer.Option(help="The recording that answers: path.json, or sqlite:///path.db.")],
+    flow: Annotated[
+        str | None, typer.Argument(help="A workflow file; none with the plan of a finding.", show_default=False)
+    ] = None,
+    recording: Annotated[
+        str | None, typer.Option(help="The recording that answers: path.json, or sqlite:///path.db.")
+    ] = None,
     settings: Settings = [],  # noqa: B006
     state: StateFile = None,
     allow_default_fallback: Annotated[
@@ -41,21 +44,36 @@ def replay(
     A call that the recording has no answer for, or that asks something else than was recorded, ends the run with
     exit code 3 and tells the step and what differs. A step that failed ends it with 1, bad input with 2.
 
+    The file of a finding that `explore --regress` has kept is a plan that knows its run: it is told whether the finding
+    is still there, which ends it with 1.
+
     [bold]Examples[/bold]
 
       understudy replay flow.yaml --recording recordings/run.json
 
       understudy replay flow.yaml --recording recordings/run.json --fault 'call=2: http_error 500' --json
+
+      understudy replay --plan regress/0007.json
     """
     from understudy.cli.given_faults import given_faults
     from understudy.cli.given_models import check_models
     from understudy.cli.given_state import given_state
+    from understudy.cli.regression_replay import replay_regression
     from understudy.cli.run_options import RunOptions
     from understudy.cli.workflow_run import folder_of, run_workflow
-    from understudy.errors import RecordingMismatchError
+    from understudy.errors import InputError, RecordingMismatchError
     from understudy.session import Replay
+    from understudy.subjects.regression_mark import is_regression
     from understudy.workflow.load import load_workflow
 
+    if plan is not None and is_regression(plan):
+        if flow is not None:
+            reason, hint = "this plan knows its run by itself", f"understudy replay --plan {plan}"
+            raise InputError(reason, source=plan, hint=hint)
+        raise typer.Exit(replay_regression(plan, is_json=as_json, is_quiet=quiet))
+    if flow is None or recording is None:
+        missing = "workflow" if flow is None else "recording"
+        raise InputError(f"no {missing} is given", source="replay", hint="understudy replay FLOW --recording PATH")
     definition = load_workflow(flow)
     check_models(definition, flow)
     options = RunOptions(

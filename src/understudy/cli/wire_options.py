@@ -66,7 +66,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             recording=self.replay,
             strict=False if self.is_lenient else None,
             default_response=self.default_response,
-            faults=self.fault_plan(),
+            faults=self.fault_plan() if self.faults or self.plan else (),
             latency_model=self.latency_model,
             latency_ms=self.latency_ms,
             retry_after_ms=self.retry_after_ms,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from understudy.events import NULL_SINK, Sink
 from understudy.gateway.gateway import ProviderGateway
 from understudy.gateway.retry import RetryPolicy
 from understudy.messages import Reply, Request
@@ -27,19 +28,19 @@ class AgentCalls(Provider):
 class CastAgent:
     """An agent whose model calls are kept apart, and tried again as `retry` says; None is not at all."""
 
-    def __init__(self, target: Target, *, retry: RetryPolicy | None) -> None:
-        self.name, self._target, self._retry = target.name, target, retry
+    def __init__(self, target: Target, *, retry: RetryPolicy | None, sink: Sink = NULL_SINK) -> None:
+        self.name, self._target, self._retry, self._sink = target.name, target, retry, sink
 
     def begin(self, stage: Stage) -> Dialogue:
         if stage.provider is None:
             return self._target.begin(stage)
         calls = AgentCalls(stage.provider)
-        provider = calls if self._retry is None else retrying(calls, self._retry)
+        provider = calls if self._retry is None else retrying(calls, self._retry, sink=self._sink)
         return self._target.begin(Stage(stage.tools, provider))
 
 
-def retrying(provider: Provider, retry: RetryPolicy) -> ProviderGateway:
+def retrying(provider: Provider, retry: RetryPolicy, *, sink: Sink = NULL_SINK) -> ProviderGateway:
     """The provider behind a gateway that tries failed calls again."""
-    gateway = ProviderGateway(retry=retry, breaker=None)
+    gateway = ProviderGateway(retry=retry, breaker=None, sink=sink)
     gateway.register(provider)
     return gateway

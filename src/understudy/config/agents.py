@@ -9,6 +9,7 @@ from understudy.config.agent_calls import CastAgent
 from understudy.config.modules import load_object
 from understudy.config.schema import AgentConfig, Config, EndpointConfig, HandlerConfig, RunnerConfig, WorkflowConfig
 from understudy.errors import InputError
+from understudy.events import NULL_SINK, Sink
 from understudy.gateway.gateway import DEFAULT_RETRY
 from understudy.gateway.retry import RetryPolicy
 from understudy.providers.provider import Provider
@@ -17,16 +18,17 @@ from understudy.scenarios.target.handler import Handler
 from understudy.workflow import WorkflowDefinition, load_workflow
 
 
-def agent_of(config: Config, name: str, provider: Provider) -> Target:
+def agent_of(config: Config, name: str, provider: Provider, *, sink: Sink = NULL_SINK) -> Target:
     """The agent of that name. Its models are asked by what its conversations give, else by `provider`.
 
-    An endpoint is asked once: that it failed is a finding. Models of other agents are asked again when they fail.
+    An endpoint is asked once: that it failed is a finding. Models of other agents are asked again when they fail;
+    `sink` is told of that.
 
     Raises:
         InputError: a module, a workflow or something in it is not there or wrong.
     """
     declared = config.agents[name]
-    return CastAgent(_target(config, name, declared, provider), retry=_retry(config, declared))
+    return CastAgent(_target(config, name, declared, provider), retry=_retry(config, declared), sink=sink)
 
 
 def workflow_of(config: Config, declared: WorkflowConfig) -> WorkflowDefinition:

@@ -14,6 +14,13 @@ MARKER = (
     "when recording; unused='error' fails a test that leaves entries of its recording unused."
 )
 
+EXPLORE_MARKER = (
+    "explore(recording=None, faults='all', budget=None, declared=(), fail_on=None, on_divergence='stop', "
+    "default_response='Mock response', deadline_s=3600): the test, which uses the fixture `understudy`, is replayed "
+    "with each fault at each place of its recording, one item a case. It fails on a verdict that is a finding, or one "
+    "of fail_on. declared= are the errors that it may end with, by class or name."
+)
+
 
 class Options(NamedTuple):
     """What the command line asks for. `record` is None where it says nothing."""

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from understudy.clock import SYSTEM_CLOCK
+from understudy.pytest_plugin.explore_marker import explore_marker_of
 from understudy.pytest_plugin.marker import Marker, marker_of
 from understudy.pytest_plugin.options import GivenMode, options_of
 from understudy.pytest_plugin.recording_place import default_recording, located
@@ -39,7 +41,10 @@ def plan_of(item: pytest.Item) -> RecordingPlan:
     Raises:
         InputError: the marker says something that cannot be, or names no recording.
     """
-    return planned(item, marker_of(item), default_recording(item.path, _name(item)))
+    said, explored = marker_of(item), explore_marker_of(item)
+    if explored is not None:
+        said = replace(said, recording=explored.recording or said.recording)
+    return planned(item, said, default_recording(item.path, _name(item, is_explored=explored is not None)))
 
 
 def planned(item: pytest.Item, said: Marker, recording: Path) -> RecordingPlan:
@@ -65,10 +70,10 @@ def _record_mode(mode: GivenMode, location: str) -> RecordMode | None:
     return mode
 
 
-def _name(item: pytest.Item) -> str:
-    """The name of a test with the classes that it is in."""
+def _name(item: pytest.Item, *, is_explored: bool) -> str:
+    """The name of a test with the classes that it is in; if it is explored, the same for all its cases."""
     classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
-    return ".".join([*classes, item.name])
+    return ".".join([*classes, item.name.partition("[")[0] if is_explored else item.name])
 
 
 def _started_at(config: pytest.Config) -> str:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from understudy.pytest_plugin.options import MARKER, add_options
+from understudy.pytest_plugin.options import EXPLORE_MARKER, MARKER, add_options
 from understudy.pytest_plugin.outcome import PLAN, TALLY, has_passed, tell
 from understudy.pytest_plugin.summary import Summary
 
 if TYPE_CHECKING:
     from understudy.pytest_plugin.fixture import Understudy
+    from understudy.pytest_plugin.staged_understudy import StagedUnderstudy
 
 FIXTURE = "understudy"
+EXPLORE = "explore"
 _COMPLAINT = pytest.StashKey[str]()
 _OPENED: pytest.StashKey[Understudy] = pytest.StashKey()
 
@@ -26,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", EXPLORE_MARKER)
     if not _is_worker(config):
         config.pluginmanager.register(Summary(), "understudy-summary")
 
@@ -39,8 +42,12 @@ def _is_worker(config: pytest.Config) -> bool:
 def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """A file of scenarios is collected as such, and not as a module of tests as well."""
+    """A file of scenarios is collected as such, and not as a module of tests as well; so is a finding that was kept."""
     found = yield
+    if _is_regression(file_path):
+        from understudy.pytest_plugin.regression_file import RegressionFile
+
+        return [*found, RegressionFile.from_parent(parent, path=file_path)]
     if not _declares_scenarios(file_path):
         return found
     from understudy.pytest_plugin.scenario_file import ScenarioFile
@@ -52,6 +59,22 @@ def pytest_collect_file(
 def _declares_scenarios(file: Path) -> bool:
     """Whether a file is ours: others may have files of such names, and those must not be executed."""
     return file.name.startswith("sim_") and file.suffix == ".py" and b"understudy" in file.read_bytes()
+
+
+def _is_regression(file: Path) -> bool:
+    if file.suffix != ".json":
+        return False
+    from understudy.subjects.regression_mark import is_regression
+
+    return is_regression(file)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that is explored has an item for each case."""
+    if metafunc.definition.get_closest_marker(EXPLORE) is not None and FIXTURE in metafunc.fixturenames:
+        from understudy.pytest_plugin.explored_cases import parametrise
+
+        parametrise(metafunc)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -84,17 +107,37 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(name=FIXTURE)
-def _understudy(request: pytest.FixtureRequest) -> Iterator[Understudy]:
+def _understudy(request: pytest.FixtureRequest) -> Iterator[Understudy | StagedUnderstudy]:
     """Stands in for models and tools: `provider`, `http_client()`, `tools(…)`, answered from the test's recording."""
     from understudy.pytest_plugin.fixture import Understudy
     from understudy.pytest_plugin.plan import plan_of
 
     item: pytest.Item = request.node
+    explored = getattr(request, "param", None)
+    if explored is not None:
+        from understudy.pytest_plugin.staged_understudy import StagedUnderstudy
+
+        yield StagedUnderstudy(explored.recording)
+        return
     if PLAN not in item.stash:  # asked for by name, while the test runs
         item.stash[PLAN] = plan_of(item)
     opened = item.stash[_OPENED] = Understudy(item.stash[PLAN])
     yield opened
     item.stash[TALLY] = opened.close(passed=has_passed(item))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an item of a test that is explored as its case says."""
+    if pyfuncitem.get_closest_marker(EXPLORE) is None:
+        return None
+    from understudy.pytest_plugin.explored_test import ExploredTest, explored_case_of
+
+    explored = explored_case_of(pyfuncitem)
+    if explored is None:
+        return None
+    pyfuncitem.stash[TALLY] = ExploredTest(pyfuncitem, explored).run()
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

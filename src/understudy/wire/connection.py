@@ -89,6 +89,9 @@ class Connection(HttpToolsProtocol):
         else:
             super().send_400_response(msg)
 
+    def timeout_keep_alive_handler(self) -> None:
+        """Keep the connection: a call that crosses its end would be made, and counted, twice."""
+
     @property
     def _is_in_head(self) -> bool:
         return self.scope is not None and "method" not in self.scope

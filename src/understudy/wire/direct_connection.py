@@ -76,7 +76,6 @@ class DirectConnection(Connection, asyncio.BufferedProtocol):
             if data is not None and not self.flow.write_paused:
                 self._is_held = False
                 self.transport.write(data)
-                self.on_response_complete()
                 return
             self.scope[BEGUN] = begun  # type: ignore[literal-required]
             self._hand_over()

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 _WITHOUT_BODY = frozenset((*range(100, 200), 204, 304))
-_PLAIN_HEADERS = re.compile(r"((?!connection:)[a-z0-9-]+: [\x20-\x7e]*\r\n)*")
+_PLAIN_HEADER = re.compile(r"(?!connection:)[a-z0-9-]+: [\x20-\x7e]*")
 
 
 def http_bytes(status: int | None, headers: Mapping[str, str], body: bytes, *, is_streamed: bool) -> bytes | None:
@@ -17,9 +17,10 @@ def http_bytes(status: int | None, headers: Mapping[str, str], body: bytes, *, i
     None if something about the head takes a closer look before it may be sent.
     """
     line = None if status is None or status in _WITHOUT_BODY else _STATUS_LINES.get(status)
-    told = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    if line is None or not _PLAIN_HEADERS.fullmatch(told):
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    if line is None or not all(_PLAIN_HEADER.fullmatch(header) for header in lines):
         return None
+    told = "".join([f"{header}\r\n" for header in lines])
     if not is_streamed:
         return f"{line}{told}\r\n".encode() + body
     chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""

@@ -63,6 +63,7 @@ class WireSession:
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self._reader, self._replay, self._sink = reader, replay, sink
         self._rehearsal, self._watcher = rehearsal, NOBODY if rehearsal is None else rehearsal.watcher
+        self._late: set[int] = set()
         self._count = CallCount(plan, counts_all=rehearsal is not None)
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
@@ -85,6 +86,8 @@ class WireSession:
     def note(self, taken: Taken, answer: Answer, outcome: Outcome, *, key: str | None = None) -> Answer:
         """Put the call on the list, with what became of it."""
         is_late = self._rehearsal is not None and taken.fault is not None and answer.end_ms > 0
+        if is_late:
+            self._late.add(taken.number)
         self._count.note(taken, failed=is_late or spoils(taken.fault, answer))
         noted = WireCall(
             taken.number,
@@ -106,10 +109,11 @@ class WireSession:
         return answer
 
     def arrived(self, taken: Taken) -> None:
-        """An answer that was not sent at once was sent to its end, before the client left."""
-        if self._rehearsal is not None:
+        """The answer was sent to its end, before the client left. Of one that took its time, that is worth a note."""
+        if taken.number in self._late:
+            self._late.discard(taken.number)
             self._count.note(taken, failed=False)
-        self._watcher.arrived(taken)
+            self._watcher.arrived(taken)
 
     @property
     def fired(self) -> list[PlannedFault]:

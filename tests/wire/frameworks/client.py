@@ -22,12 +22,13 @@ class Client(ABC):
     """A framework with one vendor's model, which it finds at a `url`.
 
     `report_script` names the recording that answers what the framework asks for a Report. `never_ends` has the faults
-    of a stream that keep it busy for ever.
+    of a stream that keep it busy for ever. Some frameworks make one of tool calls that are streamed together.
     """
 
     title: ClassVar[str]
     never_ends: ClassVar[tuple[str, ...]] = ()
     report_script: ClassVar[str] = "report"
+    merges_streamed_calls: ClassVar[bool] = False
 
     @abstractmethod
     async def ask(self, url: str, *, timeout_s: float = PATIENCE_S) -> str:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.wire.frameworks.quick_tls import one_authority
 from tests.wire.frameworks.scripts import SCRIPTS
 from understudy.wire.serving import serving
 
@@ -17,7 +18,13 @@ def server(tmp_path_factory):
         yield server
 
 
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory):
+    return one_authority(tmp_path_factory.mktemp("tls") / "authority.pem")
+
+
 @pytest.fixture(autouse=True)
-def offline(monkeypatch):
-    """Frameworks that would tell others of their runs do not."""
+def surroundings(monkeypatch, authority):
+    """Clients are made quickly, and tell nobody else of their runs."""
+    monkeypatch.setenv("SSL_CERT_FILE", authority)
     monkeypatch.setenv("LANGSMITH_TRACING", "false")

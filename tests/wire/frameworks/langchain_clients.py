@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from abc import abstractmethod
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,7 @@ from tests.wire.frameworks.client import PATIENCE_S, Client, Report
 from tests.wire.frameworks.scripts import QUESTION
 
 HTTP_CLIENT = httpx2.Client(verify=False)
+atexit.register(HTTP_CLIENT.close)
 
 
 class LangChain(Client):
@@ -36,7 +38,7 @@ class LangChain(Client):
             yield piece.text
 
     async def use_tools(self, url: str, weather: Callable[[str], str], *, is_streamed: bool) -> str:
-        return await to_thread(self._loop, url, _tool(weather), is_streamed=is_streamed)
+        return await to_thread(self.run_tools, url, _tool(weather), is_streamed=is_streamed)
 
     def run_tools(self, url: str, weather: BaseTool, *, is_streamed: bool) -> str:
         model = self.model(url).bind_tools([weather])

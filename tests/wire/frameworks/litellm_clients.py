@@ -32,8 +32,10 @@ class LiteLlm(Client):
         return (await to_thread(self._complete, url, MESSAGES, timeout=timeout_s)).choices[0].message.content
 
     async def stream(self, url: str, *, timeout_s: float = PATIENCE_S) -> AsyncIterator[str]:
-        pieces = await to_thread(self._complete, url, MESSAGES, timeout=timeout_s, stream=True)
-        for piece in await to_thread(list, pieces):
+        def pieces() -> list[Any]:
+            return list(self._complete(url, MESSAGES, timeout=timeout_s, stream=True))
+
+        for piece in await to_thread(pieces):
             yield piece.choices[0].delta.content or ""
 
     async def use_tools(self, url: str, weather: Callable[[str], str], *, is_streamed: bool) -> str:
@@ -82,6 +84,7 @@ class Gemini(LiteLlm):
 class Ollama(LiteLlm):
     title = "ollama_chat/"
     model = "ollama_chat/llama3"
+    merges_streamed_calls = True
 
 
 CLIENTS = (OpenAI(), Anthropic(), Gemini(), Ollama())

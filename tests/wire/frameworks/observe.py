@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 from msgspec import Struct
 
@@ -10,45 +12,60 @@ from tests.wire.frameworks.client import PATIENCE_S, Client
 from tests.wire.frameworks.scripts import PLAIN
 from understudy.wire.serving import WireServer
 
-IMPATIENCE_S = 0.4
-SILENCE_MS = 1500
+IMPATIENCE_S = 0.8
+MAX_THREADS = 64
+SILENCE_MS = 3000
 """How long a silence lasts: clients with a timeout do not wait for its end."""
 
 
 class Row(Struct, frozen=True):
-    """A fault as a line of a plan, and the timeout of the client that meets it."""
+    """A fault as a line of a plan, and the timeout of the client that meets it.
+
+    Those that clients wait with are asked `late`, once the others have ended.
+    """
 
     fault: str
     timeout_s: float = PATIENCE_S
+    late: bool = False
 
 
 ROWS = (
     Row("attempt=1: http_error 500"),
     Row("attempt=1: http_error 429 headers.retry-after-ms=1"),
     Row("everywhere: http_error 500"),
-    Row(f"everywhere: timeout {SILENCE_MS}", IMPATIENCE_S),
-    Row("everywhere: connection_reset"),
+    Row(f"everywhere: timeout {SILENCE_MS}", IMPATIENCE_S, late=True),
+    Row("everywhere: connection_reset", late=True),
     Row('everywhere: malformed_response "not json"'),
-    Row("everywhere: stream_truncate 5"),
+    Row("everywhere: stream_truncate 5", late=True),
     Row("everywhere: stream_truncate 5 raise=clean"),
-    Row(f"everywhere: stream_stall 5 for_ms={SILENCE_MS}", IMPATIENCE_S),
+    Row(f"everywhere: stream_stall 5 for_ms={SILENCE_MS}", IMPATIENCE_S, late=True),
     Row("everywhere: empty_response"),
 )
 
 
 async def observe(clients: tuple[Client, ...], server: WireServer) -> dict[str, dict[str, str]]:
-    """The cells by their clients, whole and streamed, and those by their faults. All are asked side by side."""
-    columns = [(client, is_streamed) for client in clients for is_streamed in (False, True)]
-    cells = await asyncio.gather(*(_cell(client, row, server, is_streamed=s) for client, s in columns for row in ROWS))
-    told = iter(cells)
-    return {_title(client, is_streamed=s): {f"`{row.fault}`": next(told) for row in ROWS} for client, s in columns}
+    """The cells by their clients, whole and streamed, and those by their faults.
+
+    Questions are asked side by side, but the late ones last, so that it is not for want of time that nothing comes.
+    """
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MAX_THREADS))
+    columns = tuple(product(clients, (False, True)))
+    cells: dict[tuple[Row, Client, bool], str] = {}
+    for late in (False, True):
+        places = [(row, *column) for row, column in product(ROWS, columns) if row.late == late]
+        told = await asyncio.gather(*(_cell(row, client, server, is_streamed=s) for row, client, s in places))
+        cells |= dict(zip(places, told, strict=True))
+    return {
+        _title(client, is_streamed=s): {f"`{row.fault}`": cells[row, client, s] for row in ROWS}
+        for client, s in columns
+    }
 
 
 def _title(client: Client, *, is_streamed: bool) -> str:
     return f"{client.title}, streamed" if is_streamed else client.title
 
 
-async def _cell(client: Client, row: Row, server: WireServer, *, is_streamed: bool) -> str:
+async def _cell(row: Row, client: Client, server: WireServer, *, is_streamed: bool) -> str:
     if is_streamed and row.fault in client.never_ends:
         return "never ends ¹"
     name = f"{client.title}-{ROWS.index(row)}-{is_streamed}".replace("/", "").replace(" ", "-")

@@ -7,7 +7,9 @@ from tests.wire.frameworks.scripts import CITIES, PLAIN, REPORT, WEATHER
 
 
 def _client(framework, title):
-    return pytest.param(framework, title, id=f"{framework.name}-{title}", marks=pytest.mark.xdist_group(framework.group))
+    return pytest.param(
+        framework, title, id=f"{framework.name}-{title}", marks=pytest.mark.xdist_group(framework.group)
+    )
 
 
 every_client = pytest.mark.parametrize(
@@ -31,6 +33,11 @@ def begin(server):
     return begin
 
 
+def outcomes(session):
+    """What became of the calls of models. LiteLLM also asks Ollama about them."""
+    return [call.outcome for call in session.calls if call.request is not None]
+
+
 async def joined(pieces):
     return "".join([piece async for piece in pieces])
 
@@ -44,7 +51,7 @@ def test_the_catalog_names_the_client(client, title):
 async def test_a_question_is_answered(client, begin):
     session, url = begin("plain")
     assert await client.ask(url) == PLAIN
-    assert [call.outcome for call in session.calls] == ["served"]
+    assert outcomes(session) == ["served"]
 
 
 @every_client
@@ -57,7 +64,9 @@ async def test_a_question_is_answered_in_pieces(client, begin):
 
 @every_client
 @both_ways
-async def test_tools_that_are_asked_for_together_run_and_their_results_go_back(client, begin, is_streamed):
+async def test_tools_that_are_asked_for_together_run_and_their_results_go_back(client, begin, is_streamed, request):
+    if is_streamed and client.merges_streamed_calls:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="it merges the calls that Ollama streams apart"))
     session, url = begin("weather")
     asked = []
 
@@ -67,7 +76,8 @@ async def test_tools_that_are_asked_for_together_run_and_their_results_go_back(c
 
     assert await client.use_tools(url, weather, is_streamed=is_streamed) == WEATHER
     assert sorted(asked) == CITIES
-    results = [message["content"] for message in session.calls[-1].request.messages if message["role"] == "tool"]
+    last = [call.request for call in session.calls if call.request is not None][-1]
+    results = [message["content"] for message in last.messages if message["role"] == "tool"]
     assert [f"The weather in {city}." in result for city, result in zip(CITIES, results, strict=True)] == [True, True]
 
 
@@ -83,4 +93,4 @@ async def test_a_miss_is_raised_at_once_with_the_nearest_entry(client, begin, is
     session, url = begin("another")
     with pytest.raises(Exception, match="greeting"):
         await (joined(client.stream(url)) if is_streamed else client.ask(url))
-    assert [call.outcome for call in session.calls if call.method == "POST" and call.request] == ["missed"]
+    assert outcomes(session) == ["missed"]

@@ -1,10 +1,13 @@
 """What the SDKs for Node do about faults and misses."""
 
+import msgspec
 import pytest
 
 from tests.wire.conformance.answers import ANSWERS
+from tests.wire.documented_table import DOCS
+from tests.wire.node.driver import SDKS
 from tests.wire.node.questions import ANTHROPIC, CHAT, QUESTIONS, RESPONSES
-from tests.wire.node.table import RENEWAL, TABLES, observed
+from tests.wire.node.table import PAGE, RENEWAL, TABLES, observed
 from understudy.faults.catalog import FAULT_TYPES
 from understudy.wire.serving import serving
 
@@ -15,13 +18,24 @@ both_ways = pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", 
 
 
 def test_the_tables_tell_what_the_sdks_do(driver):
-    assert {is_streamed: table.read() for is_streamed, table in TABLES.items()} == observed(driver), RENEWAL
+    seen = observed(driver)
+    assert [TABLES[is_streamed].differences(columns) for is_streamed, columns in seen.items()] == [[], []], RENEWAL
 
 
 @both_ways
 def test_every_fault_has_a_row(is_streamed):
     rows = next(iter(TABLES[is_streamed].read().values()))
     assert {row.strip("`").split()[0] for row in rows} == set(FAULT_TYPES)
+
+
+def test_the_page_names_the_versions_that_were_observed(driver):
+    page = (DOCS / PAGE).read_text()
+    assert [told for told in map(installed, ("openai", "@anthropic-ai/sdk")) if told not in page] == []
+
+
+def installed(package):
+    told = msgspec.json.decode((SDKS / "node_modules" / package / "package.json").read_bytes())
+    return f"`{package}` {told['version']}"
 
 
 def early_end(driver, server, question, helper, final):

@@ -134,7 +134,7 @@ class MockedTools:
         self._calls[place] = replace(self._calls[place], result=result, error=error, is_answered=True)
 
     async def _result(self, args: JsonObject, context: MockContext, real: RealTool) -> Any:
-        """What a call comes to, with what stands around the tool. Calls that the real tool would refuse never get there."""
+        """What a call comes to, with what stands around the tool. What the real tool would refuse never gets there."""
         if context.tool in self._answers:
             real.check_args(args)
 

@@ -52,7 +52,7 @@ def real_tool_of(name: str, declared: GivenSchema | None = None, *, returns: obj
     Raises:
         InputError: it is declared wrongly; the error names the tool.
     """
-    tool = _described(declared, name=name)
+    tool = tool_described(declared, name=name)
     if isinstance(tool, ToolSpec):
         return RealTool(tool.check, result_check_of(returns, tool=name))
     if returns is UNSET:
@@ -60,7 +60,8 @@ def real_tool_of(name: str, declared: GivenSchema | None = None, *, returns: obj
     return RealTool(tool.bind, result_check_of(returns, tool=name), tool.side_effect)
 
 
-def _described(declared: GivenSchema | None, *, name: str) -> ToolDef | ToolSpec:
+def tool_described(declared: GivenSchema | None, *, name: str) -> ToolDef | ToolSpec:
+    """The tool, or what is known of it, that is declared so. Raises like `real_tool_of`."""
     if isinstance(declared, ToolDef | ToolSpec):
         return declared
     if declared is None or isinstance(declared, Mapping) or hasattr(declared, "model_json_schema"):

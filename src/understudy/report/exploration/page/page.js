@@ -1,0 +1,235 @@
+"use strict";
+const SHOWN_CHARS = 4000, SHOWN_STEPS = 100;
+const found = (id) => document.getElementById(id);
+const page = JSON.parse(found("data").textContent);
+
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+}
+const number = (value) => value.toLocaleString("en");
+const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+const name = (text) => element("bdi", {}, text);
+const faint = (text, tag = "span") => (text ? element(tag, { class: "faint", dir: "auto" }, text) : null);
+const verdicts = new Map(page.verdicts.map((verdict) => [verdict.name, verdict]));
+const shade = (verdict) => verdict.replaceAll(" ", "-");
+const sign = (verdict) => element("span", { class: `sign ${shade(verdict)}`, "aria-hidden": "true" }, verdicts.get(verdict).letter);
+const told = (case_) => case_.faults.join("; ");
+const listed = (items, attributes = {}) => element("ul", attributes, ...items.map((item) => element("li", {}, ...[item].flat())));
+
+/* What is too much is shown in part, and the rest when asked for. */
+function text(value) {
+  const shown = element("pre", { dir: "auto" }, value.slice(0, SHOWN_CHARS));
+  return value.length <= SHOWN_CHARS ? shown : element("div", {}, shown, more(`Show all ${number(value.length)} characters`, () => { shown.textContent = value; }));
+}
+function more(label, show) {
+  const button = element("button", { type: "button" }, label);
+  button.addEventListener("click", () => { show(); button.remove(); });
+  return button;
+}
+const json = (value) => text(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+
+/* Details whose inside is made when they are first opened. */
+const insides = new WeakMap();
+function open(details) {
+  const inside = insides.get(details);
+  insides.delete(details);
+  if (inside) details.append(...inside().filter((child) => child !== null));
+  details.open = true;
+}
+function folded(attributes, summary, inside) {
+  const details = element("details", attributes, element("summary", {}, ...summary));
+  insides.set(details, inside);
+  details.addEventListener("toggle", () => { if (details.open) open(details); });
+  return details;
+}
+
+const call = ({ tool, arguments: given }) => element("code", {}, name(`${tool}(${JSON.stringify(given)})`.slice(0, SHOWN_CHARS)));
+function stepParts({ kind, name: title, asks_for, model, result, error, notes }) {
+  const head = [element("strong", {}, kind === "model" ? "Model " : "Tool "), name(title), faint(model && ` ${model}`)];
+  const calls = (asks_for ?? []).flatMap((asked) => [" ", call(asked)]);
+  const end = error ? [element("div", { class: "bad" }, "✗ failed"), text(error)] : kind === "tool" ? [text(result ?? "")] : [];
+  return [element("div", {}, ...head, kind === "model" && calls.length ? " asks for" : "", ...calls, faint(notes?.length ? ` ${notes.join(", ")}` : "")), ...end];
+}
+
+function steps(numbers, struck, attributes) {
+  const item = (step, place) => element("li", struck.has(place) ? { class: "struck" } : {},
+    struck.has(place) ? element("div", { class: "bad" }, element("strong", {}, "⚡ the fault strikes here")) : null, ...stepParts(page.steps[step]));
+  const items = numbers.map(([step, place]) => () => item(step, place));
+  const list = element("ol", attributes, ...items.slice(0, SHOWN_STEPS).map((make) => make()));
+  const left = items.slice(SHOWN_STEPS);
+  return left.length ? element("div", {}, list, more(`Show ${counted(left.length, "more call")}`, () => list.append(...left.map((make) => make())))) : list;
+}
+
+function timeline({ timeline: all, struck: places }) {
+  const struck = new Set(places), placed = all.map((step, place) => [step, place]);
+  if (!struck.size) return [element("h3", {}, "What the agent did"), steps(placed, struck, { class: "timeline" })];
+  const first = Math.min(...struck), before = placed.slice(0, first);
+  const earlier = before.length ? folded({}, [`${counted(before.length, "call")} before the fault`], () => [steps(before, struck, { class: "timeline" })]) : null;
+  const after = placed.slice(first + 1);
+  return [element("h3", {}, "Where it struck"), earlier, steps(placed.slice(first, first + 1), struck, { class: "timeline" }),
+    element("h3", {}, "What the agent did next"), after.length ? steps(after, struck, { class: "timeline after" }) : faint("Nothing.", "p")];
+}
+
+function sideBySide(case_) {
+  if (!case_.pairs?.length) return [faint("The same calls of tools as without the fault.", "p")];
+  const cell = (step) => element("td", {}, ...(step === null ? ["–"] : stepParts(page.steps[step])));
+  const rows = case_.pairs.map(([clean, run]) => element("tr", clean === run ? {} : { class: "differs" }, cell(clean), cell(run)));
+  const heads = ["Without the fault", "With the fault"].map((head) => element("th", { scope: "col" }, head));
+  return [element("table", { class: "pairs" }, element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows))];
+}
+
+function ending(case_) {
+  const took = case_.took_s || page.took_s ? `${(case_.took_s ?? 0).toFixed(1)} s, without the fault ${page.took_s.toFixed(1)} s` : "";
+  const paths = Object.entries(case_.paths ?? {}).map(([path, times]) => `${path}: ${counted(times, "time")}`);
+  const gave = case_.error ? [element("div", {}, element("strong", {}, name(case_.error.type)), ` (${case_.error.kind})`), text(case_.error.message)]
+    : case_.has_result ? [faint("Without the fault"), json(page.result), faint("With the fault"), json(case_.result ?? null)] : [faint("The same as without the fault.", "p")];
+  return [element("h3", {}, "Result"), ...gave, faint([took, ...paths].filter(Boolean).join(" · "), "p")];
+}
+
+function command(case_) {
+  if (!case_.reproduce) return null;
+  const shown = element("pre", { dir: "ltr" }, case_.reproduce), button = element("button", { type: "button" }, "Copy");
+  button.addEventListener("click", async () => {
+    getSelection().selectAllChildren(shown);
+    const copied = await (navigator.clipboard?.writeText(case_.reproduce) ?? Promise.reject()).then(() => true, () => false);
+    button.textContent = copied ? "Copied" : "Selected";
+  });
+  return element("div", { class: "command" }, shown, button);
+}
+
+function inside(case_) {
+  const injected = case_.faults.map((fault) => element("code", {}, name(fault)));
+  return [element("h3", {}, "Injected"), listed(injected), element("h3", {}, "Evidence"), listed(case_.evidence.map((line) => text(line))),
+    element("h3", {}, "Run it again"), command(case_), ...timeline(case_), element("h3", {}, "Calls of tools"), ...sideBySide(case_), ...ending(case_)];
+}
+
+function show(index) {
+  const case_ = page.cases[index], dialog = found("run");
+  const close = element("button", { type: "button", class: "close", "aria-label": "Close" }, "✕");
+  close.addEventListener("click", () => dialog.close());
+  const title = element("h2", { id: "run-title", tabindex: "-1" }, sign(case_.verdict), " ", case_.verdict, ": ", name(told(case_)));
+  dialog.replaceChildren(close, title, faint(`Case ${case_.id}: ${verdicts.get(case_.verdict).meaning}`, "p"), ...inside(case_).filter((child) => child !== null));
+  if (!dialog.open) dialog.showModal();
+  title.focus();
+  dialog.scrollTop = 0;
+  history.replaceState(null, "", `#case-${case_.id}`);
+}
+found("run").addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
+
+function opener(index, attributes, ...children) {
+  const button = element("button", { type: "button", "data-case": index, ...attributes }, ...children);
+  button.addEventListener("click", () => show(index));
+  return button;
+}
+const line = (index) => opener(index, {}, sign(page.cases[index].verdict), ` ${page.cases[index].verdict}: `, name(told(page.cases[index])));
+
+function heatmap() {
+  const grid = page.rows.map(() => page.columns.map(() => null));
+  page.cases.forEach((case_, index) => (case_.places ?? []).forEach(([row, column]) => { grid[row][column] ??= index; }));
+  const cell = (index, row, column) => index === null ? element("td", {}) : element("td", {}, opener(index,
+    { class: shade(page.cases[index].verdict), "aria-label": `${page.rows[row]}, ${page.columns[column]}: ${page.cases[index].verdict}`, title: `${page.columns[column]}: ${page.cases[index].verdict}` },
+    verdicts.get(page.cases[index].verdict).letter));
+  const heads = page.columns.map((column) => element("th", { scope: "col", title: column }, element("span", {}, name(column))));
+  const rows = grid.map((cells, row) => element("tr", {}, element("th", { scope: "row", title: page.rows[row] }, name(page.rows[row])), ...cells.map((index, column) => cell(index, row, column))));
+  return [element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Call"), ...heads)), element("tbody", {}, ...rows)];
+}
+
+/* Arrow keys go to the next cell in their direction that is shown. */
+const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+function walk(event) {
+  const cell = event.target.closest("td"), [down, right] = STEPS[event.key] ?? [0, 0];
+  if (!cell || !(down || right)) return;
+  event.preventDefault();
+  const rows = [...found("heatmap").tBodies[0].rows];
+  for (let row = rows.indexOf(cell.parentNode) + down, column = cell.cellIndex + right; rows[row]?.cells[column]; row += down, column += right) {
+    const button = rows[row].cells[column].querySelector("button");
+    if (button && button.checkVisibility()) return button.focus();
+  }
+}
+
+function finding({ verdict, cases }) {
+  const first = page.cases[cases[0]], others = cases.slice(1);
+  const summary = [sign(verdict), element("strong", {}, ` ${verdict} `), name(told(first)), faint(others.length ? ` and ${counted(others.length, "more case")}` : "")];
+  const also = others.length ? [element("h3", {}, "Also"), listed(others.map((index) => name(told(page.cases[index]))), { class: "also" }), listed(others.map(line), { class: "cases" })] : [];
+  return folded({ class: "finding", "data-cases": JSON.stringify(cases) }, summary, () => [...inside(first), ...also]);
+}
+
+function coverage({ met, missed, paths, never_ran }) {
+  const rows = page.rows.filter((row) => met[row]).map((row) => element("tr", {}, element("th", { scope: "row" }, name(row)), element("td", {}, name(met[row].join(", ")))));
+  const table = element("table", {}, element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Call"), element("th", { scope: "col" }, "Faults it met"))), element("tbody", {}, ...rows));
+  const ran = Object.entries(paths).map(([path, times]) => `${path} ran ${counted(times, "time")}`);
+  const never = never_ran.map((path) => element("strong", {}, `${path} was never seen to run`));
+  return [element("h3", {}, "Ways to recover"), listed([...ran, ...never]), missed.length ? element("p", { class: "bad" }, "Calls that met no fault: ", name(missed.join(", "))) : null,
+    folded({}, [`Faults met by ${counted(rows.length, "call")}`], () => [element("div", { class: "wide" }, table)])];
+}
+
+function comparison({ same, changes }) {
+  const row = ({ case: case_, before, after, is_worse }) => element("tr", {}, element("td", { class: is_worse ? "bad" : "faint" }, is_worse ? "✗ worse" : "other"),
+    element("td", {}, `${before ?? "no such case"} → ${after ?? "no such case"}`), element("td", {}, name(case_)));
+  const worse = changes.filter((change) => change.is_worse), others = changes.filter((change) => !change.is_worse);
+  const table = element("table", {}, element("tbody", {}, ...[...worse, ...others].map(row)));
+  return [element("p", {}, `${number(worse.length)} worse, ${counted(others.length, "other change")}, ${number(same)} the same`), changes.length ? element("div", { class: "wide" }, table) : null];
+}
+
+function matches(case_) {
+  const verdict = found("verdict").value, fault = found("fault").value, row = found("call").value;
+  if (verdict && (verdict === "findings" ? !verdicts.get(case_.verdict).is_finding : verdict !== case_.verdict)) return false;
+  return (!fault && !row) || (case_.places ?? []).some(([at, column]) => (!fault || column === Number(fault)) && (!row || at === Number(row)));
+}
+function filter() {
+  const shown = page.cases.map(matches), fault = found("fault").value, call_ = found("call").value;
+  const table = found("heatmap"), rows = [...table.tBodies[0].rows], used = new Set();
+  rows.forEach((row, at) => {
+    [...row.cells].slice(1).forEach((cell, column) => {
+      const button = cell.firstChild;
+      if (button) button.hidden = !shown[button.dataset.case] || (fault && Number(fault) !== column) || (call_ && Number(call_) !== at);
+      if (button && !button.hidden) used.add(column);
+    });
+    row.hidden = !row.querySelector("button:not([hidden])");
+  });
+  for (const row of table.rows) [...row.cells].slice(1).forEach((cell, column) => { cell.hidden = !used.has(column); });
+  for (const button of document.querySelectorAll("#beside button")) button.parentNode.hidden = !shown[button.dataset.case];
+  for (const each of document.querySelectorAll(".finding")) each.hidden = !JSON.parse(each.dataset.cases).some((index) => shown[index]);
+  found("count").textContent = `${number(shown.filter(Boolean).length)} of ${counted(shown.length, "case")} shown`;
+}
+
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  for (let left; (left = [...document.querySelectorAll("main details:not([open])")].filter((each) => !each.closest("[hidden]"))).length;) {
+    left.forEach(open);
+    unfolded.push(...left);
+  }
+});
+addEventListener("afterprint", () => { unfolded.forEach((each) => { each.open = false; }); unfolded = []; });
+function showTarget() {
+  const index = page.cases.findIndex(({ id }) => location.hash === `#case-${id}`);
+  if (index >= 0) show(index);
+}
+addEventListener("hashchange", showTarget);
+
+const bad = page.cases.filter(({ verdict }) => verdicts.get(verdict).is_finding).length;
+const tried = page.verdicts.filter(({ cases }) => cases);
+document.title = `Exploration of ${page.subject}`;
+found("subject").append(page.subject);
+found("totals").append(`${counted(page.cases.length, "case")}, `, element("strong", bad ? { class: "bad" } : {}, counted(bad, "finding")), page.left ? `; the budget left out ${counted(page.left, "case")}` : "");
+found("cut-off").hidden = page.is_complete;
+found("tally").append(...tried.map(({ name: verdict, cases, meaning }) => element("li", { title: meaning }, sign(verdict), ` ${number(cases)} ${verdict}`)));
+found("verdict").append(...tried.map(({ name: verdict }) => element("option", {}, verdict)));
+found("fault").append(...page.columns.map((column, index) => element("option", { value: index }, column)));
+found("call").append(...page.rows.map((row, index) => element("option", { value: index }, row)));
+found("heatmap").append(...heatmap());
+found("heatmap").addEventListener("keydown", walk);
+const beside = page.cases.map((_, index) => index).filter((index) => !page.cases[index].places?.length);
+found("beside").hidden = !beside.length;
+found("beside").querySelector("summary").append(counted(beside.length, "case"));
+found("beside").querySelector("details").append(listed(beside.map(line), { class: "cases" }));
+found("findings").append(...(page.findings.length ? page.findings.map(finding) : [faint("None.", "p")]));
+found("coverage").append(...coverage(page.coverage).filter((child) => child !== null));
+found("comparison").hidden = !page.comparison;
+if (page.comparison) found("comparison").append(...comparison(page.comparison).filter((child) => child !== null));
+for (const id of ["verdict", "fault", "call"]) found(id).addEventListener("input", filter);
+filter();
+showTarget();

@@ -1,0 +1,1 @@
+"""Small agents with one defect each, and a sound twin beside it."""

@@ -1,0 +1,32 @@
+"""Tries again at once, and too often, whatever the API asks for. The twin waits as it is told."""
+
+import asyncio
+
+from tests.explore.agents.desk import TOOLS, GaveUpError, asking, serve, using
+from understudy.errors import ProviderError
+
+
+async def defect(stage):
+    return await serve(stubborn(stage.provider, tries=12, wait_s=lambda _: 0.0), using(stage.tools(TOOLS)))
+
+
+async def sound(stage):
+    return await serve(stubborn(stage.provider, tries=3, wait_s=told_wait_s), using(stage.tools(TOOLS)))
+
+
+def told_wait_s(error):
+    return getattr(error, "retry_after_s", None) or 1.0
+
+
+def stubborn(provider, *, tries, wait_s):
+    ask_once = asking(provider)
+
+    async def ask(messages):
+        for _ in range(tries):
+            try:
+                return await ask_once(messages)
+            except ProviderError as error:
+                await asyncio.sleep(wait_s(error))
+        raise GaveUpError("the model does not answer")
+
+    return ask

@@ -1,0 +1,25 @@
+"""Falls back to a text that claims success. The twin falls back to another model, with the same tools."""
+
+from tests.explore.agents.desk import BACKUP, DONE, TOOLS, asking, serve, using
+from understudy import ProviderGateway
+from understudy.errors import AllProvidersFailedError
+from understudy.messages import Response
+
+
+async def defect(stage):
+    ask_model = asking(stage.gateway)
+
+    async def ask(messages):
+        try:
+            return await ask_model(messages)
+        except AllProvidersFailedError:
+            return Response(DONE)
+
+    return await serve(ask, using(stage.tools(TOOLS)))
+
+
+async def sound(stage):
+    gateway = ProviderGateway(sink=stage.path_count)
+    gateway.register(stage.provider)
+    gateway.register(stage.provider, as_model=BACKUP, is_fallback=True)
+    return await serve(asking(gateway), using(stage.tools(TOOLS)))

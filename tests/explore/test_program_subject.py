@@ -1,0 +1,247 @@
+"""Exploring programs, over the wire."""
+
+import pytest
+
+from tests.explore.programs import python, subject
+from tests.explore.runs import plan_of
+from understudy.errors import InputError
+from understudy.explore.exploration import Explorer, Wish
+from understudy.explore.menu import chosen
+from understudy.explore.program_subject import ProgramSubject
+from understudy.explore.thread_crew import ThreadCrew
+from understudy.faults import FaultPlan
+
+HELLO, BYE = {"content": "Hello"}, {"content": "Bye"}
+REFUND = {"content": "", "tool_calls": [{"id": "call_1", "name": "refund", "arguments": {"order_id": 42}}]}
+ONCE = "print(ask(said('Hi'))['content'])"
+STUBBORN = """
+for _ in range(3):
+    try:
+        print(ask(said("Hi"))["content"])
+        break
+    except OSError:
+        continue
+else:
+    sys.exit("no model")
+"""
+TOOLS = "tools=[{'type': 'function', 'function': {'name': 'refund', 'parameters': {'type': 'object'}}}]"
+TOOL_LOOP = f"""
+messages = [said("Hi")]
+while (answer := ask(*messages, {TOOLS})).get("tool_calls"):
+    messages.append(answer)
+    messages += [{{"role": "tool", "tool_call_id": call["id"], "content": "paid"}} for call in answer["tool_calls"]]
+print(answer["content"])
+"""
+
+
+def runs(given, *plans):
+    """The clean run, and those with the plans."""
+    with given:
+        return [given.run(FaultPlan()), *(given.run(plan_of(*plan)) for plan in plans)]
+
+
+def test_a_run_is_told_by_its_exit_code_its_output_and_its_calls(tmp_path):
+    (run,) = runs(subject(ONCE, tmp_path, HELLO))
+    assert run.result == {"exit": 0, "stdout": "Hello\n"}
+    assert (run.error, run.hung, run.diverged, run.struck, run.took_s) == (None, "", "", (), 0.0)
+    (call,) = run.calls
+    assert (call.number, call.attempt, call.model, call.outcome, call.has_tools) == (1, 1, "m", "answered", False)
+
+
+def test_a_subject_is_named_like_its_command(tmp_path):
+    with subject(ONCE, tmp_path, HELLO) as given:
+        assert given.name.startswith(python("")[0])
+
+
+def test_a_request_that_repeats_a_failed_one_gets_its_answer(tmp_path):
+    first, once, always = runs(
+        subject(STUBBORN, tmp_path, HELLO), ["call=1 attempt=1: connection_reset"], ["call=1: http_error 500"]
+    )
+    assert once.result == first.result
+    assert [(call.number, call.attempt, call.outcome, call.error) for call in once.calls] == [
+        (1, 1, "failed", "connection_reset"),
+        (1, 2, "answered", ""),
+    ]
+    assert once.struck == ("call=1 attempt=1: connection_reset",)
+    assert once.paths == {"retry": 1}
+    assert [call.error for call in always.calls] == ["HTTP 500"] * 3
+    assert (always.error.kind, always.error.type, always.error.message) == ("undeclared", "exit 1", "no model")
+
+
+def test_an_exit_code_may_be_declared(tmp_path):
+    given = subject(STUBBORN, tmp_path, HELLO, declared_exits=[1])
+    _, run = runs(given, ["call=1: http_error 500"])
+    assert run.error.kind == "declared"
+
+
+def test_the_error_that_ends_a_program_is_told(tmp_path):
+    code = "answer = ask(said('Hi'))['content']\nif not answer: raise KeyError('content')"
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1: empty_response"])
+    assert (run.error.type, run.error.message) == ("exit 1", "KeyError: 'content'")
+
+
+def test_a_program_that_a_signal_ends_has_crashed(tmp_path):
+    code = "answer = ask(said('Hi'))['content']\nif not answer: os.kill(os.getpid(), 6)"
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1: empty_response"])
+    assert (run.error.kind, run.error.type) == ("undeclared", "signal 6")
+
+
+def test_a_program_that_waits_for_ever_has_hung(tmp_path):
+    given = subject(ONCE, tmp_path, HELLO, deadline_s=3.0)
+    _, run = runs(given, ["call=1: timeout 60000"])
+    assert (run.hung, run.result, run.error) == ("it had not ended after 3 s", None, None)
+    assert [call.error for call in run.calls] == ["timeout"]
+
+
+def test_a_program_that_asks_for_ever_has_hung(tmp_path):
+    code = """
+while True:
+    try:
+        ask(said("Hi"))
+        break
+    except OSError:
+        pass
+"""
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1: http_error 500"])
+    assert run.hung == "it made more than 105 calls of models"
+    assert len(run.calls) == 105
+
+
+def test_a_request_that_was_never_recorded_has_diverged(tmp_path):
+    code = "print(ask(said('Hi' if ask(said('Hm'))['content'] else 'Ho'))['content'])"
+    first, run = runs(subject(code, tmp_path, HELLO, BYE), ["call=1: empty_response"])
+    assert first.diverged == ""
+    assert "is not in the recording" in run.diverged
+    assert [call.outcome for call in run.calls] == ["answered", "diverged"]
+    assert run.calls[1].error == "HTTP 422"
+
+
+def test_a_divergence_may_be_answered_with_a_text(tmp_path):
+    code = "print(ask(said('Hi' if ask(said('Hm'))['content'] else 'Ho'))['content'])"
+    given = subject(code, tmp_path, HELLO, BYE, on_divergence="default", default_response="what?")
+    _, run = runs(given, ["call=1: empty_response"])
+    assert run.result["stdout"] == "what?\n"
+    assert "is not in the recording" in run.diverged
+    assert run.calls[1].outcome == "diverged"
+
+
+def test_the_tools_that_answers_asked_for_are_taken_to_have_run(tmp_path):
+    first, failed, invalid = runs(
+        subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=["refund"]),
+        ["call=1: stream_truncate 0"],
+        ["call=1: invalid_tool_args"],
+    )
+    (tool,) = first.tools
+    assert (tool.tool, tool.call, tool.arguments, tool.result) == ("refund", 1, {"order_id": 42}, "paid")
+    assert (tool.side_effect, tool.has_run) == (True, True)
+    assert first.calls[0].asks_for == (("refund", {"order_id": 42}),)
+    assert first.calls[0].has_tools
+    assert failed.tools == ()
+    assert invalid.tools == ()
+
+
+def test_a_conversation_that_is_started_over_runs_its_tools_again(tmp_path):
+    code = f"""
+for _ in range(2):
+    try:
+        messages = [said("Hi")]
+        while (answer := ask(*messages, {TOOLS})).get("tool_calls"):
+            messages += [answer, {{"role": "tool", "tool_call_id": "call_1", "content": "paid"}}]
+        break
+    except OSError:
+        pass
+"""
+    _, run = runs(subject(code, tmp_path, REFUND, BYE, side_effects=["refund"]), ["call=2 attempt=1: http_error 500"])
+    assert run.side_effects == {"refund": 2}
+    assert [(call.number, call.attempt) for call in run.calls] == [(1, 1), (2, 1), (3, 1), (2, 2)]
+
+
+def test_a_try_that_comes_sooner_than_the_answer_asked_for_is_noted(tmp_path):
+    code = """
+for _ in range(2):
+    try:
+        ask(said("Hi"))
+        break
+    except OSError:
+        pass
+"""
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1 attempt=1: http_error 429 headers.retry-after=30"])
+    assert [call.is_too_soon for call in run.calls] == [False, True]
+
+
+def test_a_conversation_that_gets_lost_is_noted(tmp_path):
+    code = """
+try:
+    ask(said("Be kind.", "system"), said("Hi"))
+except OSError:
+    ask(said("Hi"))
+"""
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1: connection_reset"])
+    assert [(call.outcome, call.forgot) for call in run.calls] == [("failed", 0), ("diverged", 1)]
+
+
+def test_a_stream_has_places_where_faults_can_strike(tmp_path):
+    code = """
+body = json.dumps({"model": "m", "messages": [said("Hi")], "stream": True}).encode()
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+asked = urllib.request.Request(url, body, {"content-type": "application/json"})
+print(urllib.request.urlopen(asked).read().count(b"data:"))
+"""
+    spoken = {"content": "The end", "chunks": [[0.0, "The "], [0.0, "end"]]}
+    with subject(code, tmp_path, spoken) as given:
+        wish = Wish(dishes=chosen("stream_truncate clean", given.menu))
+        exploration = Explorer(given, wish).explore()
+    assert exploration.clean.calls[0].is_streamed
+    assert [str(each.case) for each in exploration.explored] == [
+        f"call=1 attempt=1 chunk={place}: stream_truncate raise=clean" for place in (0, 2, 3)
+    ]
+    assert [each.run.result["stdout"] for each in exploration.explored] == ["0\n", "2\n", "3\n"]
+
+
+def test_each_run_has_a_temporary_folder_of_its_own_and_nothing_tells_of_it_or_of_ports(tmp_path):
+    code = """
+import tempfile
+print(tempfile.gettempdir(), os.listdir(tempfile.gettempdir()))
+print(os.environ["OPENAI_BASE_URL"], os.environ["UNDERSTUDY_URL"])
+print(os.environ["OPENAI_BASE_URL"].split("/")[2], os.environ["WORD"], os.environ["ANTHROPIC_API_KEY"])
+open(os.path.join(tempfile.gettempdir(), "left"), "w").close()
+ask(said("Hi"))
+"""
+    first, second = runs(subject(code, tmp_path, HELLO, env={"WORD": "tree"}), [])
+    assert first.result["stdout"] == (
+        "$TMPDIR []\nhttp://understudy/v1 http://understudy\nunderstudy tree understudy\n"
+    )
+    assert second == first
+
+
+def test_the_same_exploration_is_the_same_with_any_number_of_threads(tmp_path):
+    def explore(workers):
+        with subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=["refund"]) as given:
+            wish = Wish(dishes=chosen("http_error 500,malformed_response", given.menu))
+            return Explorer(given, wish, crew=ThreadCrew(given, workers)).explore()
+
+    one, two = explore(1), explore(3)
+    assert one == two
+    assert len(one.explored) == 6
+
+
+def test_a_crew_stops_what_runs_when_nobody_wants_the_results(tmp_path):
+    with subject(ONCE, tmp_path, HELLO, deadline_s=600.0) as given:
+        wish = Wish(dishes=chosen("http_error 401,timeout", given.menu))
+        explorer = Explorer(given, wish, on_case=stop)
+        crew = ThreadCrew(given, 2)
+        with pytest.raises(KeyboardInterrupt):
+            Explorer(given, wish, crew=crew, on_case=stop).explore(explorer.cases)
+
+
+def stop(_):
+    raise KeyboardInterrupt
+
+
+def test_what_cannot_be_run_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no command"):
+        ProgramSubject([], replay=tmp_path / "run.json")
+    with pytest.raises(InputError):
+        ProgramSubject(["true"], replay=tmp_path / "none.json")
+    with subject("", tmp_path, HELLO) as given, pytest.raises(InputError, match="made no call"):
+        Explorer(given, Wish(dishes=())).explore()

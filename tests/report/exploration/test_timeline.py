@@ -1,0 +1,68 @@
+"""Calls of models and tools as one sequence."""
+
+from msgspec.structs import replace
+
+from tests.report.exploration import explorations
+from tests.report.exploration.explorations import CLEAN, LOOKED_UP, REFUNDED, model_call
+from understudy.explore.case import Case
+from understudy.explore.run import ModelCall, Run, ToolRun
+from understudy.faults import At, ConnectionReset
+from understudy.report.exploration.timeline import timeline_of
+
+
+def names(run):
+    return [step.name for step in timeline_of(run).steps]
+
+
+def test_a_tool_stands_behind_the_call_that_asked_for_it():
+    assert names(CLEAN) == ["1 agent", "find_order 1", "2 agent", "refund 1"]
+
+
+def test_a_call_that_was_refused_does_not_draw_a_later_one_to_it():
+    calls = (model_call(1, "refund"), model_call(2, "find_order"), model_call(3, "refund"))
+    assert names(replace(CLEAN, calls=calls)) == ["1 agent", "2 agent", "find_order 1", "3 agent", "refund 1"]
+
+
+def test_tools_that_were_asked_for_at_once_stand_together():
+    assert names(replace(CLEAN, calls=(model_call(1, "refund", "find_order"), model_call(2)))) == [
+        "1 agent",
+        "find_order 1",
+        "refund 1",
+        "2 agent",
+    ]
+
+
+def test_tools_that_no_model_asked_for_stand_before_the_next_or_at_the_end():
+    step = ToolRun(tool="fetch", call=1, arguments={})
+    run = Run(calls=(model_call(1), model_call(2, "refund")), tools=(step, REFUNDED, replace(step, call=2)))
+    assert names(run) == ["1 agent", "2 agent", "fetch 1", "refund 1", "fetch 2"]
+
+
+def test_the_places_where_a_fault_struck_are_told():
+    first, _, first_always, _, _, refund = explorations.cases()
+    assert timeline_of(explorations.retried(first), first).struck == (0,)
+    assert timeline_of(explorations.retried(first_always), first_always).struck == (0, 1)
+    assert timeline_of(explorations.refunded_twice(refund), refund).struck == (3,)
+    assert timeline_of(CLEAN, first).struck == ()
+
+
+def test_a_call_without_a_step_is_struck_by_its_number():
+    case = Case("1", (At(call=2, attempt=1).fail(ConnectionReset()),), ())
+    run = Run(calls=(ModelCall(number=1, step_call=1), ModelCall(number=2, step_call=2)), struck=(str(case),))
+    assert timeline_of(run, case).struck == (1,)
+
+
+def test_a_step_tells_how_a_call_ended():
+    diverged = model_call(1, outcome="diverged")
+    failed = replace(LOOKED_UP, error="gone", has_run=False)
+    model, tool = timeline_of(Run(calls=(diverged,), tools=(failed,))).steps
+    assert (model.kind, model.error, model.model) == ("model", "diverged", "gpt-4o-mini")
+    assert (tool.kind, tool.error, tool.notes) == ("tool", "gone", ("did not run",))
+    assert tool.asks_for[0].arguments == {"order_id": 42}
+
+
+def test_a_step_notes_what_else_is_worth_knowing():
+    calls = (model_call(1, "refund", is_too_soon=True, forgot=2),)
+    model, tool = timeline_of(Run(calls=calls, tools=(REFUNDED,))).steps
+    assert model.notes == ("sooner than the answer before had asked for", "without 2 messages of its conversation")
+    assert tool.notes == ("side effect",)

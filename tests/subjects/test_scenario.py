@@ -1,0 +1,171 @@
+"""Scenarios as subjects: one conversation on a stage, its tools mocked."""
+
+import pytest
+
+from tests.servers.chat import chat_answer
+from tests.servers.loopback import LoopbackServer
+from tests.subjects.projects import CONFIG, DESK, EAGER_DESK, SIM, SIM_ANSWERS
+from understudy.errors import InputError
+from understudy.explore.exploration import Explorer, Wish
+from understudy.explore.menu import chosen
+from understudy.faults import FaultPlan
+from understudy.subjects.described import DescribedScenario
+from understudy.subjects.opening import open_subject
+from understudy.subjects.terms import Terms
+
+
+def described(given, **more):
+    sim, recording = given
+    return DescribedScenario(recording=str(recording), file=str(sim), scenario="refunds", agent="desk", **more)
+
+
+def verdicts(given, faults="all", *, terms=Terms()):
+    with open_subject(described(given), terms) as subject:
+        explored = Explorer(subject, Wish(dishes=chosen(faults))).explore()
+    return {str(each.case): each for each in explored.explored}
+
+
+def clean(given, *, terms=Terms()):
+    with open_subject(described(given), terms) as subject:
+        return subject.run(FaultPlan())
+
+
+def test_a_clean_run_is_the_conversation(project):
+    run = clean(project.scenario())
+    assert run.result == {"ending": "script_done", "turns": [{"user": "Order 42 never came", "agent": "Paid."}]}
+    assert [call.step_id for call in run.calls] == ["agent.plan", "agent.say"]
+    assert [(each.tool, each.side_effect, each.has_run) for each in run.tools] == [("refund", True, True)]
+    assert (run.error, run.broken) == (None, ())
+
+
+def test_what_the_agent_does_to_recover_is_in_place_and_counted(project):
+    each = verdicts(project.scenario(), "connection_reset")["step=agent.plan call=1 attempt=1: connection_reset"]
+    assert each.verdict == "recovered"
+    assert each.run.paths == {"retry": 1}
+
+
+def test_an_agent_that_gives_up_has_failed_cleanly_and_broken_nothing(project):
+    each = verdicts(project.scenario(), "http_error 500")["step=agent.plan call=1: http_error 500"]
+    assert each.verdict == "failed cleanly"
+    assert each.run.error.type == "AllProvidersFailedError"
+    assert each.run.broken == ()
+
+
+def test_an_agent_that_refunds_until_it_hears_of_it_repeats_a_side_effect(project):
+    found = verdicts(project.scenario(desk=EAGER_DESK), "tool_lost,tool_error")
+    told = {name: each.verdict for name, each in found.items()}
+    assert told == {"tool=refund call=1: tool_error": "wrong", "tool=refund call=1: tool_lost": "repeated side effect"}
+    assert "refund" in found["tool=refund call=1: tool_error"].run.broken[0]
+
+
+def test_an_agent_that_raises_has_crashed_unless_the_error_is_declared(project):
+    desk = DESK.replace("    said =", "    paid['paid'] + 0\n    said =")
+    given = project.scenario(desk=desk)
+    each = verdicts(given, "tool_error")["tool=refund call=1: tool_error"]
+    assert (each.verdict, each.run.error.type) == ("crashed", "KeyError")
+    declared = verdicts(given, "tool_error", terms=Terms(declared=("KeyError",)))
+    assert [each.verdict for each in declared.values()] == ["failed cleanly"]
+
+
+def test_an_agent_that_answers_nothing_has_crashed(project):
+    desk = DESK.replace("return said.content", "return said.content or None")
+    each = verdicts(project.scenario(desk=desk), "empty_response")["step=agent.say call=1 attempt=1: empty_response"]
+    assert (each.verdict, each.run.error.type) == ("crashed", "TargetError")
+
+
+def test_faulty_results_of_tools_are_not_held_against_the_schemas_of_mocks(project):
+    sim = SIM.replace('    side_effects', '    schemas={"refund": refund},\n    side_effects')
+    sim = sim.replace("scenario(\n", "def refund(order: int) -> dict[str, int]:\n    return {}\n\nscenario(\n", 1)
+    found = verdicts(project.scenario(sim=sim), "tool_garbled,tool_empty")
+    assert {each.verdict for each in found.values()} == {"diverged"}
+    assert all(each.run.tools[0].error is None for each in found.values())
+
+
+def test_side_effects_are_known_by_the_schemas_and_by_name_too(project):
+    sim = SIM.replace('    side_effects=["refund"],\n', "")
+    given = project.scenario(desk=EAGER_DESK, sim=sim)
+    assert verdicts(given, "tool_lost")["tool=refund call=1: tool_lost"].verdict == "wrong"
+    named = verdicts(given, "tool_lost", terms=Terms(side_effects=("refund",)))
+    assert named["tool=refund call=1: tool_lost"].verdict == "repeated side effect"
+
+
+def test_a_tool_without_a_mock_is_a_divergence(project):
+    desk = DESK.replace("    said =", "    if 'error' in paid:\n        await ctx.resolve_tool('tell', {})\n    said =")
+    each = verdicts(project.scenario(desk=desk), "tool_error")["tool=refund call=1: tool_error"]
+    assert each.verdict == "diverged"
+    assert "'tell'" in each.judged.evidence[0]
+
+
+def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
+    given = project.scenario(config=CONFIG + 'provider = "openai"\n')
+    with LoopbackServer(chat_answer("asked for real")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        found = verdicts(given, "tool_error", terms=Terms(on_divergence="live"))
+    each = found["tool=refund call=1: tool_error"]
+    assert each.run.result["turns"][0]["agent"] == "asked for real"
+
+
+SIMULATED = SIM.replace('turns=["Order 42 never came"]', 'profile="Ada", goal="the money back"')
+USER = '\n[user]\nprovider = "openai"\nmodel = "m"\n'
+
+
+def test_a_simulated_user_is_answered_from_the_recording_and_no_fault_strikes_there(project):
+    opening = '{"message": "Order 42 never came", "stop": false}'
+    ending = '{"reason": "I have it", "message": null, "stop": true, "goal_reached": true}'
+    answers = {**SIM_ANSWERS, "refunds/desk/1/user": [{"content": opening}, {"content": ending}]}
+    given = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
+    assert clean(given).result["ending"] == "goal_reached"
+    found = verdicts(given, "connection_reset,empty_response")
+    assert not any("user" in name for name in found)
+    assert found["step=agent.plan call=1 attempt=1: connection_reset"].verdict == "recovered"
+    assert found["step=agent.say call=1 attempt=1: empty_response"].verdict == "diverged"
+
+
+def test_an_agent_that_is_an_endpoint_is_refused(project):
+    given = project.scenario(config='[agent]\nname = "desk"\nendpoint = "http://127.0.0.1:1"\n')
+    with pytest.raises(InputError, match=r"agent desk: it asks its models elsewhere(.|\n)*-- COMMAND"):
+        clean(given)
+
+
+def test_an_agent_that_asks_no_model_by_what_it_is_given_is_refused(project):
+    desk = "async def handle(messages, ctx):\n    return str(await ctx.resolve_tool('refund', {}))\n"
+    with pytest.raises(InputError, match=r"agent desk: the agent asks no model(.|\n)*-- COMMAND"):
+        clean(project.scenario(desk=desk))
+
+
+def test_a_recording_that_is_not_there_is_told_with_how_to_make_it(project):
+    sim, recording = project.scenario()
+    recording.unlink()
+    with pytest.raises(InputError, match=r"there is no such recording(.|\n)*understudy test FILE --record"):
+        clean((sim, recording))
+
+
+def test_a_recording_of_another_conversation_is_refused(project):
+    given = project.scenario(answers={"refunds/other/1/agent": {"content": "yes"}})
+    with pytest.raises(InputError, match="there is nothing of the conversation 'refunds/desk/1' in it"):
+        clean(given)
+
+
+def test_a_scenario_that_is_not_there_is_told_with_the_nearest(project):
+    sim, recording = project.scenario()
+    wrong = DescribedScenario(recording=str(recording), file=str(sim), scenario="refund", agent="desk")
+    with pytest.raises(InputError, match="did you mean 'refunds'"), open_subject(wrong, Terms()):
+        pass
+
+
+FLOW = """\
+name: support
+config: {provider: openai, model: m}
+state: {user_input: ""}
+steps:
+  - {id: plan, type: llm_call, prompt: "Answer: {state.user_input}", output: response}
+"""
+
+
+def test_a_workflow_that_gives_up_as_an_agent_has_failed_cleanly(project):
+    project.write("flow.yaml", FLOW)
+    sim = SIM.replace('    assertions=Trajectory("strict", ["refund"]),\n', "")
+    config = '[agent]\nname = "desk"\nworkflow = "flow.yaml"\n'
+    given = project.scenario(config=config, sim=sim)
+    each = verdicts(given, "http_error 500")["step=agent.plan call=1: http_error 500"]
+    assert (each.verdict, each.run.error.type) == ("failed cleanly", "StepError")

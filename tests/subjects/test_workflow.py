@@ -1,0 +1,164 @@
+"""Workflows as subjects: run by the engine on a stage, with the recovery that their config asks for."""
+
+import pytest
+
+from tests.servers.chat import chat_answer
+from tests.servers.loopback import LoopbackServer
+from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, REFUND
+from understudy.errors import InputError
+from understudy.explore.exploration import Explorer, Wish
+from understudy.explore.menu import chosen
+from understudy.faults import FaultPlan, parse_fault
+from understudy.subjects.described import DescribedWorkflow
+from understudy.subjects.opening import open_subject
+from understudy.subjects.terms import Terms
+from understudy.subjects.workflow import WorkflowSubject
+from understudy.workflow.load import load_workflow
+
+
+def subject_of(given, **options):
+    flow, recording = given
+    return WorkflowSubject(load_workflow(flow), recording, folder=flow.parent, **options)
+
+
+def verdicts(subject, faults="all", **wish):
+    explored = Explorer(subject, Wish(dishes=chosen(faults), **wish)).explore()
+    return {str(each.case): each for each in explored.explored}
+
+
+def test_a_clean_run_gives_the_state_and_what_each_step_gave(project):
+    run = subject_of(project.workflow()).run(FaultPlan())
+    assert run.result["state"] == {"order": "42", "plan": "yes", "paid": "42 is paid", "told": "It is paid."}
+    assert run.result["outputs"] == {"plan": "yes", "pay": "42 is paid", "tell": "It is paid."}
+    assert [(call.step_id, call.attempt) for call in run.calls] == [("plan", 1), ("tell", 1)]
+    assert run.trajectory == [("refund", {"order": "42"})]
+    assert run.error is None
+
+
+def test_the_state_that_is_given_goes_before_the_one_that_is_declared(project):
+    given = project.workflow(answers={"ask": {"content": "7"}}, text=COUNT.replace("state: {}", "state: {who: Ada}"))
+    assert subject_of(given, state={"who": "Eve"}).run(FaultPlan()).result["state"]["who"] == "Eve"
+
+
+def test_the_retry_of_the_config_is_in_place_and_counted(project):
+    subject = subject_of(project.workflow())
+    subject.run(FaultPlan())
+    run = subject.run(FaultPlan([parse_fault("step=tell attempt=1: http_error 500")]))
+    assert run.result["state"]["told"] == "It is paid."
+    assert run.paths == {"retry": 1}
+    assert run.took_s > 0.9
+
+
+def test_a_step_that_gives_up_has_failed_cleanly(project):
+    found = verdicts(subject_of(project.workflow()), "http_error")
+    each = found["step=plan call=1: http_error 500"]
+    assert each.verdict == "failed cleanly"
+    assert each.run.error.type == "AllProvidersFailedError"
+
+
+def test_a_refund_that_is_tried_again_when_its_answer_is_lost_is_a_repeated_side_effect(project):
+    found = verdicts(subject_of(project.workflow(CARELESS)), "tool_lost")
+    assert [each.verdict for each in found.values()] == ["repeated side effect"]
+    assert found["tool=refund call=1: tool_lost"].judged.evidence == ("refund ran 2 times, without the fault 1 time",)
+
+
+def test_a_refund_that_is_not_tried_again_is_none(project):
+    found = verdicts(subject_of(project.workflow()), "tool_lost")
+    assert [each.verdict for each in found.values()] == ["failed cleanly"]
+
+
+def test_an_error_of_a_tool_itself_is_a_crash_unless_it_is_declared(project):
+    given = project.workflow(COUNT, COUNT_ANSWERS)
+    crashed = verdicts(subject_of(given), "empty_response")
+    assert [(each.verdict, each.run.error.type) for each in crashed.values()] == [("crashed", "ValueError")]
+    declared = verdicts(subject_of(given, terms=Terms(declared=("ValueError",))), "empty_response")
+    assert [each.verdict for each in declared.values()] == ["failed cleanly"]
+
+
+def test_an_error_inside_a_loop_is_told_by_the_innermost_step(project):
+    looped = """\
+name: loop
+config: {provider: openai, model: m}
+state: {items: ["a"]}
+tools: {count: "shop:count"}
+steps:
+  - id: each
+    type: loop
+    over: state.items
+    as: item
+    steps:
+      - {id: ask, type: llm_call, prompt: "How many {item}?", output: number}
+      - {id: read, type: tool, depends_on: [ask], tool: count, args: {text: "{state.number}"}, output: counted}
+"""
+    found = verdicts(subject_of(project.workflow(looped, {"ask": {"content": "7"}})), "empty_response")
+    assert [(each.verdict, each.run.error.type) for each in found.values()] == [("crashed", "ValueError")]
+
+
+def test_a_failure_that_is_passed_over_does_not_end_the_workflow(project):
+    text = COUNT.replace("tool: count,", "tool: count, on_failure: continue,")
+    found = verdicts(subject_of(project.workflow(text, COUNT_ANSWERS)), "empty_response")
+    assert all(each.run.error is None for each in found.values())
+
+
+def test_what_is_asked_that_was_never_recorded_diverges(project):
+    found = verdicts(subject_of(project.workflow()), "empty_response")
+    text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
+    other = verdicts(subject_of(project.workflow(text)), "empty_response")
+    assert found["step=plan call=1 attempt=1: empty_response"].verdict == "silent"
+    assert other["step=plan call=1 attempt=1: empty_response"].verdict == "diverged"
+
+
+def test_what_was_never_recorded_can_be_answered_with_a_default(project):
+    text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
+    terms = Terms(on_divergence="default", default_response="whatever")
+    found = verdicts(subject_of(project.workflow(text), terms=terms), "empty_response")
+    each = found["step=plan call=1 attempt=1: empty_response"]
+    assert each.run.result["state"]["told"] == "whatever"
+
+
+def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
+    text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
+    with LoopbackServer(chat_answer("asked for real")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        found = verdicts(subject_of(project.workflow(text), terms=Terms(on_divergence="live")), "empty_response")
+    each = found["step=plan call=1 attempt=1: empty_response"]
+    assert each.run.result["state"]["told"] == "asked for real"
+
+
+def test_tools_of_a_workflow_are_marked_by_name(project):
+    given = project.workflow(CARELESS)
+    project.write("shop.py", "def refund(order: str) -> str:\n    return 'never run'\n")
+    assert {each.verdict for each in verdicts(subject_of(given), "tool_lost").values()} == {"recovered"}
+    marked = verdicts(subject_of(given, terms=Terms(side_effects=("refund",))), "tool_lost")
+    assert {each.verdict for each in marked.values()} == {"repeated side effect"}
+
+
+NO_TOOLS = {"plan": {"content": "yes"}, "tell": {"content": "Done"}}
+
+
+def test_a_tool_with_a_side_effect_is_not_run_for_real(project):
+    with pytest.raises(InputError, match=r"tools\.refund: it has a side effect, and would run for real"):
+        subject_of(project.workflow(answers=NO_TOOLS))
+
+
+def test_a_tool_with_a_side_effect_is_run_for_real_if_that_is_wished(project):
+    given = project.workflow(answers=NO_TOOLS)
+    project.write("shop.py", "def refund(order: str) -> str:\n    return 'paid'\n")
+    with pytest.raises(InputError, match="--run-tools"):
+        subject_of(given, terms=Terms(side_effects=("refund",)))
+    run = subject_of(given, terms=Terms(side_effects=("refund",), runs_tools=True)).run(FaultPlan())
+    assert run.result["state"]["paid"] == "paid"
+
+
+def test_a_run_that_takes_longer_than_its_deadline_has_hung(project):
+    subject = subject_of(project.workflow(), terms=Terms(deadline_s=30.0))
+    subject.run(FaultPlan())
+    run = subject.run(FaultPlan([parse_fault("step=tell: timeout 20000")]))
+    assert run.hung == "it had not ended after 30 s"
+
+
+def test_a_described_workflow_is_opened_with_its_tools_beside_it(project):
+    flow, recording = project.workflow()
+    described = DescribedWorkflow(recording=str(recording), file=str(flow), state={"order": "42"})
+    with open_subject(described, Terms()) as subject:
+        assert subject.run(FaultPlan()).result["state"]["paid"] == "42 is paid"

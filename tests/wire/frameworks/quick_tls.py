@@ -1,0 +1,16 @@
+"""Clients that are made quickly: nothing here speaks TLS, and to load all authorities takes longer than all else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import certifi
+
+END = "-----END CERTIFICATE-----\n"
+
+
+def one_authority(path: Path) -> str:
+    """The path of a file that has one authority, for `SSL_CERT_FILE`."""
+    first = Path(certifi.where()).read_text(encoding="utf-8").partition(END)
+    path.write_text(first[0] + first[1], encoding="utf-8")
+    return str(path)
