@@ -1,5 +1,7 @@
 """Exploring programs, over the wire."""
 
+import time
+
 import pytest
 
 from tests.explore.programs import python, subject
@@ -226,16 +228,16 @@ def test_the_same_exploration_is_the_same_with_any_number_of_threads(tmp_path):
 
 
 def test_a_crew_stops_what_runs_when_nobody_wants_the_results(tmp_path):
+    def stop(_):
+        raise KeyboardInterrupt
+
     with subject(ONCE, tmp_path, HELLO, deadline_s=600.0) as given:
-        wish = Wish(dishes=chosen("http_error 401,timeout", given.menu))
-        explorer = Explorer(given, wish, on_case=stop)
-        crew = ThreadCrew(given, 2)
+        wish = Wish(dishes=chosen("connection_reset,timeout", given.menu))
+        started_s = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            Explorer(given, wish, crew=crew, on_case=stop).explore(explorer.cases)
-
-
-def stop(_):
-    raise KeyboardInterrupt
+            Explorer(given, wish, crew=ThreadCrew(given, 4), on_case=stop).explore()
+        assert time.monotonic() - started_s < 30.0
+        assert given.run(FaultPlan()).hung
 
 
 def test_what_cannot_be_run_is_refused(tmp_path):

@@ -41,7 +41,7 @@ class TimedSubject:
 
 
 class ChosenCrew:
-    """Chooses its hands when the first cases are there, by how long the clean run took. Ends them with the block.
+    """Chooses its `hands` when the first cases are there, by how long the clean run took. Ends them with the block.
 
     With `auto` there is one for each core, but a single one, right here, if all cases take little time. Programs are
     processes anyway: threads wait for them. What runs print is not heard.
@@ -51,13 +51,13 @@ class ChosenCrew:
         self._silent = SilentSubject(subject)
         self.subject = TimedSubject(self._silent)
         self._own, self._part, self._workers = subject, part, workers
-        self._crew: Crew | None = None
+        self.hands: Crew | None = None
         self._opened = ExitStack()
 
     def run(self, cases: Sequence[Case]) -> Iterator[Run]:
-        if self._crew is None:
-            self._crew = self._of(min(self._count(cases), max(len(cases), 1)))
-        return self._crew.run(cases)
+        if self.hands is None:
+            self.hands = self._of(min(self._count(cases), max(len(cases), 1)))
+        return self.hands.run(cases)
 
     def __enter__(self) -> Self:
         return self
