@@ -45,7 +45,7 @@ $(NODE_SDKS_STAMP):
 	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION)
 	@touch $@
 
-demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, offline
+demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, and explore an agent, offline; leaves report.html
 	@$(BIN)/understudy demo
 
 test: setup ## Run all checks and tests

@@ -1,4 +1,4 @@
-"""Record every workflow of the examples anew, and the copies that the package brings along.
+"""Record every workflow of the examples anew, and what the package brings along.
 
 Run it: python examples/make_recordings.py [folder]
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from local_model import serving
 from understudy import OpenAIProvider, RecordingProvider, WorkflowEngine, record_tools, run
+from understudy.templates.demo import refund_naive, refund_tools
 from workflow_model import answer
 
 WORKFLOWS = Path(__file__).parent / "workflows"
@@ -46,23 +47,39 @@ async def record(flow: Path, path: Path, base_url: str) -> None:
     print(f"{path.name}: {result.status} {told}".rstrip())
 
 
+async def record_refund(path: Path, base_url: str) -> None:
+    """Run the refund agent that `understudy demo` explores, and keep its calls at `path`."""
+    provider = OpenAIProvider(base_url=base_url, api_key="none")
+    with record_tools(refund_tools.TOOLS, path, clock=StillClock()) as tools:
+        async with RecordingProvider(provider, path, clock=StillClock()) as recorder:
+            print(f"{path.name}: {await refund_naive.answer(recorder, tools)}")
+
+
 def copy_demo() -> None:
     """Renew the copy of the support example that `understudy demo` plays."""
     for name in DEMO_FILES:
         shutil.copyfile(WORKFLOWS / name, TEMPLATES / "demo" / name)
 
 
-def main(folder: Path, project: Path) -> None:
+def main(folder: Path, *, project: Path, demo: Path) -> None:
+    """Record the workflows in `folder`, and what the templates of a project and of the demo play at those paths."""
     recordings = {WORKFLOWS / f"{name}.yaml": folder / f"{name}.json" for name in NAMES}
     with serving(answer) as base_url:
         for flow, path in (recordings | {TEMPLATES / "project" / "flow.yaml": project}).items():
             path.unlink(missing_ok=True)
             run(record(flow, path, base_url))
+        demo.unlink(missing_ok=True)
+        run(record_refund(demo, base_url))
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        main(Path(sys.argv[1]), Path(sys.argv[1]) / "flow.json")
+        chosen = Path(sys.argv[1])
+        main(chosen, project=chosen / "flow.json", demo=chosen / "refund.json")
     else:
-        main(WORKFLOWS / "recordings", TEMPLATES / "project" / "recordings" / "flow.json")
+        main(
+            WORKFLOWS / "recordings",
+            project=TEMPLATES / "project" / "recordings" / "flow.json",
+            demo=TEMPLATES / "demo" / "recordings" / "refund.json",
+        )
         copy_demo()

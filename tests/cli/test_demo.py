@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 COMMAND = Path(sys.executable).with_name("understudy")
 RECOVERIES = """\
   --fault 'step=classify attempt=1: http_error 429 headers.Retry-After=30'
@@ -13,6 +15,21 @@ RECOVERIES = """\
   --fault 'step=answer call=1 attempt=1: connection_reset'
     succeeded: 4 attempts instead of 3, waited 0.5 s, the same result
 """
+
+
+FINDING = """\
+2 repeated side effect  13 cases, the first: step=agent call=3 attempt=1: connection_reset
+  │ refund ran 2 times, without the fault 1 time
+  │ understudy demo --fault 'step=agent call=3 attempt=1: connection_reset'
+"""
+THEIRS = "<title>Exploration</title> of something else"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """The working directory, which is empty."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_a_workflow_is_replayed_with_its_progress(run):
@@ -34,11 +51,98 @@ def test_a_changed_prompt_is_refused_with_the_difference(run):
     assert "    +Is the message a question or a complaint?" in out
 
 
-def test_what_to_try_next_works(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_naive_agent_is_explored_with_the_refund_that_it_repeats_first(run):
+    _, out, _ = run("demo")
+    explored = out.partition("4  Explore")[2]
+    assert "3 agent        2   2   2   2   2   2   2   2   2   2   2   =   ✓   =   2   2   2\n" in explored
+    totals, _, findings = explored.partition("61 cases, 23 findings: ")[2].partition("\n\n")
+    assert totals == "17 repeated side effect, 6 silent, 2 degraded, 8 failed cleanly, 28 recovered"
+    assert findings.startswith(FINDING)
+
+
+def test_the_mended_agent_has_no_finding_whatever_the_fault(run):
+    _, out, _ = run("demo")
+    assert "The same agent, mended: 0 findings in 61 cases: 23 failed cleanly, 38 recovered\n" in out
+
+
+def test_all_of_it_is_on_two_screens(run):
+    assert len(run("demo")[1].splitlines()) <= 80
+
+
+def test_the_agents_are_where_it_says_and_have_room_on_a_screen(run):
+    _, out, _ = run("demo")
+    named = Path(out.partition("short enough to read: ")[2].partition(" and ")[0])
+    for agent in (named, named.with_name("refund_fixed.py")):
+        assert 0 < len(agent.read_text().splitlines()) <= 60
+
+
+def test_a_report_is_left_in_the_working_directory(run, folder):
+    _, out, _ = run("demo")
+    assert "\nreport.html shows the naive one run by run. Open it: xdg-open report.html, or on a Mac: open " in out
+    assert [file.name for file in folder.iterdir()] == ["report.html"]
+    assert b"refund ran 2 times" in (folder / "report.html").read_bytes()
+
+
+def test_the_next_demo_replaces_its_report(run, folder):
+    run("demo")
+    page = (folder / "report.html").read_bytes()
+    (folder / "report.html").write_bytes(page.replace(b"refund ran", b"an older version ran"))
+    run("demo")
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == {"report.html": page}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.write_text(THEIRS),
+        lambda path: path.mkdir(),
+        lambda path: path.symlink_to("nowhere.html"),
+    ],
+)
+def test_what_is_no_report_of_the_demo_stays_as_it_is(run, folder, make):
+    make(folder / "report.html")
+    make(folder / "report-2.html")
+    before = {file.name for file in folder.iterdir()}
+    _, out, _ = run("demo")
+    assert "\nreport-3.html shows the naive one" in out
+    assert {file.name for file in folder.iterdir()} == {*before, "report-3.html"}
+    assert not (folder / "report.html").is_file() or (folder / "report.html").read_text() == THEIRS
+
+
+def test_where_no_report_can_be_written_the_demo_says_so_and_goes_on(run, folder):
+    (folder / "report.html.next").mkdir()
+    code, out, _ = run("demo")
+    assert code == 0
+    assert "\nNo report was written here: report.html: Is a directory\n" in out
+    assert "\nWhat to try next\n" in out
+    assert not (folder / "report.html").exists()
+
+
+def test_a_case_is_run_again_by_the_command_that_its_finding_tells(run, folder):
+    code, out, _ = run("demo", "--fault", "step=agent call=3 attempt=1: connection_reset")
+    assert code == 1
+    assert "1 case, 1 finding: 1 repeated side effect\n" in out
+    assert "The same agent, mended: 0 findings in 1 case: 1 recovered\n" in out
+    assert not list(folder.iterdir())
+
+
+def test_a_case_that_was_not_in_the_picture_is_run_too(run):
+    faults = ("step=agent call=1 attempt=1: timeout", "step=agent call=2 attempt=1: timeout")
+    code, out, _ = run("demo", "--fault", faults[0], "--fault", faults[1])
+    assert code == 0
+    assert "1 case, 0 findings: 1 recovered\n" in out
+
+
+def test_a_fault_that_there_is_not_is_bad_input(run):
+    code, _, err = run("demo", "--fault", "call=3: conection_reset")
+    assert code == 2
+    assert "connection_reset" in err
+
+
+def test_what_to_try_next_works(run):
     _, out, _ = run("demo")
     commands = [line for line in out.partition("What to try next")[2].splitlines() if line]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for line in commands:
         arguments = line.partition("   a ")[0].split("--fault")[0].split()[1:]
         fault = [part for text in line.split("'")[1::2] for part in ("--fault", text)]
@@ -46,7 +150,10 @@ def test_what_to_try_next_works(run, tmp_path, monkeypatch):
 
 
 def test_the_installed_command_prints_plain_text_and_the_same_bytes_every_time(tmp_path):
-    first, second = (subprocess.run([COMMAND, "demo"], cwd=tmp_path, capture_output=True, check=True) for _ in range(2))
-    assert first.stdout == second.stdout
-    assert b"\x1b" not in first.stdout
-    assert not list(tmp_path.iterdir())
+    printed, pages = set(), set()
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        printed.add(subprocess.run([COMMAND, "demo"], cwd=tmp_path / name, capture_output=True, check=True).stdout)
+        pages.add((tmp_path / name / "report.html").read_bytes())
+    assert (len(printed), len(pages)) == (1, 1)
+    assert b"\x1b" not in printed.pop()

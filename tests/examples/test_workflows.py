@@ -73,7 +73,8 @@ def test_recording_anew_gives_the_same_text(tmp_path):
     subprocess.run(
         [sys.executable, ROOT / "examples" / "make_recordings.py", tmp_path], check=True, capture_output=True
     )
-    committed = [*RECORDINGS.iterdir(), TEMPLATES / "project" / "recordings" / "flow.json"]
+    brought_along = [TEMPLATES / "project/recordings/flow.json", TEMPLATES / "demo/recordings/refund.json"]
+    committed = [*RECORDINGS.iterdir(), *brought_along]
     anew = {path.name: exchanges(path) for path in tmp_path.iterdir()}
     assert anew == {path.name: exchanges(path) for path in committed}
 

@@ -128,7 +128,7 @@ def test_a_divergence_may_be_answered_with_a_text():
     assert len(stage.diverged) == 1
 
 
-def test_a_divergence_may_be_asked_live():
+def test_a_divergence_may_be_asked_live_where_there_is_somebody_to_ask():
     clean, theatre = stages_of({"s": [entry(HI, "one")]}, Divergence("live", live=Echo()))
     run(said(clean, HI))
     stage = theatre.stage(FaultPlan())
@@ -140,3 +140,9 @@ def test_a_stage_has_a_way_for_those_who_are_not_explored():
     clean, _ = stages_of({"s": [entry(HI, "one")]})
     assert run(clean.aside.complete(HI, "m", step_id="s")).content == "one"
     assert clean.calls == ()
+
+
+def test_where_nobody_can_be_asked_live_a_text_answers():
+    clean, theatre = stages_of({"s": [entry(HI, "one")]}, Divergence("live", "what?"))
+    run(said(clean, HI))
+    assert run(said(theatre.stage(FaultPlan()), HO)) == "what?"

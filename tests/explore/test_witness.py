@@ -85,7 +85,7 @@ def test_what_was_answered_and_is_asked_again_is_another_call():
 
 
 def test_parallel_calls_that_fail_are_each_tried_again_as_themselves():
-    stage = struck("call=1 attempt=1: http_error 500", "call=2 attempt=1: http_error 500")
+    stage = struck("call=1 attempt=1: timeout 1000", "call=2 attempt=1: timeout 1000")
     gateway = ProviderGateway(retry=RetryPolicy(backoff_s=1.0, jitter=0.0))
     gateway.register(stage.provider)
 

@@ -42,6 +42,7 @@ def contents(file):
         ("new", SAYS_TWO, {"greet": "old", "other": "kept", "second": "Hello Eve"}),
         ("append", GREETS, {"greet": ["old", "Hello Ada"], "other": "kept"}),
         ("all", GREETS, {"greet": "Hello Ada", "other": "kept"}),
+        ("fresh", GREETS, {"greet": "Hello Ada"}),
     ],
 )
 def test_a_mode_says_what_is_asked_live_and_what_is_kept(project, recording, mode, text, left):
@@ -63,7 +64,7 @@ def test_a_marker_sets_the_mode_and_the_command_line_overrules_it(project, recor
     assert contents(recording)["greet"] == "Hello Ada"
 
 
-@pytest.mark.parametrize("mode", ["once", "new", "append", "all"])
+@pytest.mark.parametrize("mode", ["once", "new", "append", "all", "fresh"])
 def test_what_a_failed_test_recorded_is_not_kept(project, mode):
     project.test(GREETS + "    assert False\n")
     result = project.run(f"--understudy-record={mode}")
@@ -72,7 +73,7 @@ def test_what_a_failed_test_recorded_is_not_kept(project, mode):
     assert "1 recorded live" in told(result)
 
 
-@pytest.mark.parametrize("mode", ["new", "append", "all"])
+@pytest.mark.parametrize("mode", ["new", "append", "all", "fresh"])
 def test_a_failed_test_leaves_a_recording_that_was_there_as_it_was(project, recording, mode):
     before = recording.read_bytes()
     project.test(GREETS + "    greet(understudy, 'Eve', step='second')\n    assert False\n")
@@ -116,6 +117,17 @@ def test_recording_all_again_keeps_what_other_tests_of_the_same_run_recorded(pro
     shared = project.write("shared.json", json.dumps(OLD))
     project.run("--understudy-record=all").assert_outcomes(passed=2)
     assert contents(shared) == {"greet": ["Hello Ada", "Hello Ada"], "other": "kept"}
+
+
+def test_tests_that_share_a_recording_begin_it_afresh_once(project):
+    mark = 'pytestmark = pytest.mark.understudy(recording="shared.json")\n'
+    late = GREETS.replace("test_greets", "test_late").replace("greet(understudy)", "greet(understudy, 'Eve', step='late')")
+    project.test(mark + GREETS + late + "\ndef test_asks_nothing(understudy):\n    understudy.provider\n")
+    shared = project.write("shared.json", json.dumps(OLD | {"_tools": {"get": [{"result": "old"}]}}))
+    for _ in range(2):
+        project.run("--understudy-record=fresh").assert_outcomes(passed=3)
+        assert contents(shared) == {"greet": "Hello Ada", "late": "Hello Eve"}
+        assert "_tools" not in json.loads(shared.read_text())
 
 
 def test_something_else_at_the_place_of_a_recording_is_refused(project):

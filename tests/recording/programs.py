@@ -338,3 +338,45 @@ def file_sizes(folder):
 
 def allow_file_size(limit):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+
+def record_afresh(location, name):
+    """Open a recording afresh, and record one call once the other side of the pipe says go."""
+    recorder = RecordingProvider(Echo(), location, record="fresh")
+    tell("ready")
+    sys.stdin.readline()
+    asyncio.run(_say(recorder, name))
+    asyncio.run(recorder.close())
+
+
+def killed_afresh(location):
+    """Record afresh, and be killed before the end."""
+    recorder = RecordingProvider(Echo(), location, record="fresh")
+    asyncio.run(_say(recorder, "new"))
+    tell("recorded")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def end_unclosed_afresh(location):
+    """Record afresh, and end without closing anything."""
+    recorder = RecordingProvider(Echo(), location, record="fresh")
+    UNCLOSED.append(recorder)
+    asyncio.run(_say(recorder, "new"))
+
+
+def fork_afresh(location):
+    """Record afresh, together with a child that closes its side first."""
+    recorder = RecordingProvider(Echo(), location, record="fresh")
+    asyncio.run(_say(recorder, "of the parent"))
+    child = os.fork()
+    if not child:
+        asyncio.run(_say(recorder, "of the child"))
+        asyncio.run(recorder.close())
+        sys.exit()
+    os.waitpid(child, 0)
+    asyncio.run(_say(recorder, "of the parent again"))
+    asyncio.run(recorder.close())
+
+
+async def _say(recorder, text):
+    await recorder.complete([{"role": "user", "content": text}], "m")

@@ -49,7 +49,7 @@ async def test_append_is_the_default(location):
     assert kept(location) == {"a": ["x #1", "y #1"]}
 
 
-@pytest.mark.parametrize("mode", ["append", "once", "new", "all"])
+@pytest.mark.parametrize("mode", ["append", "once", "new", "all", "fresh"])
 async def test_every_mode_records_into_a_new_file_and_one_without_exchanges(location, mode):
     assert await record(location, record=mode) == ([], 0)
     assert await record(location, ("a", "x"), ("a", "x"), record=mode) == (["x #1", "x #2"], 2)
@@ -168,7 +168,7 @@ async def test_all_of_the_same_run_replays_strictly(location):
 async def test_an_unknown_mode_is_refused_with_the_list(location):
     with pytest.raises(InputError, match="unknown mode 'none'") as caught:
         RecordingProvider(Echo(), location, record="none")
-    assert (caught.value.source, caught.value.hint) == ("record", "one of: append, once, new, all")
+    assert (caught.value.source, caught.value.hint) == ("record", "one of: append, once, new, all, fresh")
     assert not open_store(location).exists()
 
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_replayed_strictly_cannot_answer_first(tmp_path, mode):
     assert path.read_text() == '{"a": {"content": "x"}}'
 
 
-@pytest.mark.parametrize("mode", ["append", "once", "new", "all"])
+@pytest.mark.parametrize("mode", ["append", "once", "new", "all", "fresh"])
 def test_what_is_no_recording_is_refused_and_left_alone(location, mode):
     path = Path(location.removeprefix("sqlite:///"))
     path.write_text("not a recording")

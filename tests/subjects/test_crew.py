@@ -87,9 +87,9 @@ def test_a_worker_that_does_not_answer_is_ended_and_its_case_has_hung(project):
     project.write("shop.py", DYING.replace("os._exit(3)", "os.kill(os.getpid(), 19)"))
     with open_subject(part_of(given).subject, Terms()) as subject:
         case = Explorer(subject, Wish(dishes=chosen("empty_response"))).cases[0]
-    with closing(_Ended(part_of(given), limit_s=-8.0)) as worker:
+    with closing(_Ended(part_of(given), limit_s=1.0)) as worker:
         assert worker.run(case.lines) == Run(
-            hung="its process had to be ended after 2 s", struck=("step=ask call=1 attempt=1: empty_response",)
+            hung="its process had to be ended after 1 s", struck=("step=ask call=1 attempt=1: empty_response",)
         )
 
 
@@ -136,9 +136,8 @@ def test_by_itself_a_crew_works_alone_where_all_takes_little_time(project, took_
 PROGRAM = """\
 import json, os, urllib.request
 asked = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-request = urllib.request.Request(
-    os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(asked).encode(), {"content-type": "application/json"}
-)
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+request = urllib.request.Request(url, json.dumps(asked).encode(), {"content-type": "application/json"})
 print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"])
 """
 

@@ -11,7 +11,7 @@ from understudy.explore.menu import chosen
 from understudy.faults import FaultPlan
 from understudy.subjects.described import DescribedScenario
 from understudy.subjects.opening import open_subject
-from understudy.subjects.terms import Terms
+from understudy.subjects.terms import USUAL_TERMS, Terms
 
 
 def described(given, **more):
@@ -19,13 +19,13 @@ def described(given, **more):
     return DescribedScenario(recording=str(recording), file=str(sim), scenario="refunds", agent="desk", **more)
 
 
-def verdicts(given, faults="all", *, terms=Terms()):
+def verdicts(given, faults="all", *, terms=USUAL_TERMS):
     with open_subject(described(given), terms) as subject:
         explored = Explorer(subject, Wish(dishes=chosen(faults))).explore()
     return {str(each.case): each for each in explored.explored}
 
 
-def clean(given, *, terms=Terms()):
+def clean(given, *, terms=USUAL_TERMS):
     with open_subject(described(given), terms) as subject:
         return subject.run(FaultPlan())
 
@@ -74,7 +74,7 @@ def test_an_agent_that_answers_nothing_has_crashed(project):
 
 
 def test_faulty_results_of_tools_are_not_held_against_the_schemas_of_mocks(project):
-    sim = SIM.replace('    side_effects', '    schemas={"refund": refund},\n    side_effects')
+    sim = SIM.replace("    side_effects", '    schemas={"refund": refund},\n    side_effects')
     sim = sim.replace("scenario(\n", "def refund(order: int) -> dict[str, int]:\n    return {}\n\nscenario(\n", 1)
     found = verdicts(project.scenario(sim=sim), "tool_garbled,tool_empty")
     assert {each.verdict for each in found.values()} == {"diverged"}

@@ -44,6 +44,16 @@ def record(location, upstream, *texts, mode="append", **options):
         return [said(server, text) for text in texts], server
 
 
+def test_fresh_replaces_the_recording_when_the_server_has_ended(location, upstream):
+    record(location, upstream, "a", "b")
+    with recording(location, upstream.url, record_mode="fresh") as server:
+        assert (said(server, "a"), said(server, "c")) == ("answer 3", "answer 4")
+        assert sorted(contents(location)) == ["answer 1", "answer 2"]
+    assert sorted(contents(location)) == ["answer 3", "answer 4"]
+    record(location, upstream, mode="fresh")
+    assert sorted(contents(location)) == ["answer 3", "answer 4"]
+
+
 def test_append_asks_upstream_always_and_adds(location, upstream):
     assert record(location, upstream, "a", "a")[0] == ["answer 1", "answer 2"]
     assert record(location, upstream, "a")[0] == ["answer 3"]

@@ -38,23 +38,26 @@ StrictUnused: TypeAlias = Annotated[
     bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
 ]
 
-RecordMode: TypeAlias = Literal["append", "once", "new", "all"]
+RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
 ReplayFrom: TypeAlias = Annotated[
-    str | None, typer.Option("--replay", help="Answer from this recording, or from those in this folder.")
+    list[str], typer.Option("--replay", metavar="PATH", help="Answer from this recording, or a folder of them.")
 ]
 RecordTo: TypeAlias = Annotated[
-    str | None, typer.Option("--record", help="Ask the real APIs, and keep every call in this recording.")
+    list[str], typer.Option("--record", metavar="PATH", help="Ask the real APIs, and keep every call here.")
 ]
 HowToRecord: TypeAlias = Annotated[
-    RecordMode,
+    RecordMode | None,
     typer.Option(
-        "--record-mode", help="Add every call, keep to what is there, add what is missing, or replace what is touched."
+        "--record-mode",
+        metavar="MODE",
+        help="append every call (the default), keep to what is there (once), add what is missing (new), replace what "
+        "is touched (all), or everything (fresh).",
     ),
 ]
 Upstreams: TypeAlias = Annotated[
     list[str],
-    typer.Option("--upstream", help="Where a vendor's API is: openai=http://127.0.0.1:8000/v1. May be repeated."),
+    typer.Option("--upstream", metavar="VENDOR=URL", help="Where an API is, as openai=http://host/v1. Repeatable."),
 ]
 Lenient: TypeAlias = Annotated[
     bool, typer.Option("--lenient", help="Answer what the recording lacks all the same, with a default.")

@@ -17,8 +17,8 @@ from understudy.wording import printable
 
 MAX_WAITING = 1_000
 CLOSING_S = 0.3
-STYLES = {"missed": "bold red", "refused": "bold red", "default": "yellow"}
-STRUCK_STYLE = "magenta"
+STYLES = {"missed": "bold red", "refused": "bold red", "default": "yellow", "struck": "magenta"}
+FAILED_STYLE = "bold red"
 
 
 class CallLog(logging.Handler):
@@ -63,17 +63,18 @@ class CallLog(logging.Handler):
 
 
 def call_line(call: WireCall) -> Text:
-    """`POST /v1/chat/completions 200 served gpt-4o`, with the try, the fault and the session where there are such."""
+    """`POST /v1/chat/completions 200 served gpt-4o`, with the try, the fault, the session and how the real API failed,
+    where there are such."""
     status = "no answer" if call.status is None else str(call.status)
     more = [
         call.model,
         f"attempt {call.attempt}" if call.attempt > 1 else "",
         f"fault {call.fault}" if call.fault else "",
         f"session {call.session}" if call.session else "",
+        f"failed: {call.failure}" if call.failure else "",
     ]
-    style = STRUCK_STYLE if call.fault else STYLES.get(call.outcome, "green")
-    outcome = "struck" if call.fault else call.outcome
+    style = FAILED_STYLE if call.failure else STYLES.get(call.outcome, "green")
     told = "".join(f"  {part}" for part in more if part)
     return Text.assemble(
-        printable(f"{call.method} {call.place}  {status}  "), (outcome, style), printable(told).replace("\n", " ")
+        printable(f"{call.method} {call.place}  {status}  "), (call.outcome, style), printable(told).replace("\n", " ")
     )

@@ -5,42 +5,86 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, Signals
+from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, Signals
+from typing import NamedTuple
 
 from understudy.cli.exit_codes import SIGNALLED
 from understudy.cli.signal_pipe import SignalPipe, stop_here
+from understudy.clock import SYSTEM_CLOCK
 
 FORWARDED = (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP)
 FROM_KEYS = (SIGINT, SIGQUIT, SIGTSTP)
 """What a terminal sends to all its foreground processes at once when a key is pressed."""
 
+GRACE_S = 5.0
+"""How long a command that is told to end may take for that."""
 
-def run_child(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run `command` on our own input and outputs until it ends; gives its exit code, 128 + N if signal N ended it.
 
-    Signals that we get are passed on to it, but for those that a terminal has sent to both of us.
+class ChildEnd(NamedTuple):
+    """How a command has ended: its exit code, 128 + N if signal N ended it. It `is_late` if it had to be ended."""
+
+    code: int
+    is_late: bool = False
+
+
+def run_child(command: Sequence[str], environment: Mapping[str, str], *, time_limit_s: float | None = None) -> ChildEnd:
+    """Run `command` on our own input and outputs until it ends, or is told to at its time limit, and killed after that.
+
+    Signals that we get are passed on to it, each once. At a terminal it is in the process group that keys are for, and
+    what they send is not passed on; elsewhere it has a group of its own, which signals to ours do not reach.
 
     Raises:
         OSError: it cannot be started.
     """
     with SignalPipe(SIGCHLD, *FORWARDED) as signals:
-        process = subprocess.Popen(command, env=environment, close_fds=False)  # noqa: S603 - it is what the user wants
-        for number in signals:
-            if number != SIGCHLD:
-                _pass_on(number, process)
-            elif process.poll() is not None:
-                break
-    code: int = process.returncode
-    return SIGNALLED - code if code < 0 else code
+        child = _Child(command, environment, is_apart=not _is_in_foreground())
+        is_late = child.wait(signals, time_limit_s)
+    code = child.code
+    return ChildEnd(SIGNALLED - code if code < 0 else code, is_late)
 
 
-def _pass_on(number: Signals, process: subprocess.Popen[bytes]) -> None:
-    """Let the process have a signal; where it stops by that, stop too, and go on with it."""
-    if not (number in FROM_KEYS and _is_in_foreground()):
-        process.send_signal(number)
-    if number == SIGTSTP:
-        stop_here(number)
-        process.send_signal(SIGCONT)
+class _Child:
+    """A command that runs; if it `is_apart`, in a process group of its own."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, is_apart: bool) -> None:
+        self._is_apart = is_apart
+        group = 0 if is_apart else None
+        self._process = subprocess.Popen(command, env=environment, close_fds=False, process_group=group)  # noqa: S603 - it is what the user wants
+
+    @property
+    def code(self) -> int:
+        code: int = self._process.returncode
+        return code
+
+    def wait(self, signals: SignalPipe, time_limit_s: float | None) -> bool:
+        """Wait for its end; whether it had to be ended for that."""
+        limits = [] if time_limit_s is None else [(time_limit_s, SIGTERM), (time_limit_s + GRACE_S, SIGKILL)]
+        planned, started_s = len(limits), SYSTEM_CLOCK.monotonic_s()
+        while self._process.poll() is None:
+            wait_s = limits[0][0] - (SYSTEM_CLOCK.monotonic_s() - started_s) if limits else None
+            came = signals.within(wait_s)
+            if not came:
+                self._end(limits.pop(0)[1])
+            for number in came:
+                self._pass_on(number)
+        return len(limits) < planned
+
+    def _end(self, number: Signals) -> None:
+        """Let it have a signal, and if it is apart, what it has started."""
+        if self._is_apart:
+            os.killpg(self._process.pid, number)
+        else:
+            self._process.send_signal(number)
+
+    def _pass_on(self, number: Signals) -> None:
+        """Let it have a signal; where it stops by that, stop too, and go on with it."""
+        if number == SIGCHLD:
+            return
+        if self._is_apart or not (number in FROM_KEYS and _is_in_foreground()):
+            self._process.send_signal(number)
+        if number == SIGTSTP:
+            stop_here(number)
+            self._process.send_signal(SIGCONT)
 
 
 def _is_in_foreground() -> bool:

@@ -8,11 +8,6 @@ from understudy.wire.environment import past_proxies
 from understudy.wire.serving import WireServer
 
 
-def leading_variables(server: WireServer) -> dict[str, str]:
-    """The variables that lead the vendors' SDKs, and whatever reads `UNDERSTUDY_URL`, to the server."""
-    return {**server.env, "UNDERSTUDY_URL": server.url}
-
-
 def child_environment(environment: Mapping[str, str], server: WireServer) -> dict[str, str]:
     """The `environment`, with the variables that lead to the server, past any proxy."""
-    return {**environment, **leading_variables(server), **past_proxies(environment)}
+    return {**environment, **server.env, **past_proxies(environment)}

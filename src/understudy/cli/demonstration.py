@@ -1,17 +1,19 @@
-"""What `understudy demo` shows: a workflow replayed, broken on purpose, and changed."""
+"""What `understudy demo` shows: a workflow replayed, broken on purpose, and changed; and an agent explored."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from understudy.cli.console import say
+from understudy.cli.refund_exploration import RefundExploration, leave_report
 from understudy.cli.run_options import RunOptions
 from understudy.cli.workflow_run import run_workflow
 from understudy.clock import run
 from understudy.errors import RecordingMismatchError
-from understudy.faults import FaultPlan, parse_fault
+from understudy.faults import FaultPlan, PlannedFault, parse_fault
 from understudy.session import NO_FAULTS, Replay, open_session
 from understudy.wording import counted
 from understudy.workflow.engine import WorkflowEngine
@@ -28,19 +30,21 @@ CHANGE = ("Classify the message as question, complaint or request.", "Is the mes
 NEXT = """\
   understudy init my-agent                  a project of your own, with tests that pass at once
   understudy graph my-agent/flow.yaml       a picture of its workflow
+  understudy explore my-agent/flow.yaml --recording my-agent/recordings/flow.json
   understudy replay my-agent/flow.yaml --recording my-agent/recordings/flow.json --fault 'call=2 attempt=1: timeout'"""
 
 
 class Demonstration:
-    """Shows the support workflow in `folder` in four parts. Nothing is asked but its recording."""
+    """Shows the support workflow and the refund agents in `folder`. Nothing is asked but their recordings."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._flow = folder / "support.yaml"
+        self._refund = folder / "recordings" / "refund.json"
         self._mode = Replay(str(folder / "recordings" / "support.json"))
 
     def show(self) -> None:
-        """Print all parts; the same every time."""
+        """Print all parts, the same every time, and leave a report in the working directory."""
         definition = load_workflow(self._flow)
         say("1  Replay", ": a workflow runs on its recording, without network, key or cost")
         run_workflow(definition, RunOptions(mode=self._mode), folder=self._folder)
@@ -48,8 +52,15 @@ class Demonstration:
         self._show_recoveries(definition)
         say("\n3  Change a prompt", ": the replay refuses to answer what was never asked")
         self._show_refusal()
+        say("\n4  Explore", ": every fault at every call of an agent that starts over when something fails\n")
+        leave_report(RefundExploration(self._refund).show())
+        typer.echo(f"Both agents are short enough to read: {self._folder / 'refund_naive.py'} and refund_fixed.py")
         say("\nWhat to try next", "")
         typer.echo(NEXT)
+
+    def show_again(self, lines: Sequence[PlannedFault]) -> bool:
+        """Print what becomes of the last part's agents with these faults alone; gives back whether all is well."""
+        return not RefundExploration(self._refund, lines).show().findings
 
     def _show_recoveries(self, definition: WorkflowDefinition) -> None:
         clean = self._replayed(definition)

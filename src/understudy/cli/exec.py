@@ -26,6 +26,7 @@ from understudy.cli.arguments import (
 )
 
 if TYPE_CHECKING:
+    from understudy.cli.child import ChildEnd
     from understudy.cli.wire_options import WireOptions
     from understudy.cli.wire_report import ReportFile
     from understudy.cli.wire_tally import WireTally
@@ -35,15 +36,19 @@ def execute(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
     ] = None,
-    replay: ReplayFrom = None,
-    record: RecordTo = None,
-    record_mode: HowToRecord = "append",
+    replay: ReplayFrom = [],  # noqa: B006
+    record: RecordTo = [],  # noqa: B006
+    record_mode: HowToRecord = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     strict_unused: StrictUnused = False,
     allow_no_calls: Annotated[
-        bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if a replay was asked nothing.")
+        bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if nothing was asked.")
     ] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option("--time-limit", metavar="SECONDS", help="End the program after this time, and exit with 124."),
+    ] = None,
     lenient: Lenient = False,
     default_response: DefaultResponse = None,
     latency_model: HowLong = "constant",
@@ -70,7 +75,7 @@ def execute(
 
       understudy exec --replay runs/today.json --fault 'call=3: http_error 500' -- node agent.mjs
     """
-    from understudy.cli.wire_options import WireOptions
+    from understudy.cli.wire_options import WireOptions, only
     from understudy.cli.wire_report import ReportFile
     from understudy.cli.wire_summary import Summary
     from understudy.cli.wire_verdict import Judge
@@ -78,9 +83,11 @@ def execute(
 
     if not command:
         raise InputError("no command is given", source="exec", hint="understudy exec --replay PATH -- COMMAND …")
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"{time_limit:g} s is no time to run", source="--time-limit", hint="give a number above 0")
     options = WireOptions(
-        replay=replay,
-        record=record,
+        replay=only(replay, "--replay"),
+        record=only(record, "--record"),
         record_mode=record_mode,
         faults=fault,
         plan=plan,
@@ -93,30 +100,35 @@ def execute(
     )
     judge = Judge(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = ReportFile(report, options, command)
-    code, tally = _run(command, options, port=port, report=file)
-    verdict = judge.verdict(code, tally)
-    file.finish(tally, exit_code=verdict.code, command_exit_code=code)
-    Summary(tally, options.recording, is_quiet=quiet, is_strict=strict_unused).print(verdict)
+    end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
+    verdict = judge.verdict(end, tally)
+    file.finish(tally, exit_code=verdict.code, command_exit_code=end.code)
+    summary = Summary(tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused)
+    summary.print(verdict)
     raise typer.Exit(verdict.code)
 
 
-def _run(command: list[str], options: WireOptions, *, port: int, report: ReportFile) -> tuple[int, WireTally]:
-    """Run the command beside a server; gives its exit code, and what became of its calls."""
+def _run(
+    command: list[str], options: WireOptions, *, port: int, report: ReportFile, time_limit_s: float | None
+) -> tuple[ChildEnd, WireTally]:
+    """Run the command beside a server; gives how it ended, and what became of its calls."""
     import os
 
     from understudy.cli.child import run_child
     from understudy.cli.child_environment import child_environment
-    from understudy.cli.wire_tally import leftovers, tally_of
+    from understudy.cli.new_recording import none_left_empty
+    from understudy.cli.wire_tally import tally_of
     from understudy.wire.serving import WireServer
 
-    with _untold_misses(), WireServer(options.stage_options(os.environ), port=port) as server:
+    stage = options.stage_options(os.environ)
+    with none_left_empty(options.record), _untold_misses(), WireServer(stage, port=port) as server:
         report.begin()
         try:
-            code = run_child(command, child_environment(os.environ, server))
+            end = run_child(command, child_environment(os.environ, server), time_limit_s=time_limit_s)
         except OSError as error:
             raise typer.Exit(_tell_unstarted(command[0], error)) from None
-        left = leftovers(server, options.fault_plan(), is_folder=options.is_folder)
-    return code, tally_of(server, left)
+        left = server.leftovers()
+    return end, tally_of(server, left, options.fault_plan())
 
 
 def _tell_unstarted(name: str, error: OSError) -> int:

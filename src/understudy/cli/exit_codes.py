@@ -6,6 +6,8 @@ FAILED = 1
 BAD_INPUT = 2
 MISMATCH = 3
 """A replay did not match its recording."""
+TIMED_OUT = 124
+"""A command had not ended at its time limit, as `timeout` tells it."""
 NOT_EXECUTABLE = 126
 """A command is there but cannot be run, as shells tell it."""
 NOT_FOUND = 127

@@ -16,6 +16,7 @@ from understudy.cli.error_document import told_ending
 from understudy.cli.exit_codes import FAILED, FINE, INTERRUPTED
 from understudy.cli.exploration_output import JsonExplorationOutput, QuietFindings, SoFar
 from understudy.cli.explore_options import ExploreOptions
+from understudy.cli.interruption import Interruption
 from understudy.cli.termination import Termination
 from understudy.errors import InputError
 from understudy.explore.case import Case
@@ -53,7 +54,7 @@ def run_exploration(described: AnyDescribed, terms: Terms, options: ExploreOptio
     before = None if options.compare is None else load_exploration(options.compare)
     work = _Exploration(described, terms, options, before)
     try:
-        with Termination():
+        with Termination(), Interruption():
             return work.listed() if options.is_list else work.explored()
     except KeyboardInterrupt:
         if not work.so_far.report(work.reporter) and options.is_json:

@@ -36,7 +36,9 @@ def run(
     record: Annotated[str | None, typer.Option(help="Keep every call of models and tools in this recording.")] = None,
     record_mode: Annotated[
         RecordMode,
-        typer.Option(help="Add every call, keep to what is there, add what is missing, or replace what is touched."),
+        typer.Option(
+            help="Add every call, keep to what is there, add what is missing, replace what is touched, or start afresh."
+        ),
     ] = "append",
     mock_responses: Annotated[
         str | None, typer.Option(help="Answer from this recording; warn of what it lacks.")

@@ -38,9 +38,9 @@ class Place(NamedTuple):
 
 
 def serve(
-    replay: ReplayFrom = None,
-    record: RecordTo = None,
-    record_mode: HowToRecord = "append",
+    replay: ReplayFrom = [],  # noqa: B006
+    record: RecordTo = [],  # noqa: B006
+    record_mode: HowToRecord = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     strict_unused: StrictUnused = False,
@@ -75,12 +75,12 @@ def serve(
     import msgspec
 
     from understudy.cli.exit_codes import FINE, MISMATCH
-    from understudy.cli.wire_options import WireOptions
+    from understudy.cli.wire_options import WireOptions, only
     from understudy.cli.wire_summary import Summary
 
     options = WireOptions(
-        replay=replay,
-        record=record,
+        replay=only(replay, "--replay"),
+        record=only(record, "--record"),
         record_mode=record_mode,
         faults=fault,
         plan=plan,
@@ -95,7 +95,15 @@ def serve(
     if as_json:
         typer.echo(msgspec.json.encode(tally.document(with_calls=False)).decode())
     else:
-        Summary(tally, options.recording, is_quiet=quiet, is_strict=strict_unused, is_closing_log=True).print()
+        summary = Summary(
+            tally,
+            options.recording,
+            is_folder=options.is_folder,
+            is_quiet=quiet,
+            is_strict=strict_unused,
+            is_closing_log=True,
+        )
+        summary.print()
     raise typer.Exit(MISMATCH if strict_unused and tally.unused else FINE)
 
 
@@ -105,16 +113,18 @@ def _serve(options: WireOptions, place: Place, *, is_json: bool, is_quiet: bool)
     from signal import SIGHUP, SIGINT, SIGTERM
 
     from understudy.cli.call_log import CallLog
+    from understudy.cli.new_recording import none_left_empty
     from understudy.cli.serving_notice import print_notice
     from understudy.cli.signal_pipe import SignalPipe
-    from understudy.cli.wire_tally import leftovers, tally_of
+    from understudy.cli.wire_tally import tally_of
     from understudy.wire.serving import WireServer
 
     log = CallLog(is_quiet=is_quiet)
     stage = options.stage_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
-    server = WireServer(stage, host=place.host, port=place.port, api_key=place.api_key)
-    with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
-        print_notice(server, options, api_key=place.api_key, is_json=is_json)
-        next(iter(signals))
-        left = leftovers(server, options.fault_plan(), is_folder=options.is_folder)
-    return tally_of(server, left)
+    with none_left_empty(options.record):
+        server = WireServer(stage, host=place.host, port=place.port, api_key=place.api_key)
+        with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
+            print_notice(server, options, api_key=place.api_key, is_json=is_json)
+            next(iter(signals))
+            left = server.leftovers()
+    return tally_of(server, left, options.fault_plan())

@@ -7,7 +7,6 @@ import shlex
 import msgspec
 import typer
 
-from understudy.cli.child_environment import leading_variables
 from understudy.cli.wire_options import WireOptions
 from understudy.wire.serving import WireServer
 from understudy.wording import printable
@@ -15,7 +14,7 @@ from understudy.wording import printable
 
 def print_notice(server: WireServer, options: WireOptions, *, api_key: str, is_json: bool) -> None:
     """Print where the server is, and which variables lead SDKs there: as text, or as one line of JSON."""
-    url, variables = server.url, leading_variables(server)
+    url, variables = server.url, server.env
     if is_json:
         typer.echo(msgspec.json.encode({"url": url, "env": variables}).decode())
         return

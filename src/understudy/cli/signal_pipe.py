@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Iterator
 from signal import SIGCHLD, Signals
@@ -25,7 +26,14 @@ class SignalPipe:
 
     def __iter__(self) -> Iterator[Signals]:
         while True:
-            yield from map(Signals, os.read(self._reading, READ_BYTES))
+            yield from self.within(None)
+
+    def within(self, wait_s: float | None) -> list[Signals]:
+        """The next signals, as soon as one has come; none if none comes in that time."""
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        has_come = poll.poll(None if wait_s is None else max(wait_s, 0.0) * 1000.0)
+        return [Signals(number) for number in os.read(self._reading, READ_BYTES)] if has_come else []
 
     def __enter__(self) -> Self:
         self._reading, self._writing = os.pipe()

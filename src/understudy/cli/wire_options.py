@@ -8,11 +8,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from understudy.cli.arguments import LatencyModel, RecordMode
-from understudy.cli.given_upstreams import given_upstreams, upstream_keys
+from understudy.cli.given_upstreams import given_upstreams
 from understudy.errors import InputError
 from understudy.faults import FaultPlan, parse_fault
 from understudy.wire.log import WireCall, unheard
 from understudy.wire.stage import StageOptions
+from understudy.wire.upstream_environment import upstream_keys
 
 
 class WireOptions(Struct, frozen=True, kw_only=True):
@@ -20,7 +21,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
 
     replay: str | None = None
     record: str | None = None
-    record_mode: RecordMode = "append"
+    record_mode: RecordMode | None = None
     faults: Sequence[str] = ()
     plan: str | None = None
     upstreams: Sequence[str] = ()
@@ -72,7 +73,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             retry_after_ms=self.retry_after_ms,
             on_call=on_call,
             record=self.record,
-            record_mode=self.record_mode,
+            record_mode=self.record_mode or "append",
             upstreams=None if self.record is None else given_upstreams(self.upstreams, environment),
             upstream_keys=upstream_keys(environment) if has_own_key and self.record is not None else None,
         )
@@ -82,9 +83,23 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             told = "--record and --replay exclude each other" if self.record else "there is nothing to answer with"
             hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
             raise InputError(told, hint=hint)
-        if self.record is None and (self.record_mode != "append" or self.upstreams):
+        if self.record is None and (self.record_mode is not None or self.upstreams):
             option = "--upstream" if self.upstreams else "--record-mode"
             raise InputError(f"{option} says nothing without --record", hint="add --record PATH")
         if self.replay is None and (self.is_lenient or self.default_response is not None):
             option = "--lenient" if self.is_lenient else "--default-response"
             raise InputError(f"{option} says nothing without --replay", hint="leave it out")
+        if self.record is not None and "://" not in self.record and Path(self.record).suffix != ".json":
+            hint = f"name it {Path(self.record).with_suffix('.json')}, or sqlite:///path.db: a folder has only those"
+            raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
+
+
+def only(given: Sequence[str], option: str) -> str | None:
+    """What an option was given, which may be given once.
+
+    Raises:
+        InputError: it was given again.
+    """
+    if len(given) > 1:
+        raise InputError(f"{option} is given {len(given)} times", hint=f"keep one of: {', '.join(given)}")
+    return given[0] if given else None

@@ -5,51 +5,59 @@ from __future__ import annotations
 from msgspec import Struct
 
 from understudy.cli.console import say
-from understudy.cli.unused import told_unused
 from understudy.cli.wire_tally import WireTally
+from understudy.cli.wire_unused import told_unused
 from understudy.cli.wire_verdict import Verdict
+from understudy.faults import parse_fault
+from understudy.wire.call_count import STEP_HEADER
 from understudy.wire.log import Miss
 from understudy.wording import counted
 
 SHOWN_MISSES = 10
 SHOWN_FAULTS = 5
+SHOWN_FAILURES = 3
 _WORDS = {
     "served": "served",
-    "recorded": "recorded",
     "passed": "passed on unrecorded",
     "default": "answered with the default",
     "made": "made up",
     "struck": "struck by a fault",
     "refused": "refused",
     "missed": "missed",
+    "recorded": "recorded",
 }
 
 
 class Summary(Struct, frozen=True):
     """Prints what became of calls: if quiet, only what is wrong. What is wrong goes to the error output.
 
-    `recording` is what answered or was made. Leftovers are wrong if `is_strict`. Where it `is_closing_log`, misses were
-    told as they came, and what is not wrong goes to the standard output.
+    `recording` is what answered or was made; it may be a folder. Leftovers are wrong if `is_strict`. Where it
+    `is_closing_log`, misses were told as they came, and what is not wrong goes to the standard output.
     """
 
     tally: WireTally
     recording: str
+    is_folder: bool = False
     is_quiet: bool = False
     is_strict: bool = False
     is_closing_log: bool = False
 
     def print(self, verdict: Verdict | None = None) -> None:
         """Print all of it, and what is to be done where the verdict says so."""
-        if not self.is_quiet:
-            self._say(f"{self._told_calls()} ({self.recording})")
-            if self.tally.faults.struck:
-                self._say(_told_struck(self.tally.faults.struck))
+        struck = self.tally.faults.struck
+        if self.tally.failed or not self.is_quiet:
+            self._say(f"{self._told_calls()} ({self.recording})", is_wrong=bool(self.tally.failed))
+        if struck and not self.is_quiet:
+            self._say(_told_struck(struck))
         if not self.is_closing_log:
             self._print_misses()
         for line in self.tally.faults.unstruck:
-            self._say(f"the fault {line!r} never struck", is_wrong=True)
+            self._say(_told_unstruck(line), is_wrong=True)
         if self.tally.unused and (self.is_strict or not self.is_quiet):
-            self._say(told_unused(self.tally.unused), is_wrong=self.is_strict)
+            told = told_unused(
+                self.tally.unused, self.recording, is_folder=self.is_folder, has_struck=bool(self.tally.faults.struck)
+            )
+            self._say(told, is_wrong=self.is_strict)
         if verdict is not None and verdict.reason:
             self._say(f"{verdict.reason}\n  hint: {verdict.hint}", is_wrong=True)
 
@@ -61,9 +69,18 @@ class Summary(Struct, frozen=True):
             self._say(f"{len(misses) - SHOWN_MISSES:,} more calls have no answer", is_wrong=True)
 
     def _told_calls(self) -> str:
-        counts = self.tally.counts
-        told = [f"{counts[outcome]:,} {word}" for outcome, word in _WORDS.items() if counts.get(outcome)]
-        return ", ".join([counted(len(self.tally.calls), "call"), *told])
+        totals = self.tally.totals
+        calls = counted(totals.calls, "call")
+        calls += "" if totals.calls == totals.tries else f" in {counted(totals.tries, 'try', 'tries')}"
+        told = [f"{totals.outcomes[outcome]:,} {word}" for outcome, word in _WORDS.items() if totals.outcomes[outcome]]
+        return ", ".join([calls, *told, *self._told_failures()])
+
+    def _told_failures(self) -> list[str]:
+        if not self.tally.failed:
+            return []
+        reasons = list(self.tally.totals.failures)
+        more = "; …" if len(reasons) > SHOWN_FAILURES else ""
+        return [f"of which {self.tally.failed:,} failed: {'; '.join(reasons[:SHOWN_FAILURES])}{more}"]
 
     def _say(self, text: str, *, is_wrong: bool = False) -> None:
         say("understudy: ", text, style="bold red" if is_wrong else "bold", is_err=is_wrong or not self.is_closing_log)
@@ -74,6 +91,17 @@ def _told_struck(struck: list[str]) -> str:
     return f"{counted(len(struck), 'fault')} struck: {', '.join(struck[:SHOWN_FAULTS])}{more}"
 
 
+def _told_unstruck(line: str) -> str:
+    told = f"the fault {line!r} never struck"
+    if parse_fault(line).at.step_id is None:
+        return told
+    return (
+        f"{told}\n  hint: over the wire, a call names its step in the header {STEP_HEADER}; leave step out for others"
+    )
+
+
 def _told_miss(miss: Miss) -> str:
+    call = f"call {miss.call}" if miss.call else f"{miss.method} {miss.place}"
+    attempt = f", attempt {miss.attempt}," if miss.attempt > 1 else ""
     session = f" of session {miss.session!r}" if miss.session else ""
-    return f"call {miss.call}{session} has no answer: {miss.text}"
+    return f"{call}{session}{attempt} has no answer: {miss.text}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -11,35 +10,35 @@ from msgspec.structs import replace
 
 from understudy.cli.fault_tally import FaultTally
 from understudy.faults import FaultPlan
-from understudy.recording.cursor import Unused
+from understudy.wire.leftover import Leftover
 from understudy.wire.log import Miss, WireCall
 from understudy.wire.serving import WireServer
-from understudy.wire.session import WireSession
-
-
-class Leftovers(Struct, frozen=True):
-    """The exchanges that were never served, and the lines of the plan that struck nothing."""
-
-    unused: list[Unused]
-    unstruck: list[str]
+from understudy.wire.totals import Totals
 
 
 class WireTally(Struct, frozen=True):
-    """What became of a run over the wire. A call that a fault struck counts as `struck`, whatever became of it."""
+    """What became of a run over the wire. `totals` count the sessions that are gone, too; calls and misses do not."""
 
+    totals: Totals
     calls: list[WireCall]
     misses: list[Miss]
-    unused: list[Unused]
+    unused: list[Leftover]
     faults: FaultTally
 
     @property
+    def failed(self) -> int:
+        """How often a real API failed that was recorded."""
+        return self.totals.failures.total()
+
+    @property
     def counts(self) -> dict[str, int]:
-        """How many calls ended in which way."""
-        return Counter("struck" if call.fault else call.outcome for call in self.calls)
+        """How many calls there were, in how many tries, and how many of those ended in which way."""
+        counts = {"calls": self.totals.calls, "tries": self.totals.tries, **self.totals.outcomes}
+        return counts | {"failed": self.failed} if self.failed else counts
 
     def document(self, *, with_calls: bool) -> dict[str, Any]:
         """All of it for machines. What was asked of models is left out: it may be large, and secret."""
-        told: dict[str, Any] = {"counts": {"calls": len(self.calls), **self.counts}}
+        told: dict[str, Any] = {"counts": self.counts}
         if with_calls:
             told["calls"] = [_told(call) for call in self.calls]
         rest = {"misses": self.misses, "unused": self.unused, "faults": self.faults}
@@ -47,29 +46,11 @@ class WireTally(Struct, frozen=True):
         return told
 
 
-def leftovers(server: WireServer, plan: FaultPlan, *, is_folder: bool) -> Leftovers:
-    """What a server that still runs has left, of the sessions that were asked.
-
-    Sessions share a recording, and leave what none of them has used; in a folder, each has its own.
-    """
-    names = dict.fromkeys(call.session for call in server.calls) or [""]
-    sessions = [server.session(name) for name in names]
-    unstruck = [line for line in plan if all(line in session.unstruck() for session in sessions)]
-    return Leftovers(_unused(sessions, is_folder=is_folder), [str(line) for line in unstruck])
-
-
-def tally_of(server: WireServer, left: Leftovers) -> WireTally:
-    """The tally of a server that has ended."""
-    struck = [str(planned) for planned in server.fired()]
-    return WireTally(server.calls, server.misses, left.unused, FaultTally(struck, left.unstruck))
-
-
-def _unused(sessions: list[WireSession], *, is_folder: bool) -> list[Unused]:
-    first, *others = [session.unused() for session in sessions]
-    if is_folder:
-        return [left for unused in (first, *others) for left in unused]
-    common = set(first).intersection(*others)
-    return [left for left in first if left in common]
+def tally_of(server: WireServer, left: list[Leftover], plan: FaultPlan) -> WireTally:
+    """The tally of a server that has ended, and had `left` before that. `plan` is the one that it was started with."""
+    totals = server.totals()
+    struck, unstruck = map(str, totals.fired), [str(line) for line in plan if line not in totals.struck]
+    return WireTally(totals, server.calls, server.misses, left, FaultTally(list(struck), unstruck))
 
 
 def _told(call: WireCall) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from understudy.cli.exit_codes import FAILED, FINE, MISMATCH
+from understudy.cli.child import ChildEnd
+from understudy.cli.exit_codes import FAILED, FINE, MISMATCH, TIMED_OUT
 from understudy.cli.wire_options import WireOptions
 from understudy.cli.wire_tally import WireTally
 
@@ -23,9 +24,10 @@ class Verdict(Struct, frozen=True):
 class Judge(Struct, frozen=True):
     """Says how a command ends.
 
-    A miss counts more than what the command made of it. Where nothing was missed, a command that failed has the last
-    word; one that did not is refused if it asked nothing of a replay (unless it `may_ask_nothing`), if a planned fault
-    never struck, or, `is_strict`, if it left exchanges.
+    One that had to be ended is late, whatever it did before. A miss counts more than what the command made of it; that
+    the recording is of something else is not said if a fault has struck before every miss. Where nothing was missed, a
+    command that failed has the last word; one that did not is refused if it asked nothing (unless it
+    `may_ask_nothing`), if a planned fault never struck, or, `is_strict`, if it left exchanges.
     """
 
     options: WireOptions
@@ -33,25 +35,36 @@ class Judge(Struct, frozen=True):
     is_strict: bool = False
     may_ask_nothing: bool = False
 
-    def verdict(self, code: int, tally: WireTally) -> Verdict:
-        """The verdict on the command, which has ended with `code`."""
+    def verdict(self, end: ChildEnd, tally: WireTally) -> Verdict:
+        """The verdict on the command, which has ended so."""
+        if end.is_late:
+            return Verdict(TIMED_OUT, "the command had not ended in time, and was ended", _IN_TIME)
         if tally.misses:
-            return Verdict(MISMATCH, "the recording is not of what was asked", self._record_again())
-        if code != FINE:
-            return Verdict(code)
-        if self.options.replay is not None and not tally.calls and not self.may_ask_nothing:
+            return self._mismatch(tally)
+        if end.code != FINE:
+            return Verdict(end.code)
+        if not tally.totals.tries and not self.may_ask_nothing:
             return Verdict(MISMATCH, "nothing was asked: the command did not reach the stand-in", _LED_HERE)
         if tally.faults.unstruck:
             return Verdict(FAILED)
         return Verdict(MISMATCH if self.is_strict and tally.unused else FINE)
 
+    def _mismatch(self, tally: WireTally) -> Verdict:
+        if all(miss.is_after_fault for miss in tally.misses):
+            return Verdict(MISMATCH)
+        return Verdict(MISMATCH, "the recording is not of what was asked", self._record_again())
+
     def _record_again(self) -> str:
         path = "PATH" if self.options.is_folder else shlex.quote(self.options.recording)
-        again = f"understudy exec --record {path} --record-mode all -- {shlex.join(self.command)}"
+        again = f"understudy exec --record {path} --record-mode fresh -- {shlex.join(self.command)}"
         return f"record it again, or undo the change: {again}"
 
 
 _LED_HERE = (
     "let its clients take their address from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or UNDERSTUDY_URL, as SDKs do that are given none; --allow-no-calls if there is nothing to ask"
+)
+_IN_TIME = (
+    "a call that a timeout or a stall struck lasts as long as its client waits, with most SDKs ten minutes: let it wait"
+    " for less, or give a longer --time-limit"
 )

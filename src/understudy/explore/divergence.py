@@ -19,13 +19,11 @@ class Divergence(Struct, frozen=True):
     default_response: str = "Mock response"
     live: Provider | None = None
 
-    async def answer(self, request: Request) -> Reply | None:
-        """The answer to a new request, or None if the run is to stop."""
+    async def answer(self, request: Request) -> Reply:
+        """The answer to a new request, where the run is not to stop."""
         if self.policy == "live" and self.live is not None:
             return await self.live.send(request)
-        if self.policy == "default":
-            return WholeReply(Response(self.default_response, request.model))
-        return None
+        return WholeReply(Response(self.default_response, request.model))
 
 
 STOP = Divergence()

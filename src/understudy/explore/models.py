@@ -56,9 +56,7 @@ class ExploredModels(Provider):
         line = (request.step_id or "", fingerprint(request, self._recorded.rules))
         stored = self._known(request, line)
         if stored is None:
-            reply = await self._recorded.divergence.answer(request)
-            assert reply is not None
-            return reply
+            return await self._recorded.divergence.answer(request)
         self._cursor.use(stored)
         self._answered[_try_of(request)] = line
         return await self._player.play(stored.exchange, request)

@@ -92,14 +92,20 @@ class Witness(Provider):
 
         So it is whoever makes it: a gateway, or an agent whose gateway has given up. Another model is another call.
         """
-        failures = self._failed.get(_identity(request)) if self._failed else None
-        if not failures:
+        failure = self._failure(_identity(request)) if self._failed else None
+        if failure is None:
             site = self._next_site(request)
             return _Try(replace(request, call=site.call, attempt=1), site, is_too_soon=False)
-        failure = failures.pop(0)
         site = replace(failure.site, attempt=failure.site.attempt + 1)
         is_too_soon = _now_s() < failure.due_s - _INSTANT_S
         return _Try(replace(request, call=site.call, attempt=site.attempt), site, is_too_soon)
+
+    def _failure(self, identity: tuple[str | None, str]) -> _Failure | None:
+        """The failure that a request with this identity makes good, if one does: the first."""
+        failures = self._failed.pop(identity, [])
+        if len(failures) > 1:
+            self._failed[identity] = failures[1:]
+        return failures[0] if failures else None
 
     def _next_site(self, request: Request) -> Site:
         step = (request.workflow, request.step_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -71,7 +72,7 @@ def _is_text(kind: Any) -> bool:
 
 def told(value: Struct) -> Iterator[tuple[str, str]]:
     """The words that tell the fields of `value` which are not at their default."""
-    for info in struct_fields(value):
+    for info in _fields_of(type(value)):
         field = getattr(value, info.name)
         if field == _default(info):
             continue
@@ -79,6 +80,11 @@ def told(value: Struct) -> Iterator[tuple[str, str]]:
             yield from _told_entries(info, field)
         else:
             yield info.encode_name, _written(field, info.type)
+
+
+@cache
+def _fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    return struct_fields(kind)
 
 
 def _told_entries(info: FieldInfo, entries: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from understudy.errors import RecordingMismatchError
 from understudy.faults import FaultInjector, FaultPlan, Strikes
 from understudy.faults.numbering import Numbering
 from understudy.messages import Reply, Request
@@ -11,12 +12,13 @@ from understudy.providers.provider import Provider
 class FaultDesk(Provider):
     """Passes requests on to `provider`, except where a fault was asked for. Calls are counted from the first.
 
-    What it passes on to stays open when this is closed. `strikes` keeps what struck.
+    What it passes on to stays open when this is closed. `strikes` keeps what struck. What a replay has no answer for
+    though nothing struck before says `hint`.
     """
 
-    def __init__(self, provider: Provider, plan: FaultPlan, *, strikes: Strikes) -> None:
+    def __init__(self, provider: Provider, plan: FaultPlan, *, strikes: Strikes, hint: str) -> None:
         self.name = provider.name
-        self._provider, self._numbering, self._strikes = provider, Numbering(), strikes
+        self._provider, self._numbering, self._strikes, self._hint = provider, Numbering(), strikes, hint
         self.follow(plan)
 
     def follow(self, plan: FaultPlan) -> None:
@@ -24,4 +26,7 @@ class FaultDesk(Provider):
         self._injector = FaultInjector(self._provider, plan, numbering=self._numbering, strikes=self._strikes)
 
     async def send(self, request: Request) -> Reply:
-        return await self._injector.send(request)
+        try:
+            return await self._injector.send(request)
+        except RecordingMismatchError as error:
+            raise error.but(hint="" if error.struck else self._hint) from None

@@ -17,6 +17,7 @@ from understudy.pytest_plugin.answers_choice import answers_of
 from understudy.pytest_plugin.fault_desk import FaultDesk
 from understudy.pytest_plugin.missed_calls import fail_if_missed
 from understudy.pytest_plugin.plan import RecordingPlan
+from understudy.pytest_plugin.record_again import record_again
 from understudy.pytest_plugin.tally import AnsweredCall, Tally
 from understudy.pytest_plugin.unused_entries import fail_if_unused
 from understudy.pytest_plugin.wires import Wires
@@ -65,7 +66,8 @@ class Understudy:
         """
         __tracebackhide__ = True
         if self._desk is None:
-            self._desk = FaultDesk(self._answers.provider, self._faults, strikes=self._strikes)
+            hint = record_again(self._plan.node_id)
+            self._desk = FaultDesk(self._answers.provider, self._faults, strikes=self._strikes, hint=hint)
         return self._desk
 
     @property
@@ -104,11 +106,10 @@ class Understudy:
     ) -> AbstractContextManager[WireServer]:
         """A server that stands in for the APIs: `with understudy.serving() as server: …`; see `understudy.serving`.
 
-        `upstreams` and `upstream_keys` count when recording. Raises like `provider`.
+        `upstreams` and `upstream_keys` count when recording; an API that is not named is asked where its SDK would ask
+        by the environment, as by OPENAI_BASE_URL. Raises like `provider`.
         """
         __tracebackhide__ = True
-        if not self.is_recording:
-            upstreams = upstream_keys = None
         return self._wires().serving(upstreams=upstreams, upstream_keys=upstream_keys)
 
     @property
@@ -172,7 +173,7 @@ class Understudy:
         """Fail the test if its recording lacked an answer over HTTP, whatever became of the error that told so."""
         __tracebackhide__ = True
         if self._is_wired:
-            fail_if_missed(self._answers.wires.misses, self.recording)
+            fail_if_missed(self._answers.wires.misses, self.recording, self._plan.node_id)
 
     def check_unused(self) -> None:
         """Fail the test if it left something of its recording unused, and that is to be an error."""

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import pytest
 
-GivenMode: TypeAlias = Literal["none", "once", "new", "all", "append"]
+GivenMode: TypeAlias = Literal["none", "once", "new", "all", "append", "fresh"]
 MARKER = (
     "understudy(recording=None, strict=True, record=None, provider=None, unused='report'): how the fixture "
     "`understudy` records and replays. recording= is a file, relative to the test's folder; strict=False answers what "
@@ -38,7 +38,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--understudy-record",
         choices=get_args(GivenMode),
         help="none: replay, and refuse what is not recorded (the default); once: record where there is no recording; "
-        "new: record what is missing; all: record everything again; append: record everything, behind what is there",
+        "new: record what is missing; all: record everything again; append: record everything, behind what is there; "
+        "fresh: record everything again, and remove what is no longer asked",
     )
     flags = {
         "keep-failed": "keep what failed tests have recorded, too",

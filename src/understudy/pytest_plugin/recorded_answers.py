@@ -59,11 +59,13 @@ class RecordedAnswers(Answers):
         try:
             self._close_recorders()
             added = self._staged.added()
-            if self._is_opened and (passed or self.plan.keeps_failed):
+            is_kept = passed or self.plan.keeps_failed
+            if self._is_opened and is_kept:
                 self._staged.keep(added)
         finally:
             self._staged.remove()
-        return Tally(self.plan.location, self.log.served, added.size, self.log.missed)
+        recorded, dropped = (added.size, 0) if is_kept else (0, added.size)
+        return Tally(self.plan.location, self.log.served, recorded, self.log.missed, dropped)
 
     @property
     def _is_opened(self) -> bool:

@@ -9,6 +9,7 @@ from understudy.errors import InputError
 from understudy.pytest_plugin.answers import Answers
 from understudy.pytest_plugin.plan import RecordingPlan
 from understudy.pytest_plugin.tally import Tally
+from understudy.pytest_plugin.unused_entries import named
 from understudy.pytest_plugin.wires import Wires
 from understudy.recording.cursor import Unused
 from understudy.recording.keys import tool_key
@@ -61,7 +62,7 @@ class ReplayedAnswers(Answers):
     def close(self, *, passed: bool) -> Tally:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls
         misfits = sum(call.mismatch is not None for call in tool_calls)
-        unused = tuple(f"{left.key}[{left.position}]" for left in self.unused()) if passed else ()
+        unused = tuple(named(self.unused())) if passed else ()
         if self._provider is not None:
             run(self._provider.close())
         if self._toolbox is not None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from msgspec import Struct
 
-from understudy.recording.document import Document
-from understudy.recording.entries import Entries, Recorded, exchanges_of
+from understudy.recording.document import VERSION, Document
+from understudy.recording.entries import Entries, Recorded, exchanges_of, forget_all
 from understudy.recording.exchange import Exchange
 from understudy.recording.record_mode import RecordMode
 from understudy.recording.stores.locate import open_store
 from understudy.recording.tool_exchange import ToolExchange
 
 E = TypeVar("E", bound=Recorded)
+
+_BEGUN: set[tuple[Path, str]] = set()
+"""Where recordings were begun afresh, and since when: once for all tests of a run that share one."""
 
 
 class Added(Struct, frozen=True):
@@ -34,7 +38,8 @@ class StagedRecording:
     """Stands for the recording at `real`, in a file of its own at `location`.
 
     With the mode `new` it begins as what is there, with others empty. `since` is the moment before which entries go
-    that are recorded again with the mode `all`.
+    that are recorded again with the mode `all`. With the mode `fresh` all go that were there before the first test
+    that records to the same place.
 
     Raises:
         InputError: what is there is no recording.
@@ -42,6 +47,7 @@ class StagedRecording:
 
     def __init__(self, real: str, record: RecordMode, *, since: str) -> None:
         self._real, self._since = open_store(real), since if record == "all" else None
+        self._first = (self._real.path, since) if record == "fresh" else None
         self._found = self._real.load() if self._real.exists() else Document()
         if record != "new":
             self._found.entries, self._found.tools = {}, {}
@@ -61,6 +67,9 @@ class StagedRecording:
         Raises:
             InputError: it cannot be written.
         """
+        if self._first is not None:
+            self._real.update(partial(self._start_afresh, added))
+            return
         writer = self._real.write()
         try:
             for key, exchange in added.calls:
@@ -69,6 +78,17 @@ class StagedRecording:
                 writer.append_tool(tool, call, forget_before=self._since)
         finally:
             writer.close()
+
+    def _start_afresh(self, added: Added, document: Document) -> None:
+        if added.size and self._first is not None and self._first not in _BEGUN:
+            _BEGUN.add(self._first)
+            document.version = VERSION
+            forget_all(document.entries, before=self._first[1])
+            forget_all(document.tools, before=self._first[1])
+        for key, exchange in added.calls:
+            document.add(key, exchange)
+        for tool, call in added.tool_calls:
+            document.add_tool(tool, call)
 
     def remove(self) -> None:
         """Let go of the file. Safe to call twice."""

@@ -47,6 +47,8 @@ class Summary:
         if self._told:
             served, recorded, missed = (self._sum(name) for name in ("served", "recorded", "missed"))
             yield f"{counted(served, 'call')} served from recordings, {recorded:,} recorded live, {missed:,} missed"
+        if dropped := self._sum("dropped"):
+            yield f"{counted(dropped, 'call')} of failed tests not kept; --understudy-keep-failed keeps them"
 
     def _sum(self, name: str) -> int:
         return sum(int(str(told.get(name, 0))) for told in self._told)

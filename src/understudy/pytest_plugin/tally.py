@@ -15,13 +15,15 @@ AnsweredCall: TypeAlias = ReplayServed | CallRecorded
 class Tally(Struct, frozen=True, omit_defaults=True):
     """Calls of models and tools: served from a recording, recorded live, and missed by the recording.
 
-    `unused` names the entries of the recording that were left.
+    `dropped` were recorded by a test that failed, and not kept. `unused` names the entries of the recording that were
+    left.
     """
 
     recording: str = ""
     served: int = 0
     recorded: int = 0
     missed: int = 0
+    dropped: int = 0
     unused: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:

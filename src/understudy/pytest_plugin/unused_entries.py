@@ -18,10 +18,17 @@ def fail_if_unused(unused: list[Unused], recording: str) -> None:
     """Fail the test that is running if it left something unused."""
     __tracebackhide__ = True
     if unused:
-        left = shown([f"{each.key}[{each.position}]" for each in unused])
+        left = shown(named(unused))
         told = f"{counted(len(unused), 'entry', 'entries')} not used"
         hint = "remove what is stale, or record the test again"
         pytest.fail(f"{recording}: {told}: {left}\n  hint: {hint}", pytrace=False)
+
+
+def named(unused: list[Unused]) -> list[str]:
+    """The entries by their keys, of which fingerprints are cut, and their places in the keys' lists."""
+    from understudy.recording.keys import short  # noqa: PLC0415 - this module is loaded with pytest
+
+    return [f"{short(each.key)}[{each.position}]" for each in unused]
 
 
 def shown(entries: list[str]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from typing_extensions import Unpack
 
 from understudy.faults import FaultPlan
@@ -15,6 +17,7 @@ from understudy.wire.log import Miss
 from understudy.wire.stage import StageOptions
 from understudy.wire.stage_log import StageLog
 from understudy.wire.stand_in import StandIn, StandInOptions
+from understudy.wire.upstream_environment import upstreams_of
 
 if TYPE_CHECKING:
     from understudy.wire.serving import WireServer
@@ -38,12 +41,14 @@ class Wires:
     def serving(
         self, *, upstreams: Mapping[str, str] | None, upstream_keys: Mapping[str, str] | None
     ) -> Iterator[WireServer]:
-        """Answers programs at an address, while the block runs."""
+        """Answers programs at an address, while the block runs. `upstreams` and `upstream_keys` count when recording:
+        an API that is not named is asked where the environment says that it is."""
         from understudy.wire.serving import WireServer  # noqa: PLC0415 - few tests need a server
 
-        options = StageOptions(
-            recording=self._recording, upstreams=upstreams, upstream_keys=upstream_keys, **self._options
-        )
+        options = StageOptions(recording=self._recording, **self._options)
+        if options.record is not None:
+            told = upstreams_of(os.environ) | dict(upstreams or {})
+            options = replace(options, upstreams=told, upstream_keys=upstream_keys)
         with WireServer(options) as server:
             self._opened.append(server)
             yield server

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Generic
 
 from msgspec import Struct
@@ -68,6 +69,11 @@ class Cursor(Generic[E]):
     def is_used(self, stored: Stored[E]) -> bool:
         """Whether the exchange was served."""
         return stored.id in self._used
+
+    @property
+    def used_ids(self) -> Set[int]:
+        """The ids of the exchanges that were served."""
+        return self._used
 
     def unused(self) -> list[Unused]:
         """The exchanges that were never served, in the row's order."""

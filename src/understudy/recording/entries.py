@@ -63,3 +63,9 @@ def forget(entries: Entries[E], key: str, *, before: str) -> None:
             entries[key] = left
     elif entry is not None and (entry.recorded_at or "") >= before:
         entries[key] = entry
+
+
+def forget_all(entries: Entries[E], *, before: str) -> None:
+    """The like of `forget` for every key."""
+    for key in list(entries):
+        forget(entries, key, before=before)

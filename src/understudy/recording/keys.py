@@ -3,6 +3,8 @@
 import re
 
 MAX_KEY_CHARS = 512
+SHORT_KEY_CHARS = 24
+CUT_KEY_CHARS = 12
 KEY_HINT = "a key is up to 512 printable characters, does not start with '_' and has no '..' between slashes"
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -26,6 +28,11 @@ def unfit_tool_reason(name: str) -> str:
 def tool_key(name: str) -> str:
     """Where a recording has the exchanges of a tool, like `_tools.get_weather`: the key of no other exchange."""
     return f"_tools.{name}" if name.replace("-", "_").isidentifier() else f"_tools[{shown(name)}]"
+
+
+def short(key: str) -> str:
+    """The key, of which a fingerprint is cut to what tells it from others."""
+    return key if len(key) <= SHORT_KEY_CHARS else f"{key[:CUT_KEY_CHARS]}…"
 
 
 def shown(key: str, limit: int = 60) -> str:

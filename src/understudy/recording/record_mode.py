@@ -8,9 +8,11 @@ from typing import Literal, get_args
 from understudy.clock import Clock
 from understudy.errors import InputError
 from understudy.recording.entries import Recorded
-from understudy.recording.stores.store import Stored
+from understudy.recording.fresh_run import Part
+from understudy.recording.fresh_writer import FreshWriter
+from understudy.recording.stores.store import Store, Stored, Writer
 
-RecordMode = Literal["append", "once", "new", "all"]
+RecordMode = Literal["append", "once", "new", "all", "fresh"]
 
 
 def check_mode(record: str) -> None:
@@ -18,6 +20,11 @@ def check_mode(record: str) -> None:
     if record not in get_args(RecordMode):
         known = ", ".join(get_args(RecordMode))
         raise InputError(f"unknown mode {record!r}", source="record", hint=f"one of: {known}")
+
+
+def open_writer(store: Store, record: RecordMode, part: Part) -> Writer:
+    """Open a store for a recorder of that part, in that mode. Raises as `Store.write` does."""
+    return FreshWriter(store, part) if record == "fresh" else store.write()
 
 
 def moment(clock: Clock) -> str:

@@ -31,7 +31,7 @@ from understudy.recording.exchange import Exchange, TimedPiece, piece_of, record
 from understudy.recording.fingerprint import identify
 from understudy.recording.keys import KEY_HINT, shown, unfit_reason
 from understudy.recording.normalise import NO_RULES, NormaliseRules, check_rules
-from understudy.recording.record_mode import RecordMode, Replacing, check_mode, end_of, moment
+from understudy.recording.record_mode import RecordMode, Replacing, check_mode, end_of, moment, open_writer
 from understudy.recording.redaction import Redactor
 from understudy.recording.replay import MockProvider
 from understudy.recording.stores.locate import open_store
@@ -60,7 +60,8 @@ class RecordingProvider(Provider):
         output_path: the recording: a path, or `sqlite:///path.db`; made if absent, added to if there.
         record: `append` adds every call behind what is there. `once` keeps a recording that is there
             and answers from it alone. `new` answers from what is there and adds only what is missing.
-            `all` replaces the entries that this run touches.
+            `all` replaces the entries that this run touches. `fresh` replaces all that is there once the run
+            has ended: when all who record there afresh are closed.
         redactor: what counts as a secret.
         normalise: what the fingerprint should not see; kept in the recording's metadata.
         sink: told of every captured call, and of every call that the recording answers.
@@ -89,7 +90,7 @@ class RecordingProvider(Provider):
         self._sink = guarded(sink)
         store = open_store(output_path)
         self._replacing = Replacing(self._end_of(store) if record == "all" and store.exists() else None)
-        self._writer = store.write()
+        self._writer = open_writer(store, record, "models")
         try:
             self._rules = self._agreed_rules(normalise, source=store.location)
             self._known = self._replay_of(store, record) if self._writer.size else None

@@ -15,7 +15,7 @@ from understudy.errors import InputError
 from understudy.messages import JsonObject, ToolCall
 from understudy.recording.json_form import json_arguments, json_form
 from understudy.recording.open_toolbox import OpenToolbox
-from understudy.recording.record_mode import RecordMode, Replacing, check_mode, end_of, moment
+from understudy.recording.record_mode import RecordMode, Replacing, check_mode, end_of, moment, open_writer
 from understudy.recording.redaction import Redactor
 from understudy.recording.stores.locate import open_store
 from understudy.recording.stores.store import Store, Writer
@@ -46,7 +46,7 @@ def record_tools(
         tools: functions and tools, as `Toolbox` takes them.
         output_path: the recording: a path, or `sqlite:///path.db`; made if absent, added to if there. A
             RecordingProvider may write to it at the same time.
-        record: as for RecordingProvider; `once` and `new` look at the exchanges of tools alone.
+        record: as for RecordingProvider; each looks at the exchanges of tools alone.
         redactor: what counts as a secret.
 
     Raises:
@@ -55,7 +55,7 @@ def record_tools(
     check_mode(record)
     toolbox, store = Toolbox(tools), open_store(output_path)
     found_until = _end_of(store, clock) if record == "all" and store.exists() else None
-    writer = store.write()
+    writer = open_writer(store, record, "tools")
     try:
         known = _replay_of(toolbox, store, record, clock) if writer.tool_size else None
     except InputError:

@@ -13,6 +13,9 @@ from understudy.explore.run import Run
 from understudy.subjects.worker_lines import Part
 from understudy.subjects.worker_process import WorkerProcess
 
+GRACE_S = 10.0
+"""How much longer than its deadline a run may take before its worker is ended: it should have ended itself."""
+
 
 class WorkerCrew:
     """Runs `count` cases at once, each in a process of its own, and tells of them in the order of the cases.
@@ -21,7 +24,8 @@ class WorkerCrew:
     """
 
     def __init__(self, part: Part, count: int) -> None:
-        self._workers = [WorkerProcess(part, limit_s=part.terms.deadlines.real_s) for _ in range(count)]
+        limit_s = part.terms.deadlines.real_s + GRACE_S
+        self._workers = [WorkerProcess(part, limit_s=limit_s) for _ in range(count)]
         self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)

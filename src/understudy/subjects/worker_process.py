@@ -15,21 +15,22 @@ from understudy.explore.run import Ending, Run
 from understudy.faults import PlannedFault
 from understudy.subjects.worker_lines import Part, Ready, Refused, Said
 
-GRACE_S = 10.0
-"""How much longer than its deadline a run may take before its worker is ended: it should have ended itself."""
+START_LIMIT_S = 120.0
+"""How long a worker may take to make its clean run."""
 
 
 class WorkerProcess:
     """A process of its own that runs the cases of a subject, one after the other.
 
-    A case during which the process ends has crashed; whoever asks again starts another.
+    A case during which the process ends has crashed, and one that takes longer than `limit_s` has hung; whoever asks
+    again starts another process.
 
     Raises:
         InputError: from `run`: the worker cannot run its subject.
     """
 
     def __init__(self, part: Part, *, limit_s: float) -> None:
-        self._part, self._limit_s = part, limit_s + GRACE_S
+        self._part, self._limit_s = part, limit_s
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, lines: tuple[PlannedFault, ...]) -> Run:
@@ -59,7 +60,7 @@ class WorkerProcess:
         process = self._process = subprocess.Popen(  # noqa: S603 - it is this very Python
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
         )
-        said = self._said(process, self._part)
+        said = self._said(process, self._part, START_LIMIT_S)
         if isinstance(said, Ready):
             return process
         self.end()
@@ -69,7 +70,7 @@ class WorkerProcess:
 
     def _asked(self, process: subprocess.Popen[bytes], lines: tuple[PlannedFault, ...]) -> Run | None:
         """What became of a case, or None if the process has ended, or does not answer."""
-        match self._said(process, lines):
+        match self._said(process, lines, self._limit_s):
             case Refused(reason, source, place, hint):
                 self.end()
                 raise InputError(reason, source=source, place=place, hint=hint)
@@ -78,13 +79,13 @@ class WorkerProcess:
             case done:
                 return done.run
 
-    def _said(self, process: subprocess.Popen[bytes], told: object) -> Said | None:
+    def _said(self, process: subprocess.Popen[bytes], told: object, limit_s: float) -> Said | None:
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):
             process.stdin.write(msgspec.json.encode(told) + b"\n")
             process.stdin.flush()
-        if not select.select([process.stdout], [], [], self._limit_s)[0]:
+        if not select.select([process.stdout], [], [], limit_s)[0]:
             return None
         line = process.stdout.readline()
         if not line.endswith(b"\n"):

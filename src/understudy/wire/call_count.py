@@ -13,7 +13,8 @@ from understudy.wire.http_call import HttpCall
 from understudy.wire.taken import Taken
 
 NO_FAULTS = FaultPlan()
-"""The plan of who will never plan anything: calls are not counted then, which takes longer than answering them."""
+"""The plan of who will never plan anything: calls are then counted roughly, as doing it well takes longer than
+answering them."""
 
 STEP_HEADER = "x-understudy-step"
 _STRUCK = ("generate", "embed")
@@ -31,6 +32,7 @@ class CallCount:
     def __init__(self, plan: FaultPlan, *, counts_all: bool = False) -> None:
         self.fired: list[PlannedFault] = []
         self.total = 0
+        self._calls = 0
         self._counts_all = counts_all
         self.follow(plan)
         self._struck: list[PlannedFault] = []
@@ -42,10 +44,13 @@ class CallCount:
         self.total += 1
         attempt = self._attempt(call, asked)
         step_id = call.headers.get(STEP_HEADER) or None
-        if not self._is_counting or asked.route.operation not in _STRUCK:
+        if asked.route.operation not in _STRUCK:
             return Taken(asked, self.total, attempt, step_id)
+        if not self._is_counting:
+            self._calls += attempt == 1 or not self._calls
+            return Taken(asked, self.total, attempt, step_id, call=self._calls)
         site = self._site(asked, attempt, step_id)
-        return Taken(asked, self.total, attempt, step_id, self._fault_at(site), site)
+        return Taken(asked, self.total, attempt, step_id, self._fault_at(site), site, site.overall)
 
     def note(self, taken: Taken, *, failed: bool) -> None:
         """Remember how the call's answer ended."""
@@ -58,6 +63,11 @@ class CallCount:
         """Let faults strike as this plan says, from now on."""
         self._plan = plan
         self._is_counting = self._counts_all or plan is not NO_FAULTS
+
+    @property
+    def struck(self) -> list[PlannedFault]:
+        """The lines of the plan that have struck so far."""
+        return self._struck
 
     def unstruck(self) -> list[PlannedFault]:
         """The lines of the plan that have struck nothing so far."""

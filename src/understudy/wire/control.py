@@ -8,20 +8,28 @@ import msgspec
 import orjson
 from msgspec import Struct, field
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from understudy.errors import InputError
+from understudy.faults import FaultPlan
 from understudy.version import __version__
 from understudy.wire.session import WireSession
 from understudy.wire.sessions import Sessions
 from understudy.wire.stage import plan_of
+from understudy.wording import did_you_mean, suggestion
 
 PREFIX = "/_understudy"
+DEFAULT = "default"
+"""What the session without a name is called here, unless there is one of that very name."""
+
+_ENDPOINTS = f"GET {PREFIX}/health, GET {PREFIX}/sessions, and GET, PUT or DELETE {PREFIX}/sessions/NAME"
+_LIKE = 'like {"faults": ["call=3: http_error 500"]}'
 
 
-class _Wish(Struct, forbid_unknown_fields=True):
+class _Wish(Struct):
     """What a session is started with: faults, each like `call=3: http_error 500`."""
 
     faults: list[str] = field(default_factory=list)
@@ -30,6 +38,10 @@ class _Wish(Struct, forbid_unknown_fields=True):
 def control_app(sessions: Sessions) -> Starlette:
     """The endpoints below `/_understudy`."""
 
+    def name_in(request: Request) -> str:
+        name: str = request.path_params["name"]
+        return "" if name == DEFAULT and sessions.find(name) is None else name
+
     async def health(request: Request) -> Response:
         return _json({"status": "ok", "version": __version__})
 
@@ -37,20 +49,20 @@ def control_app(sessions: Sessions) -> Starlette:
         return _json({"sessions": [summary(session) for session in sessions]})
 
     async def look(request: Request) -> Response:
-        session = sessions.find(request.path_params["name"])
-        return _json({"error": "there is no such session"}, 404) if session is None else _json(report(session))
+        name = name_in(request)
+        session = sessions.find(name) if name else sessions.named("")
+        return _unknown(name, sessions) if session is None else _json(report(session))
 
     async def start(request: Request) -> Response:
         try:
-            wish = msgspec.json.decode(await request.body() or b"{}", type=_Wish)
-            plan = plan_of(wish.faults)
-        except (msgspec.DecodeError, UnicodeDecodeError, InputError) as error:
-            return _json({"error": str(error)}, 400)
-        return _json(summary(sessions.start(request.path_params["name"], plan)), 201)
+            plan = _wished(await request.body() or b"{}")
+        except InputError as error:
+            return _refusal(error, 400)
+        return _json(summary(sessions.start(name_in(request), plan)), 201)
 
     async def forget(request: Request) -> Response:
-        known = sessions.forget(request.path_params["name"])
-        return Response(status_code=204) if known else _json({"error": "there is no such session"}, 404)
+        name = name_in(request)
+        return Response(status_code=204) if sessions.forget(name) or not name else _unknown(name, sessions)
 
     name = PREFIX + "/sessions/{name:path}"
     return Starlette(
@@ -60,7 +72,8 @@ def control_app(sessions: Sessions) -> Starlette:
             Route(name, look, methods=["GET"]),
             Route(name, start, methods=["PUT"]),
             Route(name, forget, methods=["DELETE"]),
-        ]
+        ],
+        exception_handlers={HTTPException: _nothing_there},
     )
 
 
@@ -68,9 +81,10 @@ def summary(session: WireSession) -> dict[str, Any]:
     """A session in numbers."""
     return {
         "name": session.name,
-        "calls": len(session.calls),
-        "misses": len(session.misses),
-        "unused": len(session.unused()),
+        "call_count": sum(call.attempt == 1 for call in session.calls),
+        "try_count": len(session.calls),
+        "miss_count": len(session.misses),
+        "unused_count": len(session.unused()),
         "struck": [str(planned) for planned in session.fired],
         "unstruck": [str(planned) for planned in session.unstruck()],
     }
@@ -85,6 +99,38 @@ def report(session: WireSession) -> dict[str, Any]:
     unused = [msgspec.to_builtins(left) for left in session.unused()]
     misses = [msgspec.to_builtins(miss) for miss in session.misses]
     return summary(session) | {"calls": calls, "misses": misses, "unused": unused}
+
+
+def _wished(body: bytes) -> FaultPlan:
+    """The faults that a session is to be started with.
+
+    Raises:
+        InputError: the body is no such wish, or a fault cannot be read.
+    """
+    try:
+        wish, given = msgspec.json.decode(body, type=_Wish), msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"the body cannot be read: {error}", hint=_LIKE) from None
+    for name in given:
+        if name not in _Wish.__struct_fields__:
+            hint = did_you_mean(name, _Wish.__struct_fields__, kind="fields")
+            raise InputError(f"unknown field {name!r}", hint=hint)
+    return plan_of(wish.faults)
+
+
+async def _nothing_there(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    told = InputError(f"there is no {request.method} {request.url.path}", hint=f"there is: {_ENDPOINTS}")
+    return _refusal(told, error.status_code)
+
+
+def _unknown(name: str, sessions: Sessions) -> Response:
+    names = [session.name or DEFAULT for session in sessions]
+    return _refusal(InputError(f"there is no session {name!r}", hint=suggestion(name, names, kind="sessions")), 404)
+
+
+def _refusal(error: InputError, status: int) -> Response:
+    return _json({"error": str(error)}, status)
 
 
 def _json(value: dict[str, Any], status: int = 200) -> Response:

@@ -15,13 +15,14 @@ _PROXIES = ("http_proxy", "all_proxy")
 
 
 def addresses(url: str) -> dict[str, str]:
-    """The variables that tell SDKs where to ask, for a server at `url`."""
+    """The variables that tell SDKs, and what reads `UNDERSTUDY_URL`, where to ask, for a server at `url`."""
     return {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_BASE": f"{url}/v1",
         "ANTHROPIC_BASE_URL": url,
         "GOOGLE_GEMINI_BASE_URL": url,
         "OLLAMA_HOST": url,
+        "UNDERSTUDY_URL": url,
     }
 
 

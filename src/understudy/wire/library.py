@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from understudy.errors import InputError
 from understudy.recording.document import Document
+from understudy.recording.exchange import Exchange
 from understudy.recording.file_format import convert
 from understudy.recording.latency import Latency
 from understudy.recording.merge import merge
@@ -51,6 +53,10 @@ class Library:
             self._stocks[name] = self._stock(MemoryShelf(document, source=name))
         return self._stocks[name]
 
+    def file_of(self, stock: Stock, exchange: Exchange) -> str:
+        """The recording that has an exchange of the stock; of a folder, the file in it."""
+        return self._files.get(id(exchange), stock.shelf.source)
+
     def close(self) -> None:
         self._whole.shelf.close()
 
@@ -63,6 +69,13 @@ class Library:
             return open_store(recording).read()
         self._named = _in_folder(Path(path))
         return MemoryShelf(merge(list(self._named.values())), source=os.fspath(recording))
+
+    @cached_property
+    def _files(self) -> dict[int, str]:
+        """The files of a folder, by the identities of the exchanges that they have."""
+        folder = Path(self._whole.shelf.source)
+        named = {str(folder / f"{name}.json"): document for name, document in self._named.items()}
+        return {id(exchange): file for file, document in named.items() for _, exchange in document}
 
     def _stock(self, shelf: Shelf) -> Stock:
         return Stock(shelf, latency=self._latency, strict=self._strict)

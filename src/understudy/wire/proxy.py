@@ -24,6 +24,7 @@ from understudy.wire.sending import Receive, Scope, Send, send_answer, until_lef
 from understudy.wire.session import WireSession
 from understudy.wire.sessions import split_path
 from understudy.wire.taken import Taken
+from understudy.wire.upstream_failure import failure_of, no_answer
 from understudy.wire.upstream_headers import forwarded
 from understudy.wire.upstreams import Upstreams
 
@@ -124,9 +125,7 @@ class _Forwarding:
             raise
         if not self._is_to_be_struck(heard):
             answer = self._failure(heard) if self._has_failed(heard) else heard.answer
-            key = None if self._kept is None else self._kept.key
-            taken = replace(self._taken, fault=None)
-            self._session.note(taken, answer, "passed" if self._kept is None else "recorded", key=key)
+            self._note(heard, answer)
 
     def left_to_send(self, heard: Heard) -> Answer | None:
         """What is to be sent to the client now; None if upstream's answer was passed on."""
@@ -137,6 +136,14 @@ class _Forwarding:
             response = self._kept.exchange.response(model=self._taken.asked.model, provider="")
             return self._session.broken(self._taken, clean, response, key=self._kept.key)
         return None if self._taken.fault is None else clean
+
+    def _note(self, heard: Heard, answer: Answer) -> None:
+        taken, kept = replace(self._taken, fault=None), self._kept
+        if kept is None:
+            self._session.note(taken, answer, "passed")
+        else:
+            failure = failure_of(kept.exchange, heard, self._address)
+            self._session.note(taken, answer, "recorded", key=kept.key, failure=failure)
 
     def _is_to_be_struck(self, heard: Heard) -> bool:
         """Whether a fault is to strike a sound answer: one that has failed by itself is passed on as it is."""
@@ -151,13 +158,13 @@ class _Forwarding:
     def _failure(self, heard: Heard) -> Answer:
         """An error in the vendor's shape, which names the server but nothing of what was asked."""
         route = self._taken.asked.route
-        hint = f"check that it runs and can be reached from here, or name another: upstreams={{{route.vendor!r}: …}}"
+        another = f"--upstream {route.vendor}=…, or upstreams={{{route.vendor!r}: …}} in Python"
+        hint = f"check that it runs and can be reached from here, or name another: {another}"
         if heard.is_too_large:
             status, told = BAD_GATEWAY, f"{self._address} answered more than can be held to be broken by a fault"
-        elif heard.answer.ending == "silence":
-            status, told = GATEWAY_TIMEOUT, f"no answer from {self._address} in time ({heard.failure}); {hint}"
         else:
-            status, told = BAD_GATEWAY, f"no answer from {self._address} ({heard.failure}); {hint}"
+            status = GATEWAY_TIMEOUT if heard.answer.ending == "silence" else BAD_GATEWAY
+            told = f"{no_answer(heard, self._address)}; {hint}"
         return error_answer(route.codec or route.vendor_codec, status, told)
 
 

@@ -13,7 +13,7 @@ from understudy.events import NULL_SINK, CallRecorded, Sink, guarded
 from understudy.providers.pricing import PriceTable
 from understudy.recording.document import rules_of
 from understudy.recording.exchange import Exchange
-from understudy.recording.record_mode import RecordMode, Replacing, check_mode, end_of, moment
+from understudy.recording.record_mode import RecordMode, Replacing, check_mode, end_of, moment, open_writer
 from understudy.recording.redaction import Redactor
 from understudy.recording.stores.locate import open_store
 from understudy.recording.stores.store import Store
@@ -41,7 +41,7 @@ class WireRecorder:
         location: the recording: a path, or `sqlite:///path.db`; made if absent, added to if there.
         mode: `append` adds every call behind what is there. `once` keeps a recording that is there and answers from
             it alone. `new` answers from what is there and adds only what is missing. `all` replaces the entries that
-            this run touches.
+            this run touches, `fresh` all that is there once the recorder is closed.
 
     Raises:
         InputError: the recording cannot be written, or is no recording; or there is no such mode.
@@ -61,7 +61,7 @@ class WireRecorder:
         self._prices = PriceTable.shipped()
         store = open_store(location)
         self._replacing = Replacing(_end_of(store, clock) if mode == "all" and store.exists() else None)
-        self._writer = store.write()
+        self._writer = open_writer(store, mode, "models")
         try:
             self.rules = rules_of(self._writer.meta, source=store.location)
         except InputError:

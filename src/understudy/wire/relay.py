@@ -14,6 +14,7 @@ from understudy.wire.recorder import Kept, WireRecorder
 from understudy.wire.session import WireSession
 from understudy.wire.taken import Taken
 from understudy.wire.unpacking import Unpacker, UnpackingError, unpacker_of
+from understudy.wire.upstream_failure import failure_of
 from understudy.wire.upstream_headers import RawHeaders, returned
 
 
@@ -104,14 +105,15 @@ class Relay:
             self._kept = self._recorder.keep(self._taken, heard)
             is_to_be_struck = self.is_struck and self._kept is not None and self._kept.exchange.fault is None
             if not is_to_be_struck or has_client_left:
-                self._note(heard.answer)
+                self._note(heard)
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, heard: Heard) -> None:
         taken, kept = replace(self._taken, fault=None), self._kept
         if kept is None:
-            self._session.note(taken, answer, "passed")
+            self._session.note(taken, heard.answer, "passed")
         else:
-            self._session.note(taken, answer, "recorded", key=kept.key)
+            failure = failure_of(kept.exchange, heard, "the API")
+            self._session.note(taken, heard.answer, "recorded", key=kept.key, failure=failure)
 
 
 def _ending_of(error: Exception) -> Ending:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -80,6 +82,16 @@ class WireReplay:
         """Count what was found as served."""
         if found.stored is not None:
             self._cursor.use(found.stored)
+
+    @property
+    def stock(self) -> Stock:
+        """What answers, shared with other runs."""
+        return self._stock
+
+    @property
+    def used_ids(self) -> Set[int]:
+        """The ids of the exchanges that were served."""
+        return self._cursor.used_ids
 
     def unused(self) -> list[Unused]:
         """The exchanges that were never served, in the recording's order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ TURNS_TO_CONNECT = 5
 """In how many turns of its loop, at most, a server has made the connections that it accepted."""
 READ_BYTES = 64 * 1024
 _ANY_PORT = "port 0 takes any that is free"
+_ANY_HOST = "name an address of this machine: 127.0.0.1, or 0.0.0.0 for all of them"
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -36,7 +38,9 @@ def bind(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        raise InputError(f"cannot listen at {host}:{port}: {error.strerror or error}", hint=_ANY_PORT) from None
+        is_no_address = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        hint = _ANY_HOST if is_no_address else _ANY_PORT
+        raise InputError(f"cannot listen at {host}:{port}: {error.strerror or error}", hint=hint) from None
     # connections inherit it; else the end of an answer waits until the client has confirmed its beginning
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

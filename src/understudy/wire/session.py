@@ -81,9 +81,11 @@ class WireSession:
     def broken(self, taken: Taken, clean: Answer, response: Response, *, key: str | None = None) -> Answer:
         """What the call's fault makes of the answer that upstream gave."""
         answer = self._break(taken, Struck(taken.asked, lambda: clean, lambda: response))
-        return self.note(taken, answer, "recorded", key=key)
+        return self.note(taken, answer, "struck", key=key)
 
-    def note(self, taken: Taken, answer: Answer, outcome: Outcome, *, key: str | None = None) -> Answer:
+    def note(
+        self, taken: Taken, answer: Answer, outcome: Outcome, *, key: str | None = None, failure: str = ""
+    ) -> Answer:
         """Put the call on the list, with what became of it."""
         is_late = self._rehearsal is not None and taken.fault is not None and answer.end_ms > 0
         if is_late:
@@ -102,6 +104,8 @@ class WireSession:
             taken.attempt,
             taken.asked.request,
             taken.asked.method,
+            taken.call,
+            failure,
         )
         self.calls.append(noted)
         self._on_call(noted)
@@ -120,6 +124,11 @@ class WireSession:
         """What struck, as lines of a plan."""
         return self._count.fired
 
+    @property
+    def struck(self) -> list[PlannedFault]:
+        """The lines of the plan that have struck so far."""
+        return self._count.struck
+
     def unstruck(self) -> list[PlannedFault]:
         """The lines of the plan that have struck nothing so far."""
         return self._count.unstruck()
@@ -131,6 +140,11 @@ class WireSession:
     def unused(self) -> list[Unused]:
         """The entries of the recording that were never served."""
         return [] if self._replay is None else self._replay.unused()
+
+    @property
+    def replay(self) -> WireReplay | None:
+        """Its way along a recording, if it has one."""
+        return self._replay
 
     def _clean(self, taken: Taken) -> Answer:
         replay = self._known()
@@ -148,7 +162,7 @@ class WireSession:
             self._tell_served(taken, found.entry)
             if not spoils(taken.fault, answer):
                 self._known().use(found.entry)
-        return self.note(taken, answer, "served", key=None if found.entry is None else found.entry.key)
+        return self.note(taken, answer, "struck", key=None if found.entry is None else found.entry.key)
 
     def _break(self, taken: Taken, struck: Struck) -> Answer:
         assert taken.fault is not None
@@ -188,8 +202,23 @@ class WireSession:
         return self._replay
 
     def _missed(self, taken: Taken, error: RecordingMismatchError) -> Answer:
-        error = error.but(struck=[str(planned) for planned in self.fired])
-        self.misses.append(Miss(taken.number, self.name, taken.asked.place, error.kind, error.key, str(error)))
+        is_after_fault = bool(self.fired)
+        if is_after_fault:
+            error = error.but(struck=[str(planned) for planned in self.fired], hint="")
+        self.misses.append(
+            Miss(
+                taken.call,
+                self.name,
+                taken.asked.place,
+                error.kind,
+                error.key,
+                str(error),
+                taken.number,
+                taken.attempt,
+                taken.asked.method,
+                is_after_fault,
+            )
+        )
         if self._rehearsal is None:
             logger.warning("%s", error)
         self._sink.emit(ReplayMissed(taken.step_id, taken.asked.model, error.kind, "", taken.number, taken.attempt))

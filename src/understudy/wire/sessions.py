@@ -12,6 +12,7 @@ from understudy.faults import FaultPlan
 from understudy.wire.call_count import NO_FAULTS
 from understudy.wire.http_call import HttpCall
 from understudy.wire.session import WireSession
+from understudy.wire.totals import Totals
 
 MAX_SESSIONS = 10_000
 SESSION_HEADER = "x-understudy-session"
@@ -32,11 +33,12 @@ def prefix_of(name: str) -> str:
 class Sessions:
     """Makes a session when its name is first used; one that nobody started has the plan that the server was given.
 
-    Beyond 10,000 the oldest is forgotten.
+    Beyond 10,000 the oldest is forgotten. `past` counts what became of those that are gone.
     """
 
     def __init__(self, make: Callable[[str, FaultPlan], WireSession], plan: FaultPlan = NO_FAULTS) -> None:
         self._make, self._plan = make, plan
+        self.past = Totals()
         self._sessions: dict[str, WireSession] = {}
 
     def of(self, call: HttpCall) -> tuple[WireSession, HttpCall]:
@@ -61,9 +63,9 @@ class Sessions:
 
     def add(self, session: WireSession) -> WireSession:
         """The session, from now on the one of its name."""
-        self._sessions.pop(session.name, None)
+        self.forget(session.name)
         if len(self._sessions) >= MAX_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+            self.forget(next(iter(self._sessions)))
         self._sessions[session.name] = session
         return session
 
@@ -75,7 +77,10 @@ class Sessions:
 
     def forget(self, name: str) -> bool:
         """Whether there was a session of that name, which is no more."""
-        return self._sessions.pop(name, None) is not None
+        session = self._sessions.pop(name, None)
+        if session is not None:
+            self.past.add(session)
+        return session is not None
 
     def __iter__(self) -> Iterator[WireSession]:
         return iter(list(self._sessions.values()))

@@ -19,6 +19,7 @@ from understudy.recording.redaction import Redactor
 from understudy.recording.stores.locate import open_store
 from understudy.wire.asked import Reader
 from understudy.wire.call_count import NO_FAULTS
+from understudy.wire.leftover import Leftover, leftovers
 from understudy.wire.library import Library
 from understudy.wire.log import WireCall, unheard
 from understudy.wire.recorder import WireRecorder
@@ -28,6 +29,7 @@ from understudy.wire.replay import WireReplay
 from understudy.wire.session import WireSession
 from understudy.wire.sessions import Sessions
 from understudy.wire.stock import Stock
+from understudy.wire.totals import Totals, Use
 
 DEFAULT_RESPONSE = "Mock response"
 
@@ -42,7 +44,7 @@ class StageOptions(Struct, frozen=True, kw_only=True):
     `on_call` is told of each call as it is answered, on the server's thread.
 
     `record` is the recording to be made of what the real APIs answer, instead of one to answer from. `record_mode` is
-    that of RecordingProvider: `append`, `once`, `new` or `all`. `upstreams` says where the APIs are, by vendor
+    that of RecordingProvider: `append`, `once`, `new`, `all` or `fresh`. `upstreams` says where the APIs are, by vendor
     (`openai`, `anthropic`, `google`, `ollama`), as the SDKs' variables would; by default at the vendors'.
     `upstream_keys` are keys by vendor, which go there in the place of what clients give as their key.
     `upstream_timeout_s` is the longest wait for an API to go on; None waits for ever. `redactor` says what counts as a
@@ -76,6 +78,7 @@ class Stage:
     """
 
     def __init__(self, options: StageOptions) -> None:
+        _check_source(options)
         self._options = options
         plan = plan_of(options.faults)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
@@ -100,6 +103,13 @@ class Stage:
             self._library.close()
         if self.recorder is not None:
             self.recorder.close()
+
+    def leftovers(self, totals: Totals) -> list[Leftover]:
+        """The exchanges that no session was served, of the recordings that answered one; else of the whole."""
+        if self._library is None:
+            return []
+        uses = totals.uses or {self._library.stock(""): Use(set(), set())}
+        return leftovers(uses, self._library.file_of)
 
     def start(self, name: str, plan: FaultPlan, rehearsal: Rehearsal | None = None) -> WireSession:
         """A new session of that name, in the place of the one that may be there."""
@@ -143,6 +153,13 @@ def plan_of(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultPlan:
             hint = "strike them there: inject_tools(tools, plan), or tool_call_fault for a tool that the model asks for"
             raise InputError("tools run in the program under test", source=repr(str(line)), place="tool", hint=hint)
     return faults
+
+
+def _check_source(options: StageOptions) -> None:
+    given = (options.recording, options.responses, options.default_response, options.record)
+    if all(each is None for each in given):
+        hint = "give a recording, responses, a default_response, or record, a path to record to"
+        raise InputError("there is nothing to answer with", hint=hint)
 
 
 def _recorder(options: StageOptions) -> WireRecorder | None:

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from understudy.faults import FaultPlan, PlannedFault
 from understudy.recording.cursor import Unused
+from understudy.wire.leftover import Leftover
 from understudy.wire.log import Miss, WireCall
 from understudy.wire.rehearsal import Rehearsal
 from understudy.wire.session import WireSession
 from understudy.wire.stage import Stage, plan_of
+from understudy.wire.totals import Totals
 
 
 class StageLog:
@@ -40,6 +42,14 @@ class StageLog:
     def fired(self) -> list[PlannedFault]:
         """The faults that struck, of all sessions."""
         return [planned for session in self._stage.sessions for planned in session.fired]
+
+    def totals(self) -> Totals:
+        """What became of the calls of all sessions, also of those that are gone."""
+        return self._stage.sessions.past.plus(self._stage.sessions)
+
+    def leftovers(self) -> list[Leftover]:
+        """The exchanges that no session was served, of the recordings that answered one. To be asked while it runs."""
+        return self._stage.leftovers(self.totals())
 
     def unstruck(self) -> list[PlannedFault]:
         """The faults planned for the session without a name that have struck nothing so far."""

@@ -10,9 +10,10 @@ from understudy.wire.asked import Asked
 
 
 class Taken(Struct, frozen=True, gc=False):
-    """A call of a run. `number` counts the run's calls, `attempt` the tries of one; `fault` is to strike it.
+    """A try of a call of a run. `number` counts all that is asked; `fault` is to strike it.
 
-    `site` is its place among the run's calls of models, where those are counted.
+    `call` counts the run's calls of models, and is 0 for others; `attempt` counts the tries of one. `site` is its place
+    among the calls of models, where faults may strike.
     """
 
     asked: Asked
@@ -21,3 +22,4 @@ class Taken(Struct, frozen=True, gc=False):
     step_id: str | None = None
     fault: AnyFault | None = None
     site: Site | None = None
+    call: int = 0

@@ -44,7 +44,7 @@ def test_append_runs_everything_and_adds_it_behind_what_is_there(location):
     assert kept(location) == {"a": ["a x #1", "a x #1"], "b": ["b y #2"]}
 
 
-@pytest.mark.parametrize("mode", ["append", "once", "new", "all"])
+@pytest.mark.parametrize("mode", ["append", "once", "new", "all", "fresh"])
 def test_every_mode_records_into_a_new_file_and_one_without_calls_of_tools(location, mode):
     async def record_model():
         async with RecordingProvider(Echo(), location) as provider:
@@ -113,7 +113,7 @@ def test_tools_that_wait_are_answered_from_the_recording_too(location):
 def test_an_unknown_mode_is_refused_with_the_list(location):
     with pytest.raises(InputError, match="unknown mode 'none'") as caught:
         record(location, record="none")
-    assert caught.value.hint == "one of: append, once, new, all"
+    assert caught.value.hint == "one of: append, once, new, all, fresh"
     assert not open_store(location).exists()
 
 

@@ -11,34 +11,32 @@ from msgspec import Struct
 from tests.wire.frameworks.client import PATIENCE_S, Client
 from tests.wire.frameworks.scripts import PLAIN
 from understudy.wire.serving import WireServer
+from understudy.wire.session import WireSession
 
-IMPATIENCE_S = 0.8
+IMPATIENCE_S = 0.6
+GLANCE_S = 0.002
 MAX_THREADS = 64
 SILENCE_MS = 3000
 """How long a silence lasts: clients with a timeout do not wait for its end."""
 
 
 class Row(Struct, frozen=True):
-    """A fault as a line of a plan, and the timeout of the client that meets it.
-
-    Those that clients wait with are asked `late`, once the others have ended.
-    """
+    """A fault as a line of a plan, and the timeout of the client that meets it."""
 
     fault: str
     timeout_s: float = PATIENCE_S
-    late: bool = False
 
 
 ROWS = (
     Row("attempt=1: http_error 500"),
     Row("attempt=1: http_error 429 headers.retry-after-ms=1"),
     Row("everywhere: http_error 500"),
-    Row(f"everywhere: timeout {SILENCE_MS}", IMPATIENCE_S, late=True),
-    Row("everywhere: connection_reset", late=True),
+    Row(f"everywhere: timeout {SILENCE_MS}", IMPATIENCE_S),
+    Row("everywhere: connection_reset"),
     Row('everywhere: malformed_response "not json"'),
-    Row("everywhere: stream_truncate 5", late=True),
+    Row("everywhere: stream_truncate 5"),
     Row("everywhere: stream_truncate 5 raise=clean"),
-    Row(f"everywhere: stream_stall 5 for_ms={SILENCE_MS}", IMPATIENCE_S, late=True),
+    Row(f"everywhere: stream_stall 5 for_ms={SILENCE_MS}", IMPATIENCE_S),
     Row("everywhere: empty_response"),
 )
 
@@ -46,32 +44,36 @@ ROWS = (
 async def observe(clients: tuple[Client, ...], server: WireServer) -> dict[str, dict[str, str]]:
     """The cells by their clients, whole and streamed, and those by their faults.
 
-    Questions are asked side by side, but the late ones last, so that it is not for want of time that nothing comes.
+    Clients wait side by side, but ask one after the other: it must not be for want of time that one gives up.
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MAX_THREADS))
-    columns = tuple(product(clients, (False, True)))
-    cells: dict[tuple[Row, Client, bool], str] = {}
-    for late in (False, True):
-        places = [(row, *column) for row, column in product(ROWS, columns) if row.late == late]
-        told = await asyncio.gather(*(_cell(row, client, server, is_streamed=s) for row, client, s in places))
-        cells |= dict(zip(places, told, strict=True))
-    return {
-        _title(client, is_streamed=s): {f"`{row.fault}`": cells[row, client, s] for row in ROWS}
-        for client, s in columns
-    }
+    places = list(product(clients, (False, True), ROWS))
+    cells = [await _begun(client, row, server, is_streamed=is_streamed) for client, is_streamed, row in places]
+    columns: dict[str, dict[str, str]] = {}
+    for (client, is_streamed, row), cell in zip(places, cells, strict=True):
+        columns.setdefault(_title(client, is_streamed=is_streamed), {})[f"`{row.fault}`"] = await cell
+    return columns
+
+
+async def _begun(client: Client, row: Row, server: WireServer, *, is_streamed: bool) -> asyncio.Task[str]:
+    """A question that has come to the server."""
+    name = f"{client.title}-{ROWS.index(row)}-{is_streamed}".replace("/", "").replace(" ", "-")
+    session = server.start_session(name, faults=[row.fault])
+    asked = asyncio.create_task(_cell(client, row, session, server.session_url(name), is_streamed=is_streamed))
+    while not session.calls and not asked.done():
+        await asyncio.sleep(GLANCE_S)
+    return asked
 
 
 def _title(client: Client, *, is_streamed: bool) -> str:
     return f"{client.title}, streamed" if is_streamed else client.title
 
 
-async def _cell(row: Row, client: Client, server: WireServer, *, is_streamed: bool) -> str:
+async def _cell(client: Client, row: Row, session: WireSession, url: str, *, is_streamed: bool) -> str:
     if is_streamed and row.fault in client.never_ends:
         return "never ends ¹"
-    name = f"{client.title}-{ROWS.index(row)}-{is_streamed}".replace("/", "").replace(" ", "-")
-    session = server.start_session(name, faults=[row.fault])
     try:
-        seen = _told_text(await _ask(client, server.session_url(name), row.timeout_s, is_streamed=is_streamed))
+        seen = _told_text(await _ask(client, url, row.timeout_s, is_streamed=is_streamed))
     except Exception as error:
         seen = _told_error(error)
     tries = len([call for call in session.calls if call.request is not None])

@@ -17,10 +17,10 @@ from understudy.wire.session import WireSession
 
 Columns: TypeAlias = Mapping[str, Mapping[str, str]]
 PATIENCE_MS = 20_000
-IMPATIENCE_MS = 300
+IMPATIENCE_MS = 600
 """The timeout of clients that meet silence: long enough for what comes before it, on a busy machine too."""
 
-HANG_MS = 1500
+HANG_MS = 2000
 """When a question counts as one that never ends, its client's timeout notwithstanding."""
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import stat
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +23,7 @@ from understudy.recording.exchange import Exchange
 from understudy.recording.file_format import MAX_FILE_BYTES, parse, render, too_large
 from understudy.recording.stores.journal import Journal
 from understudy.recording.stores.memory import MemoryShelf
+from understudy.recording.stores.sibling import claim_sibling
 from understudy.recording.tool_exchange import ToolExchange
 
 logger = logging.getLogger("understudy.recording")
@@ -89,6 +90,26 @@ class JsonFileStore:
         except OSError as error:
             raise self.unusable(error) from None
 
+    def update(self, change: Callable[[Document], None]) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._locked_journal() as journal:
+                document, _ = self._brought_together(journal)
+                change(document)
+                self._swap_in(render(document), journal)
+        except OSError as error:
+            raise self.unusable(error) from None
+
+    def sibling(self) -> JsonFileStore:
+        try:
+            return JsonFileStore(claim_sibling(self.path))
+        except OSError as error:
+            raise self.unusable(error) from None
+
+    def remove(self) -> None:
+        for path in (self._journal_path, self._next, self.path):
+            path.unlink(missing_ok=True)
+
     def fold(self, *, wait: bool = True) -> Document:
         """Bring what the journal holds into the file, which is made if absent.
 
@@ -98,10 +119,8 @@ class JsonFileStore:
             RecordingFormatError: the file is no recording; file and journal are left as they are.
         """
         with self._locked_journal(wait=wait) as journal:
-            lines = self._open_lines(journal)
-            document = self._document_in(self.path)
-            _apply(lines, document)
-            if lines or not self.path.exists():
+            document, has_more = self._brought_together(journal)
+            if has_more or not self.path.exists():
                 self._swap_in(render(document), journal)
             return document
 
@@ -153,6 +172,13 @@ class JsonFileStore:
             self._next.replace(self.path)
         self._next.unlink(missing_ok=True)
         return lines
+
+    def _brought_together(self, journal: Journal) -> tuple[Document, bool]:
+        """What file and journal hold, and whether the journal has something of it that the file has not."""
+        lines = self._open_lines(journal)
+        document = self._document_in(self.path)
+        _apply(lines, document)
+        return document, bool(lines)
 
     def _is_next(self, folded: str | None) -> bool:
         """Whether the file that the mark of a fold tells of still waits for its swap."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from understudy.recording.exchange import Exchange
 from understudy.recording.file_format import parse_exchange
 from understudy.recording.stores.database import Database
 from understudy.recording.stores.memory import MemoryRow
+from understudy.recording.stores.sibling import claim_sibling
 from understudy.recording.stores.sqlite_row import SqliteRow, schema_of
 from understudy.recording.tool_exchange import ToolEntry, ToolExchange
 from understudy.recording.tool_format import parse_tool_exchange, parse_tools
@@ -70,29 +71,39 @@ class SqliteStore:
 
     def save(self, document: Document) -> None:
         self._make_folder()
-        metadata = {"_version": document.version, "_meta": document.meta} | document.rest
         with self._opened() as database:
             with database.transaction():
-                database.run("DELETE FROM exchanges")
-                database.run("DELETE FROM metadata")
-                for statement in (*_TOOL_SCHEMA, "DELETE FROM tool_exchanges"):
-                    database.run(statement)
-                for name, value in metadata.items():
-                    database.run(_SET_METADATA, name, orjson.dumps(value))
-                for key, exchange in document:
-                    listed = isinstance(document.entries[key], list)
-                    database.run(_INSERT, *_row(key, exchange, listed=listed))
-                for tool, call in each(document.tools):
-                    listed = isinstance(document.tools[tool], list)
-                    database.run(_INSERT_TOOL, *_row(tool, call, listed=listed))
+                _fill(database, document)
             database.close()
+
+    def update(self, change: Callable[[Document], None]) -> None:
+        self._make_folder()
+        with self._opened() as database:
+            with database.transaction():
+                document = SqliteShelf(database).document()
+                change(document)
+                _fill(database, document)
+            database.close()
+
+    def sibling(self) -> SqliteStore:
+        try:
+            return SqliteStore(claim_sibling(self.path))
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def remove(self) -> None:
+        for suffix in ("-wal", "-shm", ""):
+            Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
     def _make_folder(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            reason = error.strerror or str(error)
-            raise InputError(reason, source=self.location, hint="check the path and its permissions") from None
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> InputError:
+        reason = error.strerror or str(error)
+        return InputError(reason, source=self.location, hint="check the path and its permissions")
 
     @contextmanager
     def _opened(self) -> Iterator[Database]:
@@ -113,6 +124,21 @@ def _make_tables(database: Database) -> None:
             database.run(statement)
         database.run(_ADD_METADATA, "_version", orjson.dumps(VERSION))
         database.run(_ADD_METADATA, "_meta", orjson.dumps(new_meta()))
+
+
+def _fill(database: Database, document: Document) -> None:
+    """Put the document in the place of all that the database holds, inside a transaction."""
+    database.run("DELETE FROM exchanges")
+    database.run("DELETE FROM metadata")
+    for statement in (*_TOOL_SCHEMA, "DELETE FROM tool_exchanges"):
+        database.run(statement)
+    metadata = {"_version": document.version, "_meta": document.meta} | document.rest
+    for name, value in metadata.items():
+        database.run(_SET_METADATA, name, orjson.dumps(value))
+    for key, exchange in document:
+        database.run(_INSERT, *_row(key, exchange, listed=isinstance(document.entries[key], list)))
+    for tool, call in each(document.tools):
+        database.run(_INSERT_TOOL, *_row(tool, call, listed=isinstance(document.tools[tool], list)))
 
 
 def _has_tool_table(database: Database) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -110,7 +111,14 @@ class Store(Protocol):
     """A place that holds one recording."""
 
     @property
-    def location(self) -> str: ...
+    def location(self) -> str:
+        """Its name, as given."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """The file that holds it, by whatever name it was given."""
+        ...
 
     def exists(self) -> bool: ...
 
@@ -132,4 +140,24 @@ class Store(Protocol):
 
     def save(self, document: Document) -> None:
         """Replace the whole recording, or leave it as it was if that fails."""
+        ...
+
+    def update(self, change: Callable[[Document], None]) -> None:
+        """Put the recording, made if absent, through `change` while nobody else can write, or leave it as it was.
+
+        Raises:
+            InputError: the place cannot be written to, or holds something else.
+        """
+        ...
+
+    def sibling(self) -> Store:
+        """A store of the same kind beside this one, which must be there: a place of its own at each call.
+
+        Raises:
+            InputError: the place cannot be written to.
+        """
+        ...
+
+    def remove(self) -> None:
+        """Remove the recording, which nobody has open, and all that lies beside it."""
         ...

@@ -1,0 +1,111 @@
+"""Subject: how many cases an exploration runs in a second, beside the clean run alone, replayed as often."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from bench.findings import Findings, Row, Table, at_least
+from bench.plan import Plan
+from bench.stopwatch import Stopwatch, quiet, settled
+from understudy import RecordingProvider, run
+from understudy.explore.exploration import Explorer, Wish
+from understudy.explore.function_subject import FunctionSubject
+from understudy.explore.menu import chosen
+from understudy.explore.run import Run
+from understudy.explore.stage import Stage
+from understudy.faults import FaultPlan
+from understudy.messages import JsonObject, Reply, Request, Response, WholeReply
+from understudy.providers.provider import Provider
+
+CALLS, REPEATS = 30, (7, 3)
+OURS, FLOOR = "an exploration with all faults", "the clean run, as often"
+NEAR_FLOOR = 0.6
+
+
+class Score(Struct, frozen=True):
+    """How many runs there were in a second, and how many tries of calls in those."""
+
+    runs: float
+    calls: float
+
+
+class _Model(Provider):
+    """Answers whatever it is asked, and says how long the conversation is."""
+
+    name = "model"
+
+    async def send(self, request: Request) -> Reply:
+        return WholeReply(Response(f"That is answer {len(request.messages)}.", request.model))
+
+
+async def _converse(provider: Provider) -> str:
+    messages: list[JsonObject] = [{"role": "system", "content": "Answer in one sentence."}]
+    for number in range(CALLS):
+        messages.append({"role": "user", "content": f"Question {number}: what is to be done about it?"})
+        response = await provider.complete(messages, "gpt-4o", step_id="answer")
+        messages.append({"role": "assistant", "content": response.content})
+    return response.content
+
+
+async def _agent(stage: Stage) -> str:
+    return await _converse(stage.gateway)
+
+
+def measure(plan: Plan) -> Findings:
+    """A conversation of many calls, with each fault at each call."""
+    recording = plan.library.folder / "explored.json"
+    run(_record(recording))
+    best: dict[str, Score] = {}
+    cases = 0
+    with settled():
+        for repeat in range(plan.repeats(*REPEATS)):
+            plan.tell(f"explore: repeat {repeat + 1} of {plan.repeats(*REPEATS)}")
+            explored = _explored(recording)
+            cases = len(explored[0])
+            for name, score in ((OURS, _score(*explored)), (FLOOR, _score(*_replayed(recording, cases)))):
+                best[name] = max(best.get(name, score), score, key=lambda each: each.runs)
+    title = f"{cases} cases of a run with {CALLS} calls, in one process"
+    tables = [
+        Table(title, "runs/s", ["runs"], [Row(name, [score.runs]) for name, score in best.items()], base=OURS),
+        Table(title, "calls/s", ["calls"], [Row(name, [score.calls]) for name, score in best.items()], base=OURS),
+    ]
+    claim = f"an exploration runs its cases at {NEAR_FLOOR:.0%} of the rate of the clean run or more"
+    return Findings("explore", tables, at_least(claim, tables[0].ratios(OURS, FLOOR), NEAR_FLOOR), _notes(plan))
+
+
+async def _record(path: Path) -> None:
+    async with RecordingProvider(_Model(), path) as provider:
+        await _converse(provider)
+
+
+def _explored(recording: Path) -> tuple[list[Run], float]:
+    """The runs of an exploration, and how long they took, in µs; the clean run is made before."""
+    watch = Stopwatch()
+    explorer = Explorer(FunctionSubject(_agent, recording), Wish(dishes=chosen("all")))
+    cases = explorer.cases
+    with quiet(), watch.lap():
+        exploration = explorer.explore(cases)
+    return [each.run for each in exploration.explored], watch.total_us
+
+
+def _replayed(recording: Path, times: int) -> tuple[list[Run], float]:
+    """As many clean runs, and how long they took."""
+    watch, subject = Stopwatch(), FunctionSubject(_agent, recording)
+    subject.run(FaultPlan())
+    with quiet(), watch.lap():
+        runs = [subject.run(FaultPlan()) for _ in range(times)]
+    return runs, watch.total_us
+
+
+def _score(runs: list[Run], took_us: float) -> Score:
+    return Score(len(runs) / took_us * 1e6, sum(len(each.calls) for each in runs) / took_us * 1e6)
+
+
+def _notes(plan: Plan) -> list[str]:
+    return [
+        f"best of {plan.repeats(*REPEATS)} repeats; the more, the better; the recording is read before",
+        "the clean run goes the same way: virtual time, a gateway, the witness, no fault in its plan",
+        "a case whose run fails ends early, and one that recovers asks more: hence the calls, too",
+    ]

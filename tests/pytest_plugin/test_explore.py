@@ -1,0 +1,260 @@
+"""Tests that are explored: an item for each fault at each place of their recording."""
+
+import json
+
+import pytest
+
+from tests.pytest_plugin.conftest import told
+
+RECORDING = {
+    "_version": 2,
+    "hello": {"content": "Hello!"},
+    "bye": {"content": "Bye!"},
+    "_tools": {"refund": [{"arguments": {"order": 42}, "result": "paid"}]},
+}
+AGENT = """
+from understudy import tool
+
+HI = [{"role": "user", "content": "Hi"}]
+
+
+@tool(side_effect=True)
+def refund(order: int) -> str:
+    raise AssertionError("the real tool must not run")
+
+
+async def agent(provider, tools, tries=1):
+    said = await provider.complete(HI, "m", step_id="hello")
+    for left in reversed(range(tries)):
+        try:
+            paid = tools["refund"](order=42)
+            break
+        except Exception:
+            if not left:
+                raise
+    bye = await provider.complete([{"role": "user", "content": said.content}], "m", step_id="bye")
+    return f"{said.content} {paid} {bye.content}"
+"""
+SOUND = """
+from agent import agent, refund
+
+@pytest.mark.explore(recording="run.json", faults="connection_reset,tool_lost", declared=["ToolFaultError"])
+def test_agent(understudy):
+    assert understudy.run(agent(understudy.gateway, understudy.tools(refund))) == "Hello! paid Bye!"
+"""
+
+
+@pytest.fixture
+def explored(project):
+    """A project with an agent, its recording, and a test of it that has no finding."""
+    project.write("run.json", json.dumps(RECORDING))
+    project.write("agent.py", AGENT)
+    project.test(SOUND)
+    return project
+
+
+def names(result):
+    return [line for line in result.stdout.lines if "::" in line]
+
+
+def test_there_is_an_item_for_each_case_and_the_clean_run_is_the_first(explored):
+    assert names(explored.run("--collect-only")) == [
+        "test_it.py::test_agent[clean]",
+        "test_it.py::test_agent[1 hello: connection_reset]",
+        "test_it.py::test_agent[2 bye: connection_reset]",
+        "test_it.py::test_agent[1 hello: connection_reset, always]",
+        "test_it.py::test_agent[2 bye: connection_reset, always]",
+        "test_it.py::test_agent[refund 1: tool_lost]",
+    ]
+
+
+def test_a_test_without_a_defect_passes_in_all_cases(explored):
+    result = explored.run()
+    result.assert_outcomes(passed=6)
+    assert "0 recorded live, 0 missed" in told(result)
+
+
+def test_a_finding_is_told_with_its_evidence_and_the_command_that_shows_it_again(explored):
+    explored.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"))
+    result = explored.run()
+    result.assert_outcomes(passed=5, failed=1)
+    assert "repeated side effect: refund ran 2 times, without the fault 1 time" in told(result)
+    assert "fault: tool=refund call=1: tool_lost" in told(result)
+    assert "again: pytest 'test_it.py::test_agent[refund 1: tool_lost]'" in told(result)
+
+
+def test_one_case_alone_is_judged_beside_a_clean_run_of_its_own(explored):
+    explored.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"))
+    explored.run("test_it.py::test_agent[refund 1: tool_lost]").assert_outcomes(failed=1)
+
+
+def test_an_assertion_that_does_not_hold_is_wrong(explored):
+    explored.test(SOUND.replace("connection_reset,tool_lost", "tool_garbled"))
+    result = explored.run()
+    result.assert_outcomes(passed=1, failed=1)
+    assert "wrong: assert 'Hello!" in told(result)
+    assert "Captured error call" in told(result)
+    assert "explored_test.py" not in told(result)
+
+
+def test_an_error_that_is_not_declared_is_a_crash(explored):
+    explored.test(SOUND.replace(', declared=["ToolFaultError"]', "").replace("connection_reset,", ""))
+    result = explored.run()
+    result.assert_outcomes(passed=1, failed=1)
+    assert "crashed: ToolFaultError" in told(result)
+
+
+def test_only_the_verdicts_that_are_named_fail_it(explored):
+    careless = SOUND.replace("tools(refund))", "tools(refund), tries=2)")
+    explored.test(careless.replace("faults=", "fail_on='hung', faults="))
+    explored.run().assert_outcomes(passed=6)
+
+
+def test_a_budget_limits_the_cases_and_classes_of_errors_are_declared(explored):
+    declared = SOUND.replace('["ToolFaultError"]', "(ToolFaultError,)").replace("faults=", "budget=2, faults=")
+    explored.test(f"from understudy import ToolFaultError\n{declared}")
+    explored.run().assert_outcomes(passed=3)
+
+
+def test_an_async_test_runs_in_virtual_time(explored):
+    explored.test(
+        """
+from agent import agent, refund
+
+@pytest.mark.explore(recording="run.json", faults="timeout", declared="ProviderTimeoutError")
+async def test_agent(understudy):
+    assert await agent(understudy.provider, understudy.tools(refund)) == "Hello! paid Bye!"
+"""
+    )
+    result = explored.run("--durations=1")
+    result.assert_outcomes(passed=5)
+
+
+def test_fixtures_may_keep_the_provider_and_tools_and_other_parameters_are_kept_apart(explored):
+    explored.test(
+        """
+from agent import agent, refund
+
+@pytest.fixture
+def ask(understudy):
+    tools, provider = understudy.tools([refund]), understudy.provider
+    return lambda: understudy.run(agent(provider, tools))
+
+class TestAgent:
+    @pytest.mark.parametrize("number", [1, 2])
+    @pytest.mark.explore(recording="run.json", faults="tool_lost", declared="ToolFaultError")
+    def test_agent(self, ask, number):
+        assert ask() == "Hello! paid Bye!"
+"""
+    )
+    result = explored.run("-k", "tool_lost")
+    result.assert_outcomes(passed=2)
+
+
+def test_a_clean_run_that_fails_is_told_as_it_is_and_fails_every_case(explored):
+    explored.test(SOUND.replace("Hello! paid Bye!", "Hello!"))
+    result = explored.run()
+    result.assert_outcomes(failed=6)
+    assert "> " in told(result)
+    assert "the run fails without any fault: AssertionError" in told(result)
+
+
+def test_a_clean_run_that_asks_what_was_never_recorded_is_told(explored):
+    explored.write("run.json", json.dumps({name: entry for name, entry in RECORDING.items() if name != "bye"}))
+    explored.test(SOUND.replace("    assert", "    with pytest.raises(Exception):\n        assert"))
+    result = explored.run("-k", "clean")
+    result.assert_outcomes(failed=1)
+    assert "step 'bye' is not in the recording" in told(result)
+
+
+def test_workers_collect_the_same_cases_and_tell_the_same(explored):
+    explored.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"))
+    result = explored.run_apart("-n", "2")
+    result.assert_outcomes(passed=5, failed=1)
+
+
+RECORDED = """
+@pytest.mark.explore(faults="connection_reset")
+def test_greets(understudy):
+    understudy.live(Echo)
+    response = understudy.run(understudy.gateway.complete(ADA, "m", step_id="greet"))
+    assert response.content == "Hello Ada"
+"""
+
+
+def test_without_a_recording_there_is_the_clean_run_alone_which_makes_it(project):
+    project.test(RECORDED)
+    assert names(project.run("--collect-only")) == ["test_it.py::test_greets[clean]"]
+    assert "no such recording" in told(project.run())
+    project.record().assert_outcomes(passed=1)
+    assert project.recordings() == ["test_it/test_greets.json"]
+    project.run().assert_outcomes(passed=3)
+    project.run("--understudy-record=all").assert_outcomes(passed=1)
+
+
+USES = """
+@pytest.mark.explore(recording="run.json", faults="tool_lost")
+def test_uses(understudy):
+    {use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "reason"),
+    [
+        ('understudy.faults("call=1: timeout")', "an explored test is given its faults by the case"),
+        ("understudy.http_client()", "HTTP clients are not explored in a test"),
+        ("understudy.typo", "has no attribute 'typo'"),
+    ],
+)
+def test_what_an_explored_test_cannot_use_is_told(explored, use, reason):
+    explored.test(USES.format(use=use))
+    assert reason in told(explored.run("-k", "clean"))
+
+
+def test_the_fixture_tells_what_it_is(explored):
+    use = "assert (understudy.is_recording, understudy.unused(), understudy.calls) == (False, [], [])\n"
+    explored.test(
+        USES.format(use=use + "    assert 'exploring' in repr(understudy) and 'run.json' in understudy.recording")
+    )
+    explored.run("-k", "clean").assert_outcomes(passed=1)
+
+
+def test_nothing_is_asked_while_fixtures_are_set_up(explored):
+    explored.test(
+        """
+@pytest.fixture
+def early(understudy):
+    {use}
+
+@pytest.mark.explore(recording="run.json", faults="tool_lost")
+def test_early(early):
+    pass
+""".replace("{use}", "understudy.run(asyncio.sleep(1))")
+    )
+    assert "nothing runs before the test does" in told(explored.run("-k", "clean"))
+    explored.test((explored.folder / "test_it.py").read_text().replace("run(asyncio.sleep(1))", "gateway"))
+    assert "nothing is asked before the test runs" in told(explored.run("-k", "clean"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("'run.json'", "it takes no arguments without names"),
+        ("fault='all'", "unknown argument 'fault'"),
+        ("faults='timeot'", "there is no fault 'timeot' to try"),
+        ("budget='many'", "budget: expected `int | null`, got `str`"),
+        ("fail_on=['hug']", "fail_on: invalid enum value 'hug'"),
+    ],
+)
+def test_a_wrong_marker_is_told_when_tests_are_collected(project, arguments, reason):
+    project.test(f"@pytest.mark.explore({arguments})\ndef test_wrong(understudy):\n    pass\n")
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    assert reason in told(result)
+    assert "Traceback" not in told(result)
+
+
+def test_a_marker_of_that_name_on_a_test_that_is_not_ours_is_left_alone(project):
+    project.test("@pytest.mark.explore\ndef test_other():\n    pass\n")
+    project.run().assert_outcomes(passed=1)

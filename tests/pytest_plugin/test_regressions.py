@@ -1,0 +1,48 @@
+"""Findings that were kept, as items of pytest."""
+
+import pytest
+
+from tests.pytest_plugin.conftest import told
+from tests.subjects.projects import CARELESS, REFUND, Project
+from understudy.explore.case import Case
+from understudy.explore.exploration import Explorer, Wish
+from understudy.faults import parse_fault
+from understudy.subjects.described import DescribedWorkflow
+from understudy.subjects.opening import open_subject
+from understudy.subjects.regression import Regression, RegressionFolder
+from understudy.subjects.terms import Terms
+
+
+@pytest.fixture
+def kept(project, monkeypatch):
+    """A project with a finding that was kept in `regress`, and a JSON file that is none."""
+    monkeypatch.chdir(project.folder)
+    Project(project.folder).workflow(CARELESS)
+    described = DescribedWorkflow(recording="run.json", file="flow.yaml")
+    kind = Regression(understudy="regression", verdict="wrong", faults=(), subject=described)
+    with open_subject(described, Terms()) as subject:
+        case = Case("0007", (parse_fault("tool=refund call=1: tool_lost"),), ())
+        exploration = Explorer(subject, Wish(dishes=())).explore([case])
+        RegressionFolder("regress", kind).keep(subject, exploration.clean, exploration.findings)
+    project.write("regress/other.json", '{"understudy": 1}')
+    return project
+
+
+def test_a_finding_fails_while_it_is_there(kept):
+    result = kept.run()
+    result.assert_outcomes(failed=1)
+    assert "repeated side effect: refund ran 2 times, without the fault 1 time" in told(result)
+    assert "again: understudy replay --plan" in told(result)
+
+
+def test_it_passes_when_it_is_mended(kept):
+    Project(kept.folder).workflow(REFUND)
+    kept.run().assert_outcomes(passed=1)
+
+
+def test_what_it_needs_and_lacks_is_told_without_a_traceback(kept):
+    (kept.folder / "run.json").unlink()
+    result = kept.run()
+    result.assert_outcomes(failed=1)
+    assert "run.json" in told(result)
+    assert "Traceback" not in told(result)

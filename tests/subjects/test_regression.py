@@ -1,0 +1,141 @@
+"""Findings that are kept: written once, minimised, and run again in their folder."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.subjects.projects import CARELESS, REFUND
+from understudy.errors import InputError
+from understudy.explore.case import Case
+from understudy.explore.exploration import Explorer, Wish
+from understudy.explore.menu import chosen
+from understudy.faults import parse_fault
+from understudy.subjects.described import DescribedProgram, DescribedWorkflow
+from understudy.subjects.opening import open_subject
+from understudy.subjects.regression import Regression, RegressionFolder, load_regression, reproduced
+from understudy.subjects.regression_mark import is_regression
+from understudy.subjects.terms import Terms
+
+LOST = "tool=refund call=1: tool_lost"
+
+
+@pytest.fixture
+def careless(project):
+    project.workflow(CARELESS)
+    return DescribedWorkflow(recording="run.json", file="flow.yaml")
+
+
+def kept(described, *lines, folder="regress", invariants=None):
+    """The files of what was found with the faults of each of `lines`."""
+    kind = Regression(
+        understudy="regression", verdict="wrong", faults=(), subject=described, invariants=invariants, terms=Terms()
+    )
+    cases = [
+        Case(f"{number:04}", tuple(map(parse_fault, line.split("; "))), ()) for number, line in enumerate(lines, 7)
+    ]
+    with open_subject(described, Terms()) as subject:
+        exploration = Explorer(subject, Wish(dishes=chosen("all"))).explore(cases)
+        return RegressionFolder(folder, kind).keep(subject, exploration.clean, exploration.findings)
+
+
+def test_a_finding_is_kept_with_all_that_it_takes_to_run_it_again(careless):
+    (file,) = kept(careless, LOST)
+    assert str(file) == "regress/0007.json"
+    assert is_regression(file)
+    regression = load_regression(file)
+    assert (str(regression), regression.verdict) == (LOST, "repeated side effect")
+    assert (regression.subject, regression.folder) == (careless, "..")
+
+
+def test_it_is_a_finding_until_it_is_mended(careless, project):
+    (file,) = kept(careless, LOST)
+    assert reproduced(file).verdict == "repeated side effect"
+    project.write("flow.yaml", REFUND)
+    assert reproduced(file).verdict == "failed cleanly"
+
+
+def test_it_is_run_in_the_folder_that_it_was_found_in(careless, monkeypatch):
+    (file,) = kept(careless, LOST)
+    there = file.resolve()
+    monkeypatch.chdir("/")
+    assert reproduced(there).is_finding
+    assert Path.cwd() == Path("/")
+
+
+def test_faults_that_it_does_not_need_are_left_out(careless):
+    lines = f"step=plan attempt=1: http_error 500; {LOST}"
+    (file,) = kept(careless, lines)
+    assert str(load_regression(file)) == LOST
+
+
+def test_two_that_come_down_to_the_same_are_kept_once(careless):
+    assert len(kept(careless, LOST, f"step=plan attempt=1: http_error 500; {LOST}")) == 1
+
+
+def test_what_is_there_already_stays_as_it_is(careless):
+    first, again = kept(careless, LOST), kept(careless, "step=plan attempt=1: timeout", LOST)
+    assert again == first
+    assert [file.name for file in Path("regress").iterdir()] == ["0007.json"]
+
+
+def test_another_finding_does_not_take_the_place_of_one_that_is_kept(careless, project):
+    kept(careless, LOST)
+    project.write("checks.py", "def invariant_tells(run):\n    assert run.error is None\n")
+    kind = Regression(
+        understudy="regression", verdict="wrong", faults=(), subject=careless, terms=Terms(), invariants="checks.py"
+    )
+    with open_subject(careless, Terms()) as subject:
+        case = Case("0007", (parse_fault("step=plan: http_error 500"),), ())
+        wish = Wish(dishes=(), invariants=[lambda run: run.error is None])
+        exploration = Explorer(subject, wish).explore([case])
+        (file,) = RegressionFolder("regress", kind).keep(subject, exploration.clean, exploration.findings)
+    assert str(file) == "regress/0007-2.json"
+    assert reproduced(file).judged.evidence == ("invariant_tells",)
+
+
+def test_a_program_is_run_again_in_its_folder(project):
+    project.write("agent.py", "import os, urllib.request\nurllib.request.urlopen(os.environ['OPENAI_BASE_URL'])\n")
+    project.write("run.json", '{"_version": 2, "any": [{"content": "Hello!"}]}')
+    described = DescribedProgram(recording="run.json", command=(sys.executable, "agent.py"))
+    regression = Regression(
+        understudy="regression", verdict="crashed", faults=(parse_fault("call=1: http_error 500"),), subject=described
+    )
+    with pytest.raises(InputError, match="the run fails without any fault: exit 1"):
+        regression.reproduced()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"verdict": "bad"}, "invalid enum value 'bad'"),
+        ({"folder": "../nowhere"}, "there is no folder"),
+        ({"subject": {"type": "book"}}, "invalid value 'book'"),
+        ({"more": 1}, "unknown field"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told_with_its_place(careless, change, reason):
+    (file,) = kept(careless, LOST)
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(InputError) as caught:
+        reproduced(file)
+    assert reason.lower() in str(caught.value).lower()
+    assert caught.value.source == str(file)
+    assert caught.value.place == next(iter(change)) or caught.value.place in ("subject.type", "")
+
+
+def test_a_file_that_is_no_json_or_not_there_is_bad_input(project):
+    file = project.write("0001.json", "{")
+    with pytest.raises(InputError, match=r"0001\.json"):
+        load_regression(file)
+    with pytest.raises(InputError, match="No such file"):
+        load_regression("nowhere.json")
+    assert not is_regression("nowhere.json")
+    assert not is_regression(file)
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input(careless, project):
+    project.write("taken", "")
+    with pytest.raises(InputError, match="taken"):
+        kept(careless, LOST, folder="taken/regress")
