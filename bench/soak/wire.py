@@ -22,7 +22,9 @@ from bench.soak.memory import Growth
 from bench.soak.wire_crowd import SESSIONS, Crowd, record
 from bench.soak.wire_server import Holdings
 
-ROUND_S, LEAST_ROUNDS = 10.0, 5
+ROUND_S, LEAST_ROUNDS = 10.0, 3
+REST_S = 6.0
+"""Longer than uvicorn's timers hold a connection that has ended."""
 SETTLE_S, LOOK_S = 5.0, 0.05
 END_S = 1.0
 
@@ -90,6 +92,7 @@ def _hold(
         for number in range(rounds):
             asyncio.run(crowd.hold(seconds / rounds))
             server.forget()
+            time.sleep(REST_S)
             looks.append(Look(sum(crowd.ends.values()), server.settled(files)))
             told((number + 1) * seconds / rounds)
     finally:
@@ -111,11 +114,10 @@ def _judge(console: Console, crowd: Crowd, looks: list[Look], files: int | None)
 
 
 def _growth(looks: list[Look]) -> Growth:
-    """How much more the second half of the looks shows than the first, each at its least: timers come and go."""
-    first, second = looks[: len(looks) // 2], looks[len(looks) // 2 :]
-    blocks = [min(look.held.blocks for look in half) for half in (first, second)]
-    resident_mb = [min(look.held.resident_mb for look in half) for half in (first, second)]
-    return Growth(second[-1].streams - first[-1].streams, blocks[1] - blocks[0], resident_mb[1] - resident_mb[0])
+    """How much more the last look shows than the first."""
+    first, last = looks[0], looks[-1]
+    blocks, resident_mb = last.held.blocks - first.held.blocks, last.held.resident_mb - first.held.resident_mb
+    return Growth(last.streams - first.streams, blocks, resident_mb)
 
 
 def _end_under_way(console: Console, folder: Path, streams: int, seed: int) -> list[str]:

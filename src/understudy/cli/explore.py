@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from understudy.cli.arguments import AsJson, DefaultResponse, Faults, Quiet, Settings, StateFile
+from understudy.cli.arguments import AsJson, Quiet, Settings, StateFile
 from understudy.cli.behind_dashes import behind_dashes
 
 
@@ -24,14 +24,18 @@ def explore(
     ),
     pairs: Annotated[bool, typer.Option("--pairs", help="Try a second fault behind each, too.")] = False,
     budget: Annotated[int | None, typer.Option(min=1, help="Run so many cases at most, the most telling ones.")] = None,
-    fault: Faults = [],  # noqa: B006
+    fault: Annotated[
+        list[str], typer.Option(help="Run only the case of this fault: 'call=2: timeout'. Repeated, of all of them.")
+    ] = [],  # noqa: B006
     only: Annotated[list[str], typer.Option(help="Run only the case of this id. May be repeated.")] = [],  # noqa: B006
     list_cases: Annotated[bool, typer.Option("--list", help="List the cases and run none of them.")] = False,
     on_divergence: Annotated[
         Literal["stop", "default", "live"],
         typer.Option(help="What becomes of a request that was never recorded: end the run, answer, or ask the model."),
     ] = "stop",
-    default_response: DefaultResponse = None,
+    default_response: Annotated[
+        str | None, typer.Option(help="What it is answered with; --on-divergence is then default.")
+    ] = None,
     invariants: Annotated[
         str | None, typer.Option(help="A Python file whose functions invariant_… must hold for every run.")
     ] = None,

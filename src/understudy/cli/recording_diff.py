@@ -61,12 +61,18 @@ def diff(
 
 def _print(changes: list[Change]) -> None:
     for change in changes:
-        is_short = len(change.key) <= 40 or change.key.startswith("_tools")
-        key = change.place or (change.key if is_short else change.key[:12] + "…")
-        typer.secho(f"{key}, call {change.position + 1}: {_TITLES[change.kind]}", bold=True)
+        typer.secho(f"{_named(change)}, call {change.position + 1}: {_TITLES[change.kind]}", bold=True)
         if change.difference:
             typer.echo(change.difference)
     typer.echo(counted(len(changes), "difference") if changes else "no differences")
+
+
+def _named(change: Change) -> str:
+    from understudy.recording.key_choice import short_key
+
+    if change.place or change.key.startswith("_tools"):
+        return change.place or change.key
+    return " → ".join(short_key(key) for key in (change.old_key, change.key) if key)
 
 
 def _print_proposal(proposal: Proposal) -> None:

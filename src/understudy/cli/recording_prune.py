@@ -14,7 +14,11 @@ def prune(
     older_than: Annotated[str | None, typer.Option(help="An age like 30d, 12h or 2w.")] = None,
     key: Annotated[
         list[str],
-        typer.Option("--key", "-k", help="A key to remove, or a tool, like _tools.get_weather. May be repeated."),
+        typer.Option(
+            "--key",
+            "-k",
+            help="A key to remove, or enough of its beginning, or a tool, like _tools.get_weather. May be repeated.",
+        ),
     ] = [],  # noqa: B006
     faults: Annotated[bool, typer.Option("--faults", help="Remove calls that failed.")] = False,
     dry_run: DryRun = False,
@@ -30,6 +34,7 @@ def prune(
     from understudy.clock import SYSTEM_CLOCK
     from understudy.errors import InputError
     from understudy.recording import prune as pruning
+    from understudy.recording.key_choice import chosen_key
     from understudy.recording.stores.locate import open_store
 
     if older_than is None and not key and not faults:
@@ -37,9 +42,11 @@ def prune(
     before = None
     if older_than is not None:
         before = (SYSTEM_CLOCK.utc_now() - pruning.parse_age(older_than)).isoformat(timespec="microseconds")
-    unwanted = pruning.Unwanted(before=before, keys=frozenset(key), faults=faults)
     stores = [open_store(file) for file in files]
     documents = [store.load() for store in stores]
+    known = [name for document in documents for name in document.keys]
+    keys = frozenset(chosen_key(name, known, source="--key") for name in key)
+    unwanted = pruning.Unwanted(before=before, keys=keys, faults=faults)
     for store, document in zip(stores, documents, strict=True):
         removed = pruning.prune(document, unwanted)
         if removed and not dry_run:

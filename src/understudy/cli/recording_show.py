@@ -30,7 +30,12 @@ def show(
     file: Recording,
     key: Annotated[
         str | None,
-        typer.Option("--key", "-k", help="Show the exchanges of this key, or tool like _tools.get_weather, in full."),
+        typer.Option(
+            "--key",
+            "-k",
+            help="Show the exchanges of this key, or of the one that begins so, or of a tool like _tools.get_weather, "
+            "in full.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,21 +47,22 @@ def show(
 
       understudy recording show runs/today.json --key summarize
 
+      understudy recording show runs/today.json --key 19284883515f
+
       understudy recording show runs/today.json --key _tools.get_weather
 
       understudy recording show sqlite:///runs/big.db --json
     """
-    from understudy.errors import InputError
+    from understudy.recording.key_choice import chosen_key
     from understudy.recording.keys import tool_key
     from understudy.recording.stores.locate import open_store
 
     shelf = open_store(file).read()
+    if key is not None:
+        known = [*(stored.key for stored in shelf), *(tool_key(stored.key) for stored in shelf.tools)]
+        key = chosen_key(key, known, source=file)
     chosen = [stored for stored in shelf if key in (None, stored.key)]
     calls = [stored for stored in shelf.tools if key in (None, tool_key(stored.key))]
-    if key is not None and not chosen and not calls:
-        names = [*(stored.key[:20] for stored in shelf), *(tool_key(stored.key) for stored in shelf.tools)]
-        keys = ", ".join(dict.fromkeys(names)) or "none"
-        raise InputError(f"no key {key!r}", source=file, hint=f"keys: {keys[:400]}")
     if as_json:
         _print_json(chosen, calls)
     elif key is None:
@@ -144,25 +150,27 @@ def _preview(text: str) -> str:
 
 
 def _cells(stored: Stored[Exchange]) -> tuple[str, ...]:
+    from understudy.recording.key_choice import short_key
+
     exchange = stored.exchange
     ending = "" if exchange.http_place() else exchange.ending or ""
     ends = ending if exchange.fault is None else f"fault: {exchange.fault.type}"
     tokens = str(exchange.usage.total_tokens) if exchange.usage is not None else ""
     calls = ", ".join(f"{call.name}(…)" for call in exchange.tool_calls or ())
     preview = _preview(exchange.content or calls)
-    key = stored.key if len(stored.key) <= 24 else stored.key[:12] + "…"
     cost, ms = dollars(exchange.cost_usd), f"{exchange.latency_ms:.0f}"
-    return key, exchange.model, ends, tokens, cost, ms, how_recorded(exchange), preview
+    return short_key(stored.key), exchange.model, ends, tokens, cost, ms, how_recorded(exchange), preview
 
 
 def _print_in_full(chosen: list[Stored[Exchange]]) -> None:
     console = _console()
     for position, stored in enumerate(chosen):
         exchange = stored.exchange
-        key, model, ends, tokens, cost, ms, *_ = _cells(stored)
-        console.rule(f"{key} · call {position + 1} of {len(chosen)}", align="left")
+        key, _, ends, tokens, cost, ms, *_ = _cells(stored)
+        heading = (key, _about(exchange), f"call {position + 1} of {len(chosen)}")
+        console.rule(" · ".join(printable(part) for part in heading if part), align="left")
         counted_tokens = f"{tokens} tokens" if tokens else ""
-        told = (model, ends, counted_tokens, f"{cost} $" if cost else "", f"{ms} ms", exchange.recorded_at)
+        told = (ends, counted_tokens, f"{cost} $" if cost else "", f"{ms} ms", exchange.recorded_at)
         _say(console, "  ".join(part for part in told if part), style="dim")
         _print_request(console, exchange)
         _print_answer(console, exchange)
@@ -170,6 +178,12 @@ def _print_in_full(chosen: list[Stored[Exchange]]) -> None:
             _say(console, f"  {at_ms:9.1f} ms  {piece if isinstance(piece, str) else piece.tool_call or piece}")
         for line in () if exchange.wire is None else wire_lines(exchange.wire):
             console.print(line, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _about(exchange: Exchange) -> str:
+    """What was asked: the model, or `GET /v1/models`."""
+    asked = (exchange.request_fields() or {}).get("model")
+    return exchange.http_place() or exchange.model or (asked if isinstance(asked, str) else "")
 
 
 def _say(console: Console, text: str, *, style: str = "") -> None:

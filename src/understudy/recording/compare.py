@@ -10,15 +10,17 @@ from typing import Any, Literal
 import msgspec
 import orjson
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from understudy.messages import JsonObject
 from understudy.recording.document import Document
 from understudy.recording.entries import exchanges_of
 from understudy.recording.exchange import Exchange
-from understudy.recording.fingerprint import canonical_bytes, normalised
+from understudy.recording.fingerprint import plain_request
 from understudy.recording.keys import tool_key
 from understudy.recording.miss import difference_between
 from understudy.recording.normalise import NO_RULES, NormaliseRules
+from understudy.recording.pairing import changed_pairs
 from understudy.recording.tool_exchange import ToolExchange
 from understudy.recording.wire_comparison import wire_difference
 
@@ -36,7 +38,8 @@ VOLATILE_SHAPES = {
 class Change(Struct, frozen=True):
     """A difference between two recordings: where it is, of what kind, and what differs.
 
-    `place` is that of plain HTTP, like `GET /v1/models`.
+    `place` is that of plain HTTP, like `GET /v1/models`. `old_key` is the key in the first recording, where a request
+    that is kept under its fingerprint has changed, and with it its key.
     """
 
     key: str
@@ -44,6 +47,7 @@ class Change(Struct, frozen=True):
     kind: ChangeKind
     difference: str = ""
     place: str = ""
+    old_key: str = ""
 
 
 class Proposal(Struct, frozen=True):
@@ -54,12 +58,18 @@ class Proposal(Struct, frozen=True):
 
 
 def compare(old: Document, new: Document) -> list[Change]:
-    """What differs, key by key and call by call, and then tool by tool."""
+    """What differs, key by key and call by call, then what was asked otherwise without a step, and then tool by tool."""
     changes: list[Change] = []
+    changed = changed_pairs(old, new)
+    elsewhere = {(placed.key, placed.position) for pair in changed for placed in pair}
     for key in sorted(old.entries.keys() | new.entries.keys()):
         pairs = zip_longest(old.exchanges(key), new.exchanges(key))
         for position, (before, after) in enumerate(pairs):
-            changes.extend(_changes(key, position, before, after))
+            if (key, position) not in elsewhere:
+                changes.extend(_changes(key, position, before, after))
+    for was, placed in changed:
+        found = _changes(placed.key, placed.position, was.exchange, placed.exchange)
+        changes.extend(replace(change, old_key=was.key) for change in found)
     for tool in sorted(old.tools.keys() | new.tools.keys()):
         calls = zip_longest(exchanges_of(old.tools, tool), exchanges_of(new.tools, tool))
         for position, (earlier, later) in enumerate(calls):
@@ -90,7 +100,8 @@ def _changes(key: str, position: int, before: Exchange | None, after: Exchange |
         yield Change(key, position, "added" if before is None else "removed", place=place)
         return
     asked_before, asked_after = _asked(before) or before.http_fields(), _asked(after) or after.http_fields()
-    if asked_before is not None and asked_after is not None and asked_before != asked_after:
+    is_told = asked_before is not None and asked_after is not None
+    if is_told and (asked_before != asked_after or before.request_hash != after.request_hash):
         yield Change(key, position, "request", difference_between(asked_before, asked_after), place)
     if _answer(before) != _answer(after):
         yield Change(key, position, "answer", _answer_difference(before, after), place)
@@ -100,10 +111,7 @@ def _changes(key: str, position: int, before: Exchange | None, after: Exchange |
 
 def _asked(exchange: Exchange) -> JsonObject | None:
     fields = exchange.request_fields()
-    if fields is None:
-        return None
-    asked: JsonObject = orjson.loads(canonical_bytes(normalised(fields)))
-    return asked
+    return None if fields is None else plain_request(fields)
 
 
 def _answer(exchange: Exchange) -> tuple[Any, ...]:

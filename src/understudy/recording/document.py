@@ -12,6 +12,7 @@ from understudy.errors import InputError, RecordingFormatError
 from understudy.messages import JsonObject
 from understudy.recording.entries import add, each, exchanges_of, forget, rewrite
 from understudy.recording.exchange import Exchange
+from understudy.recording.keys import tool_key
 from understudy.recording.normalise import NO_RULES, NormaliseRules, check_rules
 from understudy.recording.tool_exchange import ToolEntry, ToolExchange
 from understudy.version import __version__
@@ -46,6 +47,11 @@ class Document(Struct):
     def size(self) -> int:
         """How many exchanges there are, of models and tools."""
         return sum(1 for _ in each(self.entries)) + sum(1 for _ in each(self.tools))
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all exchanges; those of tools are like `_tools.get_weather`."""
+        return [*self.entries, *map(tool_key, self.tools)]
 
     def exchanges(self, key: str) -> list[Exchange]:
         """The exchanges of a key, in order."""

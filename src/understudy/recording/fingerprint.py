@@ -59,6 +59,16 @@ def normalised(fields: JsonObject, rules: NormaliseRules = NO_RULES) -> JsonObje
     return fields if rules is NO_RULES else apply_rules(fields, rules)
 
 
+def plain_request(fields: JsonObject, rules: NormaliseRules = NO_RULES) -> JsonObject:
+    """Canonical fields with the noise taken out, as JSON spells them: what two requests are compared by.
+
+    Raises:
+        RequestError: something in them cannot be written as JSON.
+    """
+    plain: JsonObject = orjson.loads(canonical_bytes(normalised(fields, rules)))
+    return plain
+
+
 def canonical_bytes(fields: JsonObject) -> bytes:
     """The fields as sorted JSON.
 

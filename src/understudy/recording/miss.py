@@ -14,8 +14,9 @@ from understudy.errors import RecordingMismatchError
 from understudy.messages import JsonObject, Request
 from understudy.recording.cursor import Match
 from understudy.recording.exchange import Exchange
-from understudy.recording.fingerprint import canonical, canonical_bytes, normalised
+from understudy.recording.fingerprint import canonical, plain_request
 from understudy.recording.keys import shown
+from understudy.recording.nearness import messages_of, similarity
 from understudy.recording.normalise import NormaliseRules
 from understudy.recording.redaction import Redactor
 from understudy.recording.stores.store import Shelf, Stored
@@ -33,7 +34,7 @@ def mismatch_error(
     request: Request, match: Match[Exchange], shelf: Shelf, rules: NormaliseRules
 ) -> RecordingMismatchError:
     """The error for a call that a strict replay must refuse, with the diff that explains it."""
-    asked = _plain(normalised(Redactor().value(canonical(request)), rules))
+    asked = plain_request(Redactor().value(canonical(request)), rules)
     near = match.stored or _nearest(asked, islice(shelf, SEARCHED), rules)
     if near is not None and match.mismatch == "drifted":
         near = _nearest(asked, _stored_under(near.key, shelf), rules) or near
@@ -98,13 +99,7 @@ def _answers(count: int) -> str:
 
 def _recorded(stored: Stored[Exchange], rules: NormaliseRules) -> JsonObject | None:
     fields = stored.exchange.request_fields()
-    return None if fields is None else _plain(normalised(fields, rules))
-
-
-def _plain(fields: JsonObject) -> JsonObject:
-    """The fields as JSON spells them, so that tuples and lists compare."""
-    plain: JsonObject = orjson.loads(canonical_bytes(fields))
-    return plain
+    return None if fields is None else plain_request(fields, rules)
 
 
 def _stored_under(key: str, shelf: Shelf) -> Iterator[Stored[Exchange]]:
@@ -127,40 +122,10 @@ def _nearest(asked: JsonObject, entries: Iterable[Stored[Exchange]], rules: Norm
     best, best_score = None, -1.0
     for stored in entries:
         recorded = _recorded(stored, rules)
-        score = -1.0 if recorded is None else _similarity(recorded, asked)
+        score = -1.0 if recorded is None else similarity(recorded, asked)
         if score > best_score:
             best, best_score = stored, score
     return best
-
-
-def _similarity(recorded: JsonObject, asked: JsonObject) -> float:
-    equal_fields: int = sum(recorded.get(name) == asked.get(name) for name in ("model", "tools", "temperature"))
-    old_messages, new_messages = _messages(recorded), _messages(asked)
-    pairs = list(zip(old_messages, new_messages, strict=False))
-    equal: int = sum(old == new for old, new in pairs)
-    unequal = next(((old, new) for old, new in pairs if old != new), None)
-    longest: int = max(len(old_messages), len(new_messages), 1)
-    return 10.0 * (equal + _closeness(unequal)) / longest + equal_fields
-
-
-def _messages(fields: JsonObject) -> list[JsonObject]:
-    """The messages, of which rules may have left none."""
-    messages: list[JsonObject] = fields.get("messages", [])
-    return messages
-
-
-def _closeness(messages: tuple[JsonObject, JsonObject] | None) -> float:
-    if messages is None:
-        return 0.0
-    old, new = (_text(message) for message in messages)
-    letters = difflib.SequenceMatcher(None, old, new).quick_ratio()
-    words = difflib.SequenceMatcher(None, old.split(), new.split()).quick_ratio()
-    return (letters + words) / 2
-
-
-def _text(message: JsonObject) -> str:
-    content = message.get("content")
-    return content[:2_000] if isinstance(content, str) else orjson.dumps(message).decode()[:2_000]
 
 
 def difference_between(recorded: JsonObject | None, asked: JsonObject) -> str:
@@ -178,7 +143,7 @@ def _difference(recorded: JsonObject, asked: JsonObject) -> Iterator[str]:
         if recorded.get(name) != asked.get(name):
             yield f"{name}:"
             yield from _changed(_lines(recorded.get(name)), _lines(asked.get(name)))
-    old, new = _messages(recorded), _messages(asked)
+    old, new = messages_of(recorded), messages_of(asked)
     for index in range(max(len(old), len(new))):
         before = old[index] if index < len(old) else None
         after = new[index] if index < len(new) else None

@@ -61,7 +61,8 @@ def _scored(before: list[Placed], after: list[Placed]) -> list[tuple[float, int,
 
 
 def _asked(exchange: Exchange) -> JsonObject:
-    return plain_request(exchange.request_fields() or {}) or exchange.http_fields() or {}
+    fields = exchange.request_fields()
+    return exchange.http_fields() or {} if fields is None else plain_request(fields)
 
 
 def _score(before: JsonObject, after: JsonObject) -> float:
