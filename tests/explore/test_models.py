@@ -90,6 +90,20 @@ def test_what_the_clean_run_never_asked_is_a_divergence():
     assert "is not in the recording" in stage.diverged[0]
 
 
+def test_a_run_that_was_stopped_gets_no_more_answers_even_if_it_swallows_the_refusal():
+    clean, theatre = stages_of({"s": [entry(HI, "one")]})
+    run(said(clean, HI))
+    stage = theatre.stage(FaultPlan())
+
+    async def ask():
+        for messages in (HO, HI):
+            with pytest.raises(RecordingMismatchError):
+                await said(stage, messages)
+
+    run(ask())
+    assert len(stage.diverged) == 1
+
+
 def test_what_the_recording_has_beyond_the_clean_run_is_answered_as_often_as_it_is_asked():
     clean, theatre = stages_of({"s": [entry(HI, "one"), entry(HI, "from the other", model="other")]})
     run(said(clean, HI))

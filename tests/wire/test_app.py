@@ -22,7 +22,9 @@ def scope_of(call):
 async def asked(call, *pieces, responses=None, **options):
     """What the application sends to a client whose body comes in these pieces; None is where it leaves."""
     app = WireApp(
-        Stage(StageOptions(responses=responses, **options)).sessions, access=Access(), limits=Limits(body_bytes=LIMIT)
+        Stage(StageOptions(responses=responses or {}, **options)).sessions,
+        access=Access(),
+        limits=Limits(body_bytes=LIMIT),
     )
     waiting, sent = list(pieces), []
 

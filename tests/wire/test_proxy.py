@@ -400,9 +400,10 @@ class TestFailures:
         assert (answer.status_code, answer.json()["type"]) == (502, "error")
         message = answer.json()["error"]["message"]
         assert f"no answer from {url} (ConnectError" in message
-        assert "upstreams={'anthropic'" in message
+        assert "--upstream anthropic=…, or upstreams={'anthropic'" in message
         assert KEY not in answer.text
         assert (call.outcome, call.status) == ("recorded", 502)
+        assert call.failure.startswith(f"no answer from {url} (ConnectError")
         (exchange,) = exchanges(path)
         assert (exchange.fault, exchange.wire) == (ConnectionReset(), None)
 
@@ -566,8 +567,8 @@ class TestFaults:
                 assert b'"length"' in stream.read()
             calls = server.calls
         assert [(call.outcome, call.fault, call.status) for call in calls] == [
-            ("recorded", "stream_truncate", 200),
-            ("recorded", "partial_response", 200),
+            ("struck", "stream_truncate", 200),
+            ("struck", "partial_response", 200),
         ]
         assert [exchange.content for exchange in exchanges(path)] == ["Hello", "Hello"]
         assert [exchange.fault for exchange in exchanges(path)] == [None, None]

@@ -103,10 +103,18 @@ def test_a_run_may_go_on_behind_a_miss_with_the_default_response():
 def test_every_call_of_a_model_is_counted_and_told_also_where_nothing_is_planned():
     runs = Runs(entry_of(HI, content="one"))
     session = runs.session()
-    answer_to(session, call_of(text="Hm"))
     said(session, HI)
-    assert [(status, outcome) for _, status, outcome in runs.watcher.answers] == [(422, "missed"), (200, "served")]
+    answer_to(session, call_of(text="Hm"))
+    assert [(status, outcome) for _, status, outcome in runs.watcher.answers] == [(200, "served"), (422, "missed")]
     assert runs.watcher.places == [(1, 1), (2, 1)]
+
+
+def test_a_program_that_swallows_a_miss_gets_no_more_answers():
+    runs = Runs(entry_of(HI, content="one"))
+    said(runs.session(), HI)
+    session = runs.session()
+    answer_to(session, call_of(text="Hm"))
+    assert answer_to(session, HI).status == 422
 
 
 def test_an_agent_that_tries_again_what_its_sdk_has_given_up_is_known_by_its_request():

@@ -58,6 +58,8 @@ def test_a_server_tells_clients_where_it_is(server):
         server.env.items()
         >= {
             "OPENAI_BASE_URL": f"{server.url}/v1",
+            "OPENAI_API_BASE": f"{server.url}/v1",
+            "UNDERSTUDY_URL": server.url,
             "ANTHROPIC_BASE_URL": server.url,
             "GOOGLE_GEMINI_BASE_URL": server.url,
             "OLLAMA_HOST": server.url,

@@ -147,10 +147,40 @@ def test_every_call_is_on_the_list_with_what_became_of_it():
         ("openai", "POST", "/chat/completions", "served", 200, "mine", None),
         ("openai", "POST", "/chat/completions", "default", 200, None, None),
         ("openai", "GET", "/v1/models", "made", 200, None, None),
-        ("openai", "POST", "/chat/completions", "served", None, None, "timeout"),
+        ("openai", "POST", "/chat/completions", "struck", None, None, "timeout"),
     ]
     assert session.calls[0].request.messages == ({"role": "user", "content": "Hi"},)
     assert [call.model for call in session.calls] == ["m", "m", "", "m"]
+    assert [(call.number, call.call) for call in session.calls] == [(1, 1), (2, 2), (3, 0), (4, 3)]
+
+
+@pytest.mark.parametrize("faults", [[], ["call=9: timeout"]])
+def test_calls_are_numbered_as_faults_count_them_whether_there_are_faults_or_not(faults):
+    failing = {"fault": {"type": "http_error", "status_code": 500}}
+    entries = recording_of(entry_of(call_of(), **failing), entry_of(call_of(), content="x"))
+    session = session_of(entries, strict=True, faults=faults)
+    for call in (call_of(), MODELS, call_of(), call_of(text="b")):
+        answer_to(session, call)
+    assert [(call.call, call.attempt, call.outcome) for call in session.calls] == [
+        (1, 1, "served"),
+        (0, 1, "missed"),
+        (1, 2, "served"),
+        (2, 1, "missed"),
+    ]
+    assert [(miss.call, miss.number, miss.method) for miss in session.misses] == [(0, 2, "GET"), (2, 4, "POST")]
+
+
+def test_a_miss_says_whether_a_fault_struck_before_and_then_not_to_record_again():
+    steps = {"one": [entry_of(call_of(), content="x")], "two": [entry_of(call_of(), content="x")]}
+    session = session_of({"_version": 2, **steps}, strict=True, faults=["call=2: unknown_tool"])
+    calls = [call_of(text="a", headers={"x-understudy-step": "one"}), call_of(headers={"x-understudy-step": "two"})]
+    for call in (*calls, calls[0]):
+        answer_to(session, call)
+    before, after = session.misses
+    assert [before.is_after_fault, after.is_after_fault] == [False, True]
+    assert "record it again" in before.text
+    assert "record it again" not in after.text
+    assert "a fault struck before this" in after.text
 
 
 def test_a_sink_is_told_of_faults_and_misses():

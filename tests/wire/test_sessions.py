@@ -17,7 +17,7 @@ ODD_NAMES = ["a b", "a/b", "100%", "%2F", "тест", "tests/x.py::test_it[a-?#&
 
 
 def stage(responses=None, **options):
-    return Stage(StageOptions(responses=responses, **options))
+    return Stage(StageOptions(responses=responses or {}, **options))
 
 
 def within(path_prefix, call):
@@ -82,6 +82,22 @@ def test_a_session_can_be_looked_for_and_forgotten():
     assert sessions.forget("a")
     assert not sessions.forget("a")
     assert sessions.find("a") is None
+
+
+def test_what_became_of_a_session_outlasts_it():
+    entries = [entry_of(call_of(), content="one"), entry_of(call_of(text="b"), content="two")]
+    made = stage(recording_of(*entries), strict=True, faults=["call=1 attempt=1: http_error 500", "call=9: timeout"])
+    for name, text in (("a", "Hi"), ("b", "b")):
+        for _ in range(2):
+            answer_to(made.sessions.named(name), call_of(text=text))
+    totals = made.sessions.past.plus(made.sessions)
+    made.sessions.forget("a")
+    made.sessions.start("b", plan_of([]))
+    for told in (totals, made.sessions.past.plus(made.sessions)):
+        assert (told.calls, told.tries, told.outcomes) == (2, 4, {"struck": 2, "served": 2})
+        assert [str(fired) for fired in told.fired] == ["call=1 attempt=1: http_error 500"] * 2
+        assert [str(line) for line in told.struck] == ["call=1 attempt=1: http_error 500"]
+        assert made.leftovers(told) == []
 
 
 def test_the_oldest_sessions_are_forgotten_when_there_are_too_many():

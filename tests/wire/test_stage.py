@@ -1,7 +1,8 @@
-"""Plans for the wire: faults of models alone."""
+"""What answers: something must, and plans for it have faults of models alone."""
 
 import pytest
 
+import understudy
 from understudy.errors import InputError
 from understudy.faults import At, FaultPlan, HttpError, ToolLost, parse_fault
 from understudy.wire.stage import Stage, StageOptions, plan_of
@@ -34,6 +35,17 @@ def test_a_fault_of_a_tool_is_refused_because_tools_run_elsewhere(given):
     assert (error.source, error.place) == ("'tool=refund call=1: tool_lost'", "tool")
     assert error.reason == "tools run in the program under test"
     assert "inject_tools(tools, plan)" in error.hint
+
+
+@pytest.mark.parametrize("stand_in", [understudy.serving, understudy.StandIn, understudy.http_client])
+def test_who_is_given_nothing_to_answer_with_is_refused(stand_in):
+    with pytest.raises(InputError, match="there is nothing to answer with") as caught:
+        stand_in(strict=False, faults=[LINE])
+    assert "give a recording, responses, a default_response, or record" in caught.value.hint
+
+
+def test_a_default_alone_is_something_to_answer_with():
+    assert understudy.StandIn(default_response="Hello!").calls == []
 
 
 def test_a_text_is_no_list_of_faults():

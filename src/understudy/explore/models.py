@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from understudy.clock import SYSTEM_CLOCK
+from understudy.errors import RecordingMismatchError
 from understudy.explore.divergence import STOP, Divergence
 from understudy.messages import Reply, Request
 from understudy.providers.provider import Provider
@@ -51,8 +52,11 @@ class ExploredModels(Provider):
         latency = Latency("replay", latency_ms=0.0, seed=0)
         self._player = Player(latency=latency, clock=SYSTEM_CLOCK, provider=self.name)
         self.on_diverged: Callable[[str], object] = lambda _: None
+        self._end: RecordingMismatchError | None = None
 
     async def send(self, request: Request) -> Reply:
+        if self._end is not None:
+            raise self._end
         line = (request.step_id or "", fingerprint(request, self._recorded.rules))
         stored = self._known(request, line)
         if stored is None:
@@ -81,8 +85,13 @@ class ExploredModels(Provider):
         refusal = mismatch_error(request, match, self._recorded.shelf, self._recorded.rules)
         self.on_diverged(str(refusal))
         if self._prompter is None or self._recorded.divergence.policy == "stop":
+            self.end(refusal)
             raise refusal
         return None
+
+    def end(self, refusal: RecordingMismatchError) -> None:
+        """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
+        self._end = refusal
 
 
 def _try_of(request: Request) -> _Try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from understudy.errors import RecordingMismatchError
 from understudy.explore.divergence import STOP, Divergence
 from understudy.messages import JsonObject
 from understudy.recording.cursor import Cursor, Match
@@ -38,12 +39,16 @@ class RecordedTools:
 
 
 class ExploredTools:
-    """Answers the calls of tools of one run. `on_diverged` is told why a call has no recorded result."""
+    """Answers the calls of tools of one run. `on_diverged` is told why a call has no recorded result.
+
+    `on_end` is told of the refusal that ends the run.
+    """
 
     def __init__(self, recorded: RecordedTools, *, prompter: Prompter[ToolExchange] | None) -> None:
         self._recorded, self._prompter = recorded, prompter
         self._cursor: Cursor[ToolExchange] = Cursor(recorded.row)
         self.on_diverged: Callable[[str], object] = lambda _: None
+        self.on_end: Callable[[RecordingMismatchError], object] = lambda _: None
 
     def answer(self, tool: ToolDef, arguments: JsonObject) -> Any:
         """What the call gives. Raises the error that was recorded, if one was."""
@@ -69,5 +74,6 @@ class ExploredTools:
         refusal = tool_mismatch_error(tool, arguments, match, self._recorded.row)
         self.on_diverged(str(refusal))
         if self._prompter is None or self._recorded.divergence.policy != "default":
+            self.on_end(refusal)
             raise refusal
         return None

@@ -34,6 +34,7 @@ class Stage:
         models.on_diverged = self.diverged.append
         if tools is not None:
             tools.on_diverged = self.diverged.append
+            tools.on_end = models.end
         injector = FaultInjector(models, plan, strikes=self._strikes)
         self._witness = Witness(injector, models, max_calls=max_calls)
         self._faulty = inject_tools((), plan, strikes=self._strikes)

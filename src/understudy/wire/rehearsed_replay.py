@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from understudy.errors import RecordingMismatchError
 from understudy.recording.cursor import Match
 from understudy.wire.asked import Asked
 from understudy.wire.rehearsal import Rehearsal
@@ -12,14 +13,28 @@ from understudy.wire.stock import Stock
 
 
 class RehearsedReplay(WireReplay):
-    """Answers the calls of one run of a rehearsal."""
+    """Answers the calls of one run of a rehearsal. A run that asks something new gets no more answers, unless it goes on:
+    even if it has swallowed the refusal.
+    """
 
     def __init__(self, stock: Stock, *, default_response: str, rehearsal: Rehearsal) -> None:
         super().__init__(stock, default_response=default_response)
         self._script = rehearsal.script
         self._prompter = None if rehearsal.is_first else rehearsal.script.prompter()
+        self._goes_on = rehearsal.goes_on
+        self._end: RecordingMismatchError | None = None
 
     def find(self, asked: Asked, step_id: str | None) -> Found:
+        if self._end is not None:
+            raise self._end
+        try:
+            return self._find(asked, step_id)
+        except RecordingMismatchError as refusal:
+            if not self._goes_on and asked.request is not None:
+                self._end = refusal
+            raise
+
+    def _find(self, asked: Asked, step_id: str | None) -> Found:
         line = (step_id or "", asked.request_hash)
         known = None if self._prompter is None else self._prompter.peek(*line)
         if known is not None:
