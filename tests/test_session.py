@@ -4,22 +4,24 @@ import json
 
 import pytest
 
-from tests.fakes import user
+from tests.fakes import Scripted, user
 from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
 from understudy.errors import (
     AllProvidersFailedError,
     InputError,
     NoProviderError,
+    ProviderConnectionError,
     RecordingMismatchError,
     ToolFaultError,
 )
 from understudy.events import FaultFired, MemorySink, ReplayServed
 from understudy.faults import FaultPlan, parse_fault
+from understudy.messages import Response
 from understudy.recording.cursor import Unused
 from understudy.recording.stores.locate import open_store
-from understudy.session import VENDORS, Live, Mock, Record, Replay, open_session
-from understudy.tools import Toolbox
+from understudy.session import VENDORS, Live, Mock, Record, Replay, Staged, open_session
+from understudy.tools import Toolbox, tool_of
 from understudy.workflow import parse_workflow
 from understudy.workflow.config_definition import ConfigDefinition
 from understudy.workflow.endpoints import Endpoint, endpoints_of
@@ -354,3 +356,21 @@ steps:
         Endpoint("google"): ["gem"],
         Endpoint("openai"): ["gem"],
     }
+
+
+class StandIns:
+    """Stands in for a model that fails once, and around tools."""
+
+    def __init__(self):
+        self.provider = Scripted(ProviderConnectionError("gone"), Response("staged"))
+
+    def wrap(self, tool):
+        return tool_of(lambda: "staged", name=tool.name)
+
+
+async def test_a_staged_session_asks_its_stand_ins_behind_the_retry_of_the_config():
+    declared = config(provider="openai", model="demo", retry={"max_retries": 1, "backoff_s": 0})
+    async with open_session(declared, Staged(StandIns())) as session:
+        assert (await session.gateway.complete(QUESTION, model="demo")).content == "staged"
+        tools = session.wrap_tools({"find": tool_of(lambda: "real", name="find")})
+        assert tools["find"].callable() == "staged"

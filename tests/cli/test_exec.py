@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,8 @@ import pytest
 import understudy
 from tests.cli import flows
 from tests.cli.programs import ASK, PYTHON
-from understudy.cli import arguments
+from understudy import MockProvider, RecordingProvider
+from understudy.cli import arguments, child
 from understudy.cli.main import main
 from understudy.recording.latency import LatencyModel
 from understudy.recording.record_mode import RecordMode
@@ -155,7 +157,9 @@ def test_a_miss_that_the_program_swallows_is_told_with_what_differs_and_how_to_r
     assert "understudy: call 1 has no answer: asked.json: " in err
     assert "-What is the weather?" in err
     assert "+What is the whether?" in err
-    assert "hint: record it again, or undo the change: understudy exec --record asked.json --record-mode all -- " in err
+    assert (
+        "hint: record it again, or undo the change: understudy exec --record asked.json --record-mode fresh -- " in err
+    )
     assert err.count("whether") == 2
 
 
@@ -180,7 +184,7 @@ def test_what_the_recording_lacks_is_answered_with_a_default_if_lenient(execute,
 
 
 def test_what_was_not_used_is_told_and_a_mismatch_if_strict(execute):
-    told = "understudy: 1 exchange of the recording was not used: first[1]\n"
+    told = "understudy: 1 exchange of run.json was not used:\n  first[1]  answers Bye!\n"
     code, _, err = execute("--replay", "run.json", "--", *ASK, "Hi")
     assert code == 0
     assert err.endswith(told)
@@ -200,7 +204,7 @@ def test_faults_strike_and_are_told(execute):
     faults = ["--fault", "call=1 attempt=1: http_error 500", "--fault", "call=2 attempt=1: connection_reset"]
     code, out, err = execute("--replay", "run.json", *faults, "--", *ASK, "Hi", "Hi", "Bye", "Bye")
     assert (code, out) == (0, "status 500\nHello!\nno answer\nBye!\n")
-    assert "4 calls, 2 served, 2 struck by a fault" in err
+    assert "2 calls in 4 tries, 2 served, 2 struck by a fault" in err
     assert "2 faults struck: call=1 attempt=1: http_error 500, call=2 attempt=1: connection_reset" in err
 
 
@@ -229,7 +233,7 @@ def test_sessions_share_a_recording_and_leave_what_none_of_them_has_used(execute
     options = ["--fault", "call=2 attempt=1: http_error 500", "--fault", "call=3: timeout"]
     code, out, err = execute("--replay", "three.json", *options, "--", *ASK, "one/Hi", "two/Hi", "two/Ho", "two/Ho")
     assert out == "1\n1\nstatus 500\n2\n"
-    assert "1 exchange of the recording was not used: a[2]" in err
+    assert "1 exchange of three.json was not used:\n  a[2]  answers 3\n" in err
     assert "the fault 'call=3: timeout' never struck" in err
     assert "'call=2 " not in err
     assert code == 1
@@ -240,7 +244,7 @@ def test_in_a_folder_a_session_answers_from_the_recording_of_its_name(execute, w
     write("runs/two.json", flows.recording({"b": [{"content": "Bee"}, {"content": "See"}]}))
     code, out, err = execute("--replay", "runs", "--strict-unused", "--", *ASK, "one/Hi", "two/Hi")
     assert (code, out) == (3, "Ay\nBee\n")
-    assert "1 exchange of the recording was not used: b[1]" in err
+    assert "1 exchange of runs was not used:\n  b[1]  answers See  (runs/two.json, session two)\n" in err
     _, _, err = execute("--replay", "runs", "--", *ASK, "one/Hi", "one/Hi")
     assert "call 2 of session 'one' has no answer" in err
     assert "understudy exec --record PATH" in err
@@ -253,7 +257,7 @@ def test_a_report_tells_every_call_and_why_the_code_is_what_it_is(execute, weath
     told = json.loads(Path("out/report.json").read_text())
     assert (code, told["exit_code"], told["command_exit_code"]) == (3, 3, 0)
     assert (told["mode"], told["recording"], told["command"][-1]) == ("replay", "asked.json", "x")
-    assert told["counts"] == {"calls": 2, "served": 1, "missed": 1}
+    assert told["counts"] == {"calls": 2, "tries": 2, "served": 1, "missed": 1}
     assert [(call["method"], call["outcome"], call["status"]) for call in told["calls"]] == [
         ("POST", "served", 200),
         ("POST", "missed", 422),
@@ -280,6 +284,12 @@ def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
         (["--replay", "run.json", "--fault", "call=3: htp_error 500"], "http_error"),
         (["--replay", "run.json", "--plan", "missing.json"], "missing.json"),
         (["--replay", "run.json", "--record-mode", "all"], "--record-mode says nothing without --record"),
+        (["--replay", "run.json", "--record-mode", "append"], "--record-mode says nothing without --record"),
+        (["--replay", "run.json", "--replay", "other.json"], "--replay is given 2 times"),
+        (["--record", "new.json", "--record", "other.json"], "--record is given 2 times"),
+        (["--record", "new.txt"], "name it new.json, or sqlite:///path.db"),
+        (["--record", "new"], "name it new.json"),
+        (["--replay", "run.json", "--time-limit", "0"], "--time-limit"),
         (["--replay", "run.json", "--upstream", "openai=http://x"], "--upstream says nothing without --record"),
         (["--replay", "run.json", "--report", "-"], "the standard output is the command's"),
         (["--replay", "run.json", "--report", "run.json/x"], "run.json/x"),
@@ -378,8 +388,102 @@ def test_a_recording_that_is_kept_to_is_a_replay(execute, weather):
     assert "call 1 has no answer" in err
 
 
-def test_a_program_that_asks_nothing_while_recording_ends_as_it_does(execute):
-    assert execute("--record", "new.json", "--quiet", "--", *ASK) == (0, "", "")
+def test_nothing_asked_while_recording_is_a_mismatch_unless_that_is_allowed_and_leaves_no_file(execute):
+    code, _, err = execute("--record", "new.json", "--quiet", "--", *ASK)
+    assert code == 3
+    assert "nothing was asked" in err
+    assert "OPENAI_BASE_URL" in err
+    assert execute("--record", "new.json", "--quiet", "--allow-no-calls", "--", *ASK) == (0, "", "")
+    assert not Path("new.json").exists()
+
+
+def test_a_recording_that_was_there_stays_though_it_is_empty(execute, write):
+    write("new.json", '{"_version": 2}')
+    assert execute("--record", "new.json", "--", *ASK)[0] == 3
+    assert Path("new.json").exists()
+
+
+def test_a_database_is_made_though_nothing_is_recorded(execute):
+    assert execute("--record", "sqlite:///new.db", "--", *ASK)[0] == 3
+    assert Path("new.db").exists()
+
+
+def test_what_failed_while_recording_is_told_even_quietly_and_in_the_report(execute, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    code, out, err = execute("--record", "new.json", "-q", "--report", "report.json", "--", *ASK, "Hi", "Ho")
+    failure = "no answer from http://127.0.0.1:1 (ConnectError)"
+    assert (code, out) == (0, "status 502\nstatus 502\n")
+    assert err == f"understudy: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n"
+    told = json.loads(Path("report.json").read_text())
+    assert told["counts"] == {"calls": 2, "tries": 2, "recorded": 2, "failed": 2}
+    assert [call["failure"] for call in told["calls"]] == [failure] * 2
+
+
+def test_a_real_api_that_refuses_is_told_by_its_status(execute, upstream):
+    options = ["--record", "new.json", "--upstream", f"openai={upstream.url}/v1"]
+    _, _, err = execute(*options, "--", *ASK, "Hi")
+    assert err == f"understudy: 1 call, 1 recorded, of which 1 failed: status 401 from {upstream.url} (new.json)\n"
+
+
+def test_misses_behind_a_fault_are_not_a_reason_to_record_again(execute, weather):
+    options = ["--replay", "asked.json", "--fault", "call=1: unknown_tool"]
+    code, _, err = execute(*options, "--", *ASK, "What is the weather?", "What?")
+    assert code == 3
+    assert "call 2 has no answer: asked.json: " in err
+    assert "a fault struck before this" in err
+    assert "record it again" not in err
+    assert "the recording is not of what was asked" not in err
+
+
+def test_misses_are_numbered_as_faults_are(execute, weather):
+    options = ["--replay", "asked.json", "--fault", "call=1: http_error 500"]
+    code, _, err = execute(*options, "--", *ASK, "Hi", "Hi", "x/Hi", "Ho")
+    assert code == 3
+    assert "3 calls in 4 tries, 3 struck by a fault, 1 missed" in err
+    assert "understudy: call 2 has no answer: " in err
+
+
+def test_a_miss_of_what_is_no_call_of_a_model_is_named_by_its_place(execute, weather):
+    program = ASK[-1].replace("/v1/chat/completions", "/v1/files")
+    _, _, err = execute("--replay", "asked.json", "--", *PYTHON, program, "Hi", "x/Hi")
+    assert "understudy: POST /v1/files has no answer: " in err
+    assert "understudy: POST /v1/files of session 'x' has no answer: " in err
+
+
+def test_what_is_left_is_told_in_ten_lines_with_short_keys(execute):
+    async def work():
+        async with RecordingProvider(MockProvider(default_response="x"), "many.json") as recorder:
+            for number in range(12):
+                await recorder.complete([{"role": "user", "content": f"Question {number}"}], model="demo")
+
+    understudy.run(work())
+    _, _, err = execute("--replay", "many.json", "--", *ASK, "Question 0")
+    lines = err.splitlines()
+    assert lines[1] == "understudy: 11 exchanges of many.json were not used:"
+    assert re.fullmatch(r"  [0-9a-f]{12}…\[0\]  demo: Question 1", lines[2])
+    assert (len(lines), lines[-1]) == (13, "  and 1 more")
+
+
+def test_a_step_that_never_came_is_told_with_how_steps_are_named(execute):
+    code, _, err = execute("--replay", "run.json", "--fault", "step=foo: timeout", "--", *ASK, "Hi")
+    assert code == 1
+    assert (
+        "the fault 'step=foo: timeout' never struck\n  hint: over the wire, a call names its step in the header" in err
+    )
+    assert "x-understudy-step" in err
+
+
+def test_a_program_that_does_not_end_in_time_is_ended(execute):
+    program = "import signal; signal.alarm(20); signal.signal(15, lambda *_: exit(7)); print('on', flush=True); signal.pause()"
+    options = ["--replay", "run.json", "-q", "--time-limit", "0.5", "--report", "report.json"]
+    code, _, err = execute(*options, "--", *PYTHON, program)
+    assert code == 124
+    assert "the command had not ended in time, and was ended" in err
+    assert json.loads(Path("report.json").read_text())["exit_code"] == 124
+
+
+def test_a_program_that_ends_in_time_ends_as_it_does(execute):
+    assert execute("--replay", "run.json", "-q", "--time-limit", "30", "--", *PYTHON, "exit(7)") == (7, "", "")
 
 
 def test_an_ollama_host_may_be_without_a_scheme(execute, monkeypatch):
@@ -431,6 +535,44 @@ def test_ctrl_c_at_a_terminal_ends_us_not_before_the_program_and_is_not_sent_to_
     os.close(theirs)
     assert (started.returncode, out) == (0, "left alone\n")
     assert err.startswith("understudy: 0 calls")
+
+
+INTERRUPTED_ONCE = """
+import os, signal
+signal.alarm(20)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+print("ready", flush=True)
+signal.sigwait([signal.SIGINT])
+os.kill(os.getppid(), signal.SIGTERM)
+signal.sigwait([signal.SIGTERM])
+print("twice" if signal.SIGINT in signal.sigpending() else "once", flush=True)
+"""
+"""Tells how often it is interrupted. What is passed on comes in order, so it would be there before the SIGTERM."""
+
+
+def test_a_signal_to_our_process_group_reaches_the_program_once(execute):
+    command = [COMMAND, "exec", "--replay", "run.json", "--allow-no-calls", "-q", "--", *PYTHON, INTERRUPTED_ONCE]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert started.stdout.readline() == "ready\n"
+    os.killpg(started.pid, signal.SIGINT)
+    out, _ = started.communicate(timeout=TIMEOUT_S)
+    assert (started.returncode, out) == (0, "once\n")
+
+
+STUBBORN = """
+import os, signal
+signal.alarm(20)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_program_that_will_not_end_is_killed(execute, monkeypatch):
+    monkeypatch.setattr(child, "GRACE_S", 0.1)
+    options = ["--replay", "run.json", "-q", "--time-limit", "0.5", "--report", "report.json"]
+    assert execute(*options, "--", *PYTHON, STUBBORN)[0] == 124
+    assert json.loads(Path("report.json").read_text())["command_exit_code"] == 137
 
 
 def test_it_stops_with_the_program_and_goes_on_with_it(execute):

@@ -98,8 +98,10 @@ def test_it_serves_until_it_is_told_to_end_and_tells_what_it_served(serve, endin
     assert (code, told) == (0, [(200, "Hello!")])
     assert ready["env"]["OPENAI_BASE_URL"] == ready["url"] + "/v1"
     assert ready["env"]["OPENAI_API_KEY"] == "understudy"
-    assert ended["counts"] == {"calls": 1, "served": 1}
-    assert ended["unused"] == [{"key": "a", "position": 1}]
+    assert ended["counts"] == {"calls": 1, "tries": 1, "served": 1}
+    assert ended["unused"] == [
+        {"key": "a", "position": 1, "about": "answers Bye!", "recording": "run.json", "session": ""}
+    ]
     assert "calls" not in ended
     assert err == "POST /v1/chat/completions  200  served  demo\n"
 
@@ -113,7 +115,8 @@ def test_it_says_how_to_be_used_and_what_is_left(serve):
     assert f"{url}/s/NAME" in out
     assert "x-understudy-session: NAME" in out
     assert out.endswith(
-        "understudy: 0 calls (run.json)\nunderstudy: 2 exchanges of the recording were not used: a[0], a[1]\n"
+        "understudy: 0 calls (run.json)\n"
+        "understudy: 2 exchanges of run.json were not used:\n  a[0]  answers Hello!\n  a[1]  answers Bye!\n"
     )
     assert err.count("never struck") == 2
 
@@ -157,7 +160,39 @@ def test_lines_tell_of_sessions_tries_and_faults(serve):
         "POST /v1/chat/completions  200  served  demo  attempt 2  session mine",
         "POST /v1/chat/completions  no answer  struck  demo  fault connection_reset  session mine",
     ]
-    assert "understudy: 3 calls, 1 served, 2 struck by a fault (run.json)\n" in out
+    assert "understudy: 2 calls in 3 tries, 1 served, 2 struck by a fault (run.json)\n" in out
+    assert "  a[1]  answers Bye!  (session mine)\n  hint: a fault struck, which may be why\n" in out
+
+
+def test_sessions_that_were_deleted_count_in_the_end(serve):
+    def client(url):
+        ask(url, "Hi", path="/s/mine/v1/chat/completions")
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
+        connection.request("DELETE", "/_understudy/sessions/mine")
+        assert connection.getresponse().status == 204
+        connection.close()
+
+    _, out, err = serve("--replay", "run.json", "--fault", "call=1: latency_spike 1", client=client)
+    assert "understudy: 1 call, 1 struck by a fault (run.json)\n" in out
+    assert "understudy: 1 exchange of run.json was not used:\n  a[1]  answers Bye!  (session mine)\n" in out
+    assert "never struck" not in err
+
+
+def test_in_a_folder_what_is_left_names_its_file_and_session(serve, write):
+    write("runs/one.json", flows.recording(TWO))
+    write("runs/two.json", flows.recording({"b": {"content": "Bee"}}))
+
+    def client(url):
+        ask(url, "Hi", path="/s/one/v1/chat/completions")
+        ask(url, "Ho")
+
+    _, out, _ = serve("--replay", "runs", client=client)
+    assert out.endswith(
+        "understudy: 2 calls, 2 served (runs)\n"
+        "understudy: 2 exchanges of runs were not used:\n"
+        "  a[1]  answers Bye!  (runs/one.json, session one)\n"
+        "  b[0]  answers Bee  (runs/two.json)\n"
+    )
 
 
 def test_it_ends_though_a_call_is_under_way(serve):
@@ -183,6 +218,21 @@ def test_it_records_what_the_real_api_says_with_the_keys_of_its_clients(serve):
     assert open_store("new.json").load().size == 1
 
 
+def test_a_real_api_that_fails_is_told_as_such(serve):
+    options = ["--record", "new.json", "--upstream", "openai=http://127.0.0.1:1/v1"]
+    code, out, err = serve(*options, client=lambda url: ask(url, "Hi"))
+    failure = "failed: no answer from http://127.0.0.1:1 (ConnectError)"
+    assert code == 0
+    assert f"POST /v1/chat/completions  502  recorded  demo  {failure}\n" in err
+    assert f"understudy: 1 call, 1 recorded, of which 1 {failure} (new.json)\n" in err
+    assert "1 recorded" not in out
+
+
+def test_nothing_recorded_leaves_no_file(serve):
+    assert serve("--record", "new.json")[0] == 0
+    assert not Path("new.json").exists()
+
+
 def test_a_server_with_a_key_of_its_own_records_with_those_of_the_environment(serve, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     monkeypatch.setenv("UNDERSTUDY_API_KEY", "ours")
@@ -202,6 +252,9 @@ def test_a_server_with_a_key_of_its_own_records_with_those_of_the_environment(se
     [
         (["--host", "0.0.0.0"], "listening at 0.0.0.0 needs an API key"),
         (["--host", "no such host", "--api-key", "k"], "cannot listen at"),
+        (["--host", "nohost.invalid", "--api-key", "k"], "name an address of this machine"),
+        (["--host", "192.0.2.1", "--api-key", "k"], "name an address of this machine"),
+        (["--replay", "other.json"], "--replay is given 2 times"),
         (["--fault", "call=x: timeout"], "call=x: timeout"),
         (["--record", "new.json"], "exclude each other"),
         (["--port", "70000"], "65535"),

@@ -130,6 +130,23 @@ async def test_agent(understudy):
     result.assert_outcomes(passed=5)
 
 
+def test_async_tools_are_staged_too_and_a_recording_may_be_a_path(explored):
+    explored.test(
+        """
+from pathlib import Path
+
+async def refund(order: int) -> str:
+    raise AssertionError("the real tool must not run")
+
+@pytest.mark.explore(recording=Path("run.json"), faults="tool_error", declared=["ToolFaultError"])
+async def test_agent(understudy):
+    assert await understudy.tools(refund)["refund"](order=42) == "paid"
+    assert understudy.gateway is understudy.gateway
+"""
+    )
+    explored.run().assert_outcomes(passed=2)
+
+
 def test_fixtures_may_keep_the_provider_and_tools_and_other_parameters_are_kept_apart(explored):
     explored.test(
         """

@@ -70,7 +70,8 @@ def test_what_a_failed_test_recorded_is_not_kept(project, mode):
     result = project.run(f"--understudy-record={mode}")
     result.assert_outcomes(failed=1)
     assert project.recordings() == []
-    assert "1 recorded live" in told(result)
+    assert "0 recorded live" in told(result)
+    assert "1 call of failed tests not kept; --understudy-keep-failed keeps them" in told(result)
 
 
 @pytest.mark.parametrize("mode", ["new", "append", "all", "fresh"])

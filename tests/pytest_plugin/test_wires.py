@@ -111,7 +111,11 @@ def test_greets(understudy):
     result = project.run()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*test_greets.json: 1 call not recorded; the first, to /v1/chat/completions:", "*Eve*"]
+        [
+            "*test_greets.json: 1 call not recorded; the first, to /v1/chat/completions:",
+            "*Eve*",
+            "  hint: record the test again, or undo the change: pytest test_it.py::test_greets --understudy-record=fresh",
+        ]
     )
     assert "1 call served from recordings, 0 recorded live, 1 missed" in told(result)
 
@@ -186,6 +190,43 @@ def test_greets(understudy):
     assert [str(planned) for planned in understudy.stand_in.fired()] == ["call=2 attempt=1: http_error 503"]
 """
     write(project, broken)
+    project.run().assert_outcomes(passed=1)
+
+
+def test_a_miss_behind_a_fault_does_not_say_to_record_again(project):
+    write(project, TWO)
+    project.record()
+    broken = """
+def test_greets(understudy):
+    understudy.faults("call=1: unknown_tool")
+    client = understudy.sync_http_client()
+    assert client.post(URL, json=asked("Ada")).json()["choices"][0]["message"]["tool_calls"]
+    assert client.post(URL, json=asked("no such tool")).status_code == 422
+"""
+    write(project, broken)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    assert "a fault struck before this" in told(result)
+    assert "record the test again" not in told(result)
+
+
+def test_a_server_records_from_where_the_environment_says(project):
+    text = """
+import understudy as library
+
+
+def test_greets(understudy, monkeypatch):
+    with library.serving(responses={"a": {"content": "Hello Ada"}}) as real:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{real.url}/v1")
+        with understudy.serving() as server:
+            assert said(httpx2.post(f"{server.url}/v1/chat/completions", json=asked("Ada"))) == "Hello Ada"
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        with understudy.serving(upstreams={"openai": f"{real.url}/v1"}) as server:
+            assert said(httpx2.post(f"{server.url}/v1/chat/completions", json=asked("Ada"))) == "Hello Ada"
+    assert len(real.calls) == 2 * understudy.is_recording
+"""
+    write(project, text)
+    project.record().assert_outcomes(passed=1)
     project.run().assert_outcomes(passed=1)
 
 

@@ -248,3 +248,21 @@ def test_a_scenario_that_could_not_run_is_refused_where_it_is_written(fields, co
     with pytest.raises(InputError, match=complaint) as caught:
         scenario("broken", **fields)
     assert "test_runner.py" in str(caught.value)
+
+
+def test_what_a_cast_puts_around_tools_sees_their_calls():
+    seen = []
+
+    def around(tool):
+        seen.append((tool.name, tool.side_effect))
+        return tool
+
+    cast = Cast({"booking": AGENT}, around_tools=around)
+    assert ran(scripted("09:00", side_effects="create_booking"), cast=cast).passed
+    assert seen == [("create_booking", True)]
+
+
+def test_a_side_effect_of_a_tool_that_has_no_mock_is_refused():
+    with pytest.raises(InputError, match="side_effects: there is no mock of 'book'"):
+        scripted("09:00", side_effects=["book"])
+    scripted("09:00", side_effects=["book"], unmocked="passthrough")

@@ -121,6 +121,13 @@ def test_a_simulated_user_is_answered_from_the_recording_and_no_fault_strikes_th
     assert found["step=agent.say call=1 attempt=1: empty_response"].verdict == "diverged"
 
 
+def test_a_simulated_user_who_does_not_play_along_ends_the_run(project):
+    answers = {**SIM_ANSWERS, "refunds/desk/1/user": [{"content": "nonsense"}, {"content": "nonsense"}]}
+    given = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
+    with pytest.raises(InputError, match="the run fails without any fault: TargetError|the agent asks no model"):
+        verdicts(given)
+
+
 def test_an_agent_that_is_an_endpoint_is_refused(project):
     given = project.scenario(config='[agent]\nname = "desk"\nendpoint = "http://127.0.0.1:1"\n')
     with pytest.raises(InputError, match=r"agent desk: it asks its models elsewhere(.|\n)*-- COMMAND"):

@@ -151,6 +151,7 @@ def test_no_answer_at_all_is_recorded_too(recording):
         client.post(URL, json=BODY)
     assert only_entry(recording)["fault"]["type"] == "connection_reset"
     assert [(call.outcome, call.status) for call in stand_in.calls] == [("recorded", None)]
+    assert stand_in.calls[0].failure.startswith("no answer from the API")
 
 
 def test_a_client_that_leaves_in_the_middle_leaves_what_came_by_then(recording):
@@ -260,7 +261,7 @@ def test_clients_of_httpx_are_recorded_and_struck_too(recording):
             assert (await client.post(URL, json=BODY | {"model": "struck too"})).json() != WHOLE
 
     understudy.run(main())
-    assert [call.outcome for call in stand_in.calls] == ["recorded"] * 4
+    assert [call.outcome for call in stand_in.calls] == ["recorded", "struck", "recorded", "struck"]
 
 
 def test_a_step_that_cannot_be_a_key_is_refused_before_anything_is_asked(recording):

@@ -13,14 +13,34 @@ from understudy.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, A
 from understudy.wording import did_you_mean, suggestion
 
 
+_OTHER_FORM = "expected a text of another form"
+_REWORDED = (
+    (r"^Object missing required field `(.*)`", r"the field \1 is missing"),
+    (r"^Invalid enum value ", "unknown value "),
+    (r"^Expected `str` matching regex .*", _OTHER_FORM),
+    (r"^Expected ", "expected "),
+    (r" of length >= (\d+)$", r" of at least \1"),
+    (r" >= ([\d.]+)$", r" of at least \1"),
+    (r" <= ([\d.]+)$", r" of at most \1"),
+)
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "a list",
+}
+
+
 def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
     """A hint for what msgspec complains of at `path` in an object of this shape: what it may have there."""
     kinds = {info.encode_name: info.type for info in struct_fields(shape)}
     if not kinds:
         return "it has no fields beside type"
-    if "Invalid enum value" in reason:
+    if "unknown value" in reason:
         return f"one of: {', '.join(get_args(kinds[path.lstrip('.')]))}"
-    if "matching regex" in reason:
+    if _OTHER_FORM in reason:
         return str(get_args(kinds[path.lstrip(".")])[1].description)
     unknown = re.search(r"unknown field `(.*)`", reason)
     return suggestion(unknown[1] if unknown else "", kinds, kind="fields")
@@ -49,7 +69,20 @@ def type_hint(name: str, types: Mapping[str, type[AnyFault | AnyToolFault]]) -> 
 def reason_and_path(error: Exception) -> tuple[str, str]:
     """What msgspec says is wrong, and the path at which it is, like `.faults[1].at`."""
     reason, _, path = str(error).partition(" - at `$")
-    return reason, path.rstrip("`")
+    return plain_words(reason), path.rstrip("`")
+
+
+def plain_words(reason: str) -> str:
+    """What msgspec says is wrong, in words that do not name types: what was expected, and what is there."""
+    for pattern, words in _REWORDED:
+        reason = re.sub(pattern, words, reason)
+    return re.sub(r"`([\w| ]+)`", lambda found: _kinds(found[1]) if reason.startswith("expected") else found[0], reason)
+
+
+def _kinds(names: str) -> str:
+    """The kinds of values in a text like `int | null`; null is told only where it stands alone."""
+    kinds = [_KINDS.get(name, name) for name in names.split(" | ") if name != "null"]
+    return " or ".join(dict.fromkeys(kinds)) or "null"
 
 
 def value_at(value: Any, path: str) -> Any:
@@ -71,7 +104,9 @@ def broken_json(data: bytes, error: Exception) -> tuple[str, str]:
     if "truncated" in reason:
         return "the JSON ends in the middle", _line_and_column(data)
     found = re.search(r" \(byte (\d+)\)", reason)
-    return (reason.replace(found[0], ""), _line_and_column(data[: int(found[1])])) if found else (reason, "")
+    if found is None:
+        return plain_words(reason.partition(" - at ")[0]), ""
+    return reason.replace(found[0], ""), _line_and_column(data[: int(found[1])])
 
 
 def _line_and_column(before: bytes) -> str:

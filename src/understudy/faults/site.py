@@ -82,7 +82,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
             raise InputError(
                 f"the site says after {self.chunk} chunks, the fault after {fault.after_chunks}",
                 place="chunk",
-                hint="tell one of them",
+                hint="tell one of them" + _further_field(fault),
             )
         return PlannedFault(self, replace(fault, after_chunks=self.chunk))
 
@@ -115,6 +115,11 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
 
     def __str__(self) -> str:
         return join(("step" if name == "step_id" else name, value) for name, value in told(self)) or "everywhere"
+
+
+def _further_field(fault: StreamTruncate | StreamStall) -> str:
+    """What a count that is too much may have been meant for."""
+    return f"; how long it stalls is told by for_ms={fault.after_chunks}" if isinstance(fault, StreamStall) else ""
 
 
 class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):

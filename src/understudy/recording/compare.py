@@ -58,7 +58,7 @@ class Proposal(Struct, frozen=True):
 
 
 def compare(old: Document, new: Document) -> list[Change]:
-    """What differs, key by key and call by call, then what was asked otherwise without a step, and then tool by tool."""
+    """What differs, key by key and call by call; then where requests without a step have changed, then tool by tool."""
     changes: list[Change] = []
     changed = changed_pairs(old, new)
     elsewhere = {(placed.key, placed.position) for pair in changed for placed in pair}
@@ -68,7 +68,7 @@ def compare(old: Document, new: Document) -> list[Change]:
             if (key, position) not in elsewhere:
                 changes.extend(_changes(key, position, before, after))
     for was, placed in changed:
-        found = _changes(placed.key, placed.position, was.exchange, placed.exchange)
+        found = _changes(placed.key, placed.position, was.exchange, placed.exchange, is_changed=True)
         changes.extend(replace(change, old_key=was.key) for change in found)
     for tool in sorted(old.tools.keys() | new.tools.keys()):
         calls = zip_longest(exchanges_of(old.tools, tool), exchanges_of(new.tools, tool))
@@ -94,14 +94,16 @@ def _tool_answer(exchange: ToolExchange) -> JsonObject:
     return {"error": msgspec.to_builtins(exchange.error)} if failed else {"result": exchange.answer}
 
 
-def _changes(key: str, position: int, before: Exchange | None, after: Exchange | None) -> Iterator[Change]:
+def _changes(
+    key: str, position: int, before: Exchange | None, after: Exchange | None, *, is_changed: bool = False
+) -> Iterator[Change]:
+    """What differs between two exchanges, of whose requests it may be known that they have changed."""
     place = next(exchange.http_place() for exchange in (after, before) if exchange is not None)
     if before is None or after is None:
         yield Change(key, position, "added" if before is None else "removed", place=place)
         return
     asked_before, asked_after = _asked(before) or before.http_fields(), _asked(after) or after.http_fields()
-    is_told = asked_before is not None and asked_after is not None
-    if is_told and (asked_before != asked_after or before.request_hash != after.request_hash):
+    if asked_before is not None and asked_after is not None and (is_changed or asked_before != asked_after):
         yield Change(key, position, "request", difference_between(asked_before, asked_after), place)
     if _answer(before) != _answer(after):
         yield Change(key, position, "answer", _answer_difference(before, after), place)

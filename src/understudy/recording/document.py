@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from understudy.errors import InputError, RecordingFormatError
+from understudy.faults.complaint import reason_and_path, shape_hint
 from understudy.messages import JsonObject
 from understudy.recording.entries import add, each, exchanges_of, forget, rewrite
 from understudy.recording.exchange import Exchange
@@ -93,7 +94,9 @@ def rules_of(meta: JsonObject, *, source: str) -> NormaliseRules:
         rules = msgspec.convert(declared, NormaliseRules)
         check_rules(rules)
     except msgspec.ValidationError as error:
-        raise RecordingFormatError(str(error), source=source, place="_meta.normalise") from None
+        reason, path = reason_and_path(error)
+        hint = shape_hint(reason, path, NormaliseRules)
+        raise RecordingFormatError(reason, source=source, place=f"_meta.normalise{path}", hint=hint) from None
     except InputError as error:
         place = f"_meta.normalise.{error.place}"
         raise RecordingFormatError(error.reason, source=source, place=place, hint=error.hint) from None

@@ -16,6 +16,7 @@ from understudy.faults.complaint import broken_json, fault_complaint, reason_and
 from understudy.messages import JsonObject, Usage
 from understudy.recording.document import VERSION, Document, Entry
 from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCall, TimedPiece
+from understudy.recording.foreign_kind import foreign_kind
 from understudy.recording.keys import KEY_HINT, shown, unfit_reason
 from understudy.recording.tool_exchange import ToolEntry
 from understudy.recording.tool_format import parse_tools, tools_fields
@@ -40,6 +41,7 @@ _PLAIN_FIELDS: JsonObject = {
 }
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _ENTRY_HINT = 'an entry is like {"content": "Hello."} or {"fault": {"type": "timeout"}}, or a list of such'
+_FILE_HINT = 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
 _WIRE_HINT = (
     'it is like {"protocol": "openai_chat", "status": 200, "headers": {}, "body": "…"}, or has "frames": [[12.1, "…"]]'
 )
@@ -61,7 +63,12 @@ def parse(data: bytes, *, source: str) -> Document:
         raise _unreadable(data, error, source) from None
     tools = parse_tools(outer.pop("_tools", _NO_TOOLS), source=source)
     metadata = {key: _json(key, value, source) for key, value in outer.items() if key.startswith("_")}
-    entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
+    try:
+        entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
+    except RecordingFormatError:
+        if told := foreign_kind(outer):
+            raise RecordingFormatError(f"looks like {told}, not a recording", source=source, hint=_FILE_HINT) from None
+        raise
     return _document(metadata, entries, tools, source)
 
 
@@ -114,7 +121,7 @@ def _json(key: str, value: Raw, source: str) -> Any:
     try:
         return msgspec.json.decode(value)
     except _UNREADABLE as error:
-        reason = str(error).partition(" - at ")[0]
+        reason, _ = reason_and_path(error)
         raise RecordingFormatError(reason, source=source, place=_place(key), hint="remove the key") from None
 
 
@@ -159,6 +166,8 @@ def too_large(size: int, source: str) -> RecordingFormatError:
 def _unreadable(data: bytes, error: Exception, source: str) -> RecordingFormatError:
     reason, place = broken_json(data, error)
     hint = "mend the JSON there, restore the file from version control, or record again"
+    if isinstance(error, msgspec.ValidationError):
+        hint = _FILE_HINT
     return RecordingFormatError(reason, source=source, place=place, hint=hint)
 
 

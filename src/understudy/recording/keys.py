@@ -3,9 +3,9 @@
 import re
 
 MAX_KEY_CHARS = 512
-SHORT_KEY_CHARS = 24
-CUT_KEY_CHARS = 12
+SHORT_KEY_CHARS = 12
 KEY_HINT = "a key is up to 512 printable characters, does not start with '_' and has no '..' between slashes"
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -31,8 +31,8 @@ def tool_key(name: str) -> str:
 
 
 def short(key: str) -> str:
-    """The key, of which a fingerprint is cut to what tells it from others."""
-    return key if len(key) <= SHORT_KEY_CHARS else f"{key[:CUT_KEY_CHARS]}…"
+    """The key; a fingerprint is cut to what tells it from others."""
+    return f"{key[:SHORT_KEY_CHARS]}…" if _FINGERPRINT.fullmatch(key) else key
 
 
 def shown(key: str, limit: int = 60) -> str:

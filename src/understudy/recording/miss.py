@@ -27,6 +27,7 @@ SHOWN_KEYS = 12
 SHOWN_COLUMNS = 110
 SHOWN_BEFORE = 40
 RECORD_AGAIN = 'record it again with record="all", which replaces what is there, or undo the change'
+RECORD_AFRESH = 'record it again with record="fresh", which replaces the recording, or undo the change'
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -42,9 +43,7 @@ def mismatch_error(
     is_used_up = match.mismatch == "exhausted"
     is_alike = near is None or (is_used_up and recorded in (None, asked))
     difference = "" if near is None or is_alike else _difference_to(near, recorded, asked)
-    who = (
-        f"step {shown(request.step_id)}" if request.step_id else f"a request to {shown(request.model)} without step_id"
-    )
+    who = f"step {shown(request.step_id)}" if request.step_id else f"a request to {shown(request.model)}"
     told = _told(who, match, near, shelf, request.step_id)
     told += " The nearest of them differs:" if is_used_up and difference else ""
     key = None if near is None else near.key
@@ -53,8 +52,20 @@ def mismatch_error(
         kind=match.mismatch or "missing",
         key=key,
         difference=difference,
-        hint=RECORD_AGAIN if match.mismatch == "drifted" else "",
+        hint=_hint(request.step_id, match, near, shelf),
     )
+
+
+def _hint(step_id: str | None, match: Match[Exchange], near: Stored[Exchange] | None, shelf: Shelf) -> str:
+    if match.mismatch == "drifted":
+        return RECORD_AGAIN
+    if match.mismatch != "missing" or step_id is not None:
+        return ""
+    if near is not None:
+        step = f"give the call its step_id, {shown(near.key)}, or "
+        return RECORD_AFRESH if near.key == near.fingerprint else step + RECORD_AFRESH
+    has_steps = any(stored.key != stored.fingerprint for stored in islice(shelf, SEARCHED))
+    return "give the call the step_id of an entry" if has_steps else ""
 
 
 def _told(who: str, match: Match[Exchange], near: Stored[Exchange] | None, shelf: Shelf, step_id: str | None) -> str:
@@ -90,6 +101,8 @@ def _used_up(match: Match[Exchange], shelf: Shelf) -> str:
         count = sum(other.key == near.key for other in shelf)
         return f"it has {_answers(count)}, and what fits was served already."
     count = sum(other.fingerprint == near.fingerprint for other in shelf)
+    if near.fingerprint is None:
+        return f"the recording has {_answers(count)} for any request, and every one was served already."
     return f"this request has {_answers(count)}, and every one was served already."
 
 

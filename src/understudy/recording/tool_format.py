@@ -31,7 +31,7 @@ def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
     try:
         tools = _tools.decode(data)
     except _UNREADABLE as error:
-        reason = str(error).partition(" - at ")[0]
+        reason, _ = reason_and_path(error)
         raise RecordingFormatError(reason, source=source, place="_tools", hint=_TOOLS_HINT) from None
     return {name: _parse_entry(name, entry, source) for name, entry in tools.items()}
 

@@ -40,17 +40,17 @@ class Library:
         if recording is not None and responses is not None:
             raise InputError("give a recording or responses, not both", source="serving")
         self._latency, self._strict = latency, strict
-        self._named: dict[str, Document] = {}
+        self._named: dict[str, MemoryShelf] = {}
         self._stocks: dict[str, Stock] = {}
         self._whole = self._stock(self._open(recording, responses))
 
     def stock(self, name: str) -> Stock:
         """What answers the run of that name."""
-        document = self._named.get(name)
-        if document is None:
+        shelf = self._named.get(name)
+        if shelf is None:
             return self._whole
         if name not in self._stocks:
-            self._stocks[name] = self._stock(MemoryShelf(document, source=name))
+            self._stocks[name] = self._stock(shelf)
         return self._stocks[name]
 
     def file_of(self, stock: Stock, exchange: Exchange) -> str:
@@ -67,8 +67,9 @@ class Library:
         path = os.fspath(recording)
         if not path or "://" in path or not Path(path).is_dir():
             return open_store(recording).read()
-        self._named = _in_folder(Path(path))
-        return MemoryShelf(merge(list(self._named.values())), source=os.fspath(recording))
+        documents = _in_folder(Path(path))
+        self._named = {_name(file, path): MemoryShelf(found, source=str(file)) for file, found in documents.items()}
+        return MemoryShelf(merge(list(documents.values())), source=path)
 
     @cached_property
     def _files(self) -> dict[int, str]:
@@ -81,9 +82,14 @@ class Library:
         return Stock(shelf, latency=self._latency, strict=self._strict)
 
 
-def _in_folder(folder: Path) -> dict[str, Document]:
-    """The recordings of a folder and those below it, by their paths without `.json`."""
+def _in_folder(folder: Path) -> dict[Path, Document]:
+    """The recordings of a folder and those below it, by their paths."""
     paths = sorted(path for path in folder.rglob("*.json") if path.is_file())
     if not paths:
         raise InputError("the folder has no recordings", source=str(folder), hint="a recording is a file named *.json")
-    return {path.relative_to(folder).with_suffix("").as_posix(): open_store(path).load() for path in paths}
+    return {path: open_store(path).load() for path in paths}
+
+
+def _name(file: Path, folder: str) -> str:
+    """The run that a recording in a folder answers: its path there without `.json`."""
+    return file.relative_to(folder).with_suffix("").as_posix()

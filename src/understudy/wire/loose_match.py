@@ -15,7 +15,7 @@ from understudy.providers.catalog import (
     OpenAIProvider,
     OpenAIResponsesProvider,
 )
-from understudy.recording.cursor import Cursor
+from understudy.recording.cursor import Cursor, Match
 from understudy.recording.exchange import Exchange
 from understudy.recording.fingerprint import canonical_bytes, normalised
 from understudy.recording.normalise import NormaliseRules
@@ -43,14 +43,17 @@ class LooseIndex:
         for stored in shelf:
             self._add(stored)
 
-    def find(self, asked: Asked, cursor: Cursor[Exchange]) -> Stored[Exchange] | None:
+    def find(self, asked: Asked, cursor: Cursor[Exchange]) -> Match[Exchange]:
         """The first entry that fits and was not served; the last that fits and answers every call."""
         if asked.request is None:
-            return None
+            return Match("default", mismatch="missing")
         spoken = self._by_conversation.get(self._conversation(orjson.loads(asked.fields)), [])
         fitting = [stored for stored in spoken if _protocol(stored) != asked.route.protocol] or self._unsaid
         unused = next((stored for stored in fitting if not cursor.is_used(stored)), None)
-        return unused or next((stored for stored in reversed(fitting) if stored.repeats), None)
+        found = unused or next((stored for stored in reversed(fitting) if stored.repeats), None)
+        if found is not None or not fitting:
+            return Match("prompt_hash", found, None if fitting else "missing")
+        return Match("prompt_hash", fitting[-1], "exhausted")
 
     def _add(self, stored: Stored[Exchange]) -> None:
         if stored.fingerprint is None:

@@ -7,7 +7,7 @@ from collections.abc import Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from understudy.errors import RecordingMismatchError
+from understudy.errors import MismatchKind, RecordingMismatchError
 from understudy.events import MatchedBy
 from understudy.messages import Response, deltas_of
 from understudy.recording.cursor import Cursor, Match, Unused
@@ -19,6 +19,13 @@ from understudy.wire.encoding import answer_of
 from understudy.wire.plain_miss import plain_miss
 from understudy.wire.side.answers import side_answer
 from understudy.wire.stock import Prepared, Stock, prepare
+
+
+_HINTS: dict[MismatchKind, str] = {
+    "missing": "",
+    "drifted": 'record it again with record_mode="all", which replaces what is there, or undo the change',
+    "exhausted": "a new session starts from the beginning",
+}
 
 
 class Found(Struct, frozen=True, gc=False):
@@ -56,10 +63,11 @@ class WireReplay:
         match = self._match(asked, step_id)
         if match.mismatch is None:
             return Found(match.stored, match.matched_by)
-        if match.mismatch == "missing" and (loose := self._stock.loose.find(asked, self._cursor)) is not None:
-            return Found(loose, "prompt_hash")
+        loose = self._stock.loose.find(asked, self._cursor) if match.mismatch == "missing" else match
+        if loose.mismatch is None:
+            return Found(loose.stored, loose.matched_by)
         if self._stock.strict:
-            raise self._refusal(asked, step_id, match)
+            raise self._refusal(asked, step_id, loose)
         return Found(match.stored, match.matched_by)
 
     def answer(self, found: Found, asked: Asked) -> Prepared:
@@ -106,6 +114,8 @@ class WireReplay:
 
     def _refusal(self, asked: Asked, step_id: str | None, match: Match[Exchange]) -> RecordingMismatchError:
         if asked.request is None:
-            return plain_miss(asked, match, self._stock.shelf)
-        request = replace(asked.request, step_id=step_id)
-        return mismatch_error(request, match, self._stock.shelf, self._stock.rules)
+            error = plain_miss(asked, match, self._stock.shelf)
+        else:
+            request = replace(asked.request, step_id=step_id)
+            error = mismatch_error(request, match, self._stock.shelf, self._stock.rules)
+        return error.but(hint=_HINTS[error.kind])

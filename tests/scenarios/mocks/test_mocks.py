@@ -5,7 +5,8 @@ import pytest
 from tests.scenarios.mocks.parts import resolve_all, virtually
 from understudy import InputError
 from understudy.scenarios import Mocks
-from understudy.tools import tool
+from understudy.tools import tool, tool_of
+from understudy.tools.wrapped import wrapped
 
 
 def test_mocks_that_no_conversation_called_are_told_in_the_order_declared():
@@ -45,3 +46,66 @@ def test_what_is_no_mock_is_refused_where_it_is_declared(declared, reason):
 def test_an_unknown_mode_is_refused_with_those_there_are():
     with pytest.raises(InputError, match=r"unmocked: unknown mode 'ignore'(.|\n)*one of: error, passthrough"):
         Mocks({}, unmocked="ignore")
+
+
+def watched(seen):
+    """Puts a listener around tools, which is told the name, whether it does harm, and the arguments."""
+
+    def around(mocked):
+        async def call(**args):
+            seen.append((mocked.name, mocked.side_effect, args))
+            return await mocked.callable(**args)
+
+        return wrapped(mocked, call, timeout_s=None)
+
+    return around
+
+
+def refund(order: int) -> str:
+    return "paid"
+
+
+def test_something_can_be_put_around_every_tool_that_is_called():
+    seen = []
+    mocks = Mocks({"refund": "paid"}, unmocked="passthrough")
+    tools = mocks.conversation(around=watched(seen))
+    assert virtually(tools.resolve("refund", {"order": 42})) == "paid"
+    assert virtually(tools.resolve("other", {})) is None
+    assert seen == [("refund", False, {"order": 42}), ("other", False, {})]
+
+
+def test_a_call_that_the_real_tool_would_refuse_does_not_get_there():
+    seen = []
+    tools = Mocks({"refund": "paid"}, schemas={"refund": refund}).conversation(around=watched(seen))
+    assert "error" in virtually(tools.resolve("refund", {"order": "x"}))
+    assert seen == []
+
+
+def test_what_is_put_around_may_answer_what_the_real_tool_would_not():
+    tools = Mocks({"refund": "paid"}, schemas={"refund": refund}).conversation(
+        around=lambda mocked: wrapped(mocked, lambda **args: 5, timeout_s=None)
+    )
+    assert virtually(tools.resolve("refund", {"order": 42})) == 5
+    assert tools.calls[0].result == 5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"side_effects": ["refund"]},
+        {"schemas": {"refund": tool_of(refund, side_effect=True)}},
+        {"schemas": {"refund": refund}, "side_effects": ["refund"]},
+    ],
+)
+def test_side_effects_are_known_by_name_and_by_the_real_tool(options):
+    seen = []
+    virtually(Mocks({"refund": "paid"}, **options).conversation(around=watched(seen)).resolve("refund", {"order": 42}))
+    assert [does_harm for _, does_harm, _ in seen] == [True]
+
+
+def test_side_effects_are_known_by_the_tools_of_a_toolbox():
+    seen = []
+    tools = Mocks({"refund": "paid"}).conversation(around=watched(seen))
+    mocked = tools.toolbox([tool_of(refund, side_effect=True)])["refund"]
+    assert virtually(mocked.callable(order=42)) == "paid"
+    assert seen == [("refund", True, {"order": 42})]

@@ -10,7 +10,7 @@ from tests.wire.frameworks.observe import observe
 from tests.wire.frameworks.scripts import SCRIPTS
 from understudy.wire.serving import serving
 
-PAGE = "wire_frameworks_table.md"
+PAGE = "wire-frameworks.md"
 RENEWAL = f"{PAGE} is out of date: python -m tests.wire.frameworks.table renews it"
 SHOWN = (PYDANTIC_AI, LANGCHAIN, AGENTS_SDK, LITELLM)
 

@@ -8,7 +8,7 @@ from tests.wire.node.driver import Driver
 from tests.wire.node.observe import Columns, observe
 from understudy.wire.serving import serving
 
-PAGE = "wire_node_table.md"
+PAGE = "wire-node.md"
 RENEWAL = f"{PAGE} is out of date: python -m tests.wire.node.table renews it"
 TABLES = {False: DocumentedTable(PAGE, "## Whole answers"), True: DocumentedTable(PAGE, "## Streams")}
 

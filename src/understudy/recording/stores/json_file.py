@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from understudy.errors import InputError, RecordingFormatError
+from understudy.faults.complaint import reason_and_path
 from understudy.messages import JsonObject
 from understudy.recording.document import Document
 from understudy.recording.entries import each
@@ -217,10 +218,11 @@ class JsonFileStore:
         return lines
 
     def _foreign(self, number: int, error: Exception) -> RecordingFormatError:
+        reason, path = reason_and_path(error)
         return RecordingFormatError(
-            str(error),
+            reason,
             source=str(self._journal_path),
-            place=f"line {number}",
+            place=f"line {number}{path}",
             hint="read it with the understudy that wrote it, or remove the line",
         )
 
