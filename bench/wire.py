@@ -26,8 +26,15 @@ FIRST_LAP_S = 2.0
 NEAR_FLOOR, FASTER, FASTER_IN_MANY, FASTER_STREAMS = 0.8, 2.5, 8.0, 5.0
 
 
+class Lap(Struct, frozen=True):
+    """How fast a server was, and how long it had a processor for that; None where the system does not tell."""
+
+    pace: Pace
+    server_s: float | None
+
+
 class Score(Struct, frozen=True):
-    """The best of several laps, and what a request cost the server and the asking process."""
+    """The best of several laps, and what a request cost the server on the average of all."""
 
     rate: float
     p50_us: float
@@ -105,7 +112,7 @@ def _compete(plan: Plan, case: Case, servers: dict[str, RunningServer], connecti
     requests, rounds = case.requests(), plan.repeats(*ROUNDS)
     for server in servers.values():
         drive_apart(Order(server.port, requests, MANY, WARM_UP_S, FIRST_LAP_S))
-    laps: dict[tuple[Case, int, str], list[tuple[Pace, float | None]]] = {}
+    laps: dict[tuple[Case, int, str], list[Lap]] = {}
     for number in range(rounds):
         for count in connections:
             for name, server in servers.items():
@@ -115,25 +122,23 @@ def _compete(plan: Plan, case: Case, servers: dict[str, RunningServer], connecti
     return {key: _best(paces) for key, paces in laps.items()}
 
 
-def _lap(server: RunningServer, order: Order) -> tuple[Pace, float | None]:
-    """How fast it was, and what a request took of the server's processor, in µs."""
+def _lap(server: RunningServer, order: Order) -> Lap:
     before_s = server.cpu_s
     pace = drive_apart(order)
     after_s = server.cpu_s
-    if before_s is None or after_s is None:
-        return pace, None
-    return pace, (after_s - before_s) * 1e6 / pace.total
+    return Lap(pace, None if before_s is None or after_s is None else after_s - before_s)
 
 
-def _best(laps: list[tuple[Pace, float | None]]) -> Score:
-    paces = [pace for pace, _ in laps]
+def _best(laps: list[Lap]) -> Score:
+    paces = [lap.pace for lap in laps]
+    server_s = [lap.server_s for lap in laps if lap.server_s is not None]
     fastest = max(paces, key=lambda pace: pace.rate)
     return Score(
         fastest.rate,
         min(pace.p50_us for pace in paces),
         min(pace.p99_us for pace in paces),
         fastest.busy,
-        min((cost for _, cost in laps if cost is not None), default=None),
+        sum(server_s) * 1e6 / sum(pace.total for pace in paces) if server_s else None,
     )
 
 
@@ -197,7 +202,7 @@ def _notes(plan: Plan, scores: Scores) -> list[str]:
     at_floor = scores[case, MANY, FLOOR]
     return [
         f"best of {plan.repeats(*ROUNDS)} rounds of {TIMED_S:g} s, in which the servers take turns",
-        f"starting: best of {STARTS}",
+        f"starting: best of {STARTS}; processor time: the average of all rounds",
         "every server is a process of its own on one core, who asks is another on the other; all on loopback",
         f"request: {len(case.requests()[0]):,} bytes, and the entry that answers it is the last",
         "asked in turn: every other entry, so that hardly any request was read by the server before",

@@ -189,3 +189,47 @@ def test_merge_keeps_what_came_over_the_wire(run, written, tmp_path, monkeypatch
     assert run("recording", "merge", path, path, "--output", output)[0] == 0
     shown = [json.loads(line) for line in run("recording", "show", output, "--json")[1].splitlines()]
     assert {entry["key"]: entry["wire"] for entry in shown} == {"greet": CHAT["wire"], "models": MODELS["wire"]}
+
+
+class TestKeys:
+    """Keys that are fingerprints."""
+
+    @pytest.fixture
+    def path(self, written):
+        asked = {"request_hash": "b" * 64, "request": {"model": "gpt", "messages": [{"role": "user", "content": "Hi"}]}}
+        return written(**{"a" * 64: MODELS, "b" * 64: {"content": "Ho"} | asked, "ab" * 32: CHAT})
+
+    @pytest.mark.parametrize("key", ["b" * 64, "b" * 59, "b" * 12, "b" * 12 + "…", "b"])
+    def test_what_the_table_shows_can_be_shown_in_full(self, run, path, key):
+        code, out, _ = run("recording", "show", path, "--key", key)
+        assert (code, out.splitlines()[0].startswith("bbbbbbbbbbbb… · gpt · call 1 of 1 ")) == (0, True)
+
+    def test_the_heading_tells_what_an_exchange_is_about(self, run, path):
+        assert "aaaaaaaaaaaa… · GET /v1/models · call 1 of 1" in run("recording", "show", path, "--key", "aaa")[1]
+        assert "abababababab… · demo · call 1 of 1" in run("recording", "show", path, "--key", "aba")[1]
+
+    def test_an_ambiguous_or_unknown_key_is_refused_with_what_can_be_typed(self, run, path):
+        code, _, err = run("recording", "show", path, "--key", "a")
+        assert (code, f"give more of one: {'a' * 12}, {'ab' * 6}\n" in err) == (2, True)
+        code, _, err = run("recording", "show", path, "--key", "c")
+        assert (code, f"keys: {'a' * 12}, {'b' * 12}, {'ab' * 6}\n" in err) == (2, True)
+
+    def test_prune_takes_the_same(self, run, path, written):
+        other = written("other.json", greet=CHAT)
+        code, out, _ = run("recording", "prune", path, other, "--key", "bbbb", "--key", "greet")
+        assert (code, [line.partition(": ")[2] for line in out.splitlines()]) == (
+            0,
+            ["removed 1, 2 left", "removed 1, 0 left"],
+        )
+        code, _, err = run("recording", "prune", path, "--key", "zzz")
+        assert (code, "no key 'zzz'" in err) == (2, True)
+
+    def test_diff_shows_a_changed_prompt(self, run, written):
+        files = []
+        for name, text in (("a", "Say hello to Ada"), ("b", "Say hello to Eve")):
+            request = {"model": "gpt", "messages": [{"role": "user", "content": text}]}
+            files.append(written(f"{name}.json", **{name * 64: {"request_hash": name * 64, "request": request}}))
+        code, out, _ = run("recording", "diff", *files)
+        assert code == 1
+        assert out.startswith("aaaaaaaaaaaa… → bbbbbbbbbbbb…, call 1: asked something else\n")
+        assert "  -Say hello to Ada\n  +Say hello to Eve\n1 difference\n" in out

@@ -166,14 +166,15 @@ def test_lines_tell_of_sessions_tries_and_faults(serve):
 
 def test_sessions_that_were_deleted_count_in_the_end(serve):
     def client(url):
-        ask(url, "Hi", path="/s/mine/v1/chat/completions")
+        for _ in range(2):
+            ask(url, "Hi", path="/s/mine/v1/chat/completions")
         connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
         connection.request("DELETE", "/_understudy/sessions/mine")
         assert connection.getresponse().status == 204
         connection.close()
 
-    _, out, err = serve("--replay", "run.json", "--fault", "call=1: latency_spike 1", client=client)
-    assert "understudy: 1 call, 1 struck by a fault (run.json)\n" in out
+    _, out, err = serve("--replay", "run.json", "--fault", "call=1 attempt=1: http_error 500", client=client)
+    assert "understudy: 1 call in 2 tries, 1 served, 1 struck by a fault (run.json)\n" in out
     assert "understudy: 1 exchange of run.json was not used:\n  a[1]  answers Bye!  (session mine)\n" in out
     assert "never struck" not in err
 
@@ -221,7 +222,7 @@ def test_it_records_what_the_real_api_says_with_the_keys_of_its_clients(serve):
 def test_a_real_api_that_fails_is_told_as_such(serve):
     options = ["--record", "new.json", "--upstream", "openai=http://127.0.0.1:1/v1"]
     code, out, err = serve(*options, client=lambda url: ask(url, "Hi"))
-    failure = "failed: no answer from http://127.0.0.1:1 (ConnectError)"
+    failure = "failed: no answer from http://127.0.0.1:1 (ConnectError: All connection attempts failed)"
     assert code == 0
     assert f"POST /v1/chat/completions  502  recorded  demo  {failure}\n" in err
     assert f"understudy: 1 call, 1 recorded, of which 1 {failure} (new.json)\n" in err

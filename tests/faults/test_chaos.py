@@ -103,12 +103,12 @@ def test_chaos_is_printed_and_survives_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "place", "reason"),
     [
-        ({"rate": 1.5}, "chaos.rate", "Expected `float` <= 1.0"),
-        ({"rate": -0.1}, "chaos.rate", "Expected `float` >= 0.0"),
-        ({"rate": float("nan")}, "chaos.rate", "Expected `float`, got `null`"),
-        ({"faults": []}, "chaos.faults", "Expected `array` of length >= 1"),
-        ({"seed": "seven"}, "chaos.seed", "Expected `int`, got `str`"),
-        ({"faults": [Timeout(-5.0)]}, "chaos.faults[0].after_ms", "Expected `float` >= 0"),
+        ({"rate": 1.5}, "chaos.rate", "expected a number of at most 1"),
+        ({"rate": -0.1}, "chaos.rate", "expected a number of at least 0"),
+        ({"rate": float("nan")}, "chaos.rate", "expected a number, got null"),
+        ({"faults": []}, "chaos.faults", "expected a list of length 1 or more"),
+        ({"seed": "seven"}, "chaos.seed", "expected a whole number, got a text"),
+        ({"faults": [Timeout(-5.0)]}, "chaos.faults[0].after_ms", "expected a number of at least 0"),
     ],
 )
 def test_chaos_that_makes_no_sense_is_refused(wrong, place, reason):

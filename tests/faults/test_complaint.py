@@ -26,35 +26,47 @@ def complaint(declare, place):
     [
         ({"type": "tmeout"}, "", "type", "unknown fault type 'tmeout'", f"did you mean 'timeout'? {TYPES}"),
         ({"type": "zzz"}, "", "type", "unknown fault type 'zzz'", TYPES),
-        ({"type": 5}, "", "type", "Expected `str`", TYPES),
-        ({"type": ["timeout"]}, "", "type", "Expected `str`", None),
-        ({}, "", "", "Object missing required field `type`", TYPES),
+        ({"type": 5}, "", "type", "expected a text", TYPES),
+        ({"type": ["timeout"]}, "", "type", "expected a text", None),
+        ({}, "", "", "the field type is missing", TYPES),
         ({"type": "timeout", "after": 5}, "timeout after=5", "", "Object contains unknown field `after`", None),
-        ({"type": "timeout", "after_ms": -1}, "timeout -1", "after_ms", "Expected `float` >= 0.0", "fields: after_ms"),
-        ({"type": "timeout", "after_ms": "x"}, "timeout x", "after_ms", "Expected `float`, got `str`", None),
-        ({"type": "http_error"}, "http_error", "", "Object missing required field `status_code`", None),
-        ({"type": "http_error", "status_code": 99}, "http_error 99", "status_code", "Expected `int` >= 100", None),
+        (
+            {"type": "timeout", "after_ms": -1},
+            "timeout -1",
+            "after_ms",
+            "expected a number of at least 0",
+            "fields: after_ms",
+        ),
+        ({"type": "timeout", "after_ms": "x"}, "timeout x", "after_ms", "expected a number, got a text", None),
+        ({"type": "http_error"}, "http_error", "", "the field status_code is missing", None),
+        (
+            {"type": "http_error", "status_code": 99},
+            "http_error 99",
+            "status_code",
+            "expected a whole number of at least 100",
+            None,
+        ),
         ({"type": "unknown_tool", "a": 1}, "unknown_tool a=1", "", "Object contains unknown field `a`", None),
         (
             {"type": "http_error", "status_code": 500, "headers": {"a": 1}},
             'http_error 500 headers={"a":1}',
             "headers[...]",
-            "Expected `str`, got `int`",
+            "expected a text, got a whole number",
             "fields: body, headers, status_code",
         ),
         (
             {"type": "stream_truncate", "raise": "Boom"},
             "stream_truncate raise=Boom",
             "raise",
-            "Invalid enum value 'Boom'",
+            "unknown value 'Boom'",
             "one of: ConnectionError, TimeoutError, clean, cut, error_event, malformed",
         ),
-        ({"type": "slow_drip", "every_ms": -1}, "slow_drip -1", "every_ms", "Expected `float` >= 0.0", None),
+        ({"type": "slow_drip", "every_ms": -1}, "slow_drip -1", "every_ms", "expected a number of at least 0", None),
         (
             {"type": "wrong_content_type", "content_type": "text/\nhtml"},
             'wrong_content_type "text/\\nhtml"',
             "content_type",
-            r"Expected `str` matching regex '^[!-~]([ -~]*[!-~])?\\Z'",
+            "expected a text of another form",
             "plain ASCII, as a header may have: text/plain",
         ),
         (
@@ -83,7 +95,7 @@ def test_a_wrong_fault_is_explained_alike_in_a_recording_a_plan_and_a_line(fault
 def test_a_fault_that_is_no_object_is_explained_with_the_types():
     place, reason, hint = complaint(lambda: MockProvider(responses={"a": {"fault": "timeout"}}), "key 'a'.fault")
     assert (place, hint) == ("", TYPES)
-    assert "got `str`" in reason
+    assert "got a text" in reason
 
 
 @pytest.mark.parametrize("name", sorted(TOOL_FAULT_TYPES))

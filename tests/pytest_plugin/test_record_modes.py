@@ -122,7 +122,9 @@ def test_recording_all_again_keeps_what_other_tests_of_the_same_run_recorded(pro
 
 def test_tests_that_share_a_recording_begin_it_afresh_once(project):
     mark = 'pytestmark = pytest.mark.understudy(recording="shared.json")\n'
-    late = GREETS.replace("test_greets", "test_late").replace("greet(understudy)", "greet(understudy, 'Eve', step='late')")
+    late = GREETS.replace("test_greets", "test_late").replace(
+        "greet(understudy)", "greet(understudy, 'Eve', step='late')"
+    )
     project.test(mark + GREETS + late + "\ndef test_asks_nothing(understudy):\n    understudy.provider\n")
     shared = project.write("shared.json", json.dumps(OLD | {"_tools": {"get": [{"result": "old"}]}}))
     for _ in range(2):

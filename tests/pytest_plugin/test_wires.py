@@ -114,7 +114,7 @@ def test_greets(understudy):
         [
             "*test_greets.json: 1 call not recorded; the first, to /v1/chat/completions:",
             "*Eve*",
-            "  hint: record the test again, or undo the change: pytest test_it.py::test_greets --understudy-record=fresh",
+            "  hint: record the test again, *: pytest test_it.py::test_greets --understudy-record=fresh",
         ]
     )
     assert "1 call served from recordings, 0 recorded live, 1 missed" in told(result)

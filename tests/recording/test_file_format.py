@@ -129,12 +129,9 @@ def test_metadata_of_the_wrong_type_is_refused():
         ('{\n "a": {"content": nope}}', "line 2, column 20", "invalid character"),
         ('{"a": {"content": "x"},}', "line 1, column 2", "trailing comma"),
         ('{"a": {"content": "x"}} {}', "line 1, column 2", "trailing characters"),
-        ("[]", "", "got `array`"),
-        ('"text"', "", "got `str`"),
-        ("null", "", "got `null`"),
     ],
 )
-def test_what_is_no_json_object_is_refused_with_its_place(text, place, reason):
+def test_what_is_no_json_is_refused_with_its_place(text, place, reason):
     error = refused(text)
     assert error.place.startswith(place)
     assert bool(error.place) == bool(place)
@@ -143,25 +140,55 @@ def test_what_is_no_json_object_is_refused_with_its_place(text, place, reason):
 
 
 @pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", "expected an object, got a list"),
+        ('"text"', "expected an object, got a text"),
+        ("null", "expected an object, got null"),
+        ('{"choices": []}', "looks like an API response, not a recording"),
+        ('{"object": "list", "data": [{"id": "demo"}]}', "looks like an API response, not a recording"),
+        (
+            '{"id": "msg", "role": "assistant", "content": [{"text": "Hi"}]}',
+            "looks like an API response, not a recording",
+        ),
+        ('{"model": "m", "messages": []}', "looks like an API request, not a recording"),
+        ('{"faults": [{"at": {}, "fault": {"type": "timeout"}}]}', "looks like a plan of faults, not a recording"),
+    ],
+)
+def test_json_that_is_something_else_is_told_what_a_recording_is_like(text, reason):
+    error = refused(text)
+    assert (error.reason, error.place) == (reason, "")
+    assert error.hint == 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
+
+
+def test_keys_of_a_recording_may_be_those_of_something_else():
+    assert parse(b'{"_version": 2, "choices": {"content": "Hi"}}', source="run.json").size == 1
+
+
+@pytest.mark.parametrize(
     ("text", "place", "reason"),
     [
-        ('{"a": "Hello."}', "key 'a'", "got `str`"),
-        ('{"a": 5}', "key 'a'", "got `int`"),
-        ('{"a": null}', "key 'a'", "got `null`"),
+        ('{"a": "Hello."}', "key 'a'", "got a text"),
+        ('{"a": 5}', "key 'a'", "got a whole number"),
+        ('{"a": null}', "key 'a'", "got null"),
         ('{"a": []}', "key 'a'", "the list is empty"),
-        ('{"a": ["x"]}', "key 'a'[0]", "got `str`"),
-        ('{"a": {"content": 5}}', "key 'a'.content", "Expected `str`, got `int`"),
-        ('{"a": {"content": null}}', "key 'a'.content", "Expected `str`, got `null`"),
-        ('{"a": {"usage": {"prompt_tokens": "1"}}}', "key 'a'.usage.prompt_tokens", "Expected `int`"),
-        ('{"a": [{"content": "x"}, {"latency_ms": "1"}]}', "key 'a'[1].latency_ms", "Expected `float`"),
-        ('{"a": {"tool_calls": {}}}', "key 'a'.tool_calls", "Expected `array | null`"),
-        ('{"a": {"tool_calls": [{"id": "x"}]}}', "key 'a'.tool_calls[0]", "missing required field `name`"),
-        ('{"a": {"chunks": ["x"]}}', "key 'a'.chunks[0]", "Expected `array`"),
-        ('{"a": {"chunks": [["x", 0.0]]}}', "key 'a'.chunks[0][0]", "Expected `float`"),
-        ('{"a": {"fault": "timeout"}}', "key 'a'.fault", "Expected `object | null`"),
-        ('{"a": {"fault": {"type": "timeout", "after_ms": -1}}}', "key 'a'.fault.after_ms", ">= 0"),
-        ('{"a": {"fault": {"type": "stream_truncate", "after_chunks": -1}}}', "key 'a'.fault.after_chunks", ">= 0"),
-        ('{"a": {"fault": {"type": "stream_truncate", "raise": "Boom"}}}', "key 'a'.fault.raise", "Invalid enum value"),
+        ('{"a": ["x"]}', "key 'a'[0]", "got a text"),
+        ('{"a": {"content": 5}}', "key 'a'.content", "expected a text, got a whole number"),
+        ('{"a": {"content": null}}', "key 'a'.content", "expected a text, got null"),
+        ('{"a": {"usage": {"prompt_tokens": "1"}}}', "key 'a'.usage.prompt_tokens", "expected a whole number"),
+        ('{"a": [{"content": "x"}, {"latency_ms": "1"}]}', "key 'a'[1].latency_ms", "expected a number"),
+        ('{"a": {"tool_calls": {}}}', "key 'a'.tool_calls", "expected a list"),
+        ('{"a": {"tool_calls": [{"id": "x"}]}}', "key 'a'.tool_calls[0]", "the field name is missing"),
+        ('{"a": {"chunks": ["x"]}}', "key 'a'.chunks[0]", "expected a list"),
+        ('{"a": {"chunks": [["x", 0.0]]}}', "key 'a'.chunks[0][0]", "expected a number"),
+        ('{"a": {"fault": "timeout"}}', "key 'a'.fault", "expected an object"),
+        ('{"a": {"fault": {"type": "timeout", "after_ms": -1}}}', "key 'a'.fault.after_ms", "of at least 0"),
+        (
+            '{"a": {"fault": {"type": "stream_truncate", "after_chunks": -1}}}',
+            "key 'a'.fault.after_chunks",
+            "of at least 0",
+        ),
+        ('{"a": {"fault": {"type": "stream_truncate", "raise": "Boom"}}}', "key 'a'.fault.raise", "unknown value"),
     ],
 )
 def test_an_entry_of_the_wrong_shape_is_refused_with_its_place_and_a_hint(text, place, reason):
@@ -212,7 +239,7 @@ def test_an_unknown_fault_is_refused_with_the_list(fault):
 
 def test_a_fault_without_a_field_that_it_needs_is_refused_with_the_list():
     error = refused('{"a": {"fault": {"type": "http_error", "body": "x"}}}')
-    assert "missing required field `status_code`" in error.reason
+    assert "the field status_code is missing" in error.reason
     assert error.hint == "fields: body, headers, status_code"
 
 
@@ -242,7 +269,7 @@ def test_what_is_not_utf_8_is_refused_with_its_place(data, place):
 @pytest.mark.parametrize("where", ['"_x": %s', '"a": {"request": %s}', '"a": %s'])
 def test_what_is_nested_without_end_is_refused(where):
     error = refused("{" + where % ("[" * 100_000 + "]" * 100_000) + "}")
-    assert error.reason in ("nested too deep", "Expected `object`, got `array`")
+    assert error.reason in ("nested too deep", "expected an object, got a list")
 
 
 @pytest.mark.parametrize("value", ["1e999", '{"x": -1e999}'])

@@ -72,7 +72,7 @@ async def test_the_difference_shows_what_changed_message_by_message(weather):
         "  -What is the weather in Oslo today?",
         "  +What is the weather in Rome today?",
     ]
-    assert str(error).endswith(error.difference)
+    assert str(error).endswith(f"{error.difference}\n  hint: {error.hint}")
 
 
 async def test_the_difference_shows_changed_parameters(weather):
@@ -100,6 +100,24 @@ async def test_drift_names_the_step_and_what_to_do(weather):
     assert str(error).startswith(f"{weather}: step 'weather' was recorded with another request:\n")
     assert str(error).endswith(f"\n  hint: {error.hint}")
     assert 'record="all"' in error.hint
+
+
+async def test_a_request_without_a_step_is_told_how_to_be_answered(tmp_path):
+    path = await recorded(tmp_path / "run.json", asking("Hi"), asking("What is the weather?", step_id="weather"))
+    error = await missed(path, asking("Ho"))
+    assert str(error).startswith(f"{path}: a request to 'gpt-4o' is not in the recording. The nearest entry is ")
+    assert error.hint == 'record it again with record="fresh", which replaces the recording, or undo the change'
+    assert (await missed(path, asking("What weather?"))).hint.startswith("give the call its step_id, 'weather', or ")
+
+
+@pytest.mark.parametrize(
+    ("entry", "hint"), [({}, "give the call the step_id of an entry"), ({"request_hash": "a"}, "")]
+)
+def test_a_request_without_a_step_is_told_of_entries_that_have_one(entry, hint):
+    mock = MockProvider(responses={"a": {"content": "x"} | entry}, strict=True)
+    with pytest.raises(RecordingMismatchError) as caught:
+        mock.complete_sync(user("Hi"), "m")
+    assert caught.value.hint == hint
 
 
 async def test_drift_is_told_against_the_nearest_call_of_the_step(tmp_path):

@@ -117,8 +117,8 @@ def test_a_text_where_a_list_belongs_is_refused(tmp_path, rules):
     ("declared", "place"),
     [
         ({"ignor": ["a"]}, "_meta.normalise"),
-        ({"ignore": "a"}, "_meta.normalise"),
-        ({"whitespace": "yes"}, "_meta.normalise"),
+        ({"ignore": "a"}, "_meta.normalise.ignore"),
+        ({"whitespace": "yes"}, "_meta.normalise.whitespace"),
         (["a"], "_meta.normalise"),
         ({"ignore": ["a..b"]}, "_meta.normalise.ignore"),
         ({"mask": ["("]}, "_meta.normalise.mask"),

@@ -49,6 +49,12 @@ def test_a_session_that_is_named_like_a_recording_is_answered_from_that_alone(fo
         sessions.forget(name)
 
 
+def test_its_misses_name_the_file(folder):
+    session = sessions_of(folder).named("deep/two.x")
+    answer_to(session, call_of(text="other"))
+    assert session.misses[0].text.startswith(f"{folder}/deep/two.x.json: ")
+
+
 def test_an_entry_that_is_in_two_recordings_is_there_once(folder):
     session = sessions_of(folder).named("")
     assert [unused.key for unused in session.unused()].count("same") == 1

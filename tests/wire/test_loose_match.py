@@ -61,6 +61,7 @@ def test_entries_of_another_protocol_answer_in_order_and_once():
     call = conversation("openai_chat", stream=False)
     assert [text_of(answer_to(session, call)) for _ in range(2)] == ["one", "two"]
     assert answer_to(session, call).status == 422
+    assert session.misses[0].kind == "exhausted"
 
 
 def test_an_entry_of_another_protocol_that_answers_every_call_does_so():
@@ -108,9 +109,13 @@ def test_after_the_last_of_them_one_that_answers_every_call_goes_on():
 
 
 def test_a_list_that_is_used_up_is_a_miss():
-    session = session_of({"_version": 2, "a": [{"content": "one"}]}, strict=True)
-    assert text_of(answer_to(session, call_of())) == "one"
+    session = session_of({"_version": 2, "a": [{"content": "one"}, {"content": "two"}]}, strict=True)
+    assert [text_of(answer_to(session, call_of())) for _ in range(2)] == ["one", "two"]
     assert answer_to(session, call_of()).status == 422
+    (missed,) = session.misses
+    assert (missed.kind, missed.key) == ("exhausted", "a")
+    told = "a request to 'm': the recording has 2 answers for any request, and every one was served already."
+    assert missed.text.endswith(f"{told}\n  hint: a new session starts from the beginning")
 
 
 def test_an_entry_that_says_what_it_answers_comes_before_those_that_do_not():

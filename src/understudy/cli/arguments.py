@@ -67,7 +67,11 @@ DefaultResponse: TypeAlias = Annotated[
 ]
 HowLong: TypeAlias = Annotated[
     LatencyModel,
-    typer.Option("--latency-model", help="Let answers take --latency-ms, about that, or the time that was recorded."),
+    typer.Option(
+        "--latency-model",
+        metavar="MODEL",
+        help="How long answers take: --latency-ms (constant), about that (normal), or as recorded (replay).",
+    ),
 ]
 LatencyMs: TypeAlias = Annotated[float, typer.Option("--latency-ms", help="How long an answer takes.")]
 RetryAfterMs: TypeAlias = Annotated[
@@ -75,5 +79,5 @@ RetryAfterMs: TypeAlias = Annotated[
     typer.Option("--retry-after-ms", help="Tell clients to try again so soon after an error that was injected."),
 ]
 Port: TypeAlias = Annotated[
-    int, typer.Option("--port", min=0, max=65535, help="Listen at this port; 0 is any that is free.")
+    int, typer.Option("--port", metavar="N", min=0, max=65535, help="Listen at this port; 0 is any that is free.")
 ]

@@ -61,19 +61,23 @@ def execute(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a program, in whatever language, with its calls of OpenAI, Anthropic, Gemini and Ollama led to a stand-in.
+    """Run a program, in whatever language, with its calls of models led to us.
 
-    Its input, outputs, signals and exit code are its own; what is said here goes to the error output. Exits with 3 if
-    the recording had no answer for a call, whatever the program made of that, and if nothing was asked at all; with 1
-    if a planned fault never struck; with 2 on bad input; with 126 or 127 if there is no such program.
+    These are calls of OpenAI, Anthropic, Gemini and Ollama. Its input, outputs,
+    signals and exit code are its own; what is said here goes to the error output.
+
+    Exits with 3 if the recording had no answer for a call, whatever the program
+    made of that, and if nothing was asked at all; with 1 if a planned fault never
+    struck; with 124 if it took too long; with 2 on bad input; with 126 or 127 if
+    there is no such program.
 
     [bold]Examples[/bold]
 
-      understudy exec --record runs/today.json -- python my_agent.py
+      understudy exec --record run.json -- python my_agent.py
 
-      understudy exec --replay runs/today.json -- python my_agent.py
+      understudy exec --replay run.json -- python my_agent.py
 
-      understudy exec --replay runs/today.json --fault 'call=3: http_error 500' -- node agent.mjs
+      understudy exec --replay run.json --fault 'call=3: timeout' -- node x.mjs
     """
     from understudy.cli.wire_options import WireOptions, only
     from understudy.cli.wire_report import ReportFile

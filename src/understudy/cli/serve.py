@@ -60,17 +60,18 @@ def serve(
 ) -> None:
     """Stand in for OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or SIGTERM.
 
-    A line tells of each call, on the error output. What the recording has no answer for is refused, and told to who
-    asked; the server itself exits with 0, with 3 if --strict-unused is given and something was left, with 2 on bad
+    A line tells of each call, on the error output. What the recording has no
+    answer for is refused, and told to who asked; the server itself exits with 0,
+    with 3 if --strict-unused is given and something was left, with 2 on bad
     input.
 
     [bold]Examples[/bold]
 
       understudy serve --replay runs/ --port 4010
 
-      understudy serve --record runs/new.json --upstream openai=http://127.0.0.1:8000/v1
+      understudy serve --record run.json --upstream openai=http://127.0.0.1:80/v1
 
-      understudy serve --replay runs/today.json --host 0.0.0.0 --api-key "$KEY"
+      understudy serve --replay run.json --host 0.0.0.0 --api-key "$KEY"
     """
     import msgspec
 

@@ -12,16 +12,15 @@ from msgspec.structs import fields as struct_fields
 from understudy.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
 from understudy.wording import did_you_mean, suggestion
 
-
 _OTHER_FORM = "expected a text of another form"
 _REWORDED = (
     (r"^Object missing required field `(.*)`", r"the field \1 is missing"),
     (r"^Invalid enum value ", "unknown value "),
     (r"^Expected `str` matching regex .*", _OTHER_FORM),
     (r"^Expected ", "expected "),
-    (r" of length >= (\d+)$", r" of at least \1"),
-    (r" >= ([\d.]+)$", r" of at least \1"),
-    (r" <= ([\d.]+)$", r" of at most \1"),
+    (r" of length >= (\d+)$", r" of length \1 or more"),
+    (r" >= (-?\d+)(\.0)?$", r" of at least \1"),
+    (r" <= (-?\d+)(\.0)?$", r" of at most \1"),
 )
 _KINDS = {
     "int": "a whole number",

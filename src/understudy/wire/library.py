@@ -74,9 +74,7 @@ class Library:
     @cached_property
     def _files(self) -> dict[int, str]:
         """The files of a folder, by the identities of the exchanges that they have."""
-        folder = Path(self._whole.shelf.source)
-        named = {str(folder / f"{name}.json"): document for name, document in self._named.items()}
-        return {id(exchange): file for file, document in named.items() for _, exchange in document}
+        return {id(stored.exchange): shelf.source for shelf in self._named.values() for stored in shelf}
 
     def _stock(self, shelf: Shelf) -> Stock:
         return Stock(shelf, latency=self._latency, strict=self._strict)

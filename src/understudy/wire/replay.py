@@ -20,7 +20,6 @@ from understudy.wire.plain_miss import plain_miss
 from understudy.wire.side.answers import side_answer
 from understudy.wire.stock import Prepared, Stock, prepare
 
-
 _HINTS: dict[MismatchKind, str] = {
     "missing": "",
     "drifted": 'record it again with record_mode="all", which replaces what is there, or undo the change',

@@ -38,8 +38,7 @@ def bind(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
-        is_no_address = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
-        hint = _ANY_HOST if is_no_address else _ANY_PORT
+        hint = _ANY_PORT if error.errno in (errno.EADDRINUSE, errno.EACCES) else _ANY_HOST
         raise InputError(f"cannot listen at {host}:{port}: {error.strerror or error}", hint=hint) from None
     # connections inherit it; else the end of an answer waits until the client has confirmed its beginning
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

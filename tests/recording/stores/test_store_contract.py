@@ -336,6 +336,43 @@ class TestSaving:
             store.save(Document(entries={"b": said("2")}, rest={"_plugin": object()}))
         assert contents(store) == {"a": "1"}
 
+    def test_an_update_changes_what_is_there_in_place(self, store):
+        writer = store.write()
+        writer.append("a", said("1"))
+        writer.append_tool("get", ToolExchange(result=1))
+        store.update(lambda document: document.add("b", said("2")))
+        writer.append("b", said("3"))
+        writer.close()
+        assert contents(store) == {"a": "1", "b": ["2", "3"]}
+        assert len(store.load().tools) == 1
+
+    def test_an_update_makes_what_is_absent(self, store):
+        store.update(lambda document: document.add("a", said("1")))
+        assert contents(store) == {"a": "1"}
+
+    def test_an_update_that_fails_leaves_everything_as_it_was(self, store):
+        append(store, ("a", said("1")))
+
+        def fail(document):
+            document.entries.clear()
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            store.update(fail)
+        assert contents(store) == {"a": "1"}
+
+    def test_a_sibling_is_a_place_of_its_own_until_it_is_removed(self, store):
+        append(store, ("a", said("1")))
+        siblings = [store.sibling() for _ in range(2)]
+        for number, sibling in enumerate(siblings):
+            sibling.save(Document())
+            append(sibling, ("b", said(str(number))))
+        assert [contents(each) for each in (store, *siblings)] == [{"a": "1"}, {"b": "0"}, {"b": "1"}]
+        assert contents(open_store(siblings[0].location)) == {"b": "0"}
+        for sibling in siblings:
+            sibling.remove()
+        assert list(store.path.parent.iterdir()) == [store.path]
+
     def test_a_document_of_an_older_version_says_so_whatever_is_added_to_it(self, store):
         store.save(Document(entries={"a": said("1")}, version=1))
         assert store.load().version == 1
@@ -495,7 +532,7 @@ class TestFiles:
 
     def assert_refused(self, store, *names, hint):
         for name in names:
-            arguments = [Document()] if name == "save" else []
+            arguments = {"save": [Document()], "update": [lambda document: None]}.get(name, [])
             with pytest.raises(InputError) as caught:
                 getattr(store, name)(*arguments)
             assert caught.value.source == store.location
@@ -538,7 +575,7 @@ class TestFiles:
             assert contents(store) == {"a": "1"}
             with reading(store) as shelf:
                 assert shelf.only("a").exchange.content == "1"
-            self.assert_refused(store, "write", "save", hint="check the path")
+            self.assert_refused(store, "write", "save", "update", "sibling", hint="check the path")
         assert contents(store) == {"a": "1"}
 
     @pytest.mark.parametrize("foreign", FOREIGN)

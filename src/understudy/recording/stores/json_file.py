@@ -218,11 +218,11 @@ class JsonFileStore:
         return lines
 
     def _foreign(self, number: int, error: Exception) -> RecordingFormatError:
-        reason, path = reason_and_path(error)
+        reason, _ = reason_and_path(error)
         return RecordingFormatError(
             reason,
             source=str(self._journal_path),
-            place=f"line {number}{path}",
+            place=f"line {number}",
             hint="read it with the understudy that wrote it, or remove the line",
         )
 
