@@ -175,7 +175,12 @@ SITES = "fields: attempt, call, chunk, step, tool, workflow"
         ("tool=a: timeout", "tool", "timeout strikes models, not tools", "use one of tool_empty, tool_error, tool_gar"),
         ("tool=a step=b: tool_lost", "step", "not known of a call of a tool", "tell the tool, and maybe which of its"),
         ("tool=a attempt=1: tool_lost", "attempt", "not known of a call of a tool", "tell the tool"),
-        ("chunk=3: stream_stall 4", "chunk", "the site says after 3 chunks, the fault after 4", "told by for_ms=4"),
+        (
+            "chunk=3: stream_stall 4",
+            "chunk",
+            "the site says after 3 chunks, the fault after 4",
+            "tell one of them; how long it stalls is told by for_ms=4",
+        ),
         ("chunk=3: stream_truncate 4", "chunk", "the site says after 3 chunks, the fault after 4", "tell one of them"),
     ],
 )

@@ -124,8 +124,10 @@ async def test_each_recorder_replaces_its_own(old):
 
 
 def test_all_who_record_to_one_place_at_the_same_time_are_one_run(old):
+    by_another_name = Path(old).absolute() if old.endswith(".json") else old
+
     async def work():
-        first, second = fresh(old), fresh(Path(old).absolute() if old.endswith(".json") else old)
+        first, second = fresh(old), fresh(by_another_name)
         await ask(first, "x")
         with record_tools({"get": lambda: "new", "put": lambda: "put"}, old, record="fresh") as tools:
             tools["put"]()
@@ -186,19 +188,19 @@ async def test_what_cannot_take_its_place_is_kept_beside_it_and_told(tmp_path):
     assert path.read_text() == "something else"
 
 
-async def test_what_a_run_that_was_cut_off_has_left_stays(old):
+def test_what_a_run_that_was_cut_off_has_left_stays(old):
     left = Path("run.json.fresh-1" if old.endswith(".json") else "run.db.fresh-1")
     left.write_text("left")
-    async with fresh(old) as recorder:
-        await ask(recorder, "x")
+    with fresh(old) as recorder:
+        recorder.complete_sync(user("x"), "m")
     assert (contents(old), left.read_text()) == (["x #1"], "left")
 
 
-async def test_what_is_recorded_is_as_private_as_the_recording(old):
+def test_what_is_recorded_is_as_private_as_the_recording(old):
     path = Path(old.removeprefix("sqlite:///"))
     path.chmod(0o600)
-    async with fresh(old) as recorder:
-        await ask(recorder, "x")
+    with fresh(old) as recorder:
+        recorder.complete_sync(user("x"), "m")
         (beside,) = Path().glob("*.fresh-1")
         assert stat.S_IMODE(beside.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

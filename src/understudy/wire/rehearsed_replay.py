@@ -13,8 +13,9 @@ from understudy.wire.stock import Stock
 
 
 class RehearsedReplay(WireReplay):
-    """Answers the calls of one run of a rehearsal. A run that asks something new gets no more answers, unless it goes on:
-    even if it has swallowed the refusal.
+    """Answers the calls of one run of a rehearsal.
+
+    A run that asks something new gets no more answers, even if it has swallowed the refusal, unless it goes on.
     """
 
     def __init__(self, stock: Stock, *, default_response: str, rehearsal: Rehearsal) -> None:
