@@ -18,7 +18,7 @@ import understudy
 from tests.cli import flows
 from tests.cli.programs import ASK, PYTHON
 from understudy import MockProvider, RecordingProvider
-from understudy.cli import arguments, child
+from understudy.cli import arguments
 from understudy.cli.main import main
 from understudy.recording.latency import LatencyModel
 from understudy.recording.record_mode import RecordMode
@@ -482,6 +482,23 @@ def test_a_program_that_does_not_end_in_time_is_ended(execute):
     assert json.loads(Path("report.json").read_text())["exit_code"] == 124
 
 
+LEAVES_ONE = """
+import os, signal
+signal.signal(signal.SIGALRM, lambda *_: print("still there", flush=True))
+signal.alarm(20)
+os.fork()
+signal.pause()
+"""
+
+
+def test_without_a_terminal_what_the_program_has_started_is_ended_too(execute):
+    command = [COMMAND, "exec", "--replay", "run.json", "-q", "--time-limit", "1", "--", *PYTHON, LEAVES_ONE]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, start_new_session=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (124, "")
+
+
 def test_a_program_that_ends_in_time_ends_as_it_does(execute):
     assert execute("--replay", "run.json", "-q", "--time-limit", "30", "--", *PYTHON, "raise SystemExit(7)") == (
         7,
@@ -561,22 +578,6 @@ def test_a_signal_to_our_process_group_reaches_the_program_once(execute):
     os.killpg(started.pid, signal.SIGINT)
     out, _ = started.communicate(timeout=TIMEOUT_S)
     assert (started.returncode, out) == (0, "once\n")
-
-
-STUBBORN = """
-import os, signal
-signal.alarm(20)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-while True:
-    signal.pause()
-"""
-
-
-def test_a_program_that_will_not_end_is_killed(execute, monkeypatch):
-    monkeypatch.setattr(child, "GRACE_S", 0.1)
-    options = ["--replay", "run.json", "-q", "--time-limit", "0.5", "--report", "report.json"]
-    assert execute(*options, "--", *PYTHON, STUBBORN)[0] == 124
-    assert json.loads(Path("report.json").read_text())["command_exit_code"] == 137
 
 
 def test_it_stops_with_the_program_and_goes_on_with_it(execute):

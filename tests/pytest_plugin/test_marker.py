@@ -64,7 +64,7 @@ class TestShop:
 def test_the_marker_and_the_options_are_documented(project):
     assert "@pytest.mark.understudy(recording=None, strict=True" in told(project.run("--markers"))
     helped = told(project.run("--help"))
-    for option in ("record={none,once,new,all,append}", "keep-failed", "strict-unused", "report-unused"):
+    for option in ("record={none,once,new,all,append,fresh}", "keep-failed", "strict-unused", "report-unused"):
         assert f"--understudy-{option}" in helped
 
 

@@ -105,7 +105,9 @@ async def test_drift_names_the_step_and_what_to_do(weather):
 async def test_a_request_without_a_step_is_told_how_to_be_answered(tmp_path):
     path = await recorded(tmp_path / "run.json", asking("Hi"), asking("What is the weather?", step_id="weather"))
     error = await missed(path, asking("Ho"))
-    assert str(error).startswith(f"{path}: a request to 'gpt-4o' is not in the recording. The nearest entry is ")
+    assert str(error).startswith(
+        f"{path}: a request to 'gpt-4o' is not in the recording. The nearest entry is '{error.key[:12]}…':"
+    )
     assert error.hint == 'record it again with record="fresh", which replaces the recording, or undo the change'
     assert (await missed(path, asking("What weather?"))).hint.startswith("give the call its step_id, 'weather', or ")
 

@@ -27,8 +27,17 @@ class ChildEnd(NamedTuple):
     is_late: bool = False
 
 
-def run_child(command: Sequence[str], environment: Mapping[str, str], *, time_limit_s: float | None = None) -> ChildEnd:
-    """Run `command` on our own input and outputs until it ends, or is told to at its time limit, and killed after that.
+def run_child(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    time_limit_s: float | None = None,
+    grace_s: float = GRACE_S,
+) -> ChildEnd:
+    """Run `command` on our own input and outputs until it ends.
+
+    At its time limit it is told to, with all that it has started if it is in a group of its own; what has not ended
+    `grace_s` later is killed.
 
     Signals that we get are passed on to it, each once. At a terminal it is in the process group that keys are for, and
     what they send is not passed on; elsewhere it has a group of its own, which signals to ours do not reach.
@@ -36,9 +45,10 @@ def run_child(command: Sequence[str], environment: Mapping[str, str], *, time_li
     Raises:
         OSError: it cannot be started.
     """
+    limits = [] if time_limit_s is None else [(time_limit_s, SIGTERM), (time_limit_s + grace_s, SIGKILL)]
     with SignalPipe(SIGCHLD, *FORWARDED) as signals:
         child = _Child(command, environment, is_apart=not _is_in_foreground())
-        is_late = child.wait(signals, time_limit_s)
+        is_late = child.wait(signals, limits)
     code = child.code
     return ChildEnd(SIGNALLED - code if code < 0 else code, is_late)
 
@@ -56,18 +66,18 @@ class _Child:
         code: int = self._process.returncode
         return code
 
-    def wait(self, signals: SignalPipe, time_limit_s: float | None) -> bool:
-        """Wait for its end; whether it had to be ended for that."""
-        limits = [] if time_limit_s is None else [(time_limit_s, SIGTERM), (time_limit_s + GRACE_S, SIGKILL)]
-        planned, started_s = len(limits), SYSTEM_CLOCK.monotonic_s()
+    def wait(self, signals: SignalPipe, limits: Sequence[tuple[float, Signals]]) -> bool:
+        """Wait for its end, sending it each signal once its time in seconds has passed; whether one was sent."""
+        sent, started_s = 0, SYSTEM_CLOCK.monotonic_s()
         while self._process.poll() is None:
-            wait_s = limits[0][0] - (SYSTEM_CLOCK.monotonic_s() - started_s) if limits else None
-            came = signals.within(wait_s)
+            passed_s = SYSTEM_CLOCK.monotonic_s() - started_s
+            came = signals.within(limits[sent][0] - passed_s if sent < len(limits) else None)
             if not came:
-                self._end(limits.pop(0)[1])
+                self._end(limits[sent][1])
+                sent += 1
             for number in came:
                 self._pass_on(number)
-        return len(limits) < planned
+        return sent > 0
 
     def _end(self, number: Signals) -> None:
         """Let it have a signal, and if it is apart, what it has started."""

@@ -10,13 +10,13 @@ from understudy.cli.wire_unused import told_unused
 from understudy.cli.wire_verdict import Verdict
 from understudy.faults import parse_fault
 from understudy.wire.call_count import STEP_HEADER
-from understudy.wire.log import Miss
+from understudy.wire.log import Miss, Outcome
 from understudy.wording import counted
 
 SHOWN_MISSES = 10
 SHOWN_FAULTS = 5
 SHOWN_FAILURES = 3
-_WORDS = {
+_WORDS: dict[Outcome, str] = {
     "served": "served",
     "passed": "passed on unrecorded",
     "default": "answered with the default",

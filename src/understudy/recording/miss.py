@@ -15,6 +15,7 @@ from understudy.messages import JsonObject, Request
 from understudy.recording.cursor import Match
 from understudy.recording.exchange import Exchange
 from understudy.recording.fingerprint import canonical, plain_request
+from understudy.recording.key_choice import short_key
 from understudy.recording.keys import shown
 from understudy.recording.nearness import messages_of, similarity
 from understudy.recording.normalise import NormaliseRules
@@ -80,7 +81,8 @@ def _told(who: str, match: Match[Exchange], near: Stored[Exchange] | None, shelf
         told += f" Did you mean {shown(close[0])}?" if close else ""
     if near is None:
         return f"{told} {_keys_of(shelf)}"
-    return f"{told} The nearest entry is {shown(near.key)}:"
+    name = short_key(near.key) if near.key == near.fingerprint else near.key
+    return f"{told} The nearest entry is {shown(name)}:"
 
 
 def _difference_to(near: Stored[Exchange], recorded: JsonObject | None, asked: JsonObject) -> str:

@@ -81,7 +81,7 @@ class Connection(HttpToolsProtocol):
         earlier = self.cycle
         super().on_headers_complete()
         if earlier is not None and not earlier.response_complete:
-            self._earlier.append(earlier)
+            self._earlier = [*(cycle for cycle in self._earlier if not cycle.response_complete), earlier]
 
     def send_400_response(self, msg: str) -> None:
         if self._header_bytes > LIMITS.header_bytes:

@@ -81,8 +81,8 @@ def summary(session: WireSession) -> dict[str, Any]:
     """A session in numbers."""
     return {
         "name": session.name,
-        "call_count": sum(call.attempt == 1 for call in session.calls),
-        "try_count": len(session.calls),
+        "call_count": session.call_count,
+        "try_count": session.outcomes.total(),
         "miss_count": len(session.misses),
         "unused_count": len(session.unused()),
         "struck": [str(planned) for planned in session.fired],

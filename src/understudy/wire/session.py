@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ MISS_STATUS = 422
 """A status that no SDK tries again, and that no vendor uses for something an agent could put right."""
 
 SHOWN_CHARS = 4_000
-MAX_CALLS = 100_000
+MAX_CALLS = 10_000
 """How many calls are remembered: the latest."""
 
 _RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
@@ -40,7 +40,9 @@ _RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
 class WireSession:
     """A run that is answered from a recording, and broken as a plan says.
 
-    `calls` lists what was asked and what became of it, `misses` what the recording has no answer for. `is_live`
+    `calls` lists the latest of what was asked and what became of it, `misses` what the recording has no answer for.
+    `call_count` counts all calls, `outcomes` in which way their tries have ended, and `failures` how real APIs failed
+    that were recorded, by what is told of it. `is_live`
     sessions leave what the recording lacks to be asked upstream. `on_call` hears of each call as it is answered. A
     `rehearsal` says that this is one run of many, and who watches it.
     """
@@ -61,6 +63,9 @@ class WireSession:
         self.name, self.is_live = name, is_live
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
+        self.call_count = 0
+        self.outcomes: Counter[Outcome] = Counter()
+        self.failures: Counter[str] = Counter()
         self._reader, self._replay, self._sink = reader, replay, sink
         self._rehearsal, self._watcher = rehearsal, NOBODY if rehearsal is None else rehearsal.watcher
         self._late: set[int] = set()
@@ -108,6 +113,10 @@ class WireSession:
             failure,
         )
         self.calls.append(noted)
+        self.call_count += taken.attempt == 1
+        self.outcomes[outcome] += 1
+        if failure:
+            self.failures[failure] += 1
         self._on_call(noted)
         self._watcher.answered(taken, answer, outcome)
         return answer

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from understudy.faults import PlannedFault
+from understudy.wire.log import Outcome
 from understudy.wire.session import MAX_CALLS, WireSession
 from understudy.wire.stock import Stock
 
@@ -25,14 +26,13 @@ class Use(Struct, frozen=True):
 class Totals:
     """Counts over sessions, of those that were asked something.
 
-    `calls` counts calls and `tries` all that came, further tries included. `outcomes` has how many tries ended in which
-    way, `failures` how often real APIs failed that were recorded, by what is told of it. `fired` are the latest faults
-    that struck, `struck` the lines of plans that did.
+    `calls` counts calls, `outcomes` in which way their tries have ended, and `failures` how real APIs failed that were
+    recorded, by what is told of it. `fired` are the latest faults that struck, `struck` the lines of plans that did.
     """
 
     def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
-        self.calls = self.tries = 0
-        self.outcomes: Counter[str] = Counter()
+        self.calls = 0
+        self.outcomes: Counter[Outcome] = Counter()
         self.failures: Counter[str] = Counter()
         self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
         self.struck: list[PlannedFault] = []
@@ -40,15 +40,18 @@ class Totals:
         for session in sessions:
             self.add(session)
 
+    @property
+    def tries(self) -> int:
+        """How often something was asked, further tries of calls included."""
+        return self.outcomes.total()
+
     def add(self, session: WireSession) -> None:
         """Count a session, which is counted once."""
-        calls = session.calls.copy()
-        if not calls:
+        if not session.outcomes:
             return
-        self.calls += sum(call.attempt == 1 for call in calls)
-        self.tries += len(calls)
-        self.outcomes.update(call.outcome for call in calls)
-        self.failures.update(call.failure for call in calls if call.failure)
+        self.calls += session.call_count
+        self.outcomes.update(session.outcomes)
+        self.failures.update(session.failures)
         self.fired.extend(session.fired)
         self.struck += [line for line in session.struck if line not in self.struck]
         if session.replay is not None:
@@ -61,7 +64,6 @@ class Totals:
         """These and further sessions."""
         totals = Totals(sessions)
         totals.calls += self.calls
-        totals.tries += self.tries
         totals.outcomes.update(self.outcomes)
         totals.failures.update(self.failures)
         totals.fired.extendleft(reversed(self.fired))
