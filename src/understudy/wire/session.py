@@ -42,9 +42,8 @@ class WireSession:
 
     `calls` lists the latest of what was asked and what became of it, `misses` what the recording has no answer for.
     `call_count` counts all calls, `outcomes` in which way their tries have ended, and `failures` how real APIs failed
-    that were recorded, by what is told of it. `is_live`
-    sessions leave what the recording lacks to be asked upstream. `on_call` hears of each call as it is answered. A
-    `rehearsal` says that this is one run of many, and who watches it.
+    that were recorded, by what is told of it. `is_live` sessions leave what the recording lacks to be asked upstream.
+    `on_call` hears of each call as it is answered. A `rehearsal` says that this is one run of many, and who watches it.
     """
 
     def __init__(

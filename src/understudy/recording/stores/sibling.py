@@ -15,11 +15,11 @@ def claim_sibling(path: Path) -> Path:
         OSError: it cannot be made.
     """
     mode = stat.S_IMODE(path.stat().st_mode) | 0o600
-    for number in count(1):
-        sibling = path.with_name(f"{path.name}.fresh-{number}")
+    numbers = count(1)
+    while True:
+        sibling = path.with_name(f"{path.name}.fresh-{next(numbers)}")
         try:
             os.close(os.open(sibling, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
         except FileExistsError:  # of a run that is under way, or was cut off
             continue
         return sibling
-    raise AssertionError
