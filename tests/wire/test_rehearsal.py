@@ -161,6 +161,7 @@ def test_a_server_tells_when_a_late_answer_has_arrived_and_forgets_runs_that_hav
         rehearsal = Rehearsal(Script(), watching, is_first=True)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=50"], rehearsal=rehearsal)
         assert post(server.session_url("run"), body).status_code == 200
+        assert post(server.url, body | {"stream": False}).status_code == 200  # the server has noted the first by now
         assert watching.arrivals == [1]
         server.end_session("run")
         server.end_session("run")
