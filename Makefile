@@ -56,7 +56,7 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Formatting, lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins

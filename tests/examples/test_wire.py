@@ -34,7 +34,7 @@ def test_an_agent_gets_over_a_failure_and_uses_all_that_was_recorded(command):
     done = subprocess.run(words, cwd=ROOT, env=OFFLINE, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (0, ANSWER)
     assert done.stderr.splitlines() == [
-        "understudy: 3 calls, 2 served, 1 struck by a fault (examples/wire/weather.json)",
+        "understudy: 2 calls in 3 tries, 2 served, 1 struck by a fault (examples/wire/weather.json)",
         "understudy: 1 fault struck: call=2 attempt=1: http_error 500",
     ]
 
