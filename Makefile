@@ -12,9 +12,11 @@ NODE_ANTHROPIC_VERSION := 1.8.0
 NODE_SDKS := .scratch/node_sdks
 NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)
 NPM := $(shell command -v npm)
+# slow to start, and quick to change with what others release: CI runs them beside the tests
+CONFORMANCE := tests/wire/frameworks tests/wire/node tests/explore/test_agents.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock node-sdks demo test check coverage bench soak docs constraints format clean
+.PHONY: help setup aimock node-sdks demo test check conformance coverage bench soak docs constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -56,7 +58,10 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Formatting, lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(addprefix --ignore=,$(CONFORMANCE))
+
+conformance: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run Node SDKs, frameworks and agents with planted defects against us
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins

@@ -43,7 +43,8 @@ def test_problems_as_json_have_their_place_in_fields(run, write):
     assert (code, out) == (0, '{"files":1,"problems":[],"without_model":{}}\n')
 
 
-def test_checking_and_drawing_import_no_tool(run, write):
+def test_checking_and_drawing_import_no_tool(run, write, monkeypatch):
+    monkeypatch.delitem(sys.modules, "my_tools", raising=False)
     write("my_tools.py", "raise SystemExit('imported')")
     flow = write("flow.yaml", EXAMPLE)
     assert run("validate", flow)[0] == 0
