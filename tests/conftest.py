@@ -14,9 +14,9 @@ pytest_plugins = ["pytester"]
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol():
     """Forget the modules that a test has written: one of another test may have the same name."""
-    known = len(sys.modules)
     result = yield
-    for name in list(sys.modules)[known:]:
-        if "/pytest-of-" in str(getattr(sys.modules[name], "__file__", None)):  # where pytest has its temporary folders
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and "/pytest-of-" in file:  # where pytest has its temporary folders
             del sys.modules[name]
     return result
