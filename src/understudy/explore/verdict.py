@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
@@ -27,18 +27,7 @@ Verdict = Literal[
 ]
 """Worst first. `not struck`: the run never came by the place where the fault was to strike."""
 
-VERDICTS: tuple[Verdict, ...] = (
-    "repeated side effect",
-    "hung",
-    "wrong",
-    "crashed",
-    "silent",
-    "diverged",
-    "degraded",
-    "failed cleanly",
-    "recovered",
-    "not struck",
-)
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FINDINGS: frozenset[Verdict] = frozenset(("repeated side effect", "hung", "wrong", "crashed", "silent"))
 """The verdicts that tell of a defect."""
 
