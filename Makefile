@@ -48,7 +48,7 @@ $(NODE_SDKS_STAMP):
 	@touch $@
 
 demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, and explore an agent, offline; leaves report.html
-	@$(BIN)/understudy demo
+	@$(BIN)/offbook demo
 
 test: setup ## Run all checks and tests
 	@$(MAKE) --no-print-directory check

@@ -1,1 +1,1 @@
-"""Measures understudy beside its peers and beside a floor: `python -m bench`."""
+"""Measures offbook beside its peers and beside a floor: `python -m bench`."""

@@ -35,7 +35,7 @@ def main() -> None:
     console = new_console()
     show_head(console)
     found: list[Findings] = []
-    with tempfile.TemporaryDirectory(prefix="understudy-bench-") as folder, progress(console) as tell:
+    with tempfile.TemporaryDirectory(prefix="offbook-bench-") as folder, progress(console) as tell:
         plan = Plan(Library(Path(folder)), arguments.quick, tell)
         for name in [arguments.only] if arguments.only else SUBJECTS:
             found.append(SUBJECTS[name](plan))
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure understudy beside its peers.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure offbook beside its peers.")
     parser.add_argument("--quick", action="store_true", help="smaller recordings and fewer repeats")
     parser.add_argument("--only", choices=SUBJECTS, help="measure one subject")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE, too")

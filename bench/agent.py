@@ -8,15 +8,15 @@ from bench.contestants.agent_floor import FloorLoop
 from bench.contestants.agent_loop import RESULT, AgentLoop
 from bench.contestants.forge import ForgeLoop
 from bench.contestants.langgraph import LangGraphLoop
+from bench.contestants.offbook_agent import ModelToolLoop, OffbookLoop, ReplayLoop, SchemaToolLoop
 from bench.contestants.openai_agents import OpenAIAgentsLoop
 from bench.contestants.pydantic_ai_agent import PydanticAILoop
-from bench.contestants.understudy_agent import ModelToolLoop, ReplayLoop, SchemaToolLoop, UnderstudyLoop
 from bench.findings import Findings, Row, Table, Target, at_most
 from bench.long_run import measure_long_runs
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 
-OURS = UnderstudyLoop.name
+OURS = OffbookLoop.name
 PEERS: tuple[type[AgentLoop], ...] = (ForgeLoop, PydanticAILoop, LangGraphLoop, OpenAIAgentsLoop)
 SHORT, LONG = 2, 20
 TRIPS, REPEATS = 40, (200, 50)
@@ -26,7 +26,7 @@ CHEAP_US, EVEN = 30.0, 1.5
 def measure(plan: Plan) -> Findings:
     """Short and longer runs of every loop, and very long ones of ours."""
     peers, left_out = _peers()
-    loops = [UnderstudyLoop(), ModelToolLoop(), SchemaToolLoop(), ReplayLoop(plan.library.folder), FloorLoop(), *peers]
+    loops = [OffbookLoop(), ModelToolLoop(), SchemaToolLoop(), ReplayLoop(plan.library.folder), FloorLoop(), *peers]
     columns = [asyncio.run(_best(plan, loops, steps)) for steps in (SHORT, LONG)]
     rows = [Row(loop.name, [column[loop.name] for column in columns]) for loop in loops]
     title = "agent loop, on a model that answers at once"

@@ -12,7 +12,7 @@ from rich.table import Table as Grid
 
 from bench.findings import Findings, Table, Target
 from bench.peers import peer_notes
-from understudy import __version__
+from offbook import __version__
 
 PLAIN_WIDTH = 150
 
@@ -35,7 +35,7 @@ def progress(console: Console) -> Iterator[Callable[[str], None]]:
 
 def show_head(console: Console) -> None:
     """Who is measured, and on what."""
-    console.print(f"[bold]understudy {__version__}[/] beside {', '.join(peer_notes())}")
+    console.print(f"[bold]offbook {__version__}[/] beside {', '.join(peer_notes())}")
     console.print(f"{platform.python_implementation()} {platform.python_version()}, {platform.platform()}")
 
 

@@ -9,15 +9,15 @@ from msgspec import Struct
 from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
-from understudy import RecordingProvider, run
-from understudy.explore.exploration import Explorer, Wish
-from understudy.explore.function_subject import FunctionSubject
-from understudy.explore.menu import chosen
-from understudy.explore.run import Run
-from understudy.explore.stage import Stage
-from understudy.faults import FaultPlan
-from understudy.messages import JsonObject, Reply, Request, Response, WholeReply
-from understudy.providers.provider import Provider
+from offbook import RecordingProvider, run
+from offbook.explore.exploration import Explorer, Wish
+from offbook.explore.function_subject import FunctionSubject
+from offbook.explore.menu import chosen
+from offbook.explore.run import Run
+from offbook.explore.stage import Stage
+from offbook.faults import FaultPlan
+from offbook.messages import JsonObject, Reply, Request, Response, WholeReply
+from offbook.providers.provider import Provider
 
 CALLS, REPEATS = 30, (7, 3)
 OURS, FLOOR = "an exploration with all faults", "the clean run, as often"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import understudy
+import offbook
 from bench.contestants.agentloom_gateway import agentloom_gateway
-from bench.contestants.gateway import CHUNKS, Asking, Case, Contender, understudy_gateways
+from bench.contestants.gateway import CHUNKS, Asking, Case, Contender, offbook_gateways
 from bench.findings import Findings, Row, Table, Target
 from bench.peers import load_peer
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 
-OURS = "understudy"
+OURS = "offbook"
 CASES = [Case(stream=stream, retries=retries) for stream in (False, True) for retries in (0, 1, 2)]
 CALLS, REPEATS = 500, (30, 7)
 CHEAP_US = 25.0
@@ -18,7 +18,7 @@ CHEAP_US = 25.0
 
 def measure(plan: Plan) -> Findings:
     """Whole and streamed calls that are answered at once, or fail once or twice before that."""
-    columns = [understudy.run(_best(plan, case), virtual_time=True) for case in CASES]
+    columns = [offbook.run(_best(plan, case), virtual_time=True) for case in CASES]
     names = list(columns[0])
     rows = [Row(name, [column.get(name) for column in columns]) for name in names]
     title = "overhead of the gateway, over the bare provider"
@@ -42,7 +42,7 @@ async def _best(plan: Plan, case: Case) -> dict[str, float]:
 
 
 def _contenders(case: Case) -> list[Contender]:
-    found = understudy_gateways(case)
+    found = offbook_gateways(case)
     module, base = load_peer("agentloom.providers.gateway"), load_peer("agentloom.providers.base")
     if module and base and not case.retries:
         found.append(agentloom_gateway(module, base, case))

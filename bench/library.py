@@ -11,10 +11,10 @@ from msgspec import Raw, Struct
 from bench.contestants.vcrpy import record_cassette
 from bench.peers import load_peer
 from bench.workload import COST_USD, LATENCY_MS, MODEL, USAGE, By, Call, Conversation, call_at, request_of
-from understudy.recording.document import Document
-from understudy.recording.exchange import ABSENT, Exchange
-from understudy.recording.fingerprint import identify
-from understudy.recording.stores.locate import open_store
+from offbook.recording.document import Document
+from offbook.recording.exchange import ABSENT, Exchange
+from offbook.recording.fingerprint import identify
+from offbook.recording.stores.locate import open_store
 
 Detail = Literal["answers", "hashes", "requests"]
 """What an entry of ours holds: the answer alone; also `request_hash`; also the request, as the recorder keeps it."""

@@ -16,10 +16,10 @@ from bench.opening import Opening
 from bench.peers import load_peer
 from bench.plan import Plan
 
-ANSWERS, HASHES = "understudy, JSON, answers alone", "understudy, JSON, with request_hash"
+ANSWERS, HASHES = "offbook, JSON, answers alone", "offbook, JSON, with request_hash"
 REQUESTS, SQLITE = (
-    "understudy, JSON, with request_hash and request",
-    "understudy, SQLite, with request_hash and request",
+    "offbook, JSON, with request_hash and request",
+    "offbook, SQLite, with request_hash and request",
 )
 AGENTLOOM = "AgentLoom, answers alone"
 SMALL_MB, CONSTANT = 10.0, 1.5
@@ -53,10 +53,10 @@ _FIGURES = (
 
 def _openers(library: Library) -> list[Opener]:
     found = [
-        Opener(ANSWERS, "understudy", lambda size: library.json(Spec(size, detail="answers"))),
-        Opener(HASHES, "understudy", lambda size: library.json(Spec(size, detail="hashes"))),
-        Opener(REQUESTS, "understudy", lambda size: library.json(Spec(size))),
-        Opener(SQLITE, "understudy", lambda size: library.sqlite(Spec(size))),
+        Opener(ANSWERS, "offbook", lambda size: library.json(Spec(size, detail="answers"))),
+        Opener(HASHES, "offbook", lambda size: library.json(Spec(size, detail="hashes"))),
+        Opener(REQUESTS, "offbook", lambda size: library.json(Spec(size))),
+        Opener(SQLITE, "offbook", lambda size: library.sqlite(Spec(size))),
     ]
     if load_peer("agentloom.providers.mock"):
         found.append(Opener(AGENTLOOM, "agentloom", lambda size: library.agentloom(Spec(size))))

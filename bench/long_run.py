@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from bench.contestants.agent_loop import ASKED, Shelf
-from bench.contestants.understudy_agent import NO_LIMIT, POLICY, Scripted, calls_of, workflow_of
+from bench.contestants.offbook_agent import NO_LIMIT, POLICY, Scripted, calls_of, workflow_of
 from bench.findings import Findings, Row, Table, Target, at_most
 from bench.plan import Plan
 from bench.stopwatch import quiet
-from understudy.agent import ContextManager, NoCompact, TieredCompact, ToolCall, WorkflowRunner, tool_of
+from offbook.agent import ContextManager, NoCompact, TieredCompact, ToolCall, WorkflowRunner, tool_of
 
 STEPS, WINDOW, BLOCK = 10_000, 1_000, 50
 REPEATS = (8, 3)
@@ -38,7 +38,7 @@ def measure_long_runs(plan: Plan) -> Findings:
                 runs[name].append(asyncio.run(_blocks(make())))
     rows = [Row(name, _ends(of_one)) for name, of_one in runs.items()]
     columns = [f"first {WINDOW:,}", f"second {WINDOW:,}", f"last {WINDOW:,}"]
-    title = f"understudy's agent loop, one run of {STEPS:,} iterations"
+    title = f"offbook's agent loop, one run of {STEPS:,} iterations"
     table = Table(title, "µs a round trip", columns, rows, base=rows[0].name)
     return Findings("long run", [table], _targets(table), _notes(repeats))
 

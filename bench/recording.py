@@ -12,7 +12,7 @@ from msgspec import Struct
 from bench.contestants.agentloom import AgentLoomRecorder
 from bench.contestants.contestant import Recorder
 from bench.contestants.floor import AppendFloor
-from bench.contestants.understudy import UnderstudyRecorder
+from bench.contestants.offbook import OffbookRecorder
 from bench.contestants.vcrpy import LoopbackFloor, VcrpyRecorder
 from bench.findings import Findings, Row, Table, Target, at_most
 from bench.library import Library, Spec
@@ -21,7 +21,7 @@ from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 from bench.workload import Call, call_at, fields_of
 
-JSON, SQLITE = "understudy, JSON", "understudy, SQLite"
+JSON, SQLITE = "offbook, JSON", "offbook, SQLite"
 QUICK_US, LINEAR = 60.0, 12.0
 SHORT, LONG = 1_000, 10_000
 BLOCK = 100
@@ -60,8 +60,8 @@ def measure(plan: Plan) -> Findings:
 
 def _recorders(library: Library) -> list[Recorder]:
     found: list[Recorder] = [
-        UnderstudyRecorder(JSON, "{folder}/recording.json"),
-        UnderstudyRecorder(SQLITE, "sqlite:///{folder}/recording.db"),
+        OffbookRecorder(JSON, "{folder}/recording.json"),
+        OffbookRecorder(SQLITE, "sqlite:///{folder}/recording.db"),
         AppendFloor(),
     ]
     module, base = load_peer("agentloom.providers.recorder"), load_peer("agentloom.providers.base")

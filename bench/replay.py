@@ -10,8 +10,8 @@ from bench.contestants.agentloom import AgentLoomReplayer
 from bench.contestants.contestant import Replayer
 from bench.contestants.floor import HASH_FLOOR, HashFloor
 from bench.contestants.litellm import LiteLLMReplayer
+from bench.contestants.offbook import OffbookReplayer
 from bench.contestants.pydantic_ai import FunctionModelReplayer
-from bench.contestants.understudy import UnderstudyReplayer
 from bench.contestants.vcrpy import VcrpyReplayer
 from bench.deck import Deck
 from bench.findings import Findings, Row, Table, Target, at_least, at_most
@@ -21,7 +21,7 @@ from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 from bench.workload import By, Conversation, call_at, fields_of
 
-JSON, SQLITE = "understudy, JSON", "understudy, SQLite"
+JSON, SQLITE = "offbook, JSON", "offbook, SQLite"
 AGENTLOOM = "AgentLoom MockProvider"
 REPEATS = (30, 7)
 CONVERSATIONS: tuple[Conversation, ...] = ("chat", "long", "tools")
@@ -81,8 +81,8 @@ async def _time(replayer: Replayer, deck: Deck) -> float:
 
 def _replayers(library: Library, spec: Spec) -> list[Replayer]:
     found: list[Replayer] = [
-        UnderstudyReplayer(JSON, library.json(spec)),
-        UnderstudyReplayer(SQLITE, library.sqlite(spec)),
+        OffbookReplayer(JSON, library.json(spec)),
+        OffbookReplayer(SQLITE, library.sqlite(spec)),
         HashFloor(),
     ]
     if spec.by == "loop":

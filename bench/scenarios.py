@@ -6,7 +6,7 @@ from bench.findings import Findings, Row, Table
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 from bench.talks import CONVERSATIONS, TURNS, Talks, scenario_at
-from understudy import run
+from offbook import run
 
 SCENARIOS, REPEATS = 200, (5, 3)
 RUN, CALLS = "a run of the suite", "its calls of models alone"

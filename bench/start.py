@@ -12,8 +12,8 @@ from bench.peers import load_peer
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch
 
-FLOOR, IMPORT, HELP = "floor: python -c pass", "import understudy", "understudy --help"
-REPLAY = "from understudy import MockProvider"
+FLOOR, IMPORT, HELP = "floor: python -c pass", "import offbook", "offbook --help"
+REPLAY = "from offbook import MockProvider"
 LIGHT_MS, SLOW_MS = 100.0, 300.0
 
 
@@ -31,14 +31,14 @@ def measure(plan: Plan) -> Findings:
     table = Table("start", "ms", ["whole process", "above the floor"], rows, base=IMPORT)
     notes = [f"best of {repeats} fresh processes each (3 for what takes over {SLOW_MS:g} ms); they take turns"]
     if HELP not in commands:
-        notes.append("the understudy command is not installed: left out")
+        notes.append("the offbook command is not installed: left out")
     return Findings("start", [table], _targets(table), notes)
 
 
 def _commands() -> dict[str, list[str]]:
     found = {name: [sys.executable, "-c", name] for name in (IMPORT, REPLAY)}
-    command = Path(sys.executable).with_name("understudy")
-    if command.exists() and find_spec("understudy.cli"):
+    command = Path(sys.executable).with_name("offbook")
+    if command.exists() and find_spec("offbook.cli"):
         found[HELP] = [str(command), "--help"]
     peers = {
         "agentloom.providers.mock": "from agentloom.providers.mock import MockProvider",

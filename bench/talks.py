@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from bench.workload import COST_USD, MODEL, USAGE
-from understudy import MockProvider, Provider, RecordingProvider, Reply, Request, Response
-from understudy.config.agent_calls import CastAgent
-from understudy.config.judge import judge_maker
-from understudy.config.schema import Config, JudgeConfig, UserConfig
-from understudy.config.user import user_maker
-from understudy.gateway.gateway import DEFAULT_RETRY
-from understudy.messages import JsonObject, ToolCall, WholeReply
-from understudy.scenarios import (
+from offbook import MockProvider, Provider, RecordingProvider, Reply, Request, Response
+from offbook.config.agent_calls import CastAgent
+from offbook.config.judge import judge_maker
+from offbook.config.schema import Config, JudgeConfig, UserConfig
+from offbook.config.user import user_maker
+from offbook.gateway.gateway import DEFAULT_RETRY
+from offbook.messages import JsonObject, ToolCall, WholeReply
+from offbook.scenarios import (
     Cast,
     HandlerContext,
     HandlerTarget,

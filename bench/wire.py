@@ -10,13 +10,13 @@ from msgspec import Struct
 
 from bench.contestants.wire_aimock import AimockServer
 from bench.contestants.wire_floor import FloorServer
+from bench.contestants.wire_offbook import OffbookServer
 from bench.contestants.wire_server import FRAMES, Case, RunningServer, WireContestant
-from bench.contestants.wire_understudy import UnderstudyServer
 from bench.findings import Findings, Row, Table, Target, at_least
 from bench.http_load import Order, Pace, drive_apart
 from bench.plan import Plan
 
-OURS, FLOOR = UnderstudyServer.name, FloorServer.name
+OURS, FLOOR = OffbookServer.name, FloorServer.name
 FEW, MANY = 1, 32
 SIZES = (1, 1_000, 10_000)
 ROUNDS, WARM_UP_S, TIMED_S = (24, 8), 0.05, 0.3
@@ -87,7 +87,7 @@ def _servers(plan: Plan, case: Case, aimock: AimockServer) -> Iterator[dict[str,
         def started(contestant: WireContestant) -> RunningServer:
             return stack.enter_context(RunningServer(contestant, case))
 
-        ours = started(UnderstudyServer(plan.library))
+        ours = started(OffbookServer(plan.library))
         servers = {OURS: ours, FLOOR: started(FloorServer(plan.library.folder, ours))}
         if not aimock.absent:
             servers[aimock.name] = started(aimock)

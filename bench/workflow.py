@@ -6,13 +6,13 @@ import asyncio
 from typing import TypeAlias
 
 from bench.contestants.agentloom_workflow import AgentLoomEngine
-from bench.contestants.understudy_workflow import UnderstudyEngine
+from bench.contestants.offbook_workflow import OffbookEngine
 from bench.contestants.workflow_engine import EngineContestant, Shape
 from bench.findings import Findings, Row, Table, Target, at_most
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 
-OURS = UnderstudyEngine.name
+OURS = OffbookEngine.name
 FAN_OUTS, CHAINS = (100, 1_000, 10_000), (100, 2_000)
 STEPS_A_LAP, REPEATS = 1_000, (20, 5)
 RUN, CALLS, OVERHEAD, MAKING = "a run", "its calls alone", "run − calls", "making the engine"
@@ -81,7 +81,7 @@ def _table(title: str, shapes: list[Shape], best: Best) -> Table:
 
 def _bouts(plan: Plan, shapes: list[Shape]) -> tuple[list[Bout], list[str]]:
     """Every engine on each workflow that it is not too slow for, and a note if the peer is not there."""
-    found = [Bout(UnderstudyEngine(shape), shape) for shape in shapes]
+    found = [Bout(OffbookEngine(shape), shape) for shape in shapes]
     small = [shape for shape in shapes if shape.steps <= AgentLoomEngine.most_steps]
     try:
         found += [Bout(AgentLoomEngine(shape, plan.library.folder), shape) for shape in small]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from understudy.messages import JsonObject, Request, Response, Usage
+from offbook.messages import JsonObject, Request, Response, Usage
 
 MODEL = "gpt-4o-mini"
 TEMPERATURE = 0.2

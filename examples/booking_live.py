@@ -1,6 +1,6 @@
 """Run the scenarios of the booking agent live, against a model on this machine.
 
-Run it: python examples/booking_live.py [what `understudy test` takes]
+Run it: python examples/booking_live.py [what `offbook test` takes]
 
 So run agents of which there is no recording: python examples/booking_live.py --agent booking --agent double_booking
 """
@@ -17,8 +17,8 @@ PROJECT = Path(__file__).parent / "booking"
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code of `understudy test`."""
-    command = [str(Path(sys.executable).with_name("understudy")), "test", *arguments]
+    """The exit code of `offbook test`."""
+    command = [str(Path(sys.executable).with_name("offbook")), "test", *arguments]
     with serving(answer) as base_url:
         variables = os.environ | {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"}
         return subprocess.run(command, cwd=PROJECT, env=variables, check=False).returncode  # noqa: S603 - our own command

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from booking_model import answer
 from local_model import serving
 from make_recordings import StillClock
-from understudy import Provider, RecordingProvider, Reply, Request, run
-from understudy.config import (
+from offbook import Provider, RecordingProvider, Reply, Request, run
+from offbook.config import (
     Config,
     collect_scenarios,
     load_config,
@@ -27,10 +27,10 @@ from understudy.config import (
     rules_of,
     scenario_files,
 )
-from understudy.config.recordings import RecordingFolder
-from understudy.config.step_names import StepNames
-from understudy.scenarios import ScenarioRunner, SuiteResult
-from understudy.session import Live
+from offbook.config.recordings import RecordingFolder
+from offbook.config.step_names import StepNames
+from offbook.scenarios import ScenarioRunner, SuiteResult
+from offbook.session import Live
 
 PROJECT = Path(__file__).parent / "booking"
 
@@ -64,7 +64,7 @@ def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for path in folder.glob("*.json"):
         path.unlink()
-    config = load_config(PROJECT / "understudy.toml")
+    config = load_config(PROJECT / "offbook.toml")
     with serving(answer) as base_url, modules_of([config.folder]):
         os.environ["OPENAI_BASE_URL"] = base_url
         result = run(record(config, folder))

@@ -8,11 +8,11 @@ import tempfile
 from pathlib import Path
 
 from local_model import serving
-from understudy import OpenAIProvider, Provider, RecordingProvider, Request, Response, explore_function, run, tool
-from understudy.explore.run import Run
-from understudy.explore.stage import Stage
-from understudy.report.exploration import exploration_reporter_of, report_exploration
-from understudy.tools import Toolbox
+from offbook import OpenAIProvider, Provider, RecordingProvider, Request, Response, explore_function, run, tool
+from offbook.explore.run import Run
+from offbook.explore.stage import Stage
+from offbook.report.exploration import exploration_reporter_of, report_exploration
+from offbook.tools import Toolbox
 
 
 @tool(side_effect=True)

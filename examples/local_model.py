@@ -8,9 +8,9 @@ from typing import ClassVar, TypeAlias
 
 import orjson
 
-from understudy.codecs.codec import WireRequest
-from understudy.codecs.openai_chat import OpenAIChatCodec
-from understudy.messages import Request, Response, TextDelta, Usage
+from offbook.codecs.codec import WireRequest
+from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.messages import Request, Response, TextDelta, Usage
 
 Model: TypeAlias = Callable[[Request], Response]
 

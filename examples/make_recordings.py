@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from local_model import serving
-from understudy import OpenAIProvider, RecordingProvider, WorkflowEngine, record_tools, run
-from understudy.templates.demo import refund_naive, refund_tools
+from offbook import OpenAIProvider, RecordingProvider, WorkflowEngine, record_tools, run
+from offbook.templates.demo import refund_naive, refund_tools
 from workflow_model import answer
 
 WORKFLOWS = Path(__file__).parent / "workflows"
-TEMPLATES = Path(__file__).parents[1] / "src" / "understudy" / "templates"
+TEMPLATES = Path(__file__).parents[1] / "src" / "offbook" / "templates"
 NAMES = ("chain", "fan_out", "loop", "router", "subworkflow", "support", "tool_loop")
 DEMO_FILES = ("support.yaml", "support_tools.py", "recordings/support.json")
 
@@ -48,7 +48,7 @@ async def record(flow: Path, path: Path, base_url: str) -> None:
 
 
 async def record_refund(path: Path, base_url: str) -> None:
-    """Run the refund agent that `understudy demo` explores, and keep its calls at `path`."""
+    """Run the refund agent that `offbook demo` explores, and keep its calls at `path`."""
     provider = OpenAIProvider(base_url=base_url, api_key="none")
     with record_tools(refund_tools.TOOLS, path, clock=StillClock()) as tools:
         async with RecordingProvider(provider, path, clock=StillClock()) as recorder:
@@ -56,7 +56,7 @@ async def record_refund(path: Path, base_url: str) -> None:
 
 
 def copy_demo() -> None:
-    """Renew the copy of the support example that `understudy demo` plays."""
+    """Renew the copy of the support example that `offbook demo` plays."""
     for name in DEMO_FILES:
         shutil.copyfile(WORKFLOWS / name, TEMPLATES / "demo" / name)
 

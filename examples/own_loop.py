@@ -1,4 +1,4 @@
-"""A loop written by hand on the OpenAI SDK, with understudy's guards between the model and the tools.
+"""A loop written by hand on the OpenAI SDK, with offbook's guards between the model and the tools.
 
 Run it: python examples/own_loop.py
 """
@@ -11,8 +11,8 @@ except ImportError:
     raise SystemExit("this example needs the OpenAI SDK: pip install openai") from None
 
 from local_model import serving
-from understudy import Request, Response, ToolCall, read_response
-from understudy.agent import Guardrails, tool
+from offbook import Request, Response, ToolCall, read_response
+from offbook.agent import Guardrails, tool
 
 
 def find_order(order_id: int) -> dict[str, object]:

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-import understudy
+import offbook
 from local_model import serving
-from understudy import (
+from offbook import (
     At,
     FaultInjector,
     FaultPlan,
@@ -27,12 +27,12 @@ from understudy import (
     TextDelta,
     Timeout,
 )
-from understudy.events import RetryScheduled
+from offbook.events import RetryScheduled
 
 console = Console(highlight=False)
 MODEL = "gpt-4o-mini"
-NEXT = """  look at a recording:       .venv/bin/understudy recording show examples/recordings/capital_and_poem.json
-  is it fit to be committed? .venv/bin/understudy recording check examples/recordings/capital_and_poem.json
+NEXT = """  look at a recording:       .venv/bin/offbook recording show examples/recordings/capital_and_poem.json
+  is it fit to be committed? .venv/bin/offbook recording check examples/recordings/capital_and_poem.json
   replay in your own tests:  docs/replay.md
   break it on purpose:       docs/faults.md"""
 
@@ -88,13 +88,13 @@ async def replay_broken(path: Path) -> None:
 def main(path: Path) -> None:
     with serving() as base_url:
         console.rule("1  record: a model on this machine answers, every call is kept", align="left")
-        understudy.run(record(path, base_url))
+        offbook.run(record(path, base_url))
     console.rule("2  replay: the model is stopped; no network, no key, no cost, and no waiting", align="left")
-    understudy.run(replay(path), virtual_time=True)
+    offbook.run(replay(path), virtual_time=True)
     console.rule("3  a changed prompt is refused, not answered with what no longer fits", align="left")
-    understudy.run(replay_changed(path))
+    offbook.run(replay_changed(path))
     console.rule("4  two failures on purpose: the retries that nobody ever sees fire, in no time", align="left")
-    understudy.run(replay_broken(path), virtual_time=True)
+    offbook.run(replay_broken(path), virtual_time=True)
     console.rule("What to try next", align="left")
     console.print(NEXT, markup=False, soft_wrap=True)
 

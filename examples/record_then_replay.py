@@ -16,20 +16,20 @@ from workflow_model import answer
 FLOW = str(Path(__file__).parent / "workflows" / "tool_loop.yaml")
 
 
-def understudy(*arguments: str, **variables: str) -> None:
+def offbook(*arguments: str, **variables: str) -> None:
     """Show a command and run it."""
-    print(f"$ understudy {shlex.join(arguments)}", flush=True)
-    command = [str(Path(sys.executable).with_name("understudy")), *arguments]
+    print(f"$ offbook {shlex.join(arguments)}", flush=True)
+    command = [str(Path(sys.executable).with_name("offbook")), *arguments]
     subprocess.run(command, check=True, env=os.environ | variables)  # noqa: S603 - our own command
 
 
 def main(folder: Path) -> None:
     os.chdir(folder)
     with serving(answer) as base_url:
-        understudy("run", FLOW, "--record", "recording.json", OPENAI_BASE_URL=base_url, OPENAI_API_KEY="none")
+        offbook("run", FLOW, "--record", "recording.json", OPENAI_BASE_URL=base_url, OPENAI_API_KEY="none")
     print("The model is stopped.")
-    understudy("replay", FLOW, "--recording", "recording.json", "--strict-unused")
-    understudy("recording", "show", "recording.json")
+    offbook("replay", FLOW, "--recording", "recording.json", "--strict-unused")
+    offbook("recording", "show", "recording.json")
 
 
 if __name__ == "__main__":

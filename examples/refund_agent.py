@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from local_model import serving
-from understudy import (
+from offbook import (
     At,
     FaultInjector,
     FaultPlan,
@@ -28,8 +28,8 @@ from understudy import (
     replay_tools,
     run,
 )
-from understudy.agent import AgentRun, ProviderClient, Workflow, WorkflowRunner, tool
-from understudy.tools import GivenTools
+from offbook.agent import AgentRun, ProviderClient, Workflow, WorkflowRunner, tool
+from offbook.tools import GivenTools
 
 REFUNDED: list[int] = []
 

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from local_model import serving
-from understudy.messages import Request, Response, ToolCall, Usage
+from offbook.messages import Request, Response, ToolCall, Usage
 
 WIRE = Path(__file__).parent / "wire"
-UNDERSTUDY = Path(sys.executable).with_name("understudy")
+OFFBOOK = Path(sys.executable).with_name("offbook")
 
 
 def answer(request: Request) -> Response:
@@ -32,7 +32,7 @@ def main(path: Path) -> None:
     path.unlink(missing_ok=True)
     with serving(answer) as base_url:
         environment = os.environ | {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"}
-        command = [str(UNDERSTUDY), "exec", "--record", str(path), "--", sys.executable, str(WIRE / "weather_agent.py")]
+        command = [str(OFFBOOK), "exec", "--record", str(path), "--", sys.executable, str(WIRE / "weather_agent.py")]
         subprocess.run(command, env=environment, check=True)  # noqa: S603 - it is our own command
 
 

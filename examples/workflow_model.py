@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from understudy.messages import Request, Response, ToolCall, Usage
+from offbook.messages import Request, Response, ToolCall, Usage
 
 Line: TypeAlias = str | tuple[ToolCall, ...]
 
@@ -43,11 +43,11 @@ LINES: dict[str, Line] = {
     "Choose 'Forgot password'": (
         ToolCall("reply", {"text": "Choose 'Forgot password' and use the link within an hour."}, id="call_2"),
     ),
-    # the refund agents of `understudy demo`
+    # the refund agents of `offbook demo`
     "Order 42 never came": (ToolCall("find_order", {"order_id": 42}, id="call_1"),),
     "status: lost": (ToolCall("refund", {"order_id": 42}, id="call_2"),),
     "refunded: 30": "Order 42 is refunded: you get 30 back.",
-    # the project that `understudy init` makes
+    # the project that `offbook init` makes
     "How long do refunds take?": (ToolCall("search_docs", {"query": "refunds"}, id="call_1"),),
     "Refunds are paid": "Refunds are paid within five working days.",
 }

@@ -5,8 +5,8 @@ import sys
 import pytest
 from hypothesis import settings
 
-settings.register_profile("understudy", deadline=None, derandomize=True, database=None, max_examples=60)
-settings.load_profile("understudy")
+settings.register_profile("offbook", deadline=None, derandomize=True, database=None, max_examples=60)
+settings.load_profile("offbook")
 
 pytest_plugins = ["pytester"]
 

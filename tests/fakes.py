@@ -2,8 +2,8 @@
 
 import asyncio
 
-from understudy.messages import Response, StreamedReply, StreamEnd, WholeReply
-from understudy.providers.provider import Provider
+from offbook.messages import Response, StreamedReply, StreamEnd, WholeReply
+from offbook.providers.provider import Provider
 
 
 def user(text):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy import InputError
-from understudy.argument import check_argument, check_number, check_whole_number, described
+from offbook import InputError
+from offbook.argument import check_argument, check_number, check_whole_number, described
 
 
 def test_an_argument_of_its_kind_passes():

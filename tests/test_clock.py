@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.clock import SYSTEM_CLOCK, VIRTUAL_EPOCH, VirtualTimeLoop, run
+from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.errors import EventLoopError
+from offbook.messages import Response
+from offbook.providers.http import HttpOptions, HttpProvider
 from tests.servers.loopback import LoopbackServer
-from understudy.clock import SYSTEM_CLOCK, VIRTUAL_EPOCH, VirtualTimeLoop, run
-from understudy.codecs.openai_chat import OpenAIChatCodec
-from understudy.errors import EventLoopError
-from understudy.messages import Response
-from understudy.providers.http import HttpOptions, HttpProvider
 
 HOUR_S = 3600.0
 FAR_LESS_THAN_AN_HOUR_S = 120.0

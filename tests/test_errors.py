@@ -6,14 +6,15 @@ import re
 
 import pytest
 
-from understudy import errors
-from understudy.errors import (
+from offbook import errors
+from offbook.errors import (
     AllProvidersFailedError,
     Attempt,
     BudgetExceededError,
     EventLoopError,
     InputError,
     MalformedResponseError,
+    OffbookError,
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
@@ -23,7 +24,6 @@ from understudy.errors import (
     RequestError,
     ToolArgumentsError,
     ToolTimeoutError,
-    UnderstudyError,
 )
 
 
@@ -38,7 +38,7 @@ def drawn_tree():
 
 
 def test_the_tree_is_as_it_is_drawn():
-    raised = {name: of for name, of in vars(errors).items() if inspect.isclass(of) and issubclass(of, UnderstudyError)}
+    raised = {name: of for name, of in vars(errors).items() if inspect.isclass(of) and issubclass(of, OffbookError)}
     assert drawn_tree() == {
         name: next((base.__name__ for base in of.__bases__ if base.__name__ in raised), None)
         for name, of in raised.items()
@@ -102,7 +102,7 @@ def test_a_mismatch_carries_its_kind_its_key_and_the_difference():
 
 def test_only_failed_calls_are_provider_errors():
     for other in (InputError("x"), RecordingMismatchError("x", kind="missing"), EventLoopError("x")):
-        assert isinstance(other, UnderstudyError)
+        assert isinstance(other, OffbookError)
         assert not isinstance(other, ProviderError)
 
 

@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 from msgspec import Struct
 
-from understudy import events
-from understudy.events import NULL_SINK, CallRecorded, Event, MemorySink, NullSink, ReplayMissed, ReplayServed
+from offbook import events
+from offbook.events import NULL_SINK, CallRecorded, Event, MemorySink, NullSink, ReplayMissed, ReplayServed
 
 SERVED = ReplayServed("greet", "m", "step_id", "greet", "0" * 64)
 EVENTS = [SERVED, ReplayMissed("greet", "m", "missing"), CallRecorded("greet", "openai", "m", 1.5)]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import ProviderConnectionError, ProviderError, RequestError
-from understudy.messages import (
+from offbook.errors import ProviderConnectionError, ProviderError, RequestError
+from offbook.messages import (
     Accumulator,
     Message,
     ReasoningDelta,

@@ -1,4 +1,4 @@
-"""The public API: what `understudy` offers, and what importing it costs."""
+"""The public API: what `offbook` offers, and what importing it costs."""
 
 import subprocess
 import sys
@@ -6,8 +6,8 @@ from importlib.resources import files
 
 import pytest
 
-import understudy
-from understudy.recording import replay
+import offbook
+from offbook.recording import replay
 
 HEAVY = {
     "msgspec",
@@ -33,47 +33,47 @@ def loaded_by(statement):
 
 
 def test_all_names_resolve_and_are_sorted():
-    assert understudy.__all__ == sorted(understudy.__all__)
-    assert len(set(understudy.__all__)) == len(understudy.__all__)
-    for name in set(understudy.__all__) - {"__version__"}:
-        assert getattr(understudy, name).__name__ == name
+    assert offbook.__all__ == sorted(offbook.__all__)
+    assert len(set(offbook.__all__)) == len(offbook.__all__)
+    for name in set(offbook.__all__) - {"__version__"}:
+        assert getattr(offbook, name).__name__ == name
 
 
 def test_dir_shows_what_there_is():
-    assert dir(understudy) == understudy.__all__
+    assert dir(offbook) == offbook.__all__
 
 
 def test_a_star_import_brings_all_names():
     namespace = {}
-    exec("from understudy import *", namespace)
-    assert set(understudy.__all__) <= namespace.keys()
+    exec("from offbook import *", namespace)
+    assert set(offbook.__all__) <= namespace.keys()
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it():
-    with pytest.raises(AttributeError, match="module 'understudy' has no attribute 'MockProvidr'"):
-        _ = understudy.MockProvidr
+    with pytest.raises(AttributeError, match="module 'offbook' has no attribute 'MockProvidr'"):
+        _ = offbook.MockProvidr
     with pytest.raises(ImportError, match="MockProvidr"):
-        exec("from understudy import MockProvidr")
+        exec("from offbook import MockProvidr")
 
 
 def test_a_name_is_the_same_object_every_time():
-    assert understudy.MockProvider is understudy.MockProvider
-    assert understudy.MockProvider is replay.MockProvider
+    assert offbook.MockProvider is offbook.MockProvider
+    assert offbook.MockProvider is replay.MockProvider
 
 
 def test_a_bare_import_loads_nothing_heavy():
-    loaded = loaded_by("import understudy")
+    loaded = loaded_by("import offbook")
     assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
-    assert {name for name in loaded if name.startswith("understudy")} == {"understudy", "understudy.version"}
+    assert {name for name in loaded if name.startswith("offbook")} == {"offbook", "offbook.version"}
     assert len(loaded) < 30
 
 
 @pytest.mark.parametrize("name", ["MockProvider", "RecordingProvider", "Redactor", "ProviderError"])
 def test_recording_and_replay_do_not_load_the_http_client(name):
-    loaded = loaded_by(f"from understudy import {name}")
+    loaded = loaded_by(f"from offbook import {name}")
     assert {name.partition(".")[0] for name in loaded} & {"httpx2", "httpx", "typer", "rich"} == set()
 
 
 def test_the_version_and_the_types_are_there():
-    assert understudy.__version__.count(".") == 2
-    assert files("understudy").joinpath("py.typed").is_file()
+    assert offbook.__version__.count(".") == 2
+    assert files("offbook").joinpath("py.typed").is_file()

@@ -4,10 +4,7 @@ import json
 
 import pytest
 
-from tests.fakes import Scripted, user
-from tests.servers.chat import chat_answer
-from tests.servers.loopback import LoopbackServer
-from understudy.errors import (
+from offbook.errors import (
     AllProvidersFailedError,
     InputError,
     NoProviderError,
@@ -15,16 +12,19 @@ from understudy.errors import (
     RecordingMismatchError,
     ToolFaultError,
 )
-from understudy.events import FaultFired, MemorySink, ReplayServed
-from understudy.faults import FaultPlan, parse_fault
-from understudy.messages import Response
-from understudy.recording.cursor import Unused
-from understudy.recording.stores.locate import open_store
-from understudy.session import VENDORS, Live, Mock, Record, Replay, Staged, open_session
-from understudy.tools import Toolbox, tool_of
-from understudy.workflow import parse_workflow
-from understudy.workflow.config_definition import ConfigDefinition
-from understudy.workflow.endpoints import Endpoint, endpoints_of
+from offbook.events import FaultFired, MemorySink, ReplayServed
+from offbook.faults import FaultPlan, parse_fault
+from offbook.messages import Response
+from offbook.recording.cursor import Unused
+from offbook.recording.stores.locate import open_store
+from offbook.session import VENDORS, Live, Mock, Record, Replay, Staged, open_session
+from offbook.tools import Toolbox, tool_of
+from offbook.workflow import parse_workflow
+from offbook.workflow.config_definition import ConfigDefinition
+from offbook.workflow.endpoints import Endpoint, endpoints_of
+from tests.fakes import Scripted, user
+from tests.servers.chat import chat_answer
+from tests.servers.loopback import LoopbackServer
 
 QUESTION = user("Hi")
 
@@ -86,7 +86,7 @@ async def test_a_missing_key_is_named_with_a_way_to_do_without(provider, variabl
     with pytest.raises(InputError) as caught:
         await asked(config(provider=provider), mode)
     assert all(name in caught.value.reason for name in variables)
-    assert "understudy replay" in caught.value.hint
+    assert "offbook replay" in caught.value.hint
     assert not list(tmp_path.iterdir())
 
 

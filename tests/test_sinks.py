@@ -2,9 +2,9 @@
 
 import logging
 
+from offbook.clock import run
+from offbook.events import BreakerChanged, MemorySink, Sinks
 from tests.observe.traffic import drive
-from understudy.clock import run
-from understudy.events import BreakerChanged, MemorySink, Sinks
 
 OPENED, CLOSED = BreakerChanged("openai", "open"), BreakerChanged("openai", "closed")
 
@@ -39,7 +39,7 @@ def test_a_sink_that_raises_does_not_keep_events_from_the_others():
 
 def test_each_sink_that_raises_is_reported_once_with_its_traceback(caplog):
     sinks = Sinks(BrokenSink(), BrokenSink())
-    with caplog.at_level(logging.ERROR, logger="understudy.events"):
+    with caplog.at_level(logging.ERROR, logger="offbook.events"):
         for event in (OPENED, CLOSED):
             sinks.emit(event)
     assert [record.getMessage().partition(";")[0] for record in caplog.records] == [

@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.wording import counted, did_you_mean, dollars, ordinal, printable, suggestion
+from offbook.wording import counted, did_you_mean, dollars, ordinal, printable, suggestion
 
 
 def test_a_count_comes_with_its_noun():

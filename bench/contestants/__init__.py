@@ -1,1 +1,1 @@
-"""Who is measured: understudy, its peers and the floors, behind two seams."""
+"""Who is measured: offbook, its peers and the floors, behind two seams."""

@@ -14,7 +14,7 @@ import orjson
 
 from bench.contestants.contestant import Recorder, Replayer
 from bench.workload import Call, fields_of
-from understudy.messages import JsonObject
+from offbook.messages import JsonObject
 
 HASH_FLOOR = "floor: orjson.dumps(sorted) + sha256"
 APPEND_FLOOR = "floor: flock + write + unlock"

@@ -1,4 +1,4 @@
-"""Calls through understudy's gateway, and to the provider behind it."""
+"""Calls through offbook's gateway, and to the provider behind it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bench.workload import MAX_TOKENS, MODEL, TEMPERATURE, call_at, response_of
-from understudy import (
+from offbook import (
     MemorySink,
     Provider,
     ProviderError,
@@ -19,7 +19,7 @@ from understudy import (
     StreamEnd,
     TextDelta,
 )
-from understudy.messages import StreamedReply, WholeReply
+from offbook.messages import StreamedReply, WholeReply
 
 CHUNKS = 10
 CALL = call_at(0)
@@ -69,14 +69,14 @@ async def _events() -> AsyncIterator[TextDelta | StreamEnd]:
     yield StreamEnd(RESPONSE)
 
 
-def understudy_gateways(case: Case) -> list[Contender]:
+def offbook_gateways(case: Case) -> list[Contender]:
     """Our gateway: plain, with its events kept, with a deadline, and within rate limits."""
     limit = RateLimit(requests_per_minute=NO_LIMIT, tokens_per_minute=NO_LIMIT)
     return [
-        _contender("understudy", ProviderGateway(breaker=None), case),
-        _contender("understudy, events kept", ProviderGateway(breaker=None, sink=MemorySink()), case),
-        _contender("understudy, deadline", ProviderGateway(breaker=None, deadline_s=FOR_EVER_S), case),
-        _contender("understudy, rate limits", ProviderGateway(breaker=None), case, rate_limit=limit),
+        _contender("offbook", ProviderGateway(breaker=None), case),
+        _contender("offbook, events kept", ProviderGateway(breaker=None, sink=MemorySink()), case),
+        _contender("offbook, deadline", ProviderGateway(breaker=None, deadline_s=FOR_EVER_S), case),
+        _contender("offbook, rate limits", ProviderGateway(breaker=None), case, rate_limit=limit),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from bench.workload import MODEL, call_at
-from understudy.messages import JsonObject
+from offbook.messages import JsonObject
 
 NAME = "letters"
 TOPIC = "a rear derailleur that has not come"

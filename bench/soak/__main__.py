@@ -10,15 +10,15 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-import understudy
+import offbook
 from bench.console import new_console
 from bench.soak.memory import Growth, Sample, growth, sample
 from bench.soak.tally import Tally
 from bench.soak.traffic import Traffic
 from bench.soak.wire import hold_streams
-from understudy import BreakerOpenError, MemorySink
-from understudy.events import Event
-from understudy.gateway.breaker import Breaker
+from offbook import BreakerOpenError, MemorySink
+from offbook.events import Event
+from offbook.gateway.breaker import Breaker
 
 FULL = {"calls": 100_000, "runs": 1_000, "streams": 500, "seconds": 60.0}
 QUICK = {"calls": 5_000, "runs": 50, "streams": 100, "seconds": 12.0}
@@ -50,7 +50,7 @@ def _soak(arguments: argparse.Namespace, console: Console, progress: Progress) -
     bar = progress.add_task("calls", total=arguments.calls)
     for first in range(0, arguments.calls, ROUND):
         numbers = range(first, min(first + ROUND, arguments.calls))
-        complaints += understudy.run(_round(traffic, numbers), virtual_time=True)
+        complaints += offbook.run(_round(traffic, numbers), virtual_time=True)
         samples.append(sample(numbers.stop))
         progress.update(bar, completed=numbers.stop)
     grown = growth(samples)
@@ -107,7 +107,7 @@ def _repeat(arguments: argparse.Namespace, console: Console, progress: Progress)
 
 def _lived(seed: int) -> list[Event]:
     sink = MemorySink()
-    understudy.run(Traffic(seed=seed, sink=sink).flow(range(CALLS_A_RUN)), virtual_time=True)
+    offbook.run(Traffic(seed=seed, sink=sink).flow(range(CALLS_A_RUN)), virtual_time=True)
     return sink.events
 
 

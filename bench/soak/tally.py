@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from understudy.events import AttemptEnded, AttemptStarted, CallEnded, CallStarted, Event
+from offbook.events import AttemptEnded, AttemptStarted, CallEnded, CallStarted, Event
 
 
 class Tally:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from understudy import (
+from offbook import (
     BreakerPolicy,
     ConnectionReset,
     EmptyResponse,
@@ -16,6 +16,7 @@ from understudy import (
     HttpError,
     MalformedResponse,
     MockProvider,
+    OffbookError,
     Provider,
     ProviderGateway,
     RateLimit,
@@ -25,10 +26,9 @@ from understudy import (
     StreamStall,
     StreamTruncate,
     Timeout,
-    UnderstudyError,
     chaos,
 )
-from understudy.events import Sink
+from offbook.events import Sink
 
 STEPS, CALLERS = 100, 50
 FAULTS = (
@@ -129,7 +129,7 @@ class Traffic:
         try:
             async with asyncio.timeout(lot.leaves_s):
                 await self._read(await self.gateway.send(request), lot.reads)
-        except (UnderstudyError, TimeoutError):
+        except (OffbookError, TimeoutError):
             pass
 
     async def _read(self, reply: Reply, reads: int | None) -> None:

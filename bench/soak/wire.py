@@ -54,7 +54,7 @@ class Watched:
         """Have all sessions forgotten: each remembers its calls."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
         for session in range(SESSIONS):
-            connection.request("DELETE", f"/_understudy/sessions/run-{session}")
+            connection.request("DELETE", f"/_offbook/sessions/run-{session}")
             connection.getresponse().read()
         connection.close()
 
@@ -73,7 +73,7 @@ def hold_streams(
     console: Console, *, streams: int, seconds: float, seed: int, told: Callable[[float], None]
 ) -> list[str]:
     """Hold streams for so long, look what is left of them, and end a server that has streams open; gives complaints."""
-    with tempfile.TemporaryDirectory(prefix="understudy-soak-") as name:
+    with tempfile.TemporaryDirectory(prefix="offbook-soak-") as name:
         record(Path(name))
         complaints = _hold(console, Path(name), streams, seconds, seed, told)
         return complaints + _end_under_way(console, Path(name), streams, seed)
@@ -121,8 +121,8 @@ def _growth(looks: list[Look]) -> Growth:
 
 
 def _end_under_way(console: Console, folder: Path, streams: int, seed: int) -> list[str]:
-    """End `understudy serve` by SIGTERM while streams are open."""
-    command = [str(Path(sys.executable).with_name("understudy")), "serve", "--replay", str(folder)]
+    """End `offbook serve` by SIGTERM while streams are open."""
+    command = [str(Path(sys.executable).with_name("offbook")), "serve", "--replay", str(folder)]
     command += ["--latency-model", "replay", "--quiet", "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, asyncio.Runner() as runner:
         crowd = Crowd(_port(_output(process)), clients=streams, seed=seed)

@@ -13,13 +13,13 @@ from typing import Literal, TypeAlias
 import orjson
 from msgspec import Raw, Struct
 
-from understudy.codecs.catalog import CODECS
-from understudy.messages import Request, Response, TextDelta
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.fingerprint import identify
-from understudy.recording.stores.locate import open_store
-from understudy.recording.wire_record import TimedFrame, WireRecord
+from offbook.codecs.catalog import CODECS
+from offbook.messages import Request, Response, TextDelta
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.fingerprint import identify
+from offbook.recording.stores.locate import open_store
+from offbook.recording.wire_record import TimedFrame, WireRecord
 
 SESSIONS = 8
 PIECES, EVERY_MS = 10, 100.0

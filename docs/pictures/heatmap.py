@@ -13,13 +13,13 @@ sys.path += [str(HERE.parents[1]), str(HERE.parents[1] / "examples")]
 from tests.report import browser  # noqa: E402
 
 from local_model import serving  # noqa: E402
+from offbook import run  # noqa: E402
+from offbook.explore.exploration import Exploration, Explorer, Wish  # noqa: E402
+from offbook.explore.function_subject import FunctionSubject  # noqa: E402
+from offbook.explore.menu import chosen  # noqa: E402
+from offbook.explore.stage import Stage  # noqa: E402
+from offbook.report.exploration import exploration_reporter_of, report_exploration  # noqa: E402
 from refund_agent import TOOLS, ask, model, record  # noqa: E402
-from understudy import run  # noqa: E402
-from understudy.explore.exploration import Exploration, Explorer, Wish  # noqa: E402
-from understudy.explore.function_subject import FunctionSubject  # noqa: E402
-from understudy.explore.menu import chosen  # noqa: E402
-from understudy.explore.stage import Stage  # noqa: E402
-from understudy.report.exploration import exploration_reporter_of, report_exploration  # noqa: E402
 
 
 async def refund_agent(stage: Stage) -> object:

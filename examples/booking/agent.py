@@ -2,11 +2,11 @@
 
 import os
 
+from offbook import OpenAIProvider, Response
+from offbook.messages import JsonObject
+from offbook.providers.provider import Provider
+from offbook.scenarios import HandlerContext
 from tools import FUNCTIONS
-from understudy import OpenAIProvider, Response
-from understudy.messages import JsonObject
-from understudy.providers.provider import Provider
-from understudy.scenarios import HandlerContext
 
 MODEL = "gpt-4o-mini"
 LOOK_FIRST = "Always call check_availability before you book, and again before you repeat a booking that failed."

@@ -1,7 +1,7 @@
-"""What this project judges its agent by, beside the metrics that come with understudy."""
+"""What this project judges its agent by, beside the metrics that come with offbook."""
 
-from understudy.scenarios import TurnRecord
-from understudy.scenarios.judge import label_metric
+from offbook.scenarios import TurnRecord
+from offbook.scenarios.judge import label_metric
 
 CLAIMS = {"You are booked": "create_booking", "is cancelled": "cancel_booking"}
 

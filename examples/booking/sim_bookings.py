@@ -1,8 +1,8 @@
 """Bookings that go well, and those that must not be made."""
 
+from offbook.messages import JsonObject
+from offbook.scenarios import MockContext, Trajectory, any_of, expected, is_type, scenario, sequence, turn
 from tools import TOOLS, Diary, tools_of
-from understudy.messages import JsonObject
-from understudy.scenarios import MockContext, Trajectory, any_of, expected, is_type, scenario, sequence, turn
 
 ADA = {"customer_id": "C-1", "name": "Ada"}
 FREE = {"date": "2026-04-01", "slots": ["09:00", "10:30"]}

@@ -1,7 +1,7 @@
 """Customers whom a model plays, and whose conversations a model judges."""
 
+from offbook.scenarios import Trajectory, expected, matches, scenario
 from tools import TOOLS
-from understudy.scenarios import Trajectory, expected, matches, scenario
 
 ADA = {"customer_id": "C-1", "name": "Ada"}
 FREE = {"date": "2026-04-02", "slots": ["09:00", "13:00"]}

@@ -1,8 +1,8 @@
 """Bookings that go wrong: what the agent does when a tool fails, hangs or answers nonsense."""
 
+from offbook.messages import JsonObject
+from offbook.scenarios import MockContext, Trajectory, expected, fails, garbled, hangs, scenario
 from tools import TOOLS, Diary, tools_of
-from understudy.messages import JsonObject
-from understudy.scenarios import MockContext, Trajectory, expected, fails, garbled, hangs, scenario
 
 ADA = {"customer_id": "C-1", "name": "Ada"}
 FREE = {"date": "2026-04-01", "slots": ["09:00", "10:30"]}

@@ -1,7 +1,7 @@
 """What the agent may do, and what it must leave alone."""
 
+from offbook.scenarios import Trajectory, expected, matches, scenario, turn
 from tools import TOOLS
-from understudy.scenarios import Trajectory, expected, matches, scenario, turn
 
 FULL = {"date": "2026-04-01", "slots": []}
 NOTHING = Trajectory("strict", [])

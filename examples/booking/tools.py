@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pydantic import BaseModel
 
-from understudy.tools import Toolbox
+from offbook.tools import Toolbox
 
 TIMES = ("09:00", "10:30", "13:00", "15:30")
 CUSTOMERS = {"ada@example.com": ("C-1", "Ada"), "grace@example.com": ("C-2", "Grace")}

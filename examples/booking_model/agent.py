@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from understudy.messages import JsonObject, ToolCall
+from offbook.messages import JsonObject, ToolCall
 
 DATE, TIME, EMAIL, BOOKING = r"\d{4}-\d{2}-\d{2}", r"\d{2}:\d{2}", r"\w+@\w+\.\w+", r"BK-\d+"
 MOST_TRIES = 2

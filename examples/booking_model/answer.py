@@ -3,7 +3,7 @@
 from booking_model.agent import agent_line
 from booking_model.customer import customer_line
 from booking_model.judge import judge_line
-from understudy.messages import Request, Response, ToolCall, Usage
+from offbook.messages import Request, Response, ToolCall, Usage
 
 
 def answer(request: Request) -> Response:

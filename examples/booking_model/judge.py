@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from understudy.messages import JsonObject
+from offbook.messages import JsonObject
 
 CLAIMS = {"You are booked": "create_booking", "is cancelled": "cancel_booking"}
 

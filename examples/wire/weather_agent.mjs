@@ -1,6 +1,6 @@
 // The same agent in JavaScript, without a package: it asks with fetch, and asks twice where an answer fails.
 //
-// Run it: understudy exec --replay examples/wire/weather.json -- node examples/wire/weather_agent.mjs
+// Run it: offbook exec --replay examples/wire/weather.json -- node examples/wire/weather_agent.mjs
 
 const WEATHER = { Oslo: "sun, 11 degrees", Bergen: "rain, 9 degrees" };
 const TOOL = {

@@ -1,6 +1,6 @@
-"""An agent written by hand on the OpenAI SDK. It knows nothing of understudy.
+"""An agent written by hand on the OpenAI SDK. It knows nothing of offbook.
 
-Run it: understudy exec --replay examples/wire/weather.json -- python examples/wire/weather_agent.py
+Run it: offbook exec --replay examples/wire/weather.json -- python examples/wire/weather_agent.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """Small agents for tests, and shorthand for running them."""
 
-from understudy.agent import (
+from offbook.agent import (
     GuardPolicy,
     MessageType,
     ScriptedClient,

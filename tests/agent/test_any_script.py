@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from tests.agent.parts import agent, attempt, tool
-from understudy import Response, Usage, run
-from understudy.agent import (
+from offbook import Response, Usage, run
+from offbook.agent import (
     AgentError,
     ContextManager,
     NoCompact,
@@ -17,6 +16,7 @@ from understudy.agent import (
     ToolResolutionError,
     ToolSpec,
 )
+from tests.agent.parts import agent, attempt, tool
 
 MAX_ITERATIONS = 8
 

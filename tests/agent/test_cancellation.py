@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from offbook import Response, run
+from offbook.agent import MessageType, ProviderClient, WorkflowCancelledError, WorkflowRunner
 from tests.agent.parts import FETCH, SUBMIT, agent, play
 from tests.fakes import Scripted
-from understudy import Response, run
-from understudy.agent import MessageType, ProviderClient, WorkflowCancelledError, WorkflowRunner
 
 
 async def test_a_run_that_is_cancelled_before_it_starts_asks_nobody():

@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.agent.parts import FETCH, SUBMIT, agent, play, tool
-from understudy import EventLoopError, InputError, MockProvider, Response, Usage, run
-from understudy.agent import (
+from offbook import EventLoopError, InputError, MockProvider, Response, Usage, run
+from offbook.agent import (
     AgentError,
     ContextManager,
     MaxIterationsError,
@@ -22,7 +21,8 @@ from understudy.agent import (
     Workflow,
     WorkflowRunner,
 )
-from understudy.errors import ProviderTimeoutError
+from offbook.errors import ProviderTimeoutError
+from tests.agent.parts import FETCH, SUBMIT, agent, play, tool
 
 
 async def test_a_run_ends_with_what_its_terminal_tool_returns():

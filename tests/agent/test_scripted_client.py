@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import InputError, OffbookError, Response
+from offbook.agent import ScriptedClient, ScriptError, TextResponse, ToolCall, WorkflowRunner
 from tests.agent.parts import FETCH, SUBMIT, agent, play
-from understudy import InputError, Response, UnderstudyError
-from understudy.agent import ScriptedClient, ScriptError, TextResponse, ToolCall, WorkflowRunner
 
 
 def int_of(after):
@@ -88,4 +88,4 @@ async def test_a_script_that_was_played_to_its_end_is_fine():
 
 
 def test_a_script_error_is_one_of_ours():
-    assert issubclass(ScriptError, UnderstudyError)
+    assert issubclass(ScriptError, OffbookError)

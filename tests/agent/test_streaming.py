@@ -2,10 +2,10 @@
 
 import pytest
 
+from offbook import ReasoningDelta, Response, StreamRestart, TextDelta, ToolCallDelta
+from offbook.agent import ChunkType, ProviderClient, ScriptedClient, StreamChunk, StreamError, WorkflowRunner
 from tests.agent.parts import FETCH, SUBMIT, agent
 from tests.fakes import Scripted
-from understudy import ReasoningDelta, Response, StreamRestart, TextDelta, ToolCallDelta
-from understudy.agent import ChunkType, ProviderClient, ScriptedClient, StreamChunk, StreamError, WorkflowRunner
 
 ASKED = {"prompt_vars": {"role": "tester"}}
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from understudy.agent import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo, Transcript
+from offbook.agent import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo, Transcript
 
 
 def said(text, kind=MessageType.USER_INPUT, **rest):

@@ -2,10 +2,10 @@
 
 import pytest
 
+from offbook import InputError, MockProvider
+from offbook.agent import GuardPolicy, ScriptedClient, TieredCompact, WorkflowRunner
+from offbook.workflow import parse_workflow
 from tests.agent.parts import agent
-from understudy import InputError, MockProvider
-from understudy.agent import GuardPolicy, ScriptedClient, TieredCompact, WorkflowRunner
-from understudy.workflow import parse_workflow
 
 FLOW = "{name: flow, config: {model: m}, steps: [{id: a, type: llm_call, prompt: Hi}]}"
 

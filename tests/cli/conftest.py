@@ -4,19 +4,19 @@ import sys
 
 import pytest
 
-import understudy
+import offbook
+from offbook import MockProvider, RecordingProvider
+from offbook.cli.main import main
+from offbook.session import VENDORS
 from tests.cli import flows
-from understudy import MockProvider, RecordingProvider
-from understudy.cli.main import main
-from understudy.session import VENDORS
 
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    """Run `understudy …`: gives the exit code, what it printed, and what it complained of."""
+    """Run `offbook …`: gives the exit code, what it printed, and what it complained of."""
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["understudy", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["offbook", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
         captured = capsys.readouterr()
@@ -28,7 +28,7 @@ def run(capsys, monkeypatch):
 @pytest.fixture(autouse=True)
 def _runs_elsewhere(tmp_path_factory, monkeypatch):
     """Keep runs out of the folder that tests are run in."""
-    monkeypatch.setenv("UNDERSTUDY_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
+    monkeypatch.setenv("OFFBOOK_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def record(tmp_path):
                 for step in answers:
                     await recorder.complete([{"role": "user", "content": asked}], model="demo", step_id=step)
 
-        understudy.run(work())
+        offbook.run(work())
         return path
 
     return record

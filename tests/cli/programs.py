@@ -11,9 +11,9 @@ import http.client, json, os, sys
 
 def ask(asked):
     session, _, text = asked.rpartition("/")
-    connection = http.client.HTTPConnection(os.environ["UNDERSTUDY_URL"].removeprefix("http://"))
+    connection = http.client.HTTPConnection(os.environ["OFFBOOK_URL"].removeprefix("http://"))
     body = {"model": "demo", "messages": [{"role": "user", "content": text}]}
-    headers = {"x-understudy-session": session, "authorization": "Bearer " + os.environ.get("OPENAI_API_KEY", "")}
+    headers = {"x-offbook-session": session, "authorization": "Bearer " + os.environ.get("OPENAI_API_KEY", "")}
     try:
         connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
         answer = connection.getresponse()

@@ -18,14 +18,14 @@ name = "booking"
 handler = "my_agent:handle"
 """
 SCRIPTED = """\
-from understudy import scenario
-from understudy.scenarios import Trajectory
+from offbook import scenario
+from offbook.scenarios import Trajectory
 
 BOOKS = {"create_booking": lambda args: {"id": "BK-" + args["time"]}}
 scenario("books a room", turns=["09:00"], mocks=BOOKS, assertions=Trajectory("strict", ["create_booking"]))
 """
 SIMULATED = """\
-from understudy import scenario
+from offbook import scenario
 
 scenario("finds an order", profile="a customer", goal="know where order 42 is")
 scenario("asks twice", turns=["Where is 42?", "And 43?"])
@@ -49,7 +49,7 @@ steps:
   - {id: user, type: llm_call, prompt: "Answer: {state.user_input}", output: response}
 """
 RUNNER = """\
-from understudy import Workflow
+from offbook import Workflow
 
 
 def reply(text: str) -> str:

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
+from offbook.cli.child import ChildEnd, run_child
 from tests.cli.programs import PYTHON
-from understudy.cli.child import ChildEnd, run_child
 
 PAUSE = [*PYTHON, "import signal; signal.alarm(20); signal.pause()"]
 

@@ -1,4 +1,4 @@
-"""understudy demo."""
+"""offbook demo."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = Path(sys.executable).with_name("understudy")
+COMMAND = Path(sys.executable).with_name("offbook")
 RECOVERIES = """\
   --fault 'step=classify attempt=1: http_error 429 headers.Retry-After=30'
     succeeded: 4 attempts instead of 3, waited 30.0 s, the same result
@@ -20,7 +20,7 @@ RECOVERIES = """\
 FINDING = """\
 2 repeated side effect  13 cases, the first: step=agent call=3 attempt=1: connection_reset
   │ refund ran 2 times, without the fault 1 time
-  │ understudy demo --fault 'step=agent call=3 attempt=1: connection_reset'
+  │ offbook demo --fault 'step=agent call=3 attempt=1: connection_reset'
 """
 THEIRS = "<title>Exploration</title> of something else"
 

@@ -1,4 +1,4 @@
-"""understudy exec: programs as they are, answered from a recording, recorded and broken."""
+"""offbook exec: programs as they are, answered from a recording, recorded and broken."""
 
 import json
 import os
@@ -14,17 +14,17 @@ from typing import get_args
 
 import pytest
 
-import understudy
+import offbook
+from offbook import MockProvider, RecordingProvider
+from offbook.cli import arguments
+from offbook.cli.main import main
+from offbook.recording.latency import LatencyModel
+from offbook.recording.record_mode import RecordMode
+from offbook.recording.stores.locate import open_store
 from tests.cli import flows
 from tests.cli.programs import ASK, PYTHON
-from understudy import MockProvider, RecordingProvider
-from understudy.cli import arguments
-from understudy.cli.main import main
-from understudy.recording.latency import LatencyModel
-from understudy.recording.record_mode import RecordMode
-from understudy.recording.stores.locate import open_store
 
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 30
 TOUCH = [*PYTHON, "open('ran', 'w')"]
 
@@ -97,11 +97,11 @@ signal.pause()
 
 @pytest.fixture
 def execute(write, capfd, monkeypatch):
-    """Run `understudy exec …` on `run.json`, which answers two calls: gives the code and both outputs."""
+    """Run `offbook exec …` on `run.json`, which answers two calls: gives the code and both outputs."""
     write("run.json", flows.recording({"first": [{"content": "Hello!"}, {"content": "Bye!"}]}))
 
     def execute(*words):
-        monkeypatch.setattr(sys, "argv", ["understudy", "exec", *map(str, words)])
+        monkeypatch.setattr(sys, "argv", ["offbook", "exec", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
         return ended.value.code or 0, *capfd.readouterr()
@@ -118,7 +118,7 @@ def weather(record):
 def test_a_program_is_answered_from_the_recording(execute):
     code, out, err = execute("--replay", "run.json", "--", *ASK, "Hi", "See you")
     assert (code, out) == (0, "Hello!\nBye!\n")
-    assert err == "understudy: 2 calls, 2 served (run.json)\n"
+    assert err == "offbook: 2 calls, 2 served (run.json)\n"
 
 
 def test_the_dashes_may_be_left_out_and_further_options_are_those_of_the_program(execute):
@@ -154,12 +154,10 @@ def test_the_exit_code_is_the_programs_own(execute, program, code):
 def test_a_miss_that_the_program_swallows_is_told_with_what_differs_and_how_to_record_it_again(execute, weather):
     code, out, err = execute("--replay", "asked.json", "--quiet", "--", *ASK, "What is the whether?")
     assert (code, out) == (3, "status 422\n")
-    assert "understudy: call 1 has no answer: asked.json: " in err
+    assert "offbook: call 1 has no answer: asked.json: " in err
     assert "-What is the weather?" in err
     assert "+What is the whether?" in err
-    assert (
-        "hint: record it again, or undo the change: understudy exec --record asked.json --record-mode fresh -- " in err
-    )
+    assert "hint: record it again, or undo the change: offbook exec --record asked.json --record-mode fresh -- " in err
     assert err.count("whether") == 2
 
 
@@ -184,7 +182,7 @@ def test_what_the_recording_lacks_is_answered_with_a_default_if_lenient(execute,
 
 
 def test_what_was_not_used_is_told_and_a_mismatch_if_strict(execute):
-    told = "understudy: 1 exchange of run.json was not used:\n  first[1]  answers Bye!\n"
+    told = "offbook: 1 exchange of run.json was not used:\n  first[1]  answers Bye!\n"
     code, _, err = execute("--replay", "run.json", "--", *ASK, "Hi")
     assert code == 0
     assert err.endswith(told)
@@ -212,7 +210,7 @@ def test_a_fault_that_never_struck_is_told_and_makes_the_code_1(execute, write):
     plan = {"faults": [{"at": {"call": 9}, "fault": {"type": "timeout"}}]}
     write("plan.json", json.dumps(plan))
     code, _, err = execute("--replay", "run.json", "--quiet", "--plan", "plan.json", "--", *ASK, "Hi")
-    assert (code, err) == (1, "understudy: the fault 'call=9: timeout' never struck\n")
+    assert (code, err) == (1, "offbook: the fault 'call=9: timeout' never struck\n")
 
 
 def test_clients_are_told_how_soon_to_try_again(execute):
@@ -247,7 +245,7 @@ def test_in_a_folder_a_session_answers_from_the_recording_of_its_name(execute, w
     assert "1 exchange of runs was not used:\n  b[1]  answers See  (runs/two.json, session two)\n" in err
     _, _, err = execute("--replay", "runs", "--", *ASK, "one/Hi", "one/Hi")
     assert "call 2 of session 'one' has no answer" in err
-    assert "understudy exec --record PATH" in err
+    assert "offbook exec --record PATH" in err
 
 
 def test_a_report_tells_every_call_and_why_the_code_is_what_it_is(execute, weather):
@@ -346,9 +344,9 @@ def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(
     show = "import json, os; print(json.dumps(dict(os.environ)))"
     _, out, _ = execute("--replay", "run.json", "--", *PYTHON, show)
     told = json.loads(out)
-    assert told["OPENAI_BASE_URL"] == told["UNDERSTUDY_URL"] + "/v1"
-    assert told["ANTHROPIC_BASE_URL"] == told["OLLAMA_HOST"] == told["UNDERSTUDY_URL"]
-    assert told["OPENAI_API_KEY"] == "understudy"
+    assert told["OPENAI_BASE_URL"] == told["OFFBOOK_URL"] + "/v1"
+    assert told["ANTHROPIC_BASE_URL"] == told["OLLAMA_HOST"] == told["OFFBOOK_URL"]
+    assert told["OPENAI_API_KEY"] == "offbook"
     assert told["NO_PROXY"] == told["no_proxy"] == "intranet,127.0.0.1,localhost"
     assert "PYTHONUNBUFFERED" not in told or "PYTHONUNBUFFERED" in os.environ
 
@@ -356,7 +354,7 @@ def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(
 @pytest.fixture
 def upstream():
     """A stand-in for a real API, which takes one key only."""
-    with understudy.serving(responses={"a": [{"content": "Hello!"}, {"content": "Bye!"}]}, api_key="sk-real") as server:
+    with offbook.serving(responses={"a": [{"content": "Hello!"}, {"content": "Bye!"}]}, api_key="sk-real") as server:
         yield server
 
 
@@ -365,7 +363,7 @@ def test_what_is_recorded_where_the_agent_would_have_asked_replays_when_that_is_
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     code, out, err = execute("--record", "new.json", "--", *ASK, "Hi", "See you")
     assert (code, out) == (0, "Hello!\nBye!\n")
-    assert err == "understudy: 2 calls, 2 recorded (new.json)\n"
+    assert err == "offbook: 2 calls, 2 recorded (new.json)\n"
     assert b"sk-real" not in Path("new.json").read_bytes()
     upstream.stop()
     assert execute("--replay", "new.json", "-q", "--strict-unused", "--", *ASK, "Hi", "See you") == (0, out, "")
@@ -413,7 +411,7 @@ def test_what_failed_while_recording_is_told_even_quietly_and_in_the_report(exec
     code, out, err = execute("--record", "new.json", "-q", "--report", "report.json", "--", *ASK, "Hi", "Ho")
     failure = "no answer from http://127.0.0.1:1 (ConnectError: All connection attempts failed)"
     assert (code, out) == (0, "status 502\nstatus 502\n")
-    assert err == f"understudy: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n"
+    assert err == f"offbook: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n"
     told = json.loads(Path("report.json").read_text())
     assert told["counts"] == {"calls": 2, "tries": 2, "recorded": 2, "failed": 2}
     assert [call["failure"] for call in told["calls"]] == [failure] * 2
@@ -422,7 +420,7 @@ def test_what_failed_while_recording_is_told_even_quietly_and_in_the_report(exec
 def test_a_real_api_that_refuses_is_told_by_its_status(execute, upstream):
     options = ["--record", "new.json", "--upstream", f"openai={upstream.url}/v1"]
     _, _, err = execute(*options, "--", *ASK, "Hi")
-    assert err == f"understudy: 1 call, 1 recorded, of which 1 failed: status 401 from {upstream.url} (new.json)\n"
+    assert err == f"offbook: 1 call, 1 recorded, of which 1 failed: status 401 from {upstream.url} (new.json)\n"
 
 
 def test_misses_behind_a_fault_are_not_a_reason_to_record_again(execute, weather):
@@ -440,14 +438,14 @@ def test_misses_are_numbered_as_faults_are(execute, weather):
     code, _, err = execute(*options, "--", *ASK, "Hi", "Hi", "x/Hi", "Ho")
     assert code == 3
     assert "3 calls in 4 tries, 3 struck by a fault, 1 missed" in err
-    assert "understudy: call 2 has no answer: " in err
+    assert "offbook: call 2 has no answer: " in err
 
 
 def test_a_miss_of_what_is_no_call_of_a_model_is_named_by_its_place(execute, weather):
     program = ASK[-1].replace("/v1/chat/completions", "/v1/files")
     _, _, err = execute("--replay", "asked.json", "--", *PYTHON, program, "Hi", "x/Hi")
-    assert "understudy: POST /v1/files has no answer: " in err
-    assert "understudy: POST /v1/files of session 'x' has no answer: " in err
+    assert "offbook: POST /v1/files has no answer: " in err
+    assert "offbook: POST /v1/files of session 'x' has no answer: " in err
 
 
 def test_what_is_left_is_told_in_ten_lines_with_short_keys(execute):
@@ -456,10 +454,10 @@ def test_what_is_left_is_told_in_ten_lines_with_short_keys(execute):
             for number in range(12):
                 await recorder.complete([{"role": "user", "content": f"Question {number}"}], model="demo")
 
-    understudy.run(work())
+    offbook.run(work())
     _, _, err = execute("--replay", "many.json", "--", *ASK, "Question 0")
     lines = err.splitlines()
-    assert lines[1] == "understudy: 11 exchanges of many.json were not used:"
+    assert lines[1] == "offbook: 11 exchanges of many.json were not used:"
     assert re.fullmatch(r"  [0-9a-f]{12}…\[0\]  demo: Question \d+", lines[2])
     assert (len(lines), lines[-1]) == (13, "  and 1 more")
 
@@ -470,7 +468,7 @@ def test_a_step_that_never_came_is_told_with_how_steps_are_named(execute):
     assert (
         "the fault 'step=foo: timeout' never struck\n  hint: over the wire, a call names its step in the header" in err
     )
-    assert "x-understudy-step" in err
+    assert "x-offbook-step" in err
 
 
 def test_a_program_that_does_not_end_in_time_is_ended(execute):
@@ -510,7 +508,7 @@ def test_a_program_that_ends_in_time_ends_as_it_does(execute):
 def test_an_ollama_host_may_be_without_a_scheme(execute, monkeypatch):
     program = ASK[-1].replace("/v1/chat/completions", "/api/chat").replace('"messages"', '"stream": False, "messages"')
     program = program.replace('read["choices"][0]["message"]', 'read["message"]')
-    with understudy.serving(responses={"a": {"content": "Hello!"}}) as ollama:
+    with offbook.serving(responses={"a": {"content": "Hello!"}}) as ollama:
         monkeypatch.setenv("OLLAMA_HOST", ollama.url.removeprefix("http://"))
         assert execute("--record", "new.json", "-q", "--", *PYTHON, program, "Hi") == (0, "Hello!\n", "")
 
@@ -555,7 +553,7 @@ def test_ctrl_c_at_a_terminal_ends_us_not_before_the_program_and_is_not_sent_to_
     os.close(ours)
     os.close(theirs)
     assert (started.returncode, out) == (0, "left alone\n")
-    assert err.startswith("understudy: 0 calls")
+    assert err.startswith("offbook: 0 calls")
 
 
 INTERRUPTED_ONCE = """
@@ -611,4 +609,4 @@ def test_help_has_no_line_that_is_wrapped_at_80_columns(command):
 def test_help_has_examples(execute):
     code, out, _ = execute("--help")
     assert code == 0
-    assert "understudy exec --replay" in out
+    assert "offbook exec --replay" in out

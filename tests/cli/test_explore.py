@@ -1,4 +1,4 @@
-"""understudy explore: what is explored, what is told, and how it ends."""
+"""offbook explore: what is explored, what is told, and how it ends."""
 
 import json
 import signal
@@ -10,7 +10,7 @@ import pytest
 
 from tests.subjects.projects import CARELESS, EAGER_DESK, REFUND, SIM, Project
 
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 FLOW = ("flow.yaml", "--recording", "run.json")
 
 
@@ -32,7 +32,7 @@ def test_a_workflow_with_a_defect_is_told_with_the_command_that_shows_it_again(r
     assert (code, err) == (1, "")
     assert "repeated side effect  tool=refund call=1: tool_lost" in out
     assert "refund ran 2 times, without the fault 1 time" in out
-    assert "understudy explore flow.yaml --recording run.json --fault 'tool=refund call=1: tool_lost'" in out
+    assert "offbook explore flow.yaml --recording run.json --fault 'tool=refund call=1: tool_lost'" in out
 
 
 def test_that_command_runs_that_case_alone(run, careless):
@@ -112,7 +112,7 @@ def test_something_worse_than_before_exits_with_1(run, project):
 def test_findings_are_kept_and_replayed_until_they_are_mended(run, careless):
     code, out, _ = run("explore", *FLOW, "--faults", "tool_lost", "--regress", "regress")
     assert (code, [file.name for file in Path("regress").iterdir()]) == (1, ["0001.json"])
-    assert "kept: understudy replay --plan regress/0001.json" in out
+    assert "kept: offbook replay --plan regress/0001.json" in out
     code, out, _ = run("replay", "--plan", "regress/0001.json")
     assert code == 1
     assert out.startswith("tool=refund call=1: tool_lost\nstill repeated side effect: refund ran")
@@ -167,7 +167,7 @@ def test_a_scenario_is_explored_on_the_recording_beside_it(run, project):
     code, out, _ = run("explore", "sim_refunds.py", "--faults", "tool_lost")
     assert code == 1
     assert "repeated side effect" in out
-    again = "understudy explore sim_refunds.py --scenario refunds --agent desk --recording recordings/refunds.json"
+    again = "offbook explore sim_refunds.py --scenario refunds --agent desk --recording recordings/refunds.json"
     assert f"{again} --fault 'tool=refund call=1: tool_lost'" in out
 
 
@@ -178,7 +178,7 @@ def test_a_scenario_an_agent_and_a_config_are_chosen(run, project):
     assert "it declares 2 scenarios" in err
     assert "'refunds', 'asks'" in err
     chosen = ("explore", "sim_refunds.py", "--scenario", "refunds", "--faults", "connection_reset")
-    assert run(*chosen, "--agent", "desk", "--config", "understudy.toml", "--recording", "recordings")[0] == 0
+    assert run(*chosen, "--agent", "desk", "--config", "offbook.toml", "--recording", "recordings")[0] == 0
     assert "there is no agent 'dsk'" in run(*chosen, "--agent", "dsk")[2]
 
 

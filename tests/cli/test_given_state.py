@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.cli.given_state import given_state
-from understudy.errors import InputError
+from offbook.cli.given_state import given_state
+from offbook.errors import InputError
 
 DECLARED = {"name": "Ada", "count": 0, "user": {"city": "Oslo", "tags": ["a"]}, "none": None}
 

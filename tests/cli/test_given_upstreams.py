@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.cli.given_upstreams import given_upstreams
-from understudy.errors import InputError
+from offbook.cli.given_upstreams import given_upstreams
+from offbook.errors import InputError
 
 
 def test_lines_come_before_the_environment_and_what_neither_tells_is_left_out():

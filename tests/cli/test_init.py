@@ -1,4 +1,4 @@
-"""understudy init."""
+"""offbook init."""
 
 import subprocess
 import sys
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cli.init import FILES
+from offbook.cli.init import FILES
 
-COMMAND = Path(sys.executable).with_name("understudy")
+COMMAND = Path(sys.executable).with_name("offbook")
 
 
 def files_in(folder):
@@ -34,7 +34,7 @@ def test_the_files_are_listed_with_what_to_do_next(run, tmp_path):
     assert files_in(tmp_path / "my agent") == sorted(FILES)
     assert all(f"  {name}\n" in out for name in FILES)
     assert f"cd '{tmp_path}/my agent'" in out
-    assert "understudy replay flow.yaml --recording recordings/flow.json" in out
+    assert "offbook replay flow.yaml --recording recordings/flow.json" in out
 
 
 def test_without_a_folder_the_project_goes_where_one_is(run, tmp_path, monkeypatch):

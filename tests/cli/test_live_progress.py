@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from offbook.cli.live_progress import LiveProgress
+from offbook.events import StepEnded, StepStarted
+from offbook.workflow import parse_workflow
 from tests.cli import flows
-from understudy.cli.live_progress import LiveProgress
-from understudy.events import StepEnded, StepStarted
-from understudy.workflow import parse_workflow
 
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 STREAMED = """\
 name: story
 config: {provider: mock, model: demo, responses_file: answers.json, latency_model: replay}

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import understudy
+import offbook
 
 COMMANDS = ["show", "check", "diff", "merge", "redact", "prune"]
 
 
 def test_version_is_told(run):
-    assert run("--version") == (0, f"understudy {understudy.__version__}\n", "")
+    assert run("--version") == (0, f"offbook {offbook.__version__}\n", "")
 
 
 def test_without_arguments_help_is_shown(run):
@@ -26,7 +26,7 @@ def test_each_command_has_help_with_examples(run, command):
     code, out, _ = run("recording", command, "--help")
     assert code == 0
     assert "Examples" in out
-    assert f"understudy recording {command}" in out
+    assert f"offbook recording {command}" in out
 
 
 @pytest.mark.parametrize("command", ["run", "replay", "validate", "graph", "schema"])
@@ -34,7 +34,7 @@ def test_each_command_for_workflows_has_help_with_examples(run, command):
     code, out, _ = run(command, "--help")
     assert code == 0
     assert "Examples" in out
-    assert f"understudy {command}" in out
+    assert f"offbook {command}" in out
 
 
 def test_an_unknown_command_is_bad_input(run):
@@ -51,7 +51,7 @@ def test_completion_can_be_shown(run, monkeypatch):
 
 
 def test_help_does_not_load_what_only_commands_need():
-    script = "import sys; import understudy.cli.main; print(*sys.modules)"
+    script = "import sys; import offbook.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"msgspec", "orjson", "httpx2", "asyncio", "sqlite3", "rich.table"} & set(loaded)
 
@@ -126,7 +126,7 @@ def test_a_gigabyte_is_refused_without_reading_it(run, tmp_path):
 
 
 def test_the_installed_command_exits_with_2_on_bad_input(tmp_path):
-    command = Path(sys.executable).parent / "understudy"
+    command = Path(sys.executable).parent / "offbook"
     path = write(tmp_path / "bad.json", "{")
     done = subprocess.run(
         [command, "recording", "show", path], capture_output=True, text=True, check=False, env=os.environ

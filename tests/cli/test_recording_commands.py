@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from understudy import MockProvider
-from understudy.recording.stores.locate import open_store
+from offbook import MockProvider
+from offbook.recording.stores.locate import open_store
 
 LIVE_KEY = "sk-" + "proj-" + "A1b2C3d4" * 4
 

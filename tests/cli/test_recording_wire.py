@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from understudy.recording.keys import MAX_KEY_CHARS
+from offbook.recording.keys import MAX_KEY_CHARS
 
 FRAMES = [
     [12.1, 'data: {"id":"c1","choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}\n\n'],

@@ -1,4 +1,4 @@
-"""understudy replay: strict, offline, the same every time."""
+"""offbook replay: strict, offline, the same every time."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ from tests.cli import flows
 from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
 
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""understudy runs and understudy resume: a run that was cut off goes on without paying or acting twice."""
+"""offbook runs and offbook resume: a run that was cut off goes on without paying or acting twice."""
 
 import os
 import signal
@@ -9,11 +9,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from offbook.messages import ToolCall
+from offbook.workflow.run_store import RunStore
 from tests.servers.chat_model import ChatModel, said
-from understudy.messages import ToolCall
-from understudy.workflow.run_store import RunStore
 
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 60
 
 CHAIN = """\
@@ -111,7 +111,7 @@ class Shop:
     def __init__(self, folder, model, *, run, monkeypatch):
         self.folder, self.model, self._run, self._monkeypatch = folder, model, run, monkeypatch
         own = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "NO_PROXY": "127.0.0.1"}
-        self.environment = {name: value for name, value in os.environ.items() if name != "UNDERSTUDY_RUNS_DIR"} | own
+        self.environment = {name: value for name, value in os.environ.items() if name != "OFFBOOK_RUNS_DIR"} | own
         (folder / "shop.py").write_text(SHOP)
 
     def start(self, *arguments):
@@ -134,7 +134,7 @@ class Shop:
 
     def enter(self):
         self._monkeypatch.chdir(self.folder)
-        self._monkeypatch.delenv("UNDERSTUDY_RUNS_DIR", raising=False)
+        self._monkeypatch.delenv("OFFBOOK_RUNS_DIR", raising=False)
         for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "NO_PROXY"):
             self._monkeypatch.setenv(name, self.environment[name])
 
@@ -223,11 +223,11 @@ def test_a_run_may_be_killed_any_number_of_times(shop):
 def test_a_torn_last_line_costs_nothing(shop):
     broken = shop("broken", CHAIN)
     broken.kill_at("three <two <one cats>>")
-    (log,) = broken.folder.glob(".understudy/runs/*/steps.jsonl")
+    (log,) = broken.folder.glob(".offbook/runs/*/steps.jsonl")
     log.write_bytes(log.read_bytes()[:-20])
     assert broken.result("resume", "last")["state"]["third"] == "<three <two <one cats>>>"
     assert set(broken.model.answered.values()) == {1}
-    (run,) = RunStore(broken.folder / ".understudy/runs").summaries()
+    (run,) = RunStore(broken.folder / ".offbook/runs").summaries()
     assert (run.status, run.settled_steps) == ("succeeded", 3)
 
 
@@ -259,7 +259,7 @@ def test_an_interrupted_run_says_how_to_go_on(shop):
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
     (run,) = RunStore(broken.folder / "kept").summaries()
-    assert err.decode().endswith(f"to go on with it: understudy resume {run.id} --runs-dir kept\n")
+    assert err.decode().endswith(f"to go on with it: offbook resume {run.id} --runs-dir kept\n")
     assert (run.status, run.settled_steps) == ("interrupted", 1)
 
 
@@ -273,8 +273,8 @@ def test_a_terminated_run_says_how_to_go_on(shop):
     assert process.returncode == 143
     told = orjson.loads(out)["error"]
     assert (told["exit_code"], told["message"]) == (143, "terminated: 1 done, 10 tokens")
-    (run,) = RunStore(broken.folder / ".understudy/runs").summaries()
-    assert err.decode().endswith(f"{told['message']}\nto go on with it: understudy resume {run.id}\n")
+    (run,) = RunStore(broken.folder / ".offbook/runs").summaries()
+    assert err.decode().endswith(f"{told['message']}\nto go on with it: offbook resume {run.id}\n")
     assert (run.status, run.settled_steps) == ("interrupted", 1)
 
 
@@ -301,8 +301,8 @@ def test_a_step_that_failed_is_tried_again_and_finished_ones_are_not(here, run):
     shop = here(CHAIN, answer)
     code, _, err = run("run", "flow.yaml")
     assert code == 1
-    (kept,) = RunStore(".understudy/runs").summaries()
-    assert f"to go on with it: understudy resume {kept.id}\n" in err
+    (kept,) = RunStore(".offbook/runs").summaries()
+    assert f"to go on with it: offbook resume {kept.id}\n" in err
     assert (kept.status, kept.settled_steps) == ("failed", 1)
     broken.clear()
     code, out, _ = run("resume", "last")
@@ -335,7 +335,7 @@ def test_a_run_whose_fault_never_struck_has_succeeded_all_the_same(here, run):
     here(CHAIN)
     code, _, err = run("run", "flow.yaml", "--fault", "call=9: timeout")
     assert (code, "to go on with it" in err) == (1, False)
-    assert RunStore(".understudy/runs").summaries()[0].status == "succeeded"
+    assert RunStore(".offbook/runs").summaries()[0].status == "succeeded"
 
 
 def test_a_failed_run_that_fails_again_can_be_resumed_again(here, run):
@@ -381,7 +381,7 @@ def test_a_changed_workflow_is_refused_by_name_unless_forced(here, run):
     assert code == 2
     assert f"changed since the run was started: {shop.folder.resolve()}/flow.yaml" in err
     assert "--force" in err
-    assert RunStore(".understudy/runs").summaries()[0].status == "failed"
+    assert RunStore(".offbook/runs").summaries()[0].status == "failed"
     code, out, _ = run("resume", "last", "--force")
     assert (code, "third: <three <2 <one cats>>>" in out) == (0, True)
 
@@ -410,7 +410,7 @@ def test_an_unknown_run_is_told_with_what_there_is(here, run):
     here(CHAIN)
     assert run("resume", "last")[0] == 2
     run("run", "flow.yaml")
-    (run_id,) = RunStore(".understudy/runs").ids()
+    (run_id,) = RunStore(".offbook/runs").ids()
     code, _, err = run("resume", run_id[:-1] + "9")
     assert (code, f"did you mean '{run_id}'?" in err) == (2, True)
 
@@ -431,7 +431,7 @@ def test_a_run_goes_on_in_the_folder_where_it_was_started_and_with_its_options(h
     assert run("run", "flow.yaml", *arguments)[0] == 1
     broken.clear()
     monkeypatch.chdir(tmp_path)
-    code, _, err = run("resume", "last", "--runs-dir", shop.folder / ".understudy/runs")
+    code, _, err = run("resume", "last", "--runs-dir", shop.folder / ".offbook/runs")
     assert (code, "three failed" in err) == (1, True)
     assert Path.cwd() == tmp_path
     recorded = orjson.loads((shop.folder / "all.json").read_bytes())
@@ -444,7 +444,7 @@ def test_a_resumed_run_adds_to_what_it_has_recorded(here, run, mode, further):
     broken, answer = failing_at("two <one cats>")
     here(CHAIN, answer)
     assert run("run", "flow.yaml", "--record", "all.json", "--record-mode", mode)[0] == 1
-    (manifest,) = Path(".understudy/runs").glob("*/run.json")
+    (manifest,) = Path(".offbook/runs").glob("*/run.json")
     assert orjson.loads(manifest.read_bytes())["options"].get("record_mode", "append") == further
     broken.clear()
     run("recording", "prune", "all.json", "--faults")
@@ -476,7 +476,7 @@ def test_only_live_runs_are_kept_and_only_if_wanted(here, run, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
     code, _, err = run("run", "flow.yaml")
     assert (code, "OPENAI_API_KEY" in err, "to go on" in err) == (2, True, False)
-    assert run("runs") == (0, "no runs in .understudy/runs\n", "")
+    assert run("runs") == (0, "no runs in .offbook/runs\n", "")
 
 
 def test_runs_are_listed_with_how_to_go_on(here, run):
@@ -486,18 +486,18 @@ def test_runs_are_listed_with_how_to_go_on(here, run):
     broken.clear()
     run("run", "flow.yaml")
     code, out, _ = run("runs")
-    first, second = RunStore(".understudy/runs").ids()
+    first, second = RunStore(".offbook/runs").ids()
     header, *rows = [" ".join(line.split()) for line in out.splitlines()]
     assert (code, header) == (0, "run workflow status steps cost $ started (UTC) to go on with it")
     assert rows[0].startswith(f"{first} chain failed 1/3 20")
-    assert rows[0].endswith(f"understudy resume {first}")
+    assert rows[0].endswith(f"offbook resume {first}")
     assert rows[1].startswith(f"{second} chain succeeded 3/3 20")
     assert "resume" not in rows[1]
 
 
 def test_old_runs_are_removed_when_asked_for(here, run, monkeypatch):
     shop = here(CHAIN)
-    monkeypatch.setenv("UNDERSTUDY_RUNS_DIR", str(shop.folder / "kept"))
+    monkeypatch.setenv("OFFBOOK_RUNS_DIR", str(shop.folder / "kept"))
     for _ in range(3):
         run("run", "flow.yaml")
     ids = RunStore("kept").ids()
@@ -514,7 +514,7 @@ def test_a_run_that_cannot_be_read_is_listed_as_such(here, run):
     _, answer = failing_at("two <one cats>")
     here(CHAIN, answer)
     run("run", "flow.yaml")
-    (manifest,) = Path(".understudy/runs").glob("*/run.json")
+    (manifest,) = Path(".offbook/runs").glob("*/run.json")
     manifest.write_text("{}")
     code, out, _ = run("runs")
     assert (code, "unreadable" in out) == (0, True)
@@ -525,7 +525,7 @@ def test_a_run_that_cannot_be_read_is_listed_as_such(here, run):
 @pytest.mark.parametrize("command", ["runs", "resume"])
 def test_each_command_has_help_with_examples(run, command):
     code, out, _ = run(command, "--help")
-    assert (code, "Examples" in out, f"understudy {command}" in out) == (0, True, True)
+    assert (code, "Examples" in out, f"offbook {command}" in out) == (0, True, True)
 
 
 def test_a_run_whose_progress_cannot_be_kept_ends_and_says_how_to_go_on(here, run):
@@ -534,12 +534,12 @@ def test_a_run_whose_progress_cannot_be_kept_ends_and_says_how_to_go_on(here, ru
         "from pathlib import Path\n\n\n"
         "def spoil() -> None:\n"
         "    '''Put a folder in the place of the log.'''\n"
-        "    (log,) = Path('.understudy/runs').glob('*/steps.jsonl')\n"
+        "    (log,) = Path('.offbook/runs').glob('*/steps.jsonl')\n"
         "    log.unlink()\n"
         "    log.mkdir()\n"
     )
     code, _, err = run("run", "flow.yaml", "--provider", "openai")
-    (run_id,) = RunStore(".understudy/runs").ids()
+    (run_id,) = RunStore(".offbook/runs").ids()
     assert code == 2
-    assert err.startswith(f"to go on with it: understudy resume {run_id}\n")
+    assert err.startswith(f"to go on with it: offbook resume {run_id}\n")
     assert "steps.jsonl: Is a directory" in err

@@ -1,4 +1,4 @@
-"""understudy run: live, recorded and mocked."""
+"""offbook run: live, recorded and mocked."""
 
 import json
 import os
@@ -10,16 +10,16 @@ from typing import get_args
 
 import pytest
 
+from offbook.cli import run as run_command
+from offbook.events import FaultFired, StepEnded
+from offbook.observe.json_lines import read_events
+from offbook.recording.record_mode import RecordMode
+from offbook.recording.stores.locate import open_store
+from offbook.workflow.config_definition import ProviderName
 from tests.cli import flows
 from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
 from tests.servers.silent import SilentServer
-from understudy.cli import run as run_command
-from understudy.events import FaultFired, StepEnded
-from understudy.observe.json_lines import read_events
-from understudy.recording.record_mode import RecordMode
-from understudy.recording.stores.locate import open_store
-from understudy.workflow.config_definition import ProviderName
 
 COUNTING = """\
 from pathlib import Path
@@ -39,7 +39,7 @@ async def stop() -> None:
     signal.raise_signal(signal.SIGINT)
     await asyncio.Event().wait()
 """
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_missing_key_is_bad_input_that_says_how_to_do_without(run, greet):
     code, out, err = run("run", greet)
     assert (code, out) == (2, "")
     assert "OPENAI_API_KEY" in err
-    assert "understudy replay" in err
+    assert "offbook replay" in err
 
 
 def test_mocked_answers_warn_in_one_line_of_what_they_lack(run, greet, write):
@@ -109,7 +109,7 @@ def test_a_workflow_that_names_the_mock_needs_no_option(run, write):
     code, out, _ = run("run", flow)
     assert code == 0
     assert "bye: Bye!" in out
-    assert not Path(".understudy").exists()
+    assert not Path(".offbook").exists()
 
 
 def test_a_step_may_have_a_provider_of_its_own(run, write, server):
@@ -162,7 +162,7 @@ def test_the_choices_of_the_command_are_those_of_the_library():
         (["--mock-responses", "run.json", "--fault", "call=two: timeout"], "call=two: timeout"),
         (["--mock-responses", "run.json", "--plan", "missing.json"], "missing.json"),
         (["--mock-responses", "run.json", "--trace", "run.json/events.jsonl"], "run.json/events.jsonl"),
-        (["--recording", "run.json"], "did you mean `understudy replay"),
+        (["--recording", "run.json"], "did you mean `offbook replay"),
         (["--record", "redis://host/0"], "redis://host/0"),
     ],
 )
@@ -234,7 +234,7 @@ def test_recording_again_as_a_mismatch_says_mends_it(run, greet, server):
     greet.write_text(greet.read_text().replace("Say goodbye", "Bid farewell"))
     code, _, err = run("replay", greet, "--recording", "new.json")
     assert code == 3
-    command = err.strip().rpartition("understudy ")[2].split()
+    command = err.strip().rpartition("offbook ")[2].split()
     assert run(*command)[0] == 0
     assert run("replay", greet, "--recording", "new.json")[0] == 0
 

@@ -1,4 +1,4 @@
-"""understudy serve: a stand-in that stays up until it is told to end."""
+"""offbook serve: a stand-in that stays up until it is told to end."""
 
 import http.client
 import io
@@ -14,14 +14,14 @@ from queue import Queue
 
 import pytest
 
-import understudy
+import offbook
+from offbook.cli.call_log import MAX_WAITING, CallLog
+from offbook.cli.main import main
+from offbook.recording.stores.locate import open_store
+from offbook.wire.log import WireCall
 from tests.cli import flows
-from understudy.cli.call_log import MAX_WAITING, CallLog
-from understudy.cli.main import main
-from understudy.recording.stores.locate import open_store
-from understudy.wire.log import WireCall
 
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 30
 URL = re.compile(r"http://[^/\s\"]+:\d+")
 TWO = {"a": [{"content": "Hello!"}, {"content": "Bye!"}]}
@@ -53,7 +53,7 @@ def ask(url, text, *, path="/v1/chat/completions", key=""):
 
 @pytest.fixture
 def serve(write, capfd, monkeypatch):
-    """Run `understudy serve …`, be its client once it is ready, and end it: gives the code and both outputs."""
+    """Run `offbook serve …`, be its client once it is ready, and end it: gives the code and both outputs."""
     write("run.json", flows.recording(TWO))
 
     def serve(*words, client=lambda url: None, ending=signal.SIGTERM):
@@ -72,7 +72,7 @@ def serve(write, capfd, monkeypatch):
             os.kill(os.getpid(), ending)
 
         with monkeypatch.context() as patched:
-            patched.setattr(sys, "argv", ["understudy", "serve", *map(str, words)])
+            patched.setattr(sys, "argv", ["offbook", "serve", *map(str, words)])
             patched.setattr(sys, "stdout", printed)
             thread = threading.Thread(target=work)
             thread.start()
@@ -97,7 +97,7 @@ def test_it_serves_until_it_is_told_to_end_and_tells_what_it_served(serve, endin
     ready, ended = map(json.loads, out.splitlines())
     assert (code, told) == (0, [(200, "Hello!")])
     assert ready["env"]["OPENAI_BASE_URL"] == ready["url"] + "/v1"
-    assert ready["env"]["OPENAI_API_KEY"] == "understudy"
+    assert ready["env"]["OPENAI_API_KEY"] == "offbook"
     assert ended["counts"] == {"calls": 1, "tries": 1, "served": 1}
     assert ended["unused"] == [
         {"key": "a", "position": 1, "about": "answers Bye!", "recording": "run.json", "session": ""}
@@ -111,12 +111,12 @@ def test_it_says_how_to_be_used_and_what_is_left(serve):
     url = URL.search(out)[0]
     assert code == 0
     assert f"  export OPENAI_BASE_URL={url}/v1\n" in out
-    assert f"  export UNDERSTUDY_URL={url}\n" in out
+    assert f"  export OFFBOOK_URL={url}\n" in out
     assert f"{url}/s/NAME" in out
-    assert "x-understudy-session: NAME" in out
+    assert "x-offbook-session: NAME" in out
     assert out.endswith(
-        "understudy: 0 calls (run.json)\n"
-        "understudy: 2 exchanges of run.json were not used:\n  a[0]  answers Hello!\n  a[1]  answers Bye!\n"
+        "offbook: 0 calls (run.json)\n"
+        "offbook: 2 exchanges of run.json were not used:\n  a[0]  answers Hello!\n  a[1]  answers Bye!\n"
     )
     assert err.count("never struck") == 2
 
@@ -160,7 +160,7 @@ def test_lines_tell_of_sessions_tries_and_faults(serve):
         "POST /v1/chat/completions  200  served  demo  attempt 2  session mine",
         "POST /v1/chat/completions  no answer  struck  demo  fault connection_reset  session mine",
     ]
-    assert "understudy: 2 calls in 3 tries, 1 served, 2 struck by a fault (run.json)\n" in out
+    assert "offbook: 2 calls in 3 tries, 1 served, 2 struck by a fault (run.json)\n" in out
     assert "  a[1]  answers Bye!  (session mine)\n  hint: a fault struck, which may be why\n" in out
 
 
@@ -169,13 +169,13 @@ def test_sessions_that_were_deleted_count_in_the_end(serve):
         for _ in range(2):
             ask(url, "Hi", path="/s/mine/v1/chat/completions")
         connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
-        connection.request("DELETE", "/_understudy/sessions/mine")
+        connection.request("DELETE", "/_offbook/sessions/mine")
         assert connection.getresponse().status == 204
         connection.close()
 
     _, out, err = serve("--replay", "run.json", "--fault", "call=1 attempt=1: http_error 500", client=client)
-    assert "understudy: 1 call in 2 tries, 1 served, 1 struck by a fault (run.json)\n" in out
-    assert "understudy: 1 exchange of run.json was not used:\n  a[1]  answers Bye!  (session mine)\n" in out
+    assert "offbook: 1 call in 2 tries, 1 served, 1 struck by a fault (run.json)\n" in out
+    assert "offbook: 1 exchange of run.json was not used:\n  a[1]  answers Bye!  (session mine)\n" in out
     assert "never struck" not in err
 
 
@@ -189,8 +189,8 @@ def test_in_a_folder_what_is_left_names_its_file_and_session(serve, write):
 
     _, out, _ = serve("--replay", "runs", client=client)
     assert out.endswith(
-        "understudy: 2 calls, 2 served (runs)\n"
-        "understudy: 2 exchanges of runs were not used:\n"
+        "offbook: 2 calls, 2 served (runs)\n"
+        "offbook: 2 exchanges of runs were not used:\n"
         "  a[1]  answers Bye!  (runs/one.json, session one)\n"
         "  b[0]  answers Bee  (runs/two.json)\n"
     )
@@ -210,7 +210,7 @@ def test_it_ends_though_a_call_is_under_way(serve):
 
 def test_it_records_what_the_real_api_says_with_the_keys_of_its_clients(serve):
     told = []
-    with understudy.serving(responses={"a": {"content": "Hello!"}}, api_key="sk-real") as real:
+    with offbook.serving(responses={"a": {"content": "Hello!"}}, api_key="sk-real") as real:
         options = ["--record", "new.json", "--upstream", f"openai={real.url}/v1", "--json"]
         code, out, err = serve(*options, client=lambda url: told.append(ask(url, "Hi", key="sk-real")))
     assert (code, told) == (0, [(200, "Hello!")])
@@ -225,7 +225,7 @@ def test_a_real_api_that_fails_is_told_as_such(serve):
     failure = "failed: no answer from http://127.0.0.1:1 (ConnectError: All connection attempts failed)"
     assert code == 0
     assert f"POST /v1/chat/completions  502  recorded  demo  {failure}\n" in err
-    assert f"understudy: 1 call, 1 recorded, of which 1 {failure} (new.json)\n" in err
+    assert f"offbook: 1 call, 1 recorded, of which 1 {failure} (new.json)\n" in err
     assert "1 recorded" not in out
 
 
@@ -236,14 +236,14 @@ def test_nothing_recorded_leaves_no_file(serve):
 
 def test_a_server_with_a_key_of_its_own_records_with_those_of_the_environment(serve, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
-    monkeypatch.setenv("UNDERSTUDY_API_KEY", "ours")
+    monkeypatch.setenv("OFFBOOK_API_KEY", "ours")
     told = []
-    with understudy.serving(responses={"a": {"content": "Hello!"}}, api_key="sk-real") as real:
+    with offbook.serving(responses={"a": {"content": "Hello!"}}, api_key="sk-real") as real:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{real.url}/v1")
         client = lambda url: told.extend([ask(url, "Hi", key="sk-real")[0], ask(url, "Hi", key="ours")])  # noqa: E731
         code, out, _ = serve("--record", "new.json", "--host", "0.0.0.0", client=client)
     assert (code, told) == (0, [401, (200, "Hello!")])
-    assert '  export OPENAI_API_KEY="$UNDERSTUDY_API_KEY"\n' in out
+    assert '  export OPENAI_API_KEY="$OFFBOOK_API_KEY"\n' in out
     assert "ours" not in out
     assert "sk-real" not in out
 
@@ -277,7 +277,7 @@ def test_as_json_bad_input_is_a_document(run):
 def test_help_has_examples(run):
     code, out, _ = run("serve", "--help")
     assert code == 0
-    assert "understudy serve --replay" in out
+    assert "offbook serve --replay" in out
 
 
 def test_in_the_background_of_a_script_it_ends_by_sigterm(write):
@@ -310,7 +310,7 @@ def test_a_reader_who_reads_nothing_holds_up_nothing(monkeypatch):
     stuck = Stuck()
     monkeypatch.setattr(sys, "stderr", stuck)
     with CallLog() as log:
-        writer = next(thread for thread in threading.enumerate() if thread.name == "understudy-call-log")
+        writer = next(thread for thread in threading.enumerate() if thread.name == "offbook-call-log")
         log.on_call(WireCall(0, "", "openai", "/first", "served"))
         assert taken.wait(TIMEOUT_S)
         for number in range(MAX_WAITING + 1):

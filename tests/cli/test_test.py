@@ -1,4 +1,4 @@
-"""understudy test: scenarios, with the agents of a config."""
+"""offbook test: scenarios, with the agents of a config."""
 
 import json
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from offbook.messages import ToolCall
 from tests.cli import scenes
 from tests.servers.chat_model import ChatModel, said
-from understudy.messages import ToolCall
 
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 60
 
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 60
 def project(write):
     """A project with an agent that is a function, and a scripted scenario."""
     write("my_agent.py", scenes.AGENT)
-    write("understudy.toml", scenes.CONFIG)
+    write("offbook.toml", scenes.CONFIG)
     return write("sim_booking.py", scenes.SCRIPTED)
 
 
@@ -31,7 +31,7 @@ def talking(write, monkeypatch):
     with scenes.model() as model:
         monkeypatch.setenv("OPENAI_BASE_URL", model.url)
         write("my_agent.py", scenes.AGENT)
-        write("understudy.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n' + models())
+        write("offbook.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n' + models())
         write("sim_orders.py", scenes.SIMULATED)
         yield model
 
@@ -71,7 +71,7 @@ class TestScripted:
         below.mkdir(parents=True)
         monkeypatch.chdir(below)
         assert run("test")[0] == 0
-        assert run("test", "--config", tmp_path / "understudy.toml")[0] == 0
+        assert run("test", "--config", tmp_path / "offbook.toml")[0] == 0
 
     def test_files_and_folders_can_be_named(self, run, project, write):
         write("more/sim_more.py", scenes.SCRIPTED.replace("books a room", "books more"))
@@ -112,7 +112,7 @@ class TestScripted:
 
     def test_two_agents_are_compared(self, run, project, write):
         write("my_agent.py", scenes.AGENT + "\n\ndef refuse(messages, ctx):\n    return 'no'\n")
-        write("understudy.toml", scenes.CONFIG + '[agents.rude]\nhandler = "my_agent:refuse"\n')
+        write("offbook.toml", scenes.CONFIG + '[agents.rude]\nhandler = "my_agent:refuse"\n')
         code, out, _ = run("test", "--agent", "booking", "--agent", "rude")
         assert code == 1
         assert "scenario      booking  rude" in out
@@ -125,9 +125,7 @@ class TestScripted:
 
     def test_a_scenario_and_the_agent_share_a_module(self, run, project, write):
         write("my_agent.py", "SEEN = []\n\n\ndef handle(messages, ctx):\n    SEEN.append(1)\n    return str(SEEN)\n")
-        text = (
-            'import my_agent\nfrom understudy import scenario\nmy_agent.SEEN.append(0)\nscenario("s", turns=["hi"])\n'
-        )
+        text = 'import my_agent\nfrom offbook import scenario\nmy_agent.SEEN.append(0)\nscenario("s", turns=["hi"])\n'
         write("sim_booking.py", text)
         assert turns_of(run("test", "--json")[1]) == {"s": [("hi", "[0, 1]")]}
 
@@ -153,7 +151,7 @@ class TestBadInput:
         assert "broken.py:3" in run("test")[2]
 
     def test_a_scenario_that_could_not_run_is_told_where_it_is_written(self, run, project):
-        project.write_text("from understudy import scenario\n\nscenario('empty')\n")
+        project.write_text("from offbook import scenario\n\nscenario('empty')\n")
         code, _, err = run("test")
         assert code == 2
         assert "sim_booking.py:3: scenario 'empty'" in err
@@ -182,7 +180,7 @@ class TestBadInput:
     def test_an_unknown_agent_is_named(self, run, project):
         code, _, err = run("test", "--agent", "bookin")
         assert (code, "did you mean 'booking'?" in err) == (2, True)
-        project.write_text("from understudy import scenario\nscenario('s', turns=['hi'], agent='billing')\n")
+        project.write_text("from offbook import scenario\nscenario('s', turns=['hi'], agent='billing')\n")
         assert "scenario 's': there is no agent 'billing'" in run("test")[2]
 
     @pytest.mark.parametrize(
@@ -197,13 +195,13 @@ class TestBadInput:
     def test_a_handler_that_is_not_there_is_told(self, run, project, write, handler, complaint):
         write("my_agent.py", scenes.AGENT + "\nNUMBER = 42\n")
         write("my_broken.py", "1 / 0\n")
-        write("understudy.toml", f'[agent]\nhandler = "{handler}"\n')
+        write("offbook.toml", f'[agent]\nhandler = "{handler}"\n')
         code, out, err = run("test")
         assert (code, out) == (2, "")
         assert complaint in err
 
     def test_a_config_without_agents_is_told(self, run, project, write):
-        write("understudy.toml", "[run]\nrepeat = 2\n")
+        write("offbook.toml", "[run]\nrepeat = 2\n")
         code, _, err = run("test")
         assert (code, "no agent is declared" in err) == (2, True)
 
@@ -213,14 +211,14 @@ class TestBadInput:
         assert (code, "this is no Python file" in err) == (2, True)
 
     def test_an_address_that_is_none_is_told(self, run, project, write):
-        write("understudy.toml", '[agent]\nendpoint = "nowhere"\n')
+        write("offbook.toml", '[agent]\nendpoint = "nowhere"\n')
         code, _, err = run("test")
         assert code == 2
         assert "agent agent: endpoint: expected a URL" in err
 
     def test_a_workflow_needs_the_keys_that_its_config_names(self, run, project, write):
         write("support.yaml", scenes.FLOW)
-        write("understudy.toml", '[agent]\nworkflow = "support.yaml"\n')
+        write("offbook.toml", '[agent]\nworkflow = "support.yaml"\n')
         code, _, err = run("test")
         assert code == 2
         assert "agent agent: provider openai: OPENAI_API_KEY is not set" in err
@@ -229,12 +227,12 @@ class TestBadInput:
         assert run("test", "--record", "a.json", "--replay", "b.json")[0] == 2
 
     def test_a_live_run_needs_the_keys_of_those_who_take_part_and_no_others(self, run, project, write):
-        write("understudy.toml", scenes.CONFIG + models())
+        write("offbook.toml", scenes.CONFIG + models())
         code, _, err = run("test")
         assert code == 2
         assert "judge: provider openai: OPENAI_API_KEY is not set" in err
-        assert "understudy test --replay PATH" in err
-        write("understudy.toml", scenes.CONFIG + models().partition("[judge]")[0])
+        assert "offbook test --replay PATH" in err
+        write("offbook.toml", scenes.CONFIG + models().partition("[judge]")[0])
         assert run("test")[0] == 0
 
 
@@ -296,8 +294,8 @@ class TestRecordAndReplay:
     def test_a_judge_without_an_answer_is_a_mismatch_too(self, run, talking, write):
         run("test", "--record", "all.json")
         write(
-            "understudy.toml",
-            Path("understudy.toml").read_text().replace('"helpfulness"]', '"helpfulness", "coherence"]'),
+            "offbook.toml",
+            Path("offbook.toml").read_text().replace('"helpfulness"]', '"helpfulness", "coherence"]'),
         )
         code, out, _ = run("test", "--replay", "all.json")
         assert code == 3
@@ -311,7 +309,7 @@ class TestRecordAndReplay:
         assert "not used" not in run("test", "--replay", "all.json", "--scenario", "asks")[1]
 
     def test_a_threshold_that_is_not_met_fails(self, run, talking, write):
-        write("understudy.toml", Path("understudy.toml").read_text().replace("= 3", "= 5"))
+        write("offbook.toml", Path("offbook.toml").read_text().replace("= 3", "= 5"))
         code, out, _ = run("test")
         assert code == 1
         assert "helpfulness is 4 on average, below its threshold of 5" in out
@@ -325,7 +323,7 @@ class TestAgents:
     def test_an_endpoint_is_posted_to_with_its_headers_and_fields(self, run, talking, write, monkeypatch):
         monkeypatch.setenv("AGENT_HOST", talking.url)
         config = '[agent]\nendpoint = "${AGENT_HOST}/chat?tenant=acme"\nheaders = {Authorization = "Bearer ${TOKEN}"}\n'
-        write("understudy.toml", config + 'body = {locale = "en"}\n' + models())
+        write("offbook.toml", config + 'body = {locale = "en"}\n' + models())
         code, _, err = run("test")
         assert (code, "headers.Authorization: TOKEN is not set" in err) == (2, True)
         monkeypatch.setenv("TOKEN", "t0p-secret-token")
@@ -338,7 +336,7 @@ class TestAgents:
 
     def test_a_workflow_is_asked_by_its_own_config(self, run, talking, write):
         write("flows/support.yaml", scenes.FLOW)
-        write("understudy.toml", '[agent]\nworkflow = "flows/support.yaml"\n' + models())
+        write("offbook.toml", '[agent]\nworkflow = "flows/support.yaml"\n' + models())
         assert run("test", "--record", "all.json")[0] == 0
         assert "finds an order/agent/1/agent.user" in json.loads(Path("all.json").read_text())
         out = run("test", "--replay", "all.json", "--json")[1]
@@ -347,10 +345,8 @@ class TestAgents:
     def test_a_runner_is_given_its_model(self, run, write, monkeypatch):
         call = ToolCall("reply", {"text": "It is lost."}, id="c1")
         write("my_agent.py", scenes.RUNNER)
-        write("understudy.toml", '[agent]\nrunner = "my_agent:workflow"\nprovider = "openai"\nmodel = "m"\n')
-        text = (
-            "from understudy import scenario\nscenario('s', turns=['hi'], mocks={'reply': lambda args: args['text']})\n"
-        )
+        write("offbook.toml", '[agent]\nrunner = "my_agent:workflow"\nprovider = "openai"\nmodel = "m"\n')
+        text = "from offbook import scenario\nscenario('s', turns=['hi'], mocks={'reply': lambda args: args['text']})\n"
         write("sim_s.py", text)
         with ChatModel(lambda asked: said(tool_calls=(call,))) as model:
             monkeypatch.setenv("OPENAI_BASE_URL", model.url)
@@ -359,18 +355,18 @@ class TestAgents:
         assert turns_of(run("test", "--replay", "all.json", "--json")[1]) == turns_of(out)
 
     def test_what_is_no_workflow_is_no_runner(self, run, project, write):
-        write("understudy.toml", '[agent]\nrunner = "my_agent:handle"\nprovider = "openai"\nmodel = "m"\n')
+        write("offbook.toml", '[agent]\nrunner = "my_agent:handle"\nprovider = "openai"\nmodel = "m"\n')
         assert "expected a Workflow, got function" in run("test", "--replay", "sims/")[2]
 
     def test_an_agent_without_a_provider_that_asks_for_one_has_failed(self, run, project, write):
-        write("understudy.toml", '[agent]\nhandler = "my_agent:think"\n')
+        write("offbook.toml", '[agent]\nhandler = "my_agent:think"\n')
         code, out, _ = run("test")
         assert code == 1
         assert "agent agent: it has no provider to ask models by" in out
 
     def test_an_endpoint_that_fails_is_asked_once_and_the_others_go_on(self, run, project, write):
         with ChatModel(lambda asked: said(finish_reason="refused")) as broken:
-            write("understudy.toml", f'{scenes.CONFIG}[agents.broken]\nendpoint = "{broken.url}"\n')
+            write("offbook.toml", f'{scenes.CONFIG}[agents.broken]\nendpoint = "{broken.url}"\n')
             code, out, _ = run("test", "--agent", "broken", "--agent", "booking")
         assert code == 1
         assert "the agent's endpoint failed: agent: HTTP 400" in out
@@ -390,7 +386,7 @@ class TestAgents:
         call = "CALL = {'id': 'c', 'function': {'name': 'create_booking', 'arguments': '{\"time\": \"9\"}'}}"
         write("bad.py", f"import asyncio\n{call}\n\n\nasync def handle(messages, ctx):\n    {body}\n")
         limits = "[run]\nanswer_timeout_s = 0.05\n" if "sleep" in body else ""
-        write("understudy.toml", f'{scenes.CONFIG}[agents.bad]\nhandler = "bad:handle"\n{limits}')
+        write("offbook.toml", f'{scenes.CONFIG}[agents.bad]\nhandler = "bad:handle"\n{limits}')
         code, out, _ = run("test", "--agent", "bad", "--agent", "booking")
         assert code == 1
         assert complaint in out
@@ -402,7 +398,7 @@ class TestAgents:
             + "  - {id: look, type: tool, tool: find, args: {}}\ntools: {find: {function: 'nowhere:find'}}\n"
         )
         write("support.yaml", flow)
-        write("understudy.toml", '[agent]\nworkflow = "support.yaml"\n' + models())
+        write("offbook.toml", '[agent]\nworkflow = "support.yaml"\n' + models())
         code, _, err = run("test")
         assert (code, "there is no module 'nowhere'" in err) == (2, True)
         assert "Traceback" not in err
@@ -411,8 +407,8 @@ class TestAgents:
 class TestUserAndJudge:
     def test_the_user_is_told_what_a_template_says(self, run, talking, write):
         write("user.txt", "You are {profile}, and want to {goal}.")
-        config = Path("understudy.toml").read_text()
-        write("understudy.toml", config.replace("[user]", '[user]\ntemplate = "user.txt"'))
+        config = Path("offbook.toml").read_text()
+        write("offbook.toml", config.replace("[user]", '[user]\ntemplate = "user.txt"'))
         run("test", "--record", "all.json")
         [asked, *_] = json.loads(Path("all.json").read_text())["finds an order/agent/1/user"]
         assert asked["request"]["messages"][0]["content"].startswith("You are a customer, and want to know where")
@@ -424,20 +420,18 @@ class TestUserAndJudge:
     def test_a_template_that_cannot_be_used_is_bad_input(self, run, talking, write, template, complaint):
         if template is not None:
             Path("user.txt").write_bytes(template if isinstance(template, bytes) else template.encode())
-        config = Path("understudy.toml").read_text()
-        write("understudy.toml", config.replace("[user]", '[user]\ntemplate = "user.txt"'))
+        config = Path("offbook.toml").read_text()
+        write("offbook.toml", config.replace("[user]", '[user]\ntemplate = "user.txt"'))
         code, _, err = run("test")
         assert code == 2
         assert complaint in err
         assert "user.txt" in err
 
     def test_metrics_of_ones_own_need_no_model(self, run, project, write):
-        text = (
-            "from understudy.scenarios.judge import python_metric\n\n\ndef short(turns):\n    return len(turns) < 1\n"
-        )
+        text = "from offbook.scenarios.judge import python_metric\n\n\ndef short(turns):\n    return len(turns) < 1\n"
         write("my_metrics.py", text + "\n\npolite = python_metric('polite', lambda turns: 1)\n")
         judge = '[judge]\nmetrics = ["my_metrics:short", "my_metrics:polite"]\nthresholds = {short = 1}\n'
-        write("understudy.toml", scenes.CONFIG + judge)
+        write("offbook.toml", scenes.CONFIG + judge)
         code, out, _ = run("test")
         assert code == 1
         assert "short is 0 on average, below its threshold of 1" in out
@@ -456,10 +450,8 @@ class TestUserAndJudge:
     )
     def test_a_judge_that_could_not_judge_is_bad_input(self, run, project, write, judge, complaint):
         write("my_agent.py", scenes.AGENT + "\nNUMBER = 42\n")
-        write("understudy.toml", f"{scenes.CONFIG}[judge]\n{judge}\n")
-        project.write_text(
-            "from understudy import scenario\nscenario('strict', turns=['hi'], thresholds={'tone': 1})\n"
-        )
+        write("offbook.toml", f"{scenes.CONFIG}[judge]\n{judge}\n")
+        project.write_text("from offbook import scenario\nscenario('strict', turns=['hi'], thresholds={'tone': 1})\n")
         code, _, err = run("test")
         assert code == 2
         assert complaint in err
@@ -473,8 +465,8 @@ class TestErrorGroups:
         """Lets both scenarios fail, with errors grouped as asked for."""
 
         def failing(by):
-            config = Path("understudy.toml").read_text().replace("= 3", "= 5")
-            write("understudy.toml", f'{config}group_errors = "{by}"\n')
+            config = Path("offbook.toml").read_text().replace("= 3", "= 5")
+            write("offbook.toml", f'{config}group_errors = "{by}"\n')
 
         return failing
 
@@ -496,7 +488,7 @@ class TestErrorGroups:
         assert (code, self.titles(out)) == (1, titles)
 
     def test_where_all_passes_no_model_is_asked(self, run, talking, write):
-        write("understudy.toml", f'{Path("understudy.toml").read_text()}group_errors = "model"\n')
+        write("offbook.toml", f'{Path("offbook.toml").read_text()}group_errors = "model"\n')
         code, out, _ = run("test", "--json")
         assert (code, self.titles(out)) == (0, [])
         assert not any("Group these errors" in asked for asked in talking.answered)
@@ -523,7 +515,7 @@ class TestErrorGroups:
         assert "\n" not in record.getMessage()
 
     def test_a_model_that_is_not_there_is_bad_input(self, run, project, write):
-        write("understudy.toml", f'{scenes.CONFIG}[judge]\nmetrics = []\ngroup_errors = "model"\n')
+        write("offbook.toml", f'{scenes.CONFIG}[judge]\nmetrics = []\ngroup_errors = "model"\n')
         code, out, err = run("test")
         assert (code, out) == (2, "")
         assert "judge.group_errors: there is no model to group errors by" in err
@@ -535,7 +527,7 @@ class TestCutOff:
         with scenes.model() as model:
             model.hold("And 43?")
             write("my_agent.py", scenes.AGENT)
-            write("understudy.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n')
+            write("offbook.toml", '[agent]\nhandler = "my_agent:think"\nprovider = "openai"\n')
             write("sim_orders.py", scenes.SIMULATED.replace('profile="a customer", goal', 'turns=["hi"], goal'))
             command = [COMMAND, "test", "--reporter", "json=report.json", "--record", "all.json", "--concurrency", "1"]
             environment = os.environ | {"OPENAI_BASE_URL": model.url}

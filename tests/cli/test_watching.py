@@ -1,4 +1,4 @@
-"""understudy test --watch: running again whenever files change."""
+"""offbook test --watch: running again whenever files change."""
 
 import os
 import signal
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from offbook.cli.watching import polled_changes, watched
+from offbook.errors import InputError
 from tests.cli import scenes
-from understudy.cli.watching import polled_changes, watched
-from understudy.errors import InputError
 
-COMMAND = Path(sys.executable).parent / "understudy"
+COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 60
 
 
@@ -53,7 +53,7 @@ def test_a_run_that_is_interrupted_ends_it():
     assert watched(lambda: 130, ["one", "two"]) == 130
 
 
-@pytest.mark.parametrize("name", ["my_agent.py", "sims/sim_a.py", "understudy.toml", "flow.yaml"])
+@pytest.mark.parametrize("name", ["my_agent.py", "sims/sim_a.py", "offbook.toml", "flow.yaml"])
 def test_files_that_a_run_depends_on_are_watched(tmp_path, write, name):
     file = write(name, "one")
     moments = iter([1, 2])
@@ -83,7 +83,7 @@ def test_files_that_come_and_go_are_changes_and_others_are_none(tmp_path, write)
 
 def test_the_command_runs_again_when_a_file_changes_until_it_is_interrupted(write):
     write("my_agent.py", scenes.AGENT)
-    write("understudy.toml", scenes.CONFIG)
+    write("offbook.toml", scenes.CONFIG)
     sim = write("sim_booking.py", scenes.SCRIPTED)
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     running = subprocess.Popen([COMMAND, "test", "--watch"], env=environment, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""understudy validate, graph and schema: what can be said of workflow files without running them."""
+"""offbook validate, graph and schema: what can be said of workflow files without running them."""
 
 import json
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from offbook.workflow import workflow_json_schema
 from tests.workflow.samples import EXAMPLE
-from understudy.workflow import workflow_json_schema
 
 BROKEN = EXAMPLE.replace("state.user_input", "state.user_inptu", 1).replace("tools: [search_docs]", "tools: [search]")
 
@@ -102,8 +102,8 @@ def test_a_schema_that_there_is_not_is_bad_input(run):
 
 
 def test_the_words_of_a_command_can_be_completed():
-    script = "import sys; from understudy.cli.main import app; sys.argv = ['understudy']; app(prog_name='understudy')"
-    env = {"_UNDERSTUDY_COMPLETE": "complete_bash", "COMP_WORDS": "understudy r", "COMP_CWORD": "1", "PATH": ""}
+    script = "import sys; from offbook.cli.main import app; sys.argv = ['offbook']; app(prog_name='offbook')"
+    env = {"_OFFBOOK_COMPLETE": "complete_bash", "COMP_WORDS": "offbook r", "COMP_CWORD": "1", "PATH": ""}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
     assert {"run", "replay", "recording"} <= set(done.stdout.split())
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from understudy.messages import (
+from offbook.messages import (
     ReasoningDelta,
     Request,
     Response,

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.codecs.anthropic import AnthropicCodec
-from understudy.codecs.codec import WireRequest
-from understudy.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
-from understudy.messages import (
+from offbook.codecs.anthropic import AnthropicCodec
+from offbook.codecs.codec import WireRequest
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
+from offbook.messages import (
     ReasoningDelta,
     Request,
     Response,
@@ -372,7 +372,7 @@ class TestResponses:
             reasoning="Hm.",
         )
         assert CODEC.encode_response(response) == {
-            "id": "msg_understudy",
+            "id": "msg_offbook",
             "type": "message",
             "role": "assistant",
             "model": "claude-opus-4-1",
@@ -380,7 +380,7 @@ class TestResponses:
                 {"type": "thinking", "thinking": "Hm.", "signature": ""},
                 {"type": "text", "text": "Sure."},
                 {"type": "tool_use", "id": "toolu_1", "name": "now", "input": {"zone": "UTC"}},
-                {"type": "tool_use", "id": "toolu_understudy_1", "name": "now", "input": {"raw_arguments": "{"}},
+                {"type": "tool_use", "id": "toolu_offbook_1", "name": "now", "input": {"raw_arguments": "{"}},
             ],
             "stop_reason": "tool_use",
             "stop_sequence": None,
@@ -459,7 +459,7 @@ class TestErrors:
     )
     def test_a_status_has_the_vendors_error_type(self, status_code, kind):
         body = CODEC.encode_error(status_code, "no")
-        assert body == {"type": "error", "error": {"type": kind, "message": "no"}, "request_id": "req_understudy"}
+        assert body == {"type": "error", "error": {"type": kind, "message": "no"}, "request_id": "req_offbook"}
 
     def test_the_message_of_a_real_error_body_is_found(self):
         data = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}'
@@ -675,7 +675,7 @@ class TestStreams:
             "output_tokens_details": {"thinking_tokens": 0},
         }
         message = {
-            "id": "msg_understudy",
+            "id": "msg_offbook",
             "type": "message",
             "role": "assistant",
             "model": "claude-opus-4-1",
@@ -697,7 +697,7 @@ class TestStreams:
             piece(2, {"type": "input_json_delta", "partial_json": '{"zone":'}),
             piece(2, {"type": "input_json_delta", "partial_json": '"UTC"}'}),
             stop(2),
-            start(3, {"type": "tool_use", "id": "toolu_understudy_1", "name": "now", "input": {}}),
+            start(3, {"type": "tool_use", "id": "toolu_offbook_1", "name": "now", "input": {}}),
             piece(3, {"type": "input_json_delta", "partial_json": "{}"}),
             stop(3),
             {

@@ -1,6 +1,6 @@
 """Ids for tool calls that have none."""
 
-from understudy.codecs.call_ids import CallIds
+from offbook.codecs.call_ids import CallIds
 
 
 def test_calls_are_numbered_over_the_conversation():

@@ -1,8 +1,8 @@
 """The codecs by name."""
 
-from understudy.codecs.catalog import CODECS
-from understudy.providers import catalog
-from understudy.providers.catalog import CatalogProvider
+from offbook.codecs.catalog import CODECS
+from offbook.providers import catalog
+from offbook.providers.catalog import CatalogProvider
 
 
 def test_every_codec_is_found_by_its_name():

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 
-from understudy.codecs.anthropic import AnthropicCodec
-from understudy.codecs.codec import WireRequest
-from understudy.codecs.gemini import GeminiCodec
-from understudy.codecs.ollama import OllamaCodec
-from understudy.codecs.openai_chat import OpenAIChatCodec
-from understudy.codecs.openai_responses import OpenAIResponsesCodec
-from understudy.errors import MalformedResponseError, ProviderConnectionError, RequestError
-from understudy.messages import Response, TextDelta, ToolCallDelta
+from offbook.codecs.anthropic import AnthropicCodec
+from offbook.codecs.codec import WireRequest
+from offbook.codecs.gemini import GeminiCodec
+from offbook.codecs.ollama import OllamaCodec
+from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.codecs.openai_responses import OpenAIResponsesCodec
+from offbook.errors import MalformedResponseError, ProviderConnectionError, RequestError
+from offbook.messages import Response, TextDelta, ToolCallDelta
 
 from .strategies import requests, responses, streams
 

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from understudy.codecs.codec import WireRequest
-from understudy.codecs.gemini import GeminiCodec
-from understudy.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
-from understudy.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
+from offbook.codecs.codec import WireRequest
+from offbook.codecs.gemini import GeminiCodec
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
+from offbook.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
 
 CODEC = GeminiCodec()
 PATH = "/models/gemini-2.5-flash:generateContent"
@@ -500,7 +500,7 @@ class TestResponse:
                 }
             ],
             "modelVersion": "gemini-2.5-flash",
-            "responseId": "understudy",
+            "responseId": "offbook",
             "usageMetadata": {
                 "promptTokenCount": 50,
                 "candidatesTokenCount": 20,

@@ -4,7 +4,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.codecs.ndjson import NdjsonDecoder, encode_line
+from offbook.codecs.ndjson import NdjsonDecoder, encode_line
 
 
 def decode(*pieces):

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from understudy.codecs.codec import WireRequest
-from understudy.codecs.ollama import OllamaCodec
-from understudy.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
-from understudy.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
+from offbook.codecs.codec import WireRequest
+from offbook.codecs.ollama import OllamaCodec
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
+from offbook.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
 
 CODEC = OllamaCodec()
 HELLO = {"role": "user", "content": "Hello"}

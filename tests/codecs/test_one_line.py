@@ -4,7 +4,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.codecs.one_line import on_one_line
+from offbook.codecs.one_line import on_one_line
 
 breaks = st.sampled_from(["\u0085", "\u2028", "\u2029", "\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e"])
 

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from understudy.codecs.codec import WireRequest
-from understudy.codecs.openai_responses import OpenAIResponsesCodec
-from understudy.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
-from understudy.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
+from offbook.codecs.codec import WireRequest
+from offbook.codecs.openai_responses import OpenAIResponsesCodec
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
+from offbook.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage
 
 CODEC = OpenAIResponsesCodec()
 HELLO = {"role": "user", "content": "Hello"}
@@ -382,13 +382,13 @@ class TestResponses:
         encoded = CODEC.encode_response(response)
         assert (encoded["object"], encoded["status"], encoded["model"]) == ("response", "completed", "gpt-5")
         assert encoded["output"] == [
-            {"type": "reasoning", "id": "rs_understudy_0", "summary": [{"type": "summary_text", "text": "Hm."}]},
-            said(output_text("Let me look."), id="msg_understudy_1"),
-            CALL_ITEM | {"id": "fc_understudy_2"},
+            {"type": "reasoning", "id": "rs_offbook_0", "summary": [{"type": "summary_text", "text": "Hm."}]},
+            said(output_text("Let me look."), id="msg_offbook_1"),
+            CALL_ITEM | {"id": "fc_offbook_2"},
             {
                 "type": "function_call",
-                "id": "fc_understudy_3",
-                "call_id": "call_understudy_1",
+                "id": "fc_offbook_3",
+                "call_id": "call_offbook_1",
                 "name": "clock",
                 "arguments": "{now",
                 "status": "completed",
@@ -594,7 +594,7 @@ class TestStreams:
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
         finished = [event["item"] for event in events if event["type"] == "response.output_item.done"]
         assert events[-1]["response"]["output"] == finished
-        assert finished[2] == CALL_ITEM | {"id": "fc_understudy_2"}
+        assert finished[2] == CALL_ITEM | {"id": "fc_offbook_2"}
 
     def test_that_were_cut_by_a_limit_end_as_incomplete(self):
         *_, last = CODEC.encode_stream(Response("Hi", finish_reason="length"), [TextDelta("Hi")])

@@ -6,11 +6,11 @@ from openai.types.responses import Response as SdkResponse
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from offbook import read_response
+from offbook.codecs.openai_responses import OpenAIResponsesCodec
+from offbook.errors import ProviderError
+from offbook.messages import Response, ToolCall, Usage
 from tests.servers.codec_server import CodecServer
-from understudy import read_response
-from understudy.codecs.openai_responses import OpenAIResponsesCodec
-from understudy.errors import ProviderError
-from understudy.messages import Response, ToolCall, Usage
 
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
 CALLING = Response(

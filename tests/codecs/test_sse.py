@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.codecs.sse import ServerSentEvent, SseDecoder, encode_event
+from offbook.codecs.sse import ServerSentEvent, SseDecoder, encode_event
 
 from .strategies import filled_texts, names
 

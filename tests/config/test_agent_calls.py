@@ -2,13 +2,13 @@
 
 import pytest
 
+from offbook import Response
+from offbook.config.agent_calls import AgentCalls, CastAgent
+from offbook.errors import ProviderTimeoutError
+from offbook.gateway.retry import RetryPolicy
+from offbook.scenarios import HandlerTarget, Mocks
+from offbook.scenarios.target import Stage
 from tests.fakes import Scripted, user
-from understudy import Response
-from understudy.config.agent_calls import AgentCalls, CastAgent
-from understudy.errors import ProviderTimeoutError
-from understudy.gateway.retry import RetryPolicy
-from understudy.scenarios import HandlerTarget, Mocks
-from understudy.scenarios.target import Stage
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.config import Config, ErrorGrouping, error_grouping
-from understudy.scenarios.result import ConversationResult, ErrorGroup, Failure, Judgement, ScenarioResult, SuiteResult
+from offbook.config import Config, ErrorGrouping, error_grouping
+from offbook.scenarios.result import ConversationResult, ErrorGroup, Failure, Judgement, ScenarioResult, SuiteResult
 
 RUDE = Judgement("tone", "rude", "It shouts.", severity="low")
 

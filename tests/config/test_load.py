@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.config import find_config, load_config
-from understudy.errors import InputError
+from offbook.config import find_config, load_config
+from offbook.errors import InputError
 
 AGENT = '[agent]\nhandler = "my_agent:handle"\n'
 
@@ -12,7 +12,7 @@ AGENT = '[agent]\nhandler = "my_agent:handle"\n'
 def config(tmp_path):
     """The config of a text."""
 
-    def config(text, name="understudy.toml"):
+    def config(text, name="offbook.toml"):
         file = tmp_path / name
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
         return load_config(file)
@@ -43,28 +43,28 @@ def test_every_key_can_be_said(config):
 def test_the_nearest_config_counts(tmp_path):
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
-    (tmp_path / "understudy.toml").write_text(AGENT)
+    (tmp_path / "offbook.toml").write_text(AGENT)
     (tmp_path / "a" / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert find_config(below).source == str(tmp_path / "understudy.toml")
-    (tmp_path / "a" / "pyproject.toml").write_text('[tool.understudy.agent]\nname = "x"\nhandler = "m:f"\n')
+    assert find_config(below).source == str(tmp_path / "offbook.toml")
+    (tmp_path / "a" / "pyproject.toml").write_text('[tool.offbook.agent]\nname = "x"\nhandler = "m:f"\n')
     found = find_config(below)
     assert (list(found.agents), found.folder) == (["x"], (tmp_path / "a").resolve())
 
 
 def test_without_a_config_it_is_said_what_to_write(tmp_path):
-    with pytest.raises(InputError, match=r"there is no understudy.toml here or above\n  hint: write .*\n    \[agent\]"):
+    with pytest.raises(InputError, match=r"there is no offbook.toml here or above\n  hint: write .*\n    \[agent\]"):
         find_config(tmp_path)
 
 
 def test_a_project_file_can_be_named(config):
-    read = config('[tool.understudy.agent]\nhandler = "m:f"\n', "pyproject.toml")
+    read = config('[tool.offbook.agent]\nhandler = "m:f"\n', "pyproject.toml")
     assert list(read.agents) == ["agent"]
 
 
 def test_a_project_file_without_a_section_is_no_config(config):
-    with pytest.raises(InputError, match=r"there is no \[tool.understudy\]"):
+    with pytest.raises(InputError, match=r"there is no \[tool.offbook\]"):
         config("[tool]\nruff = {}\n", "pyproject.toml")
-    with pytest.raises(InputError, match=r"there is no \[tool.understudy\]"):
+    with pytest.raises(InputError, match=r"there is no \[tool.offbook\]"):
         config("tool = 1\n", "pyproject.toml")
 
 
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_told_with_its_key(config, text, complaint):
     with pytest.raises(InputError) as caught:
         config(text)
     assert complaint in str(caught.value)
-    assert "understudy.toml" in caught.value.source
+    assert "offbook.toml" in caught.value.source
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):

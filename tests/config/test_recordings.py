@@ -2,11 +2,11 @@
 
 import pytest
 
+from offbook.config.parts import PartsProvider
+from offbook.config.recordings import recorder_at, replay_at, slug
+from offbook.config.step_names import StepNames
+from offbook.errors import NoProviderError, RecordingMismatchError
 from tests.fakes import Echo, user
-from understudy.config.parts import PartsProvider
-from understudy.config.recordings import recorder_at, replay_at, slug
-from understudy.config.step_names import StepNames
-from understudy.errors import NoProviderError, RecordingMismatchError
 
 NAMES = StepNames([("Books a room!", "a"), ("books a room", "a")])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.config.step_names import OF_THE_RUN, Asker, StepNames
+from offbook.config.step_names import OF_THE_RUN, Asker, StepNames
 
 NAMES = StepNames([("books", "a"), ("books/a/1/agent", "a"), ("", "a"), ("books", "b.c")])
 

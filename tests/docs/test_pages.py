@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import understudy
+import offbook
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -27,7 +27,7 @@ FILE = re.compile(r"[\w-]+\.\w+")
 
 FEW_PLUGINS = {
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    "PYTEST_PLUGINS": "understudy.pytest_plugin.plugin,pytest_asyncio.plugin",
+    "PYTEST_PLUGINS": "offbook.pytest_plugin.plugin,pytest_asyncio.plugin",
 }
 """For the runs of pytest that pages show: the plugins of all that is installed here take seconds to load."""
 
@@ -40,7 +40,7 @@ def blocks(page):
 def run_python(source, namespace):
     code = compile(source, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     if code.co_flags & inspect.CO_COROUTINE:
-        understudy.run(eval(code, namespace), virtual_time=True)
+        offbook.run(eval(code, namespace), virtual_time=True)
     else:
         exec(code, namespace)
 

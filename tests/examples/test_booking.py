@@ -11,17 +11,17 @@ from signal import SIGTERM
 
 import pytest
 
-from understudy.config import collect_scenarios, load_config, modules_of, scenario_files
-from understudy.config.modules import load_object
-from understudy.config.recordings import slug
-from understudy.scenarios import HandlerContext, Mocks
-from understudy.scenarios.target import Stage
+from offbook.config import collect_scenarios, load_config, modules_of, scenario_files
+from offbook.config.modules import load_object
+from offbook.config.recordings import slug
+from offbook.scenarios import HandlerContext, Mocks
+from offbook.scenarios.target import Stage
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BOOKING = EXAMPLES / "booking"
 RECORDINGS = BOOKING / "recordings"
-COMMAND = "understudy test --replay recordings/"
-UNDERSTUDY = str(Path(sys.executable).with_name("understudy"))
+COMMAND = "offbook test --replay recordings/"
+OFFBOOK = str(Path(sys.executable).with_name("offbook"))
 OFFLINE = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI")}
 BROKEN = ("double_booking", "ignores_errors", "skips_availability")
 INTERRUPTED = 130
@@ -36,8 +36,8 @@ def modules():
 
 
 def outcome(*arguments):
-    """`understudy test` in the folder of the agent."""
-    command = [UNDERSTUDY, "test", *arguments]
+    """`offbook test` in the folder of the agent."""
+    command = [OFFBOOK, "test", *arguments]
     return subprocess.run(
         command, cwd=BOOKING, env=OFFLINE, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
     )
@@ -75,7 +75,7 @@ def test_the_command_of_the_readme_passes_offline_and_uses_all_that_was_recorded
 
 
 def test_there_is_a_recording_for_each_scenario_and_no_other(modules):
-    scenarios = collect_scenarios(scenario_files(load_config(BOOKING / "understudy.toml")))
+    scenarios = collect_scenarios(scenario_files(load_config(BOOKING / "offbook.toml")))
     assert sum(not scenario.is_scripted for scenario in scenarios) == 4
     assert {path.stem for path in RECORDINGS.iterdir()} == {slug(scenario.name) for scenario in scenarios}
 
@@ -154,7 +154,7 @@ def test_a_run_that_is_terminated_leaves_a_report_of_what_had_ended(modules, tmp
         return answer(request)
 
     report = tmp_path / "report.json"
-    command = [UNDERSTUDY, "test", "sim_rules.py", "--concurrency", "1", "--reporter", f"json={report}"]
+    command = [OFFBOOK, "test", "sim_rules.py", "--concurrency", "1", "--reporter", f"json={report}"]
     with serving(stuck_at_stocks) as base_url:
         env = OFFLINE | {"OPENAI_BASE_URL": base_url}
         with subprocess.Popen(command, cwd=BOOKING, env=env, stdout=subprocess.PIPE, text=True) as process:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.recording.stores.locate import open_store
+from offbook.recording.stores.locate import open_store
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from understudy import run
-from understudy.faults import FAULT_TYPES
-from understudy.recording.stores.locate import open_store
-from understudy.session import Live, open_session
-from understudy.workflow import WorkflowEngine, load_workflow
+from offbook import run
+from offbook.faults import FAULT_TYPES
+from offbook.recording.stores.locate import open_store
+from offbook.session import Live, open_session
+from offbook.workflow import WorkflowEngine, load_workflow
 
 FOLDER = Path(__file__).parents[2] / "examples" / "workflows"
 FLOW = load_workflow(FOLDER / "fault_replay.yaml")

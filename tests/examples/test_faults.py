@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import user
-from understudy import (
+from offbook import (
     MalformedResponseError,
     MockProvider,
     ProviderConnectionError,
@@ -15,8 +14,9 @@ from understudy import (
     RateLimitError,
     run,
 )
-from understudy.faults import FAULT_TYPES
-from understudy.recording.stores.locate import open_store
+from offbook.faults import FAULT_TYPES
+from offbook.recording.stores.locate import open_store
+from tests.fakes import user
 
 PATH = Path(__file__).parents[2] / "examples" / "faults.json"
 

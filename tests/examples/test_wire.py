@@ -1,4 +1,4 @@
-"""Agents that know nothing of understudy replay offline, in Python and in JavaScript, from one recording."""
+"""Agents that know nothing of offbook replay offline, in Python and in JavaScript, from one recording."""
 
 import json
 import os
@@ -24,8 +24,8 @@ TIMEOUT_S = 60
 def command(request):
     """The command that a program says runs it, as words."""
     if request.param.endswith(".mjs") and shutil.which("node") is None:
-        (pytest.fail if os.environ.get("UNDERSTUDY_REQUIRE_NODE") == "1" else pytest.skip)("node is not installed")
-    told = re.search(r"Run it: (understudy exec .*)", (WIRE / request.param).read_text())
+        (pytest.fail if os.environ.get("OFFBOOK_REQUIRE_NODE") == "1" else pytest.skip)("node is not installed")
+    told = re.search(r"Run it: (offbook exec .*)", (WIRE / request.param).read_text())
     return shlex.split(told[1])
 
 
@@ -34,8 +34,8 @@ def test_an_agent_gets_over_a_failure_and_uses_all_that_was_recorded(command):
     done = subprocess.run(words, cwd=ROOT, env=OFFLINE, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (0, ANSWER)
     assert done.stderr.splitlines() == [
-        "understudy: 2 calls in 3 tries, 2 served, 1 struck by a fault (examples/wire/weather.json)",
-        "understudy: 1 fault struck: call=2 attempt=1: http_error 500",
+        "offbook: 2 calls in 3 tries, 2 served, 1 struck by a fault (examples/wire/weather.json)",
+        "offbook: 1 fault struck: call=2 attempt=1: http_error 500",
     ]
 
 

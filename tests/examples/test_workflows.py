@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from understudy import RecordingMismatchError, run
-from understudy.session import Replay, open_session
-from understudy.workflow import WorkflowEngine, load_workflow, parse_workflow
+from offbook import RecordingMismatchError, run
+from offbook.session import Replay, open_session
+from offbook.workflow import WorkflowEngine, load_workflow, parse_workflow
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = ROOT / "examples" / "workflows"
 RECORDINGS = WORKFLOWS / "recordings"
-TEMPLATES = ROOT / "src" / "understudy" / "templates"
+TEMPLATES = ROOT / "src" / "offbook" / "templates"
 RESULTS = {
     "chain": ("title", "Hot Water, Long Nights"),
     "fan_out": ("verdict", "Open it, and sell coffee too."),
@@ -57,7 +57,7 @@ def test_a_workflow_replays_strictly_and_uses_all_of_its_recording(name):
 def test_a_workflow_begins_with_what_it_shows_and_the_command_that_runs_it(path):
     comment = path.read_text().partition("name: ")[0]
     assert all(line.startswith("#") for line in comment.splitlines())
-    words = next(line for line in comment.splitlines() if "understudy re" in line or "understudy run" in line).split()
+    words = next(line for line in comment.splitlines() if "offbook re" in line or "offbook run" in line).split()
     assert words[3] == str(path.relative_to(ROOT))
     assert all((ROOT / word).exists() for word in words if word.startswith("examples/"))
 

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from offbook.explore.program_subject import ProgramSubject
 from tests.explore.runs import write_recording
-from understudy.explore.program_subject import ProgramSubject
 
 ASKS = """
 import json, os, sys, urllib.request

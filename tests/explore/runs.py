@@ -7,14 +7,14 @@ from typing import Any
 
 import orjson
 
-from understudy.explore.divergence import STOP, Divergence
-from understudy.explore.run import Ending, ModelCall, Run, ToolRun
-from understudy.explore.stage import Stage
-from understudy.explore.theatre import Theatre
-from understudy.faults import FaultPlan, parse_fault
-from understudy.messages import JsonObject
-from understudy.recording.file_format import convert
-from understudy.recording.stores.memory import MemoryShelf
+from offbook.explore.divergence import STOP, Divergence
+from offbook.explore.run import Ending, ModelCall, Run, ToolRun
+from offbook.explore.stage import Stage
+from offbook.explore.theatre import Theatre
+from offbook.faults import FaultPlan, parse_fault
+from offbook.messages import JsonObject
+from offbook.recording.file_format import convert
+from offbook.recording.stores.memory import MemoryShelf
 
 REFUND = ("refund", {"order_id": 42})
 DECLARED, UNDECLARED = Ending("declared", "GaveUp", "no more"), Ending("undeclared", "KeyError", "'x'")

@@ -11,14 +11,14 @@ import orjson
 import pytest
 from msgspec import Struct
 
+from offbook.explore.exploration import Explorer, Wish
+from offbook.explore.function_subject import FunctionSubject
+from offbook.explore.menu import chosen
+from offbook.explore.program_subject import ProgramSubject
+from offbook.explore.thread_crew import ThreadCrew
+from offbook.explore.verdict import Verdict
 from tests.explore.agents import desk
 from tests.wire.node.driver import is_required
-from understudy.explore.exploration import Explorer, Wish
-from understudy.explore.function_subject import FunctionSubject
-from understudy.explore.menu import chosen
-from understudy.explore.program_subject import ProgramSubject
-from understudy.explore.thread_crew import ThreadCrew
-from understudy.explore.verdict import Verdict
 
 FOLDER = Path(desk.__file__).parent
 GAVE_UP = 3

@@ -1,10 +1,10 @@
 """Which cases there are, and in which order."""
 
+from offbook.explore.case import Case, Cell, cases_of, pairs_of
+from offbook.explore.menu import chosen
+from offbook.explore.site import sites_of
+from offbook.faults import parse_fault
 from tests.explore.runs import clean_run, model_call, streamed, tool_run
-from understudy.explore.case import Case, Cell, cases_of, pairs_of
-from understudy.explore.menu import chosen
-from understudy.explore.site import sites_of
-from understudy.faults import parse_fault
 
 TWO = sites_of(clean_run(calls=(model_call(1), model_call(2, has_tools=True)), tools=(tool_run(),)))
 

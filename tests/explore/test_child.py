@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from understudy.errors import InputError
-from understudy.explore.child import MAX_KEPT_BYTES, Child
+from offbook.errors import InputError
+from offbook.explore.child import MAX_KEPT_BYTES, Child
 
 PATIENCE_S = 30.0
 LEAVES_ONE_BEHIND = """

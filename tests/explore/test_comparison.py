@@ -2,12 +2,12 @@
 
 import pytest
 
+from offbook.explore.case import Case
+from offbook.explore.comparison import Change, compared
+from offbook.explore.exploration import Exploration, Explored
+from offbook.explore.verdict import Judged
+from offbook.faults import parse_fault
 from tests.explore.runs import clean_run, struck_run
-from understudy.explore.case import Case
-from understudy.explore.comparison import Change, compared
-from understudy.explore.exploration import Exploration, Explored
-from understudy.explore.verdict import Judged
-from understudy.faults import parse_fault
 
 
 def exploration(**verdicts):

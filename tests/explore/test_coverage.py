@@ -1,11 +1,11 @@
 """What an exploration has tried."""
 
+from offbook.explore.case import Case, Cell
+from offbook.explore.coverage import coverage_of
+from offbook.explore.exploration import Exploration, Explored
+from offbook.explore.verdict import Judged
+from offbook.faults import parse_fault
 from tests.explore.runs import clean_run, model_call, struck_run
-from understudy.explore.case import Case, Cell
-from understudy.explore.coverage import coverage_of
-from understudy.explore.exploration import Exploration, Explored
-from understudy.explore.verdict import Judged
-from understudy.faults import parse_fault
 
 LINE = (parse_fault("call=1: connection_reset"),)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.explore.cut_result import is_cut, is_nothing
+from offbook.explore.cut_result import is_cut, is_nothing
 
 
 @pytest.mark.parametrize(

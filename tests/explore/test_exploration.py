@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.explore.exploration import Exploration, Explorer, LoneHand, Wish
+from offbook.explore.menu import chosen
+from offbook.explore.run import Run
 from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
-from understudy.errors import InputError
-from understudy.explore.exploration import Exploration, Explorer, LoneHand, Wish
-from understudy.explore.menu import chosen
-from understudy.explore.run import Run
 
 CLEAN = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))
 

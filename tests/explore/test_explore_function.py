@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from understudy import InputError, explore_function
-from understudy.explore.divergence import Divergence
-from understudy.explore.performance import Deadlines
+from offbook import InputError, explore_function
+from offbook.explore.divergence import Divergence
+from offbook.explore.performance import Deadlines
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Conversations that get lost."""
 
+from offbook.explore.forgetting import forgotten
 from tests.fakes import user
-from understudy.explore.forgetting import forgotten
 
 SYSTEM, HI, HO = {"role": "system", "content": "Be kind."}, *user("Hi"), *user("Ho")
 

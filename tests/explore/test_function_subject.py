@@ -2,15 +2,15 @@
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.explore.divergence import Divergence
+from offbook.explore.exploration import Explorer, Wish
+from offbook.explore.function_subject import FunctionSubject
+from offbook.explore.menu import chosen
+from offbook.explore.performance import Deadlines
+from offbook.faults import FaultPlan
 from tests.explore.runs import plan_of, write_recording
 from tests.fakes import user
-from understudy.errors import InputError
-from understudy.explore.divergence import Divergence
-from understudy.explore.exploration import Explorer, Wish
-from understudy.explore.function_subject import FunctionSubject
-from understudy.explore.menu import chosen
-from understudy.explore.performance import Deadlines
-from understudy.faults import FaultPlan
 
 
 class GaveUpError(Exception):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.explore.last_words import last_words
+from offbook.explore.last_words import last_words
 
 NODE = """file:///agent.mjs:3
   throw new TypeError("no")

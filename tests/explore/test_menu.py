@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.errors import InputError
-from understudy.explore.menu import MENU, TOOL_FAULTS, WIRE_MENU, chosen
+from offbook.errors import InputError
+from offbook.explore.menu import MENU, TOOL_FAULTS, WIRE_MENU, chosen
 
 
 def names(dishes):

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.explore.minimise import minimised
-from understudy.faults import parse_fault
+from offbook.explore.minimise import minimised
+from offbook.faults import parse_fault
 
 LINES = [parse_fault(f"call={number}: connection_reset") for number in range(1, 7)]
 

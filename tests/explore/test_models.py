@@ -2,14 +2,14 @@
 
 import pytest
 
+from offbook import run
+from offbook.errors import ProviderError, RecordingMismatchError
+from offbook.explore.divergence import Divergence
+from offbook.faults import FaultPlan
+from offbook.messages import Request
+from offbook.recording.fingerprint import fingerprint
 from tests.explore.runs import plan_of, stages_of
 from tests.fakes import Echo, user
-from understudy import run
-from understudy.errors import ProviderError, RecordingMismatchError
-from understudy.explore.divergence import Divergence
-from understudy.faults import FaultPlan
-from understudy.messages import Request
-from understudy.recording.fingerprint import fingerprint
 
 HI, HO = user("Hi"), user("Ho")
 

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
+from offbook import ProviderGateway, RetryPolicy
+from offbook.errors import AllProvidersFailedError, DeadlineExceededError
+from offbook.explore.performance import Deadlines, Performance
 from tests.explore.runs import plan_of, stages_of
 from tests.fakes import user
-from understudy import ProviderGateway, RetryPolicy
-from understudy.errors import AllProvidersFailedError, DeadlineExceededError
-from understudy.explore.performance import Deadlines, Performance
 
 HI = user("Hi")
 

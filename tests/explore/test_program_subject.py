@@ -4,14 +4,14 @@ import time
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.explore.exploration import Explorer, Wish
+from offbook.explore.menu import chosen
+from offbook.explore.program_subject import ProgramSubject
+from offbook.explore.thread_crew import ThreadCrew
+from offbook.faults import FaultPlan
 from tests.explore.programs import python, subject
 from tests.explore.runs import plan_of
-from understudy.errors import InputError
-from understudy.explore.exploration import Explorer, Wish
-from understudy.explore.menu import chosen
-from understudy.explore.program_subject import ProgramSubject
-from understudy.explore.thread_crew import ThreadCrew
-from understudy.faults import FaultPlan
 
 HELLO, BYE = {"content": "Hello"}, {"content": "Bye"}
 REFUND = {"content": "", "tool_calls": [{"id": "call_1", "name": "refund", "arguments": {"order_id": 42}}]}
@@ -204,15 +204,13 @@ def test_each_run_has_a_temporary_folder_of_its_own_and_nothing_tells_of_it_or_o
     code = """
 import tempfile
 print(tempfile.gettempdir(), os.listdir(tempfile.gettempdir()))
-print(os.environ["OPENAI_BASE_URL"], os.environ["UNDERSTUDY_URL"])
+print(os.environ["OPENAI_BASE_URL"], os.environ["OFFBOOK_URL"])
 print(os.environ["OPENAI_BASE_URL"].split("/")[2], os.environ["WORD"], os.environ["ANTHROPIC_API_KEY"])
 open(os.path.join(tempfile.gettempdir(), "left"), "w").close()
 ask(said("Hi"))
 """
     first, second = runs(subject(code, tmp_path, HELLO, env={"WORD": "tree"}), [])
-    assert first.result["stdout"] == (
-        "$TMPDIR []\nhttp://understudy/v1 http://understudy\nunderstudy tree understudy\n"
-    )
+    assert first.result["stdout"] == ("$TMPDIR []\nhttp://offbook/v1 http://offbook\noffbook tree offbook\n")
     assert second == first
 
 

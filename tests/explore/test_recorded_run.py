@@ -1,8 +1,8 @@
 """What a recording tells of its run, without running it."""
 
-from understudy.explore.recorded_run import recorded_run
-from understudy.explore.site import sites_of
-from understudy.recording.file_format import convert
+from offbook.explore.recorded_run import recorded_run
+from offbook.explore.site import sites_of
+from offbook.recording.file_format import convert
 
 TOOL = {"function": {"name": "refund"}, "type": "function"}
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from offbook import ToolCall, run
+from offbook.errors import RecordingMismatchError, ToolFaultError
+from offbook.explore.divergence import Divergence
+from offbook.faults import FaultPlan
+from offbook.tools import run_tools, tool
 from tests.explore.runs import plan_of, stages_of
-from understudy import ToolCall, run
-from understudy.errors import RecordingMismatchError, ToolFaultError
-from understudy.explore.divergence import Divergence
-from understudy.faults import FaultPlan
-from understudy.tools import run_tools, tool
 
 
 def find_order(order_id: int) -> str:

@@ -1,6 +1,6 @@
 """Texts that are the same in every run."""
 
-from understudy.explore.scrubbing import scrubbed
+from offbook.explore.scrubbing import scrubbed
 
 
 def test_names_are_replaced_longest_first():

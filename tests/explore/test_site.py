@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook.explore.site import positions_of, row_of, sites_of
+from offbook.faults import At
 from tests.explore.runs import clean_run, model_call, streamed, tool_run
-from understudy.explore.site import positions_of, row_of, sites_of
-from understudy.faults import At
 
 
 def test_the_sites_are_the_tries_of_calls_of_models_and_then_the_calls_of_tools():

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from offbook import ToolCall, run
+from offbook.errors import ToolFaultError
+from offbook.tools import run_tools, tool
 from tests.explore.runs import plan_of, stages_of
-from understudy import ToolCall, run
-from understudy.errors import ToolFaultError
-from understudy.tools import run_tools, tool
 
 ENTRIES = {"s": {"content": "x"}}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from offbook.explore.verdict import FINDINGS, VERDICTS, judge
 from tests.explore.runs import DECLARED, UNDECLARED, clean_run, model_call, struck_run, tool_run
-from understudy.explore.verdict import FINDINGS, VERDICTS, judge
 
 PAID = (tool_run(side_effect=True),)
 UNPAID = (tool_run(side_effect=True, has_run=False, error="ToolFaultError: no"),)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from understudy import explore_function
+from offbook import explore_function
 
 
 def test_an_endless_task_among_others_has_hung(tmp_path):

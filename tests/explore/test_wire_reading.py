@@ -2,11 +2,11 @@
 
 import pytest
 
+from offbook.explore.wire_reading import chunks_of, tools_asked_for
+from offbook.wire.answer import whole
+from offbook.wire.asked import read_call
+from offbook.wire.http_call import HttpCall
 from tests.wire.calls import PROTOCOLS, TOOL, answer_to, call_of, session_of
-from understudy.explore.wire_reading import chunks_of, tools_asked_for
-from understudy.wire.answer import whole
-from understudy.wire.asked import read_call
-from understudy.wire.http_call import HttpCall
 
 ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "look_up", "arguments": {"word": "tree"}}]}
 SPEAKING = {"content": "The end", "chunks": [[0.0, "The "], [0.0, "end"]]}

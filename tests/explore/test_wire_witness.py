@@ -1,11 +1,11 @@
 """What the witness at the wire sees."""
 
+from offbook.explore.wire_witness import WireWitness
+from offbook.recording.script import Script
+from offbook.wire.http_call import HttpCall
+from offbook.wire.rehearsal import Rehearsal
+from offbook.wire.stage import Stage, StageOptions, plan_of
 from tests.wire.calls import TOOL, answer_to, call_of, recording_of
-from understudy.explore.wire_witness import WireWitness
-from understudy.recording.script import Script
-from understudy.wire.http_call import HttpCall
-from understudy.wire.rehearsal import Rehearsal
-from understudy.wire.stage import Stage, StageOptions, plan_of
 
 ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "look_up", "arguments": {"word": "tree"}}]}
 STREAM = call_of(text="Hi", stream=True, tools=(TOOL,))

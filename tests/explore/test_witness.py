@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from offbook import ProviderGateway, RetryPolicy, run
+from offbook.errors import AllProvidersFailedError, ProviderError, RateLimitError, RecordingMismatchError
+from offbook.explore.witness import EndlessRunError
 from tests.explore.runs import plan_of, stages_of
 from tests.fakes import user
-from understudy import ProviderGateway, RetryPolicy, run
-from understudy.errors import AllProvidersFailedError, ProviderError, RateLimitError, RecordingMismatchError
-from understudy.explore.witness import EndlessRunError
 
 HI, HO = user("Hi"), user("Ho")
 CHUNKS = [[0.0, "The "], [0.0, "end"]]

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from offbook import MockProvider, run
 from tests.fakes import user
-from understudy import MockProvider, run
 
 
 @pytest.fixture

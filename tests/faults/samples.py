@@ -4,7 +4,7 @@ import json
 
 from hypothesis import strategies as st
 
-from understudy.faults import (
+from offbook.faults import (
     At,
     Chaos,
     ConnectionReset,

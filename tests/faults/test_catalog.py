@@ -1,6 +1,6 @@
 """The catalog: every fault by the name under which it is declared."""
 
-from understudy.faults import FAULT_TYPES, TOOL_FAULT_TYPES, Fault, ToolFault
+from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, Fault, ToolFault
 
 
 def test_faults_are_listed_by_the_names_they_are_declared_by():

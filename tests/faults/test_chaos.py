@@ -6,9 +6,8 @@ from collections import Counter
 
 import pytest
 
-from tests.fakes import Echo, user
-from understudy.errors import InputError, ProviderError
-from understudy.faults import (
+from offbook.errors import InputError, ProviderError
+from offbook.faults import (
     Chaos,
     ConnectionReset,
     EmptyResponse,
@@ -19,6 +18,7 @@ from understudy.faults import (
     Timeout,
     chaos,
 )
+from tests.fakes import Echo, user
 
 FAULTS = (ConnectionReset(), HttpError(500), Timeout(5.0))
 SITES = [

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from understudy import MockProvider
-from understudy.errors import InputError
-from understudy.faults import FAULT_TYPES, TOOL_FAULT_TYPES, FaultPlan, parse_fault
+from offbook import MockProvider
+from offbook.errors import InputError
+from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, FaultPlan, parse_fault
 
 CUT_SHORT = "unexpected end of data: line 1 column 4 (char 3)"
 TYPES = f"fault types: {', '.join(sorted(FAULT_TYPES))}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.errors import ProviderConnectionError
+from offbook.errors import ProviderConnectionError
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -1,7 +1,7 @@
 """The content_filter fault."""
 
+from offbook import MockProvider, Response, StreamEnd
 from tests.fakes import events_of, user
-from understudy import MockProvider, Response, StreamEnd
 
 WITHHELD = Response(model="gpt-4o", provider="mock", finish_reason="content_filter")
 

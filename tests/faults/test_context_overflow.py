@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from understudy import ProviderError
+from offbook import ProviderError
 
 
 @pytest.mark.parametrize("stream", [True, False])

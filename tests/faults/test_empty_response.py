@@ -1,7 +1,7 @@
 """The empty_response fault."""
 
+from offbook import MockProvider, Response, StreamEnd
 from tests.fakes import events_of, user
-from understudy import MockProvider, Response, StreamEnd
 
 EMPTY = Response(model="gpt-4o", provider="mock", finish_reason="stop")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from offbook import MockProvider, ProviderError, Response, StreamEnd, TextDelta, Usage, run
+from offbook.faults import FAULT_TYPES, At, FaultInjector, FaultPlan
 from tests.fakes import Scripted, user
 from tests.faults.samples import SAMPLES
-from understudy import MockProvider, ProviderError, Response, StreamEnd, TextDelta, Usage, run
-from understudy.faults import FAULT_TYPES, At, FaultInjector, FaultPlan
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 CLEAN = {"content": "one two three", "model": "gpt-4o", "usage": {"prompt_tokens": 5, "completion_tokens": 3}}

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from understudy.errors import UnderstudyError
-from understudy.faults import FAULT_TYPES, Fault
+from offbook.errors import OffbookError
+from offbook.faults import FAULT_TYPES, Fault
 
 LEAST = {"http_error": {"status_code": 500}, "tool_call_fault": {"tool": "get"}}
 
@@ -34,7 +34,7 @@ def test_a_fault_has_no_fields_but_its_own(name):
 def test_a_fault_strikes_the_same_every_time(strike, name, stream):
     struck = [strike(declared(name), stream=stream, content="one two three") for _ in range(3)]
     assert len({(str(came), repr(error), after_s) for came, error, after_s in struck}) == 1
-    assert isinstance(struck[0][1], UnderstudyError)
+    assert isinstance(struck[0][1], OffbookError)
 
 
 def test_a_fault_cannot_be_changed():

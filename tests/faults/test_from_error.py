@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.codecs.status import retry_after_s
-from understudy.errors import (
+from offbook.codecs.status import retry_after_s
+from offbook.errors import (
     MalformedResponseError,
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
     RateLimitError,
 )
-from understudy.faults import (
+from offbook.faults import (
     ConnectionReset,
     HttpError,
     MalformedResponse,

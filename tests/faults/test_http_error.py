@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.clock import VIRTUAL_EPOCH
-from understudy.errors import ProviderError, RateLimitError
+from offbook.clock import VIRTUAL_EPOCH
+from offbook.errors import ProviderError, RateLimitError
 
 BODY = '{"error": {"message": "slow down"}}'
 

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
-from tests.faults.samples import SAMPLES
-from understudy import (
+from offbook import (
     MemorySink,
     MockProvider,
     Provider,
@@ -22,10 +20,12 @@ from understudy import (
     TextDelta,
     run,
 )
-from understudy.errors import RecordingMismatchError
-from understudy.events import FaultFired
-from understudy.faults import At, ConnectionReset, FaultInjector, FaultPlan, HttpError, StreamTruncate, chaos
-from understudy.messages import WholeReply
+from offbook.errors import RecordingMismatchError
+from offbook.events import FaultFired
+from offbook.faults import At, ConnectionReset, FaultInjector, FaultPlan, HttpError, StreamTruncate, chaos
+from offbook.messages import WholeReply
+from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
+from tests.faults.samples import SAMPLES
 
 RETRY = RetryPolicy(max_retries=3)
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from offbook import MockProvider, ToolCallDelta
 from tests.fakes import events_of, user
-from understudy import MockProvider, ToolCallDelta
 
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("get_weather", "get_time")]
 

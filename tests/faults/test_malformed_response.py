@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.errors import MalformedResponseError
+from offbook.errors import MalformedResponseError
 
 
 @pytest.mark.parametrize("stream", [True, False])

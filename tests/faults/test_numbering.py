@@ -1,8 +1,8 @@
 """Numbering: which call of its step a request is, and the how-manieth of all."""
 
+from offbook import Request
+from offbook.faults.numbering import Numbering
 from tests.fakes import user
-from understudy import Request
-from understudy.faults.numbering import Numbering
 
 
 def request(step_id=None, *, text="Hi", attempt=1, call=0, workflow=""):

@@ -1,8 +1,8 @@
 """The partial_response fault."""
 
+from offbook import MockProvider, Response, StreamEnd, TextDelta, Usage
+from offbook.faults import At, FaultInjector, FaultPlan, PartialResponse
 from tests.fakes import Scripted, events_of, user
-from understudy import MockProvider, Response, StreamEnd, TextDelta, Usage
-from understudy.faults import At, FaultInjector, FaultPlan, PartialResponse
 
 CUT = FaultPlan([At().fail(PartialResponse())])
 

@@ -5,9 +5,8 @@ import json
 import pytest
 from hypothesis import given
 
-from tests.faults.samples import planned_faults, plans
-from understudy.errors import InputError
-from understudy.faults import (
+from offbook.errors import InputError
+from offbook.faults import (
     At,
     ConnectionReset,
     FaultPlan,
@@ -23,6 +22,7 @@ from understudy.faults import (
     chaos,
     parse_fault,
 )
+from tests.faults.samples import planned_faults, plans
 
 HERE = Site("", "answer", 1, 1, 1)
 PLAN = """{

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from tests.fakes import read_until_broken, user
-from understudy import (
+from offbook import (
     MalformedResponseError,
     MemorySink,
     MockProvider,
@@ -16,6 +15,7 @@ from understudy import (
     TextDelta,
     run,
 )
+from tests.fakes import read_until_broken, user
 
 RESPONSES = """{
   "step_classify": {

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import InputError
-from understudy.faults import At, HttpError, Site, StreamStall, StreamTruncate, ToolLost, ToolSite
+from offbook.errors import InputError
+from offbook.faults import At, HttpError, Site, StreamStall, StreamTruncate, ToolLost, ToolSite
 
 HERE = Site("triage", "answer", 2, 7, 3)
 

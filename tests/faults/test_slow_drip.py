@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.fakes import Scripted, events_of, user
-from understudy import (
+from offbook import (
     At,
     FaultInjector,
     FaultPlan,
@@ -18,6 +17,7 @@ from understudy import (
     ToolCall,
     run,
 )
+from tests.fakes import Scripted, events_of, user
 
 
 def moments(ask, provider, **fields):

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from offbook import MockProvider, StreamEnd, run
 from tests.fakes import user
-from understudy import MockProvider, StreamEnd, run
 
 
 def moments(*, content="one two three", stream=True, **fields):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
-from understudy.messages import ReasoningDelta, TextDelta
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
+from offbook.messages import ReasoningDelta, TextDelta
 
 ENDINGS = {
     "ConnectionError": ProviderConnectionError,

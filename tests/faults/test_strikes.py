@@ -2,11 +2,11 @@
 
 import pytest
 
+from offbook import MockProvider, ProviderError
+from offbook.errors import RecordingMismatchError, ToolFaultError
+from offbook.faults import FaultInjector, FaultPlan, Strikes, inject_tools, parse_fault
+from offbook.recording.tool_replay import replay_tools
 from tests.fakes import Echo, user
-from understudy import MockProvider, ProviderError
-from understudy.errors import RecordingMismatchError, ToolFaultError
-from understudy.faults import FaultInjector, FaultPlan, Strikes, inject_tools, parse_fault
-from understudy.recording.tool_replay import replay_tools
 
 PLAN = FaultPlan(
     map(parse_fault, ["call=1: timeout", "tool=refund call=1: tool_lost", "tool=refund call=9: tool_lost"])

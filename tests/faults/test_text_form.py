@@ -4,9 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.faults.samples import SAMPLES, faults, planned_faults
-from understudy.errors import InputError
-from understudy.faults import (
+from offbook.errors import InputError
+from offbook.faults import (
     FAULT_TYPES,
     TOOL_FAULT_TYPES,
     At,
@@ -28,6 +27,7 @@ from understudy.faults import (
     WrongShape,
     parse_fault,
 )
+from tests.faults.samples import SAMPLES, faults, planned_faults
 
 NOT_NOW = '{"error": "not now"}'
 

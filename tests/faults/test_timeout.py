@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.errors import ProviderTimeoutError
+from offbook.errors import ProviderTimeoutError
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import MockProvider, ToolCall, ToolCallDelta
+from offbook.errors import ProviderError, ToolFaultError
 from tests.fakes import events_of, user
-from understudy import MockProvider, ToolCall, ToolCallDelta
-from understudy.errors import ProviderError, ToolFaultError
 
 FAULT = {"type": "tool_call_fault", "tool": "get_weather", "args": {"at": ["Oslo"]}, "error": "the station is down"}
 

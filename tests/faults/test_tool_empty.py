@@ -1,8 +1,8 @@
 """The fault of a tool that gives nothing."""
 
+from offbook import At, FaultPlan, ToolCall, ToolEmpty, inject_tools
+from offbook.tools import run_tool
 from tests.faults.tool_kinds import Till
-from understudy import At, FaultPlan, ToolCall, ToolEmpty, inject_tools
-from understudy.tools import run_tool
 
 
 async def test_an_empty_result_is_none_though_the_tool_has_run():

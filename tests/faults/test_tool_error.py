@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import At, FaultPlan, ToolError, inject_tools
+from offbook.errors import ToolFaultError
 from tests.faults.tool_kinds import Till
-from understudy import At, FaultPlan, ToolError, inject_tools
-from understudy.errors import ToolFaultError
 
 
 @pytest.mark.parametrize(

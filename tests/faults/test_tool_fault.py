@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from offbook import ToolCall, run
+from offbook.clock import SYSTEM_CLOCK
+from offbook.errors import MockError
+from offbook.faults import TOOL_FAULT_TYPES, At, FaultPlan, StruckTool, inject_tools
+from offbook.tools import run_tool
 from tests.faults.samples import TOOL_SAMPLES
 from tests.faults.tool_kinds import KINDS, Till
-from understudy import ToolCall, run
-from understudy.clock import SYSTEM_CLOCK
-from understudy.errors import MockError
-from understudy.faults import TOOL_FAULT_TYPES, At, FaultPlan, StruckTool, inject_tools
-from understudy.tools import run_tool
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 RUN_THE_TOOL = {"tool_empty", "tool_garbled", "tool_lost"}

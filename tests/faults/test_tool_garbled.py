@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from offbook import At, FaultPlan, ToolCall, ToolGarbled, inject_tools
+from offbook.tools import run_tool
 from tests.faults.tool_kinds import Till
-from understudy import At, FaultPlan, ToolCall, ToolGarbled, inject_tools
-from understudy.tools import run_tool
 
 
 async def test_a_garbled_result_is_by_default_json_that_breaks_off():

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook import MemorySink, ToolCall, run
+from offbook.errors import RecordingMismatchError, ToolFaultError
+from offbook.events import FaultFired
+from offbook.faults import At, FaultPlan, PlannedFault, ToolError, inject_tools, parse_fault
+from offbook.recording.tool_recorder import record_tools
+from offbook.recording.tool_replay import replay_tools
+from offbook.tools import run_tools
 from tests.faults.samples import TOOL_SAMPLES
 from tests.faults.tool_kinds import KINDS, Till
-from understudy import MemorySink, ToolCall, run
-from understudy.errors import RecordingMismatchError, ToolFaultError
-from understudy.events import FaultFired
-from understudy.faults import At, FaultPlan, PlannedFault, ToolError, inject_tools, parse_fault
-from understudy.recording.tool_recorder import record_tools
-from understudy.recording.tool_replay import replay_tools
-from understudy.tools import run_tools
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 

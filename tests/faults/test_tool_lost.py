@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import At, FaultPlan, ToolLost, inject_tools
+from offbook.errors import ToolFaultError
 from tests.faults.tool_kinds import Till
-from understudy import At, FaultPlan, ToolLost, inject_tools
-from understudy.errors import ToolFaultError
 
 
 def test_who_just_tries_again_after_a_lost_result_acts_twice():

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from offbook import At, FaultPlan, ToolCall, ToolTimeout, inject_tools, run
+from offbook.errors import ToolTimeoutError
+from offbook.tools import run_tool
 from tests.faults.tool_kinds import KINDS, Till
-from understudy import At, FaultPlan, ToolCall, ToolTimeout, inject_tools, run
-from understudy.errors import ToolTimeoutError
-from understudy.tools import run_tool
 
 
 def struck(kind, after_ms):

@@ -1,7 +1,7 @@
 """The unknown_tool fault."""
 
+from offbook import MockProvider, ToolCall, ToolCallDelta
 from tests.fakes import events_of, user
-from understudy import MockProvider, ToolCall, ToolCallDelta
 
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": {}}}]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy import At, FaultPlan, WrongContentType
-from understudy.errors import InputError, MalformedResponseError
+from offbook import At, FaultPlan, WrongContentType
+from offbook.errors import InputError, MalformedResponseError
 
 
 @pytest.mark.parametrize(("stream", "expected"), [(True, "an event stream"), (False, "JSON")])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy import MockProvider, WrongShape
-from understudy.errors import MalformedResponseError, RecordingFormatError
+from offbook import MockProvider, WrongShape
+from offbook.errors import MalformedResponseError, RecordingFormatError
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from understudy.tools import ToolDef, ToolSpec
+from offbook.tools import ToolDef, ToolSpec
 
 
 class Till:

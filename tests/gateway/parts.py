@@ -5,20 +5,20 @@ import gc
 import sys
 from contextlib import contextmanager
 
-import understudy
+import offbook
+from offbook import MockProvider, ProviderGateway, Request, Response, TextDelta, Usage
+from offbook.errors import ProviderError
+from offbook.events import RetryScheduled
+from offbook.messages import WholeReply
+from offbook.providers.provider import Provider
 from tests.fakes import Scripted, user
-from understudy import MockProvider, ProviderGateway, Request, Response, TextDelta, Usage
-from understudy.errors import ProviderError
-from understudy.events import RetryScheduled
-from understudy.messages import WholeReply
-from understudy.providers.provider import Provider
 
 OK = Response("fine", "m", "real", Usage.of(3, 4))
 
 
 def run(work):
     """What `work` gives, in virtual time."""
-    return understudy.run(work, virtual_time=True)
+    return offbook.run(work, virtual_time=True)
 
 
 def now_s():

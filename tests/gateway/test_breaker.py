@@ -5,6 +5,22 @@ import gc
 
 import pytest
 
+from offbook import (
+    AllProvidersFailedError,
+    BreakerOpenError,
+    BreakerPolicy,
+    InputError,
+    MalformedResponseError,
+    MemorySink,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    RateLimit,
+    RateLimitError,
+    RetryPolicy,
+    TextDelta,
+)
+from offbook.events import AttemptStarted, BreakerChanged
 from tests.fakes import Scripted
 from tests.gateway.parts import (
     OK,
@@ -21,22 +37,6 @@ from tests.gateway.parts import (
     scripted,
     words,
 )
-from understudy import (
-    AllProvidersFailedError,
-    BreakerOpenError,
-    BreakerPolicy,
-    InputError,
-    MalformedResponseError,
-    MemorySink,
-    ProviderConnectionError,
-    ProviderError,
-    ProviderTimeoutError,
-    RateLimit,
-    RateLimitError,
-    RetryPolicy,
-    TextDelta,
-)
-from understudy.events import AttemptStarted, BreakerChanged
 
 POLICY = BreakerPolicy(failures=3, reset_s=60.0)
 ONCE = RetryPolicy(max_retries=0)

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from tests.gateway.parts import OK, ask, failure, gateway_of, outcome, refusal, request, run, scripted, words
-from understudy import (
+from offbook import (
     BudgetExceededError,
     InputError,
     MemorySink,
@@ -15,6 +14,7 @@ from understudy import (
     ProviderGateway,
     RetryPolicy,
 )
+from tests.gateway.parts import OK, ask, failure, gateway_of, outcome, refusal, request, run, scripted, words
 
 DEAR = replace(OK, cost_usd=0.4)
 

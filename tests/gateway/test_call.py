@@ -4,8 +4,7 @@ import pickle
 
 import pytest
 
-from tests.gateway.parts import OK, Steady, ask, failure, gateway_of, mock, refusal, request, run, scripted
-from understudy import (
+from offbook import (
     AllProvidersFailedError,
     BreakerOpenError,
     BreakerPolicy,
@@ -14,6 +13,7 @@ from understudy import (
     RateLimitError,
     RetryPolicy,
 )
+from tests.gateway.parts import OK, Steady, ask, failure, gateway_of, mock, refusal, request, run, scripted
 
 EXACT = RetryPolicy(max_retries=2, jitter=0.0)
 

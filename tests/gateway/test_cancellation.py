@@ -5,6 +5,21 @@ import gc
 
 import pytest
 
+from offbook import (
+    At,
+    BreakerPolicy,
+    DeadlineExceededError,
+    FaultInjector,
+    FaultPlan,
+    MemorySink,
+    OpenAIProvider,
+    RateLimit,
+    RetryPolicy,
+    StreamStall,
+    TextDelta,
+    Timeout,
+)
+from offbook.codecs.openai_chat import OpenAIChatCodec
 from tests.fakes import user
 from tests.gateway.parts import (
     OK,
@@ -21,21 +36,6 @@ from tests.gateway.parts import (
     scripted,
 )
 from tests.servers.silent import PATIENCE_S, SilentServer
-from understudy import (
-    At,
-    BreakerPolicy,
-    DeadlineExceededError,
-    FaultInjector,
-    FaultPlan,
-    MemorySink,
-    OpenAIProvider,
-    RateLimit,
-    RetryPolicy,
-    StreamStall,
-    TextDelta,
-    Timeout,
-)
-from understudy.codecs.openai_chat import OpenAIChatCodec
 
 STREAM = request(stream=True)
 

@@ -4,6 +4,23 @@ import asyncio
 
 import pytest
 
+from offbook import (
+    AllProvidersFailedError,
+    BreakerPolicy,
+    DeadlineExceededError,
+    InputError,
+    MemorySink,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderGateway,
+    ProviderTimeoutError,
+    RateLimit,
+    RateLimitError,
+    RetryPolicy,
+    StreamRestart,
+    TextDelta,
+)
+from offbook.events import AttemptEnded, CallEnded
 from tests.fakes import events_of, read_until_broken
 from tests.gateway.parts import (
     OK,
@@ -21,23 +38,6 @@ from tests.gateway.parts import (
     texts_of,
     words,
 )
-from understudy import (
-    AllProvidersFailedError,
-    BreakerPolicy,
-    DeadlineExceededError,
-    InputError,
-    MemorySink,
-    ProviderConnectionError,
-    ProviderError,
-    ProviderGateway,
-    ProviderTimeoutError,
-    RateLimit,
-    RateLimitError,
-    RetryPolicy,
-    StreamRestart,
-    TextDelta,
-)
-from understudy.events import AttemptEnded, CallEnded
 
 EXACT = RetryPolicy(max_retries=9, backoff_s=1.0, jitter=0.0)
 STREAM = request(stream=True)

@@ -4,8 +4,7 @@ import asyncio
 
 import msgspec
 
-from tests.gateway.parts import gateway_of, mock, now_s, outcome, request, run
-from understudy import (
+from offbook import (
     BreakerPolicy,
     ConnectionReset,
     FaultInjector,
@@ -20,7 +19,8 @@ from understudy import (
     Timeout,
     chaos,
 )
-from understudy.events import AttemptStarted, BreakerChanged, FallbackTaken, RetryScheduled
+from offbook.events import AttemptStarted, BreakerChanged, FallbackTaken, RetryScheduled
+from tests.gateway.parts import gateway_of, mock, now_s, outcome, request, run
 
 CALLS, RUNS = 50, 200
 FAULTS = [

@@ -6,24 +6,7 @@ import time
 
 import pytest
 
-from tests.fakes import Echo, events_of, read_until_broken, user
-from tests.gateway.parts import (
-    OK,
-    Steady,
-    ask,
-    failure,
-    gateway_of,
-    kinds_of,
-    mock,
-    now_s,
-    outcome,
-    refusal,
-    run,
-    scripted,
-    texts_of,
-    waits_of,
-)
-from understudy import (
+from offbook import (
     AllProvidersFailedError,
     At,
     BreakerPolicy,
@@ -44,8 +27,25 @@ from understudy import (
     StreamInterruptedError,
     Timeout,
 )
-from understudy.errors import InputError
-from understudy.events import AttemptEnded, CallEnded, CallRecorded, FallbackTaken, ReplayServed
+from offbook.errors import InputError
+from offbook.events import AttemptEnded, CallEnded, CallRecorded, FallbackTaken, ReplayServed
+from tests.fakes import Echo, events_of, read_until_broken, user
+from tests.gateway.parts import (
+    OK,
+    Steady,
+    ask,
+    failure,
+    gateway_of,
+    kinds_of,
+    mock,
+    now_s,
+    outcome,
+    refusal,
+    run,
+    scripted,
+    texts_of,
+    waits_of,
+)
 
 EXACT = RetryPolicy(max_retries=2, jitter=0.0)
 

@@ -6,23 +6,7 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes import events_of, read_until_broken
-from tests.gateway.parts import (
-    OK,
-    Steady,
-    ask,
-    failure,
-    gateway_of,
-    mock,
-    now_s,
-    outcome,
-    refusal,
-    request,
-    run,
-    scripted,
-    words,
-)
-from understudy import (
+from offbook import (
     At,
     BreakerPolicy,
     ConnectionReset,
@@ -41,7 +25,7 @@ from understudy import (
     TextDelta,
     Timeout,
 )
-from understudy.events import (
+from offbook.events import (
     AttemptEnded,
     AttemptStarted,
     BreakerChanged,
@@ -51,6 +35,22 @@ from understudy.events import (
     FaultFired,
     ReplayServed,
     RetryScheduled,
+)
+from tests.fakes import events_of, read_until_broken
+from tests.gateway.parts import (
+    OK,
+    Steady,
+    ask,
+    failure,
+    gateway_of,
+    mock,
+    now_s,
+    outcome,
+    refusal,
+    request,
+    run,
+    scripted,
+    words,
 )
 
 EXACT = RetryPolicy(max_retries=1, jitter=0.0)

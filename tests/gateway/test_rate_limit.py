@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook import BreakerPolicy, InputError, ProviderGateway, RateLimit, Response, RetryPolicy, TextDelta, Usage
 from tests.gateway.parts import (
     OK,
     Steady,
@@ -20,7 +21,6 @@ from tests.gateway.parts import (
     scripted,
     words,
 )
-from understudy import BreakerPolicy, InputError, ProviderGateway, RateLimit, Response, RetryPolicy, TextDelta, Usage
 
 ONCE = RetryPolicy(max_retries=0)
 

@@ -4,24 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.fakes import user
-from tests.gateway.parts import (
-    OK,
-    Steady,
-    ask,
-    failure,
-    gateway_of,
-    mock,
-    now_s,
-    outcome,
-    refusal,
-    request,
-    run,
-    scripted,
-    waits_of,
-    words,
-)
-from understudy import (
+from offbook import (
     AllProvidersFailedError,
     At,
     BreakerOpenError,
@@ -40,7 +23,24 @@ from understudy import (
     RetryPolicy,
     StreamTruncate,
 )
-from understudy.events import AttemptEnded, RetryScheduled
+from offbook.events import AttemptEnded, RetryScheduled
+from tests.fakes import user
+from tests.gateway.parts import (
+    OK,
+    Steady,
+    ask,
+    failure,
+    gateway_of,
+    mock,
+    now_s,
+    outcome,
+    refusal,
+    request,
+    run,
+    scripted,
+    waits_of,
+    words,
+)
 
 EXACT = RetryPolicy(max_retries=3, jitter=0.0)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import AllProvidersFailedError, InputError, MemorySink, NoProviderError, ProviderGateway, RetryPolicy
+from offbook.events import AttemptStarted, CallEnded, FallbackTaken
 from tests.gateway.parts import OK, Steady, ask, failure, gateway_of, refusal, request, run, scripted
-from understudy import AllProvidersFailedError, InputError, MemorySink, NoProviderError, ProviderGateway, RetryPolicy
-from understudy.events import AttemptStarted, CallEnded, FallbackTaken
 
 ONCE = RetryPolicy(max_retries=0)
 

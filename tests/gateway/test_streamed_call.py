@@ -4,25 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.fakes import events_of, read_until_broken
-from tests.gateway.parts import (
-    OK,
-    Steady,
-    failure,
-    gateway_of,
-    kinds_of,
-    mock,
-    no_generator_left,
-    now_s,
-    refusal,
-    request,
-    run,
-    scripted,
-    texts_of,
-    waits_of,
-    words,
-)
-from understudy import (
+from offbook import (
     AllProvidersFailedError,
     At,
     FaultInjector,
@@ -45,7 +27,25 @@ from understudy import (
     ToolCall,
     ToolCallDelta,
 )
-from understudy.events import AttemptEnded, CallEnded
+from offbook.events import AttemptEnded, CallEnded
+from tests.fakes import events_of, read_until_broken
+from tests.gateway.parts import (
+    OK,
+    Steady,
+    failure,
+    gateway_of,
+    kinds_of,
+    mock,
+    no_generator_left,
+    now_s,
+    refusal,
+    request,
+    run,
+    scripted,
+    texts_of,
+    waits_of,
+    words,
+)
 
 STREAM = request(stream=True)
 CUT = ProviderConnectionError("cut")

@@ -23,7 +23,7 @@ ALIGNMENT_S = 0.01  # by how much less Prometheus shifts the time of a scrape
 CONFIG = """
 global: {{scrape_interval: 200ms, scrape_timeout: 200ms}}
 scrape_configs:
-  - job_name: understudy
+  - job_name: offbook
     static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
 """
 
@@ -35,7 +35,7 @@ def reason_to_skip() -> str:
 
 def is_required() -> bool:
     """Whether to fail where Prometheus cannot run, instead of skipping."""
-    return os.environ.get("UNDERSTUDY_REQUIRE_PROMETHEUS") == "1"
+    return os.environ.get("OFFBOOK_REQUIRE_PROMETHEUS") == "1"
 
 
 class PrometheusServer:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from offbook.clock import run
+from offbook.observe import PrometheusSink
 from tests.observe import prometheus_server
 from tests.observe.traffic import drive
-from understudy.clock import run
-from understudy.observe import PrometheusSink
 
-DASHBOARD = json.loads((Path(__file__).parents[2] / "dashboards/understudy.json").read_text())
+DASHBOARD = json.loads((Path(__file__).parents[2] / "dashboards/offbook.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 QUERIES = [
     pytest.param(target["expr"], id=f"{panel['title']}-{target['refId']}")
@@ -96,5 +96,5 @@ def test_the_dashboard_shows_every_metric_and_no_other():
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in text_string_to_metric_families(PrometheusSink().render().decode())
     }
-    shown = {name for query in QUERIES for name in re.findall(r"understudy_\w+", query.values[0])}
+    shown = {name for query in QUERIES for name in re.findall(r"offbook_\w+", query.values[0])}
     assert {name.removesuffix("_bucket") for name in shown} == exposed

@@ -5,18 +5,18 @@ import sys
 
 import pytest
 
-from understudy import observe
+from offbook import observe
 
 OPTIONAL = {"prometheus_client", "opentelemetry"}
 REPLAY = """
-import understudy, understudy.gateway.gateway as gateway
-import understudy.observe
-from understudy.events import Sinks
-from understudy.observe import JsonLinesSink
-from understudy.events import MemorySink
+import offbook, offbook.gateway.gateway as gateway
+import offbook.observe
+from offbook.events import Sinks
+from offbook.observe import JsonLinesSink
+from offbook.events import MemorySink
 sink = MemorySink()
 g = gateway.ProviderGateway(sink=Sinks(sink))
-g.register(understudy.MockProvider(responses={"greet": {"content": "Hello!"}}, sink=sink))
+g.register(offbook.MockProvider(responses={"greet": {"content": "Hello!"}}, sink=sink))
 assert g.complete_sync([{"role": "user", "content": "Hi"}], "m", step_id="greet").content == "Hello!"
 assert len(sink.events) == 5
 """
@@ -35,8 +35,8 @@ def without(*packages):
 
 @pytest.mark.parametrize(
     "program",
-    ["import understudy", "import understudy.gateway.gateway", "import understudy.observe", REPLAY],
-    ids=["understudy", "gateway", "observe", "replay"],
+    ["import offbook", "import offbook.gateway.gateway", "import offbook.observe", REPLAY],
+    ids=["offbook", "gateway", "observe", "replay"],
 )
 def test_nothing_of_the_extra_is_loaded_unless_asked_for(program):
     loaded = outcome_of(f"{program}\nimport sys; print(*sys.modules)").split()
@@ -50,20 +50,20 @@ def test_replay_and_the_other_sinks_do_without_the_extra():
 @pytest.mark.parametrize(("sink", "package"), [("PrometheusSink", "prometheus_client"), ("OtelSink", "opentelemetry")])
 def test_a_sink_whose_package_is_missing_says_what_to_install(sink, package):
     program = f"""{without(package)}
-from understudy.errors import InputError
+from offbook.errors import InputError
 try:
-    from understudy.observe import {sink}
+    from offbook.observe import {sink}
 except InputError as error:
     print(error.source, "|", error.reason, "|", error.hint)
 """
     source, reason, hint = outcome_of(program).split(" | ")
-    assert (source, hint) == (sink, "install understudy[observability]")
+    assert (source, hint) == (sink, "install offbook[observability]")
     assert reason.endswith("is not installed")
 
 
 @pytest.mark.parametrize(("sink", "other"), [("PrometheusSink", "opentelemetry"), ("OtelSink", "prometheus_client")])
 def test_a_sink_does_without_the_package_of_another(sink, other):
-    program = f"{without(other)}\nfrom understudy.observe import {sink}\n{sink}()\nprint('made')"
+    program = f"{without(other)}\nfrom offbook.observe import {sink}\n{sink}()\nprint('made')"
     assert outcome_of(program) == "made"
 
 

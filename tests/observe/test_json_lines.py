@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
+from offbook.clock import SYSTEM_CLOCK, run
+from offbook.errors import InputError
+from offbook.events import BreakerChanged, CallRecorded, CallStarted, Event, FaultFired, MemorySink, Sinks
+from offbook.observe import JsonLinesSink, read_events
 from tests.observe.traffic import SLOW_S, drive
-from understudy.clock import SYSTEM_CLOCK, run
-from understudy.errors import InputError
-from understudy.events import BreakerChanged, CallRecorded, CallStarted, Event, FaultFired, MemorySink, Sinks
-from understudy.observe import JsonLinesSink, read_events
 
 STARTED = CallStarted("greet", "m", "tour", 1)
 
@@ -84,8 +84,8 @@ def test_a_line_is_there_before_the_next_event_and_survives_a_kill(tmp_path):
     path = tmp_path / "events.jsonl"
     program = f"""
 import os, signal
-from understudy.events import BreakerChanged
-from understudy.observe import JsonLinesSink
+from offbook.events import BreakerChanged
+from offbook.observe import JsonLinesSink
 JsonLinesSink({str(path)!r}).emit(BreakerChanged("openai", "open"))
 os.kill(os.getpid(), signal.SIGKILL)
 """

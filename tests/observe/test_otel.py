@@ -10,9 +10,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from tests.observe.traffic import SLOW_S, Slow, abandon, drive, request
-from understudy.clock import run
-from understudy.events import (
+from offbook.clock import run
+from offbook.events import (
     AttemptEnded,
     AttemptStarted,
     CallEnded,
@@ -23,14 +22,15 @@ from understudy.events import (
     ReplayServed,
     RetryScheduled,
 )
-from understudy.faults.http_error import HttpError
-from understudy.faults.injector import FaultInjector
-from understudy.faults.plan import At, FaultPlan
-from understudy.gateway.breaker import BreakerPolicy
-from understudy.gateway.gateway import ProviderGateway
-from understudy.observe import OtelSink
-from understudy.recording.recorder import RecordingProvider
-from understudy.recording.replay import MockProvider
+from offbook.faults.http_error import HttpError
+from offbook.faults.injector import FaultInjector
+from offbook.faults.plan import At, FaultPlan
+from offbook.gateway.breaker import BreakerPolicy
+from offbook.gateway.gateway import ProviderGateway
+from offbook.observe import OtelSink
+from offbook.recording.recorder import RecordingProvider
+from offbook.recording.replay import MockProvider
+from tests.observe.traffic import SLOW_S, Slow, abandon, drive, request
 
 
 class Trace:
@@ -47,7 +47,7 @@ class Trace:
 
     def of_step(self, step_id):
         """The spans of the calls of a step, in order of their end."""
-        return [span for span in self.spans if span.attributes.get("understudy.step_id") == step_id]
+        return [span for span in self.spans if span.attributes.get("offbook.step_id") == step_id]
 
     def under(self, parent):
         """The children of a span, in order of their end."""
@@ -83,10 +83,10 @@ def test_a_call_is_a_chat_span_by_the_conventions(tour):
         "gen_ai.response.finish_reasons": ("stop",),
         "gen_ai.usage.input_tokens": 100,
         "gen_ai.usage.output_tokens": 20,
-        "understudy.workflow": "tour",
-        "understudy.step_id": "steady",
-        "understudy.call": 1,
-        "understudy.cost_usd": 0.25,
+        "offbook.workflow": "tour",
+        "offbook.step_id": "steady",
+        "offbook.call": 1,
+        "offbook.cost_usd": 0.25,
     }
 
 
@@ -96,7 +96,7 @@ def test_an_attempt_is_a_child_that_tells_what_the_replay_did(tour):
     assert dict(attempt.attributes) == {
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "gpt-5",
-        "understudy.attempt": 1,
+        "offbook.attempt": 1,
         "mock.matched_by": "step_id",
         "mock.step_id": "steady",
     }
@@ -110,11 +110,11 @@ def test_a_retry_is_a_second_child_and_an_event_of_the_call(tour):
     assert failed.attributes["http.response.status_code"] == 503
     assert failed.attributes["mock.fault_type"] == "http_error"
     assert "mock.matched_by" not in failed.attributes
-    assert (answered.attributes["understudy.attempt"], answered.attributes["mock.matched_by"]) == (2, "step_id")
+    assert (answered.attributes["offbook.attempt"], answered.attributes["mock.matched_by"]) == (2, "step_id")
     assert "error.type" not in answered.attributes
     (retry,) = call.events
     assert (retry.name, retry.attributes["error.type"]) == ("retry", "ProviderError")
-    assert retry.attributes["understudy.wait_s"] == pytest.approx(seconds(call), abs=1e-5)
+    assert retry.attributes["offbook.wait_s"] == pytest.approx(seconds(call), abs=1e-5)
 
 
 def test_a_fault_of_a_recording_is_told_by_the_attempt_that_it_struck(tour):
@@ -128,7 +128,7 @@ def test_a_fallback_is_an_event_of_the_call_and_its_recording_is_told_by_its_att
     (call,) = tour.of_step("lost")
     given_up, taken = tour.under(call)
     assert [event.name for event in call.events] == ["fallback"]
-    assert dict(call.events[0].attributes) == {"gen_ai.provider.name": "openai", "understudy.to": "anthropic"}
+    assert dict(call.events[0].attributes) == {"gen_ai.provider.name": "openai", "offbook.to": "anthropic"}
     assert call.attributes["gen_ai.provider.name"] == "anthropic"
     assert (given_up.name, taken.name) == ("attempt openai", "attempt anthropic")
     assert taken.attributes["recording.provider"] == "anthropic"
@@ -193,7 +193,7 @@ def test_a_fault_that_strikes_a_tool_makes_a_span_of_the_tool_even_while_a_call_
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "refund",
         "mock.fault_type": "tool_lost",
-        "understudy.call": 2,
+        "offbook.call": 2,
     }
 
 
@@ -228,11 +228,11 @@ def test_concurrent_calls_are_nested_each_under_its_own(trace, tmp_path):
     run(main(), virtual_time=True)
     calls = [span for span in trace.spans if span.parent is None]
     assert len(calls) == 50
-    assert sorted(call.attributes["understudy.call"] for call in trace.of_step("shared")) == list(range(1, 26))
+    assert sorted(call.attributes["offbook.call"] for call in trace.of_step("shared")) == list(range(1, 26))
     for call in calls:
         attempts = trace.under(call)
-        is_struck = call.attributes["understudy.step_id"] == "shared" and call.attributes["understudy.call"] % 2 == 0
-        assert [span.attributes["understudy.attempt"] for span in attempts] == ([1, 2] if is_struck else [1])
+        is_struck = call.attributes["offbook.step_id"] == "shared" and call.attributes["offbook.call"] % 2 == 0
+        assert [span.attributes["offbook.attempt"] for span in attempts] == ([1, 2] if is_struck else [1])
         assert [event.name for event in call.events] == (["retry"] if is_struck else [])
         assert attempts[-1].attributes["recording.latency_s"] == SLOW_S
         for attempt in attempts:

@@ -8,11 +8,11 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
+from offbook.clock import run
+from offbook.errors import InputError
+from offbook.events import AttemptStarted, BreakerChanged, CallEnded, FaultFired, ReplayServed, RetryScheduled
+from offbook.observe import PrometheusSink
 from tests.observe.traffic import SLOW_S, drive
-from understudy.clock import run
-from understudy.errors import InputError
-from understudy.events import AttemptStarted, BreakerChanged, CallEnded, FaultFired, ReplayServed, RetryScheduled
-from understudy.observe import PrometheusSink
 
 
 def figures(text):
@@ -42,35 +42,35 @@ def run_figures(tmp_path_factory):
 @pytest.mark.parametrize(
     ("series", "value"),
     [
-        (("understudy_mock_replays_total", "step_id", "tour"), 4),
-        (("understudy_mock_replays_total", "prompt_hash", "tour"), 1),
-        (("understudy_mock_replays_total", "default", "tour"), 1),
-        (("understudy_mock_misses_total", "missing", "tour"), 1),
-        (("understudy_mock_faults_total", "http_error", "tour"), 5),
-        (("understudy_mock_faults_total", "timeout", "tour"), 1),
-        (("understudy_recording_captures_total", "gpt-5", "anthropic"), 1),
-        (("understudy_recording_latency_seconds_count", "gpt-5", "anthropic"), 1),
-        (("understudy_recording_latency_seconds_sum", "gpt-5", "anthropic"), SLOW_S),
-        (("understudy_recording_latency_seconds_bucket", "0.64", "gpt-5", "anthropic"), 0),
-        (("understudy_recording_latency_seconds_bucket", "1.28", "gpt-5", "anthropic"), 1),
-        (("understudy_provider_attempts_total", "gpt-5", "ok", "openai"), 5),
-        (("understudy_provider_attempts_total", "gpt-5", "ok", "anthropic"), 1),
-        (("understudy_provider_attempts_total", "gpt-5", "ProviderError", "openai"), 2),
-        (("understudy_provider_attempts_total", "gpt-5", "ProviderTimeoutError", "openai"), 1),
-        (("understudy_provider_attempts_total", "shaky", "BreakerOpenError", "shaky"), 1),
-        (("understudy_provider_retries_total", "openai"), 2),
-        (("understudy_provider_fallbacks_total", "openai", "anthropic"), 1),
-        (("understudy_breaker_state", "openai"), 0),
-        (("understudy_breaker_state", "shaky"), 2),
-        (("understudy_tokens_total", "prompt", "gpt-5", "openai"), 110),
-        (("understudy_tokens_total", "completion", "gpt-5", "openai"), 25),
-        (("understudy_tokens_total", "prompt", "gpt-5", "anthropic"), 7),
-        (("understudy_cost_usd_total", "gpt-5", "openai"), 0.75),
-        (("understudy_cost_usd_total", "gpt-5", "anthropic"), 0.125),
-        (("understudy_call_seconds_count", "gpt-5"), 6),
-        (("understudy_calls_total", "ok", "tour"), 6),
-        (("understudy_calls_total", "AllProvidersFailedError", "tour"), 2),
-        (("understudy_context_compactions_total", "1", "SlidingWindowCompact"), 1),
+        (("offbook_mock_replays_total", "step_id", "tour"), 4),
+        (("offbook_mock_replays_total", "prompt_hash", "tour"), 1),
+        (("offbook_mock_replays_total", "default", "tour"), 1),
+        (("offbook_mock_misses_total", "missing", "tour"), 1),
+        (("offbook_mock_faults_total", "http_error", "tour"), 5),
+        (("offbook_mock_faults_total", "timeout", "tour"), 1),
+        (("offbook_recording_captures_total", "gpt-5", "anthropic"), 1),
+        (("offbook_recording_latency_seconds_count", "gpt-5", "anthropic"), 1),
+        (("offbook_recording_latency_seconds_sum", "gpt-5", "anthropic"), SLOW_S),
+        (("offbook_recording_latency_seconds_bucket", "0.64", "gpt-5", "anthropic"), 0),
+        (("offbook_recording_latency_seconds_bucket", "1.28", "gpt-5", "anthropic"), 1),
+        (("offbook_provider_attempts_total", "gpt-5", "ok", "openai"), 5),
+        (("offbook_provider_attempts_total", "gpt-5", "ok", "anthropic"), 1),
+        (("offbook_provider_attempts_total", "gpt-5", "ProviderError", "openai"), 2),
+        (("offbook_provider_attempts_total", "gpt-5", "ProviderTimeoutError", "openai"), 1),
+        (("offbook_provider_attempts_total", "shaky", "BreakerOpenError", "shaky"), 1),
+        (("offbook_provider_retries_total", "openai"), 2),
+        (("offbook_provider_fallbacks_total", "openai", "anthropic"), 1),
+        (("offbook_breaker_state", "openai"), 0),
+        (("offbook_breaker_state", "shaky"), 2),
+        (("offbook_tokens_total", "prompt", "gpt-5", "openai"), 110),
+        (("offbook_tokens_total", "completion", "gpt-5", "openai"), 25),
+        (("offbook_tokens_total", "prompt", "gpt-5", "anthropic"), 7),
+        (("offbook_cost_usd_total", "gpt-5", "openai"), 0.75),
+        (("offbook_cost_usd_total", "gpt-5", "anthropic"), 0.125),
+        (("offbook_call_seconds_count", "gpt-5"), 6),
+        (("offbook_calls_total", "ok", "tour"), 6),
+        (("offbook_calls_total", "AllProvidersFailedError", "tour"), 2),
+        (("offbook_context_compactions_total", "1", "SlidingWindowCompact"), 1),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
 )
@@ -79,14 +79,14 @@ def test_a_run_is_counted(run_figures, series, value):
 
 
 def test_a_failed_call_uses_no_tokens_and_costs_nothing(run_figures):
-    assert not [series for series in run_figures if series[0].startswith(("understudy_tokens", "understudy_cost"))
+    assert not [series for series in run_figures if series[0].startswith(("offbook_tokens", "offbook_cost"))
                 and "shaky" in series]  # fmt: skip
 
 
 def test_waits_before_retries_are_added_up():
     figure = counted(RetryScheduled(None, "openai", 1.5, "E"), RetryScheduled(None, "openai", 2.0, "E"))
-    assert figure["understudy_provider_retries_total", "openai"] == 2
-    assert figure["understudy_provider_retry_wait_seconds_total", "openai"] == 3.5
+    assert figure["offbook_provider_retries_total", "openai"] == 2
+    assert figure["offbook_provider_retry_wait_seconds_total", "openai"] == 3.5
 
 
 def test_faults_of_a_plan_and_of_a_recording_count_alike():
@@ -96,25 +96,25 @@ def test_faults_of_a_plan_and_of_a_recording_count_alike():
         ReplayServed(None, "m", "prompt_hash", "k", "h", "timeout", "tour"),
         ReplayServed(None, "m", "prompt_hash", "k", "h", None, "tour"),
     )
-    assert figure["understudy_mock_faults_total", "timeout", "tour"] == 2
-    assert figure["understudy_mock_faults_total", "tool_lost", ""] == 1
-    assert figure["understudy_mock_replays_total", "prompt_hash", "tour"] == 2
+    assert figure["offbook_mock_faults_total", "timeout", "tour"] == 2
+    assert figure["offbook_mock_faults_total", "tool_lost", ""] == 1
+    assert figure["offbook_mock_replays_total", "prompt_hash", "tour"] == 2
 
 
 @pytest.mark.parametrize(("state", "value"), [("closed", 0), ("half_open", 1), ("open", 2)])
 def test_a_breaker_shows_its_last_state(state, value):
     figure = counted(BreakerChanged("openai", "open"), BreakerChanged("openai", state))
-    assert figure["understudy_breaker_state", "openai"] == value
+    assert figure["offbook_breaker_state", "openai"] == value
 
 
 def test_a_further_attempt_does_not_close_a_breaker():
     figure = counted(BreakerChanged("openai", "open"), AttemptStarted(None, "openai", "m"))
-    assert figure["understudy_breaker_state", "openai"] == 2
+    assert figure["offbook_breaker_state", "openai"] == 2
 
 
 def test_a_label_that_utf8_cannot_write_does_not_fail_the_scrape():
     figure = counted(CallEnded(None, "p", 'cafe\udce9 "☀"\n', 1.0))
-    assert figure["understudy_call_seconds_count", 'cafe? "☀"\n'] == 1
+    assert figure["offbook_call_seconds_count", 'cafe? "☀"\n'] == 1
 
 
 def test_sinks_have_registries_of_their_own():
@@ -128,13 +128,13 @@ def test_a_registry_can_be_shared_with_other_metrics():
     sink = PrometheusSink(registry)
     sink.emit(BreakerChanged("openai", "open"))
     figure = figures(sink.render())
-    assert (figure["mine_total",], figure["understudy_breaker_state", "openai"]) == (1, 2)
+    assert (figure["mine_total",], figure["offbook_breaker_state", "openai"]) == (1, 2)
 
 
 def test_a_registry_takes_one_sink():
     registry = CollectorRegistry()
     PrometheusSink(registry)
-    with pytest.raises(InputError, match="holds understudy's metrics already"):
+    with pytest.raises(InputError, match="holds offbook's metrics already"):
         PrometheusSink(registry)
 
 
@@ -148,7 +148,7 @@ def test_threads_lose_no_count():
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(emit_many, range(8)))
-    assert figures(sink.render())["understudy_provider_retries_total", "openai"] == 4000
+    assert figures(sink.render())["offbook_provider_retries_total", "openai"] == 4000
 
 
 def test_scrapes_are_answered_on_loopback_until_closed():
@@ -156,7 +156,7 @@ def test_scrapes_are_answered_on_loopback_until_closed():
         sink.emit(BreakerChanged("openai", "half_open"))
         url = f"http://127.0.0.1:{sink.serve()}/metrics"
         with urllib.request.urlopen(url) as scraped:
-            assert figures(scraped.read())["understudy_breaker_state", "openai"] == 1
+            assert figures(scraped.read())["offbook_breaker_state", "openai"] == 1
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(url)
     sink.close()

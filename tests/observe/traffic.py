@@ -2,22 +2,22 @@
 
 import asyncio
 
+from offbook.agent.context import ContextManager, SlidingWindowCompact
+from offbook.errors import AllProvidersFailedError, RecordingMismatchError
+from offbook.faults.http_error import HttpError
+from offbook.faults.injector import FaultInjector
+from offbook.faults.plan import At, FaultPlan
+from offbook.gateway.breaker import BreakerPolicy
+from offbook.gateway.gateway import ProviderGateway
+from offbook.gateway.retry import RetryPolicy
+from offbook.messages import Request, Response, TextDelta, Usage, WholeReply
+from offbook.providers.provider import Provider
+from offbook.recording.fingerprint import fingerprint
+from offbook.recording.recorder import RecordingProvider
+from offbook.recording.replay import MockProvider
+from offbook.workflow import WorkflowBuilder
 from tests.agent.context.parts import call
 from tests.fakes import user
-from understudy.agent.context import ContextManager, SlidingWindowCompact
-from understudy.errors import AllProvidersFailedError, RecordingMismatchError
-from understudy.faults.http_error import HttpError
-from understudy.faults.injector import FaultInjector
-from understudy.faults.plan import At, FaultPlan
-from understudy.gateway.breaker import BreakerPolicy
-from understudy.gateway.gateway import ProviderGateway
-from understudy.gateway.retry import RetryPolicy
-from understudy.messages import Request, Response, TextDelta, Usage, WholeReply
-from understudy.providers.provider import Provider
-from understudy.recording.fingerprint import fingerprint
-from understudy.recording.recorder import RecordingProvider
-from understudy.recording.replay import MockProvider
-from understudy.workflow import WorkflowBuilder
 
 SLOW_S = 0.75
 

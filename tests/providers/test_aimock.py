@@ -3,9 +3,9 @@
 import pytest
 from msgspec import Struct
 
-from understudy.errors import ProviderConnectionError, ProviderError, RateLimitError
-from understudy.messages import ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta, Usage
-from understudy.providers.catalog import (
+from offbook.errors import ProviderConnectionError, ProviderError, RateLimitError
+from offbook.messages import ReasoningDelta, StreamEnd, TextDelta, ToolCallDelta, Usage
+from offbook.providers.catalog import (
     AnthropicProvider,
     CatalogProvider,
     GoogleProvider,

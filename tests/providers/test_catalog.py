@@ -4,16 +4,16 @@ import httpx2
 import orjson
 import pytest
 
-from understudy.messages import Response
-from understudy.providers.catalog import (
+from offbook.messages import Response
+from offbook.providers.catalog import (
     AnthropicProvider,
     GoogleProvider,
     OllamaProvider,
     OpenAIProvider,
     OpenAIResponsesProvider,
 )
-from understudy.providers.http import HttpOptions
-from understudy.providers.pricing import Price, PriceTable
+from offbook.providers.http import HttpOptions
+from offbook.providers.pricing import Price, PriceTable
 
 HI = [{"role": "user", "content": "Hi"}]
 

@@ -10,9 +10,9 @@ import httpx2
 import orjson
 import pytest
 
-from understudy.codecs.codec import WireRequest
-from understudy.codecs.openai_chat import OpenAIChatCodec
-from understudy.errors import (
+from offbook.codecs.codec import WireRequest
+from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.errors import (
     InputError,
     MalformedResponseError,
     ProviderConnectionError,
@@ -21,9 +21,9 @@ from understudy.errors import (
     RateLimitError,
     RequestError,
 )
-from understudy.messages import Response, StreamEnd, TextDelta, Usage
-from understudy.providers.http import MAX_RESPONSE_BYTES, HttpOptions, HttpProvider
-from understudy.providers.pricing import Price, PriceTable
+from offbook.messages import Response, StreamEnd, TextDelta, Usage
+from offbook.providers.http import MAX_RESPONSE_BYTES, HttpOptions, HttpProvider
+from offbook.providers.pricing import Price, PriceTable
 
 CODEC = OpenAIChatCodec()
 HI = [{"role": "user", "content": "Hi"}]

@@ -5,16 +5,16 @@ import inspect
 import httpx2
 import pytest
 
-from understudy.errors import (
+from offbook.errors import (
     InputError,
     MalformedResponseError,
+    OffbookError,
     ProviderConnectionError,
     ProviderError,
     ProviderTimeoutError,
     RateLimitError,
-    UnderstudyError,
 )
-from understudy.providers.http_errors import translated_errors
+from offbook.providers.http_errors import translated_errors
 
 EXPECTED = {
     httpx2.CloseError: ProviderConnectionError,
@@ -69,7 +69,7 @@ def instance_of(kind):
 
 def raised_through(error, provider="mine"):
     """What comes out of the boundary when `error` is raised inside."""
-    with pytest.raises(UnderstudyError) as caught, translated_errors(provider):
+    with pytest.raises(OffbookError) as caught, translated_errors(provider):
         raise error
     return caught.value
 

@@ -5,9 +5,9 @@ import logging
 import orjson
 import pytest
 
-from understudy.errors import InputError
-from understudy.messages import Usage
-from understudy.providers.pricing import Price, PriceTable
+from offbook.errors import InputError
+from offbook.messages import Usage
+from offbook.providers.pricing import Price, PriceTable
 
 SMALL, LARGE = Price(prompt=1.0, completion=2.0), Price(prompt=10.0, completion=20.0)
 TABLE = PriceTable({"gpt-4o": LARGE, "gpt-4o-mini": SMALL}, as_of="2026-01-31", free_providers=("ollama",))
@@ -78,7 +78,7 @@ def test_an_unknown_model_costs_nothing_and_is_warned_about_once(caplog):
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
     assert "'mystery-1'" in caplog.records[0].getMessage()
     assert "'mystery-2'" in caplog.records[1].getMessage()
-    assert {record.name for record in caplog.records} == {"understudy.pricing"}
+    assert {record.name for record in caplog.records} == {"offbook.pricing"}
 
 
 def test_an_override_changes_and_adds_and_leaves_the_table_as_it_was():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from understudy.errors import ProviderError, RequestError
-from understudy.messages import Message, Response, StreamEnd, TextDelta, WholeReply
-from understudy.providers.provider import Provider
+from offbook.errors import ProviderError, RequestError
+from offbook.messages import Message, Response, StreamEnd, TextDelta, WholeReply
+from offbook.providers.provider import Provider
 
 HI = [{"role": "user", "content": "Hi"}]
 HELLO = Response(content="Hello.")

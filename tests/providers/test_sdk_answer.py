@@ -3,7 +3,7 @@
 import pytest
 from openai.types.chat import ChatCompletion
 
-from understudy import InputError, MalformedResponseError, ToolCall, Usage, read_response
+from offbook import InputError, MalformedResponseError, ToolCall, Usage, read_response
 
 COMPLETION = {
     "id": "chatcmpl-1",

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import orjson
 import pytest
 
+from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.errors import EventLoopError
+from offbook.messages import Response
+from offbook.providers.http import HttpProvider
+from offbook.providers.sync_edge import run_sync
 from tests.servers.loopback import LoopbackServer
-from understudy.codecs.openai_chat import OpenAIChatCodec
-from understudy.errors import EventLoopError
-from understudy.messages import Response
-from understudy.providers.http import HttpProvider
-from understudy.providers.sync_edge import run_sync
 
 HI = [{"role": "user", "content": "Hi"}]
 ANSWER = orjson.dumps(OpenAIChatCodec.encode_response(Response(content="Hello.", model="gpt-4o")))
@@ -142,7 +142,7 @@ def test_the_loop_of_a_thread_ends_with_the_thread():
 def test_a_program_that_exits_while_a_daemon_thread_waits_says_nothing():
     program = """
 import asyncio, threading
-from understudy.providers.sync_edge import run_sync
+from offbook.providers.sync_edge import run_sync
 
 waiting = threading.Event()
 

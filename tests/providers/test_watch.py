@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from offbook import ProviderConnectionError, Request, Response, StreamEnd, TextDelta, run
+from offbook.messages import WholeReply
+from offbook.providers.watch import watched
 from tests.fakes import Scripted, events_of, read_until_broken
-from understudy import ProviderConnectionError, Request, Response, StreamEnd, TextDelta, run
-from understudy.messages import WholeReply
-from understudy.providers.watch import watched
 
 OK = Response("fine")
 REQUEST = Request((), "m", stream=True)

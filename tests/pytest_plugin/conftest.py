@@ -2,9 +2,9 @@
 
 import pytest
 
-import understudy.pytest_plugin.fixture
-import understudy.pytest_plugin.plugin
-import understudy.pytest_plugin.scenario_file  # noqa: F401 - loaded here, or each inner run would load it anew
+import offbook.pytest_plugin.fixture
+import offbook.pytest_plugin.plugin
+import offbook.pytest_plugin.scenario_file  # noqa: F401 - loaded here, or each inner run would load it anew
 
 SETTINGS = """
 [pytest]
@@ -14,8 +14,8 @@ addopts = --strict-markers --strict-config -p no:cacheprovider
 filterwarnings = error
 """
 MODEL = """
-from understudy import Provider, Response
-from understudy.messages import WholeReply
+from offbook import Provider, Response
+from offbook.messages import WholeReply
 
 ADA = [{"role": "user", "content": "Ada"}]
 
@@ -28,13 +28,13 @@ class Echo(Provider):
         return WholeReply(Response(content=text, model=request.model, provider=self.name))
 
 
-def greet(understudy, name="Ada", step="greet"):
+def greet(offbook, name="Ada", step="greet"):
     asked = [{"role": "user", "content": name}]
-    return understudy.run(understudy.provider.complete(asked, model="m", step_id=step)).content
+    return offbook.run(offbook.provider.complete(asked, model="m", step_id=step)).content
 """
 
 
-NEEDED_PLUGINS = "understudy.pytest_plugin.plugin,xdist.plugin,pytest_asyncio.plugin"
+NEEDED_PLUGINS = "offbook.pytest_plugin.plugin,xdist.plugin,pytest_asyncio.plugin"
 
 
 class Project:
@@ -68,7 +68,7 @@ class Project:
 
     def record(self, *arguments):
         """Record what passes."""
-        return self.run("--understudy-record=once", *arguments)
+        return self.run("--offbook-record=once", *arguments)
 
     def recordings(self):
         """The recordings that there are, relative to their folder."""

@@ -13,7 +13,7 @@ RECORDING = {
     "_tools": {"refund": [{"arguments": {"order": 42}, "result": "paid"}]},
 }
 AGENT = """
-from understudy import tool
+from offbook import tool
 
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -39,8 +39,8 @@ SOUND = """
 from agent import agent, refund
 
 @pytest.mark.explore(recording="run.json", faults="connection_reset,tool_lost", declared=["ToolFaultError"])
-def test_agent(understudy):
-    assert understudy.run(agent(understudy.gateway, understudy.tools(refund))) == "Hello! paid Bye!"
+def test_agent(offbook):
+    assert offbook.run(agent(offbook.gateway, offbook.tools(refund))) == "Hello! paid Bye!"
 """
 
 
@@ -112,7 +112,7 @@ def test_only_the_verdicts_that_are_named_fail_it(explored):
 
 def test_a_budget_limits_the_cases_and_classes_of_errors_are_declared(explored):
     declared = SOUND.replace('["ToolFaultError"]', "(ToolFaultError,)").replace("faults=", "budget=2, faults=")
-    explored.test(f"from understudy import ToolFaultError\n{declared}")
+    explored.test(f"from offbook import ToolFaultError\n{declared}")
     explored.run().assert_outcomes(passed=3)
 
 
@@ -122,8 +122,8 @@ def test_an_async_test_runs_in_virtual_time(explored):
 from agent import agent, refund
 
 @pytest.mark.explore(recording="run.json", faults="timeout", declared="ProviderTimeoutError")
-async def test_agent(understudy):
-    assert await agent(understudy.provider, understudy.tools(refund)) == "Hello! paid Bye!"
+async def test_agent(offbook):
+    assert await agent(offbook.provider, offbook.tools(refund)) == "Hello! paid Bye!"
 """
     )
     result = explored.run("--durations=1")
@@ -139,9 +139,9 @@ async def refund(order: int) -> str:
     raise AssertionError("the real tool must not run")
 
 @pytest.mark.explore(recording=Path("run.json"), faults="tool_error", declared=["ToolFaultError"])
-async def test_agent(understudy):
-    assert await understudy.tools(refund)["refund"](order=42) == "paid"
-    assert understudy.gateway is understudy.gateway
+async def test_agent(offbook):
+    assert await offbook.tools(refund)["refund"](order=42) == "paid"
+    assert offbook.gateway is offbook.gateway
 """
     )
     explored.run().assert_outcomes(passed=2)
@@ -153,9 +153,9 @@ def test_fixtures_may_keep_the_provider_and_tools_and_other_parameters_are_kept_
 from agent import agent, refund
 
 @pytest.fixture
-def ask(understudy):
-    tools, provider = understudy.tools([refund]), understudy.provider
-    return lambda: understudy.run(agent(provider, tools))
+def ask(offbook):
+    tools, provider = offbook.tools([refund]), offbook.provider
+    return lambda: offbook.run(agent(provider, tools))
 
 class TestAgent:
     @pytest.mark.parametrize("number", [1, 2])
@@ -192,9 +192,9 @@ def test_workers_collect_the_same_cases_and_tell_the_same(explored):
 
 RECORDED = """
 @pytest.mark.explore(faults="connection_reset")
-def test_greets(understudy):
-    understudy.live(Echo)
-    response = understudy.run(understudy.gateway.complete(ADA, "m", step_id="greet"))
+def test_greets(offbook):
+    offbook.live(Echo)
+    response = offbook.run(offbook.gateway.complete(ADA, "m", step_id="greet"))
     assert response.content == "Hello Ada"
 """
 
@@ -206,12 +206,12 @@ def test_without_a_recording_there_is_the_clean_run_alone_which_makes_it(project
     project.record().assert_outcomes(passed=1)
     assert project.recordings() == ["test_it/test_greets.json"]
     project.run().assert_outcomes(passed=3)
-    project.run("--understudy-record=all").assert_outcomes(passed=1)
+    project.run("--offbook-record=all").assert_outcomes(passed=1)
 
 
 USES = """
 @pytest.mark.explore(recording="run.json", faults="tool_lost")
-def test_uses(understudy):
+def test_uses(offbook):
     {use}
 """
 
@@ -219,9 +219,9 @@ def test_uses(understudy):
 @pytest.mark.parametrize(
     ("use", "reason"),
     [
-        ('understudy.faults("call=1: timeout")', "an explored test is given its faults by the case"),
-        ("understudy.http_client()", "HTTP clients are not explored in a test"),
-        ("understudy.typo", "has no attribute 'typo'"),
+        ('offbook.faults("call=1: timeout")', "an explored test is given its faults by the case"),
+        ("offbook.http_client()", "HTTP clients are not explored in a test"),
+        ("offbook.typo", "has no attribute 'typo'"),
     ],
 )
 def test_what_an_explored_test_cannot_use_is_told(explored, use, reason):
@@ -230,10 +230,8 @@ def test_what_an_explored_test_cannot_use_is_told(explored, use, reason):
 
 
 def test_the_fixture_tells_what_it_is(explored):
-    use = "assert (understudy.is_recording, understudy.unused(), understudy.calls) == (False, [], [])\n"
-    explored.test(
-        USES.format(use=use + "    assert 'exploring' in repr(understudy) and 'run.json' in understudy.recording")
-    )
+    use = "assert (offbook.is_recording, offbook.unused(), offbook.calls) == (False, [], [])\n"
+    explored.test(USES.format(use=use + "    assert 'exploring' in repr(offbook) and 'run.json' in offbook.recording"))
     explored.run("-k", "clean").assert_outcomes(passed=1)
 
 
@@ -241,13 +239,13 @@ def test_nothing_is_asked_while_fixtures_are_set_up(explored):
     explored.test(
         """
 @pytest.fixture
-def early(understudy):
+def early(offbook):
     {use}
 
 @pytest.mark.explore(recording="run.json", faults="tool_lost")
 def test_early(early):
     pass
-""".replace("{use}", "understudy.run(asyncio.sleep(1))")
+""".replace("{use}", "offbook.run(asyncio.sleep(1))")
     )
     assert "nothing runs before the test does" in told(explored.run("-k", "clean"))
     explored.test((explored.folder / "test_it.py").read_text().replace("run(asyncio.sleep(1))", "gateway"))
@@ -265,7 +263,7 @@ def test_early(early):
     ],
 )
 def test_a_wrong_marker_is_told_when_tests_are_collected(project, arguments, reason):
-    project.test(f"@pytest.mark.explore({arguments})\ndef test_wrong(understudy):\n    pass\n")
+    project.test(f"@pytest.mark.explore({arguments})\ndef test_wrong(offbook):\n    pass\n")
     result = project.run()
     result.assert_outcomes(errors=1)
     assert reason in told(result)

@@ -1,4 +1,4 @@
-"""The fixture `understudy`: what it gives to a test, recorded and replayed."""
+"""The fixture `offbook`: what it gives to a test, recorded and replayed."""
 
 import json
 
@@ -9,13 +9,13 @@ from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
 
 GREETS = """
-def test_greets(understudy):
-    understudy.live(Echo)
-    assert greet(understudy) == "Hello Ada"
+def test_greets(offbook):
+    offbook.live(Echo)
+    assert greet(offbook) == "Hello Ada"
 """
 CANNOT_RECORD = """
-def test_greets(understudy):
-    assert greet(understudy) == "Hello Ada"
+def test_greets(offbook):
+    assert greet(offbook) == "Hello Ada"
 """
 
 
@@ -40,16 +40,16 @@ def test_a_recording_that_is_not_there_is_an_error_that_says_how_to_record_it(pr
     result.stdout.fnmatch_lines(
         [
             "E*InputError: */recordings/test_it/test_greets.json: no such recording",
-            "E*hint: record it: pytest test_it.py::test_greets --understudy-record=once",
+            "E*hint: record it: pytest test_it.py::test_greets --offbook-record=once",
         ]
     )
-    assert "pytest_plugin" not in told(result).replace("understudy.pytest_plugin.fixture", "")
+    assert "pytest_plugin" not in told(result).replace("offbook.pytest_plugin.fixture", "")
 
 
 def test_a_replay_refuses_a_request_that_was_not_recorded_and_counts_it(project):
     project.test(GREETS)
     project.record()
-    project.test(GREETS.replace("greet(understudy)", "greet(understudy, 'Eve')"))
+    project.test(GREETS.replace("greet(offbook)", "greet(offbook, 'Eve')"))
     result = project.run()
     result.assert_outcomes(failed=1)
     assert "RecordingMismatchError" in told(result)
@@ -61,9 +61,9 @@ def test_a_lenient_test_is_answered_with_a_default_which_counts_as_missed(projec
     project.record()
     project.test(
         """
-@pytest.mark.understudy(strict=False)
-def test_greets(understudy):
-    assert greet(understudy, step="other", name="Eve") == "Mock response"
+@pytest.mark.offbook(strict=False)
+def test_greets(offbook):
+    assert greet(offbook, step="other", name="Eve") == "Mock response"
 """
     )
     result = project.run()
@@ -74,12 +74,12 @@ def test_greets(understudy):
 def test_async_tests_await_the_provider(project):
     project.test(
         """
-async def test_greets(understudy):
-    understudy.live(Echo())
-    async with understudy.provider as provider:
+async def test_greets(offbook):
+    offbook.live(Echo())
+    async with offbook.provider as provider:
         response = await provider.complete(ADA, model="m", step_id="greet")
     assert response.content == "Hello Ada"
-    assert understudy.unused() == []
+    assert offbook.unused() == []
 """
     )
     project.record().assert_outcomes(passed=1)
@@ -89,8 +89,8 @@ async def test_greets(understudy):
 def test_run_inside_an_async_test_says_to_await(project):
     project.test(
         """
-async def test_greets(understudy):
-    greet(understudy)
+async def test_greets(offbook):
+    greet(offbook)
 """
     )
     project.write("recordings/test_it/test_greets.json", '{"_version": 2, "greet": {"content": "Hello"}}')
@@ -104,19 +104,19 @@ def test_waiting_costs_nothing_when_replaying_and_is_real_when_recording(project
         """
 import time
 
-async def wait(understudy, delay_s):
+async def wait(offbook, delay_s):
     started_s = asyncio.get_running_loop().time()
-    await understudy.provider.complete(ADA, model="m", step_id="greet")
+    await offbook.provider.complete(ADA, model="m", step_id="greet")
     await asyncio.sleep(delay_s)
     return asyncio.get_running_loop().time() - started_s
 
-def test_waits(understudy):
-    understudy.live(Echo)
-    delay_s = 0.01 if understudy.is_recording else 3600
+def test_waits(offbook):
+    offbook.live(Echo)
+    delay_s = 0.01 if offbook.is_recording else 3600
     started_s = time.monotonic()
-    assert understudy.run(wait(understudy, delay_s)) >= delay_s
+    assert offbook.run(wait(offbook, delay_s)) >= delay_s
     took_s = time.monotonic() - started_s
-    assert took_s >= 0.01 if understudy.is_recording else took_s < 600
+    assert took_s >= 0.01 if offbook.is_recording else took_s < 600
 """
     )
     project.record().assert_outcomes(passed=1)
@@ -126,15 +126,15 @@ def test_waits(understudy):
 def test_the_calls_and_what_was_left_can_be_looked_at(project):
     project.test(
         """
-def test_greets(understudy):
-    greet(understudy)
-    assert [(call.step_id, call.key) for call in understudy.calls] == [("greet", "greet")]
-    assert [(left.key, left.position) for left in understudy.unused()] == [("other", 0), ("_tools.add", 0)]
-    assert repr(understudy) == f"<understudy replaying {understudy.recording}>"
+def test_greets(offbook):
+    greet(offbook)
+    assert [(call.step_id, call.key) for call in offbook.calls] == [("greet", "greet")]
+    assert [(left.key, left.position) for left in offbook.unused()] == [("other", 0), ("_tools.add", 0)]
+    assert repr(offbook) == f"<offbook replaying {offbook.recording}>"
 
 @pytest.fixture(autouse=True)
-def tools(understudy):
-    understudy.tools()
+def tools(offbook):
+    offbook.tools()
 """
     )
     recording = '{"_version": 2, "greet": {"content": "Hello"}, "other": {}, "_tools": {"add": [{"result": 3}]}}'
@@ -145,12 +145,12 @@ def tools(understudy):
 def test_recorded_calls_are_told_as_such(project):
     project.test(
         """
-def test_greets(understudy):
-    understudy.live(Echo)
-    greet(understudy)
-    assert [(call.step_id, call.provider) for call in understudy.calls] == [("greet", "echo")]
-    assert understudy.unused() == []
-    assert repr(understudy).startswith("<understudy recording ")
+def test_greets(offbook):
+    offbook.live(Echo)
+    greet(offbook)
+    assert [(call.step_id, call.provider) for call in offbook.calls] == [("greet", "echo")]
+    assert offbook.unused() == []
+    assert repr(offbook).startswith("<offbook recording ")
 """
     )
     result = project.record()
@@ -172,13 +172,13 @@ def shout(text: str) -> str:
 @pytest.mark.parametrize("given", ["add, shout", "[add, shout]", "{'add': add, 'shout': shout}"])
 def test_tools_are_recorded_and_then_answered_without_running(project, given):
     test = f"""
-def test_tools(understudy):
-    tools = understudy.tools({given})
+def test_tools(offbook):
+    tools = offbook.tools({given})
     assert tools["add"](a=1, b=2) == 3
-    assert understudy.tools(shout)["shout"](text="hi") == "HI"
-    assert greet(understudy) == greet(understudy, step="again")
+    assert offbook.tools(shout)["shout"](text="hi") == "HI"
+    assert greet(offbook) == greet(offbook, step="again")
 """
-    project.test(TOOLS + test.replace("tools =", "understudy.live(Echo)\n    tools ="))
+    project.test(TOOLS + test.replace("tools =", "offbook.live(Echo)\n    tools ="))
     result = project.record()
     result.assert_outcomes(passed=1)
     assert "4 recorded live" in told(result)
@@ -192,9 +192,9 @@ def test_lenient_tools_count_what_the_recording_missed(project):
     project.test(
         TOOLS
         + """
-@pytest.mark.understudy(strict=False)
-def test_tools(understudy):
-    assert understudy.tools(add)["add"](a=1, b=2) is None
+@pytest.mark.offbook(strict=False)
+def test_tools(offbook):
+    assert offbook.tools(add)["add"](a=1, b=2) is None
 """
     )
     project.write("recordings/test_it/test_tools.json", '{"_version": 2}')
@@ -206,24 +206,24 @@ def test_tools(understudy):
 def test_faults_strike_as_planned_and_the_gateway_gets_over_them(project):
     project.test(
         """
-from understudy import At, HttpError, ProviderError
+from offbook import At, HttpError, ProviderError
 
-def test_recovers(understudy):
-    understudy.live(Echo)
-    understudy.faults("call=1 attempt=1: http_error 500")
-    response = understudy.run(understudy.gateway.complete(ADA, model="m", step_id="greet"))
+def test_recovers(offbook):
+    offbook.live(Echo)
+    offbook.faults("call=1 attempt=1: http_error 500")
+    response = offbook.run(offbook.gateway.complete(ADA, model="m", step_id="greet"))
     assert response.content == "Hello Ada"
-    assert understudy.gateway is understudy.gateway
+    assert offbook.gateway is offbook.gateway
 
-def test_fails(understudy):
-    understudy.live(Echo)
-    greet(understudy)
-    understudy.faults(At(call=2).fail(HttpError(status_code=503)))
+def test_fails(offbook):
+    offbook.live(Echo)
+    greet(offbook)
+    offbook.faults(At(call=2).fail(HttpError(status_code=503)))
     with pytest.raises(ProviderError, match="503"):
-        greet(understudy)
+        greet(offbook)
 
-def test_mistyped(understudy):
-    understudy.faults("call=1: http_eror 500")
+def test_mistyped(offbook):
+    offbook.faults("call=1: http_eror 500")
 """
     )
     result = project.record()
@@ -236,28 +236,28 @@ def test_faults_strike_tools_as_planned_and_are_not_recorded(project):
     project.test(
         TOOLS
         + """
-from understudy.errors import ToolFaultError
+from offbook.errors import ToolFaultError
 
-def test_loses(understudy):
-    understudy.faults("tool=add call=2: tool_lost")
-    added = understudy.tools(add)["add"]
+def test_loses(offbook):
+    offbook.faults("tool=add call=2: tool_lost")
+    added = offbook.tools(add)["add"]
     assert added(a=1, b=2) == 3
     with pytest.raises(ToolFaultError, match="lost"):
         added(a=1, b=2)
-    assert understudy.tools(add)["add"](a=1, b=2) == 3
+    assert offbook.tools(add)["add"](a=1, b=2) == 3
 
-def test_fails_from_then_on(understudy):
-    tools = understudy.tools(add, shout)
+def test_fails_from_then_on(offbook):
+    tools = offbook.tools(add, shout)
     assert tools["shout"](text="hi") == "HI"
-    understudy.faults('tool=shout call=2: tool_error "not now"')
-    understudy.faults("tool=add: tool_garbled ?")
+    offbook.faults('tool=shout call=2: tool_error "not now"')
+    offbook.faults("tool=add: tool_garbled ?")
     with pytest.raises(ToolFaultError, match="not now"):
         tools["shout"](text="hi")
     assert tools["add"](a=1, b=2) == "?"
     assert tools["shout"](text="hi") == "HI"
 
-def test_wrong_site(understudy):
-    understudy.faults("call=1: tool_lost")
+def test_wrong_site(offbook):
+    offbook.faults("call=1: tool_lost")
 """
     )
     result = project.record()
@@ -272,15 +272,15 @@ def test_faults_of_tools_leave_http_clients_alone(project):
     project.test(
         TOOLS
         + """
-from understudy.errors import ToolFaultError
+from offbook.errors import ToolFaultError
 
-def test_tools(understudy):
-    understudy.faults("tool=add call=1: tool_error")
-    stand_in = understudy.stand_in
-    understudy.faults("tool=add call=2: tool_lost")
+def test_tools(offbook):
+    offbook.faults("tool=add call=1: tool_error")
+    stand_in = offbook.stand_in
+    offbook.faults("tool=add call=2: tool_lost")
     for _ in range(2):
         with pytest.raises(ToolFaultError):
-            understudy.tools(add)["add"](a=1, b=2)
+            offbook.tools(add)["add"](a=1, b=2)
     assert stand_in.unstruck() == []
 """
     )
@@ -292,13 +292,13 @@ def test_a_mismatch_after_a_fault_of_a_tool_says_that_it_struck(project):
     project.test(
         TOOLS
         + """
-from understudy.errors import ToolFaultError
+from offbook.errors import ToolFaultError
 
-def test_greets(understudy):
-    understudy.faults("tool=add: tool_error")
+def test_greets(offbook):
+    offbook.faults("tool=add: tool_error")
     with pytest.raises(ToolFaultError):
-        understudy.tools(add)["add"](a=1, b=2)
-    greet(understudy)
+        offbook.tools(add)["add"](a=1, b=2)
+    greet(offbook)
 """
     )
     project.write("recordings/test_it/test_greets.json", '{"_version": 2}')
@@ -308,7 +308,7 @@ def test_greets(understudy):
 
 
 def test_a_vendor_is_asked_at_the_address_of_the_environment(project, monkeypatch):
-    project.test('pytestmark = pytest.mark.understudy(provider="openai")\n' + CANNOT_RECORD)
+    project.test('pytestmark = pytest.mark.offbook(provider="openai")\n' + CANNOT_RECORD)
     with LoopbackServer(chat_answer("Hello Ada")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         project.record().assert_outcomes(passed=1)
@@ -320,8 +320,8 @@ def test_recording_from_nothing_says_what_to_do(project, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     project.test(CANNOT_RECORD)
-    assert "call understudy.live(provider) first, or mark the test" in told(project.record())
-    project.test('pytestmark = pytest.mark.understudy(provider="openai")\n' + CANNOT_RECORD)
+    assert "call offbook.live(provider) first, or mark the test" in told(project.record())
+    project.test('pytestmark = pytest.mark.offbook(provider="openai")\n' + CANNOT_RECORD)
     assert "OPENAI_API_KEY is not set" in told(project.record())
     assert project.recordings() == []
 
@@ -330,9 +330,9 @@ def test_a_fixture_asked_for_by_name_works_too(project):
     project.test(
         """
 def test_greets(request):
-    understudy = request.getfixturevalue("understudy")
-    understudy.live(Echo)
-    assert greet(understudy) == "Hello Ada"
+    offbook = request.getfixturevalue("offbook")
+    offbook.live(Echo)
+    assert greet(offbook) == "Hello Ada"
 """
     )
     project.record().assert_outcomes(passed=1)
@@ -340,13 +340,13 @@ def test_greets(request):
 
 
 def test_a_test_that_asks_nothing_needs_no_recording(project):
-    project.test("def test_nothing(understudy):\n    assert understudy.run(asyncio.sleep(5, 'woken')) == 'woken'\n")
+    project.test("def test_nothing(offbook):\n    assert offbook.run(asyncio.sleep(5, 'woken')) == 'woken'\n")
     project.run().assert_outcomes(passed=1)
     project.record().assert_outcomes(passed=1)
     assert project.recordings() == []
 
 
 def test_a_test_that_opens_its_provider_and_asks_nothing_can_be_recorded(project):
-    project.test("def test_nothing(understudy):\n    assert understudy.provider\n")
+    project.test("def test_nothing(offbook):\n    assert offbook.provider\n")
     project.record().assert_outcomes(passed=1)
     project.run().assert_outcomes(passed=1)

@@ -1,4 +1,4 @@
-"""The marker `understudy`, and what is wrong with it."""
+"""The marker `offbook`, and what is wrong with it."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.pytest_plugin.conftest import told
         ('recordin="x.json"', "unknown argument 'recordin'\n  hint: did you mean 'recording'?"),
         (
             '"x.json"',
-            "it takes no arguments without names\n  hint: name it: @pytest.mark.understudy(recording='x.json')",
+            "it takes no arguments without names\n  hint: name it: @pytest.mark.offbook(recording='x.json')",
         ),
         ("recording=5", "recording: expected `str | null`, got `int`\n  hint: given: 5"),
         ('strict="no"', "strict: expected `bool`, got `str`\n  hint: given: 'no'"),
@@ -21,26 +21,26 @@ from tests.pytest_plugin.conftest import told
     ],
 )
 def test_a_wrong_marker_is_a_usage_error_that_names_the_test(project, arguments, complaint):
-    project.test(f"@pytest.mark.understudy({arguments})\ndef test_greets(understudy):\n    pass\n")
+    project.test(f"@pytest.mark.offbook({arguments})\ndef test_greets(offbook):\n    pass\n")
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert f"test_it.py::test_greets: mark.understudy: {complaint}" in told(result)
+    assert f"test_it.py::test_greets: mark.offbook: {complaint}" in told(result)
     assert "INTERNALERROR" not in told(result)
 
 
 def test_a_recording_that_no_store_takes_is_a_usage_error(project):
-    project.test('@pytest.mark.understudy(recording="x.db")\ndef test_greets(understudy):\n    pass\n')
-    result = project.run("--understudy-record=once")
+    project.test('@pytest.mark.offbook(recording="x.db")\ndef test_greets(offbook):\n    pass\n')
+    result = project.run("--offbook-record=once")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "looks like a database" in told(result)
 
 
 def test_a_marker_without_the_fixture_does_nothing_but_must_be_right(project):
-    project.test('pytestmark = pytest.mark.understudy(provider="openai")\ndef test_it():\n    pass\n')
+    project.test('pytestmark = pytest.mark.offbook(provider="openai")\ndef test_it():\n    pass\n')
     result = project.run()
     result.assert_outcomes(passed=1)
     assert "recordings" not in told(result)
-    project.test("pytestmark = pytest.mark.understudy(prvider=1)\ndef test_it():\n    pass\n")
+    project.test("pytestmark = pytest.mark.offbook(prvider=1)\ndef test_it():\n    pass\n")
     assert project.run().ret == pytest.ExitCode.USAGE_ERROR
 
 
@@ -48,13 +48,13 @@ def test_the_nearest_marker_counts_for_each_argument(project):
     project.test(
         """
 from pathlib import Path
-pytestmark = pytest.mark.understudy(recording="module.json", strict=False)
+pytestmark = pytest.mark.offbook(recording="module.json", strict=False)
 
-@pytest.mark.understudy(recording=Path("class.json"))
+@pytest.mark.offbook(recording=Path("class.json"))
 class TestShop:
-    def test_greets(self, understudy):
-        assert Path(understudy.recording).name == "class.json"
-        assert greet(understudy) == "Mock response"
+    def test_greets(self, offbook):
+        assert Path(offbook.recording).name == "class.json"
+        assert greet(offbook) == "Mock response"
 """
     )
     project.write("class.json", '{"_version": 2}')
@@ -62,13 +62,13 @@ class TestShop:
 
 
 def test_the_marker_and_the_options_are_documented(project):
-    assert "@pytest.mark.understudy(recording=None, strict=True" in told(project.run("--markers"))
+    assert "@pytest.mark.offbook(recording=None, strict=True" in told(project.run("--markers"))
     helped = told(project.run("--help"))
     for option in ("record={none,once,new,all,append,fresh}", "keep-failed", "strict-unused", "report-unused"):
-        assert f"--understudy-{option}" in helped
+        assert f"--offbook-{option}" in helped
 
 
 def test_an_unknown_mode_is_a_usage_error(project):
-    result = project.run("--understudy-record=sometimes")
+    result = project.run("--offbook-record=sometimes")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "sometimes" in told(result)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.pytest_plugin.recording_place import default_recording, file_name, located
 from tests.pytest_plugin.conftest import told
-from understudy.pytest_plugin.recording_place import default_recording, file_name, located
 
 GREETS = """
-def test_greets(understudy):
-    understudy.live(Echo)
-    greet(understudy)
+def test_greets(offbook):
+    offbook.live(Echo)
+    greet(offbook)
 """
 
 
@@ -51,9 +51,9 @@ def test_parametrised_tests_and_methods_have_recordings_of_their_own(project):
         """
 class TestShop:
     @pytest.mark.parametrize("name", ["Ada", "Eve"])
-    def test_greets(self, understudy, name):
-        understudy.live(Echo)
-        assert greet(understudy, name) == f"Hello {name}"
+    def test_greets(self, offbook, name):
+        offbook.live(Echo)
+        assert greet(offbook, name) == f"Hello {name}"
 """,
         path="shop/test_shop.py",
     )
@@ -68,7 +68,7 @@ class TestShop:
 
 @pytest.mark.parametrize("recording", ["x.json", "sqlite:///runs/x.db"])
 def test_a_marked_recording_is_used_wherever_it_is(project, recording):
-    project.test(f"pytestmark = pytest.mark.understudy(recording={recording!r})\n{GREETS}")
+    project.test(f"pytestmark = pytest.mark.offbook(recording={recording!r})\n{GREETS}")
     project.record().assert_outcomes(passed=1)
     assert (project.folder / recording.rpartition(":///")[2]).is_file()
     result = project.run()
@@ -77,7 +77,7 @@ def test_a_marked_recording_is_used_wherever_it_is(project, recording):
 
 
 def test_tests_may_share_a_recording_from_the_first_time_on(project):
-    mark = 'pytestmark = pytest.mark.understudy(recording="shared.json")\n'
+    mark = 'pytestmark = pytest.mark.offbook(recording="shared.json")\n'
     project.test(mark + GREETS + GREETS.replace("test_greets", "test_again").replace("live(Echo)", "live(Echo())"))
     project.record().assert_outcomes(passed=2)
     assert len(json.loads((project.folder / "shared.json").read_text())["greet"]) == 2

@@ -2,15 +2,15 @@
 
 import pytest
 
+from offbook.explore.case import Case
+from offbook.explore.exploration import Explorer, Wish
+from offbook.faults import parse_fault
+from offbook.subjects.described import DescribedWorkflow
+from offbook.subjects.opening import open_subject
+from offbook.subjects.regression import Regression, RegressionFolder
+from offbook.subjects.terms import Terms
 from tests.pytest_plugin.conftest import told
 from tests.subjects.projects import CARELESS, REFUND, Project
-from understudy.explore.case import Case
-from understudy.explore.exploration import Explorer, Wish
-from understudy.faults import parse_fault
-from understudy.subjects.described import DescribedWorkflow
-from understudy.subjects.opening import open_subject
-from understudy.subjects.regression import Regression, RegressionFolder
-from understudy.subjects.terms import Terms
 
 
 @pytest.fixture
@@ -19,12 +19,12 @@ def kept(project, monkeypatch):
     monkeypatch.chdir(project.folder)
     Project(project.folder).workflow(CARELESS)
     described = DescribedWorkflow(recording="run.json", file="flow.yaml")
-    kind = Regression(understudy="regression", verdict="wrong", faults=(), subject=described)
+    kind = Regression(offbook="regression", verdict="wrong", faults=(), subject=described)
     with open_subject(described, Terms()) as subject:
         case = Case("0007", (parse_fault("tool=refund call=1: tool_lost"),), ())
         exploration = Explorer(subject, Wish(dishes=())).explore([case])
         RegressionFolder("regress", kind).keep(subject, exploration.clean, exploration.findings)
-    project.write("regress/other.json", '{"understudy": 1}')
+    project.write("regress/other.json", '{"offbook": 1}')
     return project
 
 
@@ -32,7 +32,7 @@ def test_a_finding_fails_while_it_is_there(kept):
     result = kept.run()
     result.assert_outcomes(failed=1)
     assert "repeated side effect: refund ran 2 times, without the fault 1 time" in told(result)
-    assert "again: understudy replay --plan" in told(result)
+    assert "again: offbook replay --plan" in told(result)
 
 
 def test_it_passes_when_it_is_mended(kept):

@@ -20,15 +20,15 @@ async def handle(messages, ctx):
     return f"Booked: {await ctx.resolve_tool('create_booking', {'time': says})}"
 """
 SCENARIOS = """
-from understudy import Trajectory, expected
-from understudy.scenarios import scenario
+from offbook import Trajectory, expected
+from offbook.scenarios import scenario
 
 BOOKS = {"create_booking": {"id": "BK-1"}}
 
 scenario("user books a morning slot", turns=["09:00"], mocks=BOOKS,
          assertions=Trajectory("strict", [expected("create_booking", args={"time": "09:00"})]))
 """
-THINKS = 'from understudy.scenarios import scenario\n\nscenario("thinks aloud", turns=["think"])\n'
+THINKS = 'from offbook.scenarios import scenario\n\nscenario("thinks aloud", turns=["think"])\n'
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def shop(project):
     """A project with an agent that books."""
     project.write("shop_agent.py", AGENT)
     config = '[agent]\nhandler = "shop_agent:handle"\nprovider = "openai"\nbase_url = "${SHOP_URL}"\n'
-    project.write("understudy.toml", config)
+    project.write("offbook.toml", config)
     return project
 
 
@@ -80,7 +80,7 @@ def test_a_scenario_is_recorded_from_the_agents_provider_and_then_replayed(shop,
         assert "0 calls served from recordings, 1 recorded live, 0 missed" in told(result)
     monkeypatch.delenv("SHOP_URL")
     assert shop.recordings() == ["thinks-aloud.json"]
-    result = shop.run("--understudy-strict-unused", "--understudy-report-unused")
+    result = shop.run("--offbook-strict-unused", "--offbook-report-unused")
     result.assert_outcomes(passed=1)
     assert "1 call served from recordings, 0 recorded live, 0 missed" in told(result)
     assert "no test used" not in told(result)
@@ -100,7 +100,7 @@ def test_a_scenario_without_its_recording_says_how_to_record_it(shop):
     result = shop.run()
     result.assert_outcomes(failed=1)
     assert "recordings/thinks-aloud.json: no such recording" in told(result)
-    assert "hint: record it: pytest 'sim_thinking.py::thinks aloud' --understudy-record=once" in told(result)
+    assert "hint: record it: pytest 'sim_thinking.py::thinks aloud' --offbook-record=once" in told(result)
 
 
 def test_a_scenario_that_leaves_entries_unused_fails_if_asked_for(shop):
@@ -108,7 +108,7 @@ def test_a_scenario_that_leaves_entries_unused_fails_if_asked_for(shop):
     entries = {"thinks aloud/agent/1/agent": {"content": "Hm."}, "thinks aloud/agent/1/user": {"content": "?"}}
     shop.write("recordings/thinks-aloud.json", json.dumps({"_version": 2} | entries))
     shop.run().assert_outcomes(passed=1)
-    result = shop.run("--understudy-strict-unused")
+    result = shop.run("--offbook-strict-unused")
     result.assert_outcomes(failed=1)
     assert "1 entry not used: thinks aloud/agent/1/user[0]" in told(result)
 
@@ -122,7 +122,7 @@ def test_a_scenario_that_cannot_be_held_says_why_without_a_traceback(shop):
 
 
 def test_an_agent_that_the_config_names_wrongly_is_told_without_a_traceback(shop):
-    shop.write("understudy.toml", '[agent]\nhandler = "shop_agent:hanlde"\n')
+    shop.write("offbook.toml", '[agent]\nhandler = "shop_agent:hanlde"\n')
     shop.write("sim_booking.py", SCENARIOS)
     result = shop.run()
     result.assert_outcomes(failed=1)
@@ -145,7 +145,7 @@ def test_a_mistake_inside_a_conversation_is_told_without_a_traceback(shop):
         (SCENARIOS + "1 / 0\n", "ZeroDivisionError"),
         (SCENARIOS + "scenario('bad')\n", "neither a goal"),
         (SCENARIOS + SCENARIOS, "there is another scenario called 'user books a morning slot'"),
-        ("from understudy import (\n", "SyntaxError"),
+        ("from offbook import (\n", "SyntaxError"),
     ],
 )
 def test_a_file_that_declares_no_scenarios_rightly_is_an_error_of_collection(shop, text, complaint):
@@ -161,12 +161,12 @@ def test_scenarios_without_a_config_are_an_error_of_collection_that_shows_one(pr
     project.write("sim_booking.py", SCENARIOS)
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    assert "there is no understudy.toml here or above" in told(result)
+    assert "there is no offbook.toml here or above" in told(result)
 
 
 def test_files_of_others_that_happen_to_be_called_sim_are_left_alone(project):
     project.write("sim_physics.py", "raise SystemExit('a simulation of days')\n")
-    project.write("sim_notes.txt", "understudy")
+    project.write("sim_notes.txt", "offbook")
     project.test("def test_it():\n    pass\n")
     project.run().assert_outcomes(passed=1)
 

@@ -1,4 +1,4 @@
-"""The fixture `understudy` for agents that ask over HTTP: clients and servers bound to the test's recording."""
+"""The fixture `offbook` for agents that ask over HTTP: clients and servers bound to the test's recording."""
 
 import json
 
@@ -35,12 +35,12 @@ def greet(client, name="Ada"):
     return said(client.post(URL, json=asked(name)))
 """
 GREETS = """
-def test_greets(understudy):
-    assert greet(understudy.sync_http_client(real)) == "Hello Ada"
+def test_greets(offbook):
+    assert greet(offbook.sync_http_client(real)) == "Hello Ada"
 """
 REPLAYS = """
-def test_greets(understudy):
-    assert greet(understudy.sync_http_client()) == "Hello Ada"
+def test_greets(offbook):
+    assert greet(offbook.sync_http_client()) == "Hello Ada"
 """
 SERVED = "1 call served from recordings, 0 recorded live, 0 missed"
 
@@ -76,22 +76,22 @@ def test_without_a_recording_the_test_says_how_to_record_it(project):
     write(project, REPLAYS)
     result = project.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E*hint: record it: pytest test_it.py::test_greets --understudy-record=once"])
+    result.stdout.fnmatch_lines(["E*hint: record it: pytest test_it.py::test_greets --offbook-record=once"])
 
 
 def test_clients_that_await_wait_for_nothing_in_run(project):
     text = """
-def test_greets(understudy):
+def test_greets(offbook):
     async def main():
-        async with understudy.http_client(real) as client:
+        async with offbook.http_client(real) as client:
             return said(await client.post(URL, json=asked("Ada"), timeout=3600))
 
-    if not understudy.is_recording:
-        understudy.faults("call=1 attempt=1: timeout")
+    if not offbook.is_recording:
+        offbook.faults("call=1 attempt=1: timeout")
         with pytest.raises(httpx2.ReadTimeout):
-            understudy.run(main())
-    assert understudy.run(main()) == "Hello Ada"
-    assert len(understudy.calls) == 1
+            offbook.run(main())
+    assert offbook.run(main()) == "Hello Ada"
+    assert len(offbook.calls) == 1
 """
     write(project, text)
     project.record().assert_outcomes(passed=1)
@@ -102,8 +102,8 @@ def test_a_miss_fails_the_test_even_if_the_agent_swallows_it(project):
     write(project, GREETS)
     project.record()
     swallows = """
-def test_greets(understudy):
-    client = understudy.sync_http_client()
+def test_greets(offbook):
+    client = offbook.sync_http_client()
     assert client.post(URL, json=asked("Eve")).status_code == 422
     assert greet(client) == "Hello Ada"
 """
@@ -114,7 +114,7 @@ def test_greets(understudy):
         [
             "*test_greets.json: 1 call not recorded; the first, to /v1/chat/completions:",
             "*Eve*",
-            "  hint: record the test again, *: pytest test_it.py::test_greets --understudy-record=fresh",
+            "  hint: record the test again, *: pytest test_it.py::test_greets --offbook-record=fresh",
         ]
     )
     assert "1 call served from recordings, 0 recorded live, 1 missed" in told(result)
@@ -124,9 +124,9 @@ def test_a_lenient_test_gets_a_default_which_counts_as_missed(project):
     write(project, GREETS)
     project.record()
     lenient = """
-@pytest.mark.understudy(strict=False)
-def test_greets(understudy):
-    assert greet(understudy.sync_http_client(), "Eve") == "Mock response"
+@pytest.mark.offbook(strict=False)
+def test_greets(offbook):
+    assert greet(offbook.sync_http_client(), "Eve") == "Mock response"
 """
     write(project, lenient)
     result = project.run()
@@ -135,8 +135,8 @@ def test_greets(understudy):
 
 
 TWO = """
-def test_greets(understudy):
-    client = understudy.sync_http_client(real)
+def test_greets(offbook):
+    client = offbook.sync_http_client(real)
     assert greet(client) == "Hello Ada"
     assert greet(client, "Eve") == "Hello Eve"
 """
@@ -149,7 +149,7 @@ def test_entries_that_no_client_used_are_told_and_fail_the_test_if_asked(project
     result = project.run()
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["not used in *test_greets.json: *[[]0[]]"])
-    result = project.run("--understudy-strict-unused")
+    result = project.run("--offbook-strict-unused")
     result.assert_outcomes(failed=1)
     assert "1 entry not used" in told(result)
 
@@ -158,14 +158,14 @@ def test_entries_count_as_used_whoever_used_them(project):
     write(project, TWO)
     project.record()
     shared = """
-def test_greets(understudy):
-    client = understudy.sync_http_client()
-    assert said(client.post(URL, json=asked("Ada"), headers={"x-understudy-session": "a"})) == "Hello Ada"
-    assert understudy.run(understudy.provider.complete(asked("Eve")["messages"], model="m")).content == "Hello Eve"
-    assert understudy.unused() == []
+def test_greets(offbook):
+    client = offbook.sync_http_client()
+    assert said(client.post(URL, json=asked("Ada"), headers={"x-offbook-session": "a"})) == "Hello Ada"
+    assert offbook.run(offbook.provider.complete(asked("Eve")["messages"], model="m")).content == "Hello Eve"
+    assert offbook.unused() == []
 """
     write(project, shared)
-    result = project.run("--understudy-strict-unused")
+    result = project.run("--offbook-strict-unused")
     result.assert_outcomes(passed=1)
     assert "2 calls served" in told(result)
 
@@ -173,8 +173,8 @@ def test_greets(understudy):
 def test_nothing_is_used_by_a_stand_in_that_nobody_asked(project):
     write(project, GREETS)
     project.record()
-    write(project, "\ndef test_greets(understudy):\n    understudy.http_client()\n")
-    result = project.run("--understudy-strict-unused")
+    write(project, "\ndef test_greets(offbook):\n    offbook.http_client()\n")
+    result = project.run("--offbook-strict-unused")
     result.assert_outcomes(failed=1)
 
 
@@ -182,12 +182,12 @@ def test_faults_strike_clients_from_when_they_are_asked_for(project):
     write(project, TWO)
     project.record()
     broken = """
-def test_greets(understudy):
-    client = understudy.sync_http_client()
+def test_greets(offbook):
+    client = offbook.sync_http_client()
     assert greet(client) == "Hello Ada"
-    understudy.faults("tool=search: tool_lost", "call=2: http_error 503")
+    offbook.faults("tool=search: tool_lost", "call=2: http_error 503")
     assert client.post(URL, json=asked("Eve")).status_code == 503
-    assert [str(planned) for planned in understudy.stand_in.fired()] == ["call=2 attempt=1: http_error 503"]
+    assert [str(planned) for planned in offbook.stand_in.fired()] == ["call=2 attempt=1: http_error 503"]
 """
     write(project, broken)
     project.run().assert_outcomes(passed=1)
@@ -197,9 +197,9 @@ def test_a_miss_behind_a_fault_does_not_say_to_record_again(project):
     write(project, TWO)
     project.record()
     broken = """
-def test_greets(understudy):
-    understudy.faults("call=1: unknown_tool")
-    client = understudy.sync_http_client()
+def test_greets(offbook):
+    offbook.faults("call=1: unknown_tool")
+    client = offbook.sync_http_client()
     assert client.post(URL, json=asked("Ada")).json()["choices"][0]["message"]["tool_calls"]
     assert client.post(URL, json=asked("no such tool")).status_code == 422
 """
@@ -212,18 +212,18 @@ def test_greets(understudy):
 
 def test_a_server_records_from_where_the_environment_says(project):
     text = """
-import understudy as library
+import offbook as library
 
 
-def test_greets(understudy, monkeypatch):
+def test_greets(offbook, monkeypatch):
     with library.serving(responses={"a": {"content": "Hello Ada"}}) as real:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{real.url}/v1")
-        with understudy.serving() as server:
+        with offbook.serving() as server:
             assert said(httpx2.post(f"{server.url}/v1/chat/completions", json=asked("Ada"))) == "Hello Ada"
         monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-        with understudy.serving(upstreams={"openai": f"{real.url}/v1"}) as server:
+        with offbook.serving(upstreams={"openai": f"{real.url}/v1"}) as server:
             assert said(httpx2.post(f"{server.url}/v1/chat/completions", json=asked("Ada"))) == "Hello Ada"
-    assert len(real.calls) == 2 * understudy.is_recording
+    assert len(real.calls) == 2 * offbook.is_recording
 """
     write(project, text)
     project.record().assert_outcomes(passed=1)
@@ -232,21 +232,21 @@ def test_greets(understudy, monkeypatch):
 
 def test_a_server_records_and_replays_like_a_client(project):
     text = """
-import understudy as library
+import offbook as library
 
 
-def test_greets(understudy):
+def test_greets(offbook):
     with library.serving(responses={"a": {"content": "Hello Ada"}}) as real:
-        with understudy.serving(upstreams={"openai": f"{real.url}/v1"}, upstream_keys={"openai": "k"}) as server:
+        with offbook.serving(upstreams={"openai": f"{real.url}/v1"}, upstream_keys={"openai": "k"}) as server:
             assert server.env["OPENAI_BASE_URL"] == f"{server.url}/v1"
             response = httpx2.post(f"{server.url}/v1/chat/completions", json=asked("Ada"))
             assert said(response) == "Hello Ada"
-    assert len(real.calls) == understudy.is_recording
+    assert len(real.calls) == offbook.is_recording
 """
     write(project, text)
     project.record().assert_outcomes(passed=1)
     assert len(entries(project)) == 1
-    result = project.run("--understudy-strict-unused")
+    result = project.run("--offbook-strict-unused")
     result.assert_outcomes(passed=1)
     assert SERVED in told(result)
 
@@ -256,7 +256,7 @@ def test_record_modes_are_those_of_providers(project, mode):
     write(project, GREETS)
     project.record()
     write(project, TWO)
-    project.run(f"--understudy-record={mode}").assert_outcomes(passed=1)
+    project.run(f"--offbook-record={mode}").assert_outcomes(passed=1)
     write(project, TWO.replace("real", ""))
     result = project.run()
     result.assert_outcomes(passed=1)

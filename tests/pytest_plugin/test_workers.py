@@ -7,18 +7,18 @@ import pytest
 from tests.pytest_plugin.conftest import told
 
 SHARED = """
-@pytest.mark.understudy(recording="shared.json")
+@pytest.mark.offbook(recording="shared.json")
 @pytest.mark.parametrize("number", range(8))
-def test_greets(understudy, number):
-    understudy.live(Echo)
-    assert greet(understudy, str(number), step=f"greet-{number}") == f"Hello {number}"
+def test_greets(offbook, number):
+    offbook.live(Echo)
+    assert greet(offbook, str(number), step=f"greet-{number}") == f"Hello {number}"
 """
 
 
 @pytest.fixture
 def shared(project):
     project.test(SHARED)
-    result = project.run_apart("-n", "2", "--understudy-record=all")
+    result = project.run_apart("-n", "2", "--offbook-record=all")
     result.assert_outcomes(passed=8)
     assert "0 calls served from recordings, 8 recorded live, 0 missed" in told(result)
     return project
@@ -30,7 +30,7 @@ def test_workers_record_into_one_file_and_nothing_is_lost(shared):
 
 
 def test_what_workers_did_is_told_together(shared):
-    result = shared.run_apart("-n", "2", "--understudy-report-unused")
+    result = shared.run_apart("-n", "2", "--offbook-report-unused")
     result.assert_outcomes(passed=8)
     assert "8 calls served from recordings, 0 recorded live, 0 missed" in told(result)
     assert told(result).count("not used in shared.json") == 8
@@ -38,7 +38,7 @@ def test_what_workers_did_is_told_together(shared):
 
 def test_a_wrong_marker_fails_its_test_in_a_worker_and_no_other(project):
     project.test(
-        "@pytest.mark.understudy(recordin=1)\ndef test_wrong(understudy):\n    pass\n\ndef test_right():\n    pass\n"
+        "@pytest.mark.offbook(recordin=1)\ndef test_wrong(offbook):\n    pass\n\ndef test_right():\n    pass\n"
     )
     result = project.run_apart("-n", "2")
     result.assert_outcomes(passed=1, errors=1)
@@ -48,7 +48,7 @@ def test_a_wrong_marker_fails_its_test_in_a_worker_and_no_other(project):
 
 def test_scenarios_run_in_workers(project):
     project.write("shop_agent.py", "def handle(messages, ctx):\n    return 'Hello'\n")
-    project.write("understudy.toml", '[agent]\nhandler = "shop_agent:handle"\n')
+    project.write("offbook.toml", '[agent]\nhandler = "shop_agent:handle"\n')
     declared = "\n".join(f'scenario("says hello {number}", turns=["hi"])' for number in range(4))
-    project.write("sim_hello.py", f"from understudy.scenarios import scenario\n{declared}\n")
+    project.write("sim_hello.py", f"from offbook.scenarios import scenario\n{declared}\n")
     project.run_apart("-n", "2").assert_outcomes(passed=4)

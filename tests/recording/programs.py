@@ -14,16 +14,16 @@ import threading
 from itertools import count
 from pathlib import Path
 
-from understudy.errors import InputError
-from understudy.messages import Response, WholeReply
-from understudy.providers.provider import Provider
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.recorder import RecordingProvider
-from understudy.recording.stores.journal import Journal
-from understudy.recording.stores.locate import open_store
-from understudy.recording.tool_exchange import ToolExchange
-from understudy.recording.tool_recorder import record_tools
+from offbook.errors import InputError
+from offbook.messages import Response, WholeReply
+from offbook.providers.provider import Provider
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.recorder import RecordingProvider
+from offbook.recording.stores.journal import Journal
+from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_exchange import ToolExchange
+from offbook.recording.tool_recorder import record_tools
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60

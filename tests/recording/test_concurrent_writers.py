@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from understudy.recording.exchange import Exchange
-from understudy.recording.stores.locate import open_store
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.locate import open_store
 
 from .programs import (
     Echo,

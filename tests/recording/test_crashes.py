@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.recording.stores.locate import open_store
+from offbook.recording.stores.locate import open_store
 
 from .programs import close_on_a_full_disk, fill_the_disk, finish, nursery, start
 

@@ -5,9 +5,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.recording.cursor import Cursor, Unused
-from understudy.recording.file_format import convert
-from understudy.recording.stores.memory import MemoryShelf
+from offbook.recording.cursor import Cursor, Unused
+from offbook.recording.file_format import convert
+from offbook.recording.stores.memory import MemoryShelf
 
 
 def entry(content, request_hash=None):

@@ -5,10 +5,10 @@ import asyncio
 import orjson
 import pytest
 
+from offbook import MockProvider, RecordingProvider, run
+from offbook.errors import ProviderConnectionError, ProviderError
+from offbook.messages import Response, StreamEnd, TextDelta, ToolCall, ToolCallDelta, Usage
 from tests.fakes import Scripted, user
-from understudy import MockProvider, RecordingProvider, run
-from understudy.errors import ProviderConnectionError, ProviderError
-from understudy.messages import Response, StreamEnd, TextDelta, ToolCall, ToolCallDelta, Usage
 
 TOOLS = [{"type": "function", "function": {"name": "get_weather"}}]
 CITIES = ("Oslo", "Rome", "Lima")

@@ -4,7 +4,7 @@ import orjson
 import pytest
 from msgspec import Raw
 
-from understudy.recording.exchange import Exchange
+from offbook.recording.exchange import Exchange
 
 MODELS = {"method": "GET", "path": "/v1/models?limit=1", "body": None}
 

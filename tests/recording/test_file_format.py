@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import asdict
 
+from offbook import MockProvider, RecordingFormatError
+from offbook.errors import InputError
+from offbook.faults import FAULT_TYPES, ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
+from offbook.messages import Usage
+from offbook.recording.document import Document
+from offbook.recording.exchange import ABSENT, CallPiece, Exchange, Piece, RecordedCall
+from offbook.recording.file_format import MAX_FILE_BYTES, MAX_TEXT_CHARS, convert, parse, render
+from offbook.recording.keys import unfit_reason
 from tests.recording.stores.strategies import wires
-from understudy import MockProvider, RecordingFormatError
-from understudy.errors import InputError
-from understudy.faults import FAULT_TYPES, ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
-from understudy.messages import Usage
-from understudy.recording.document import Document
-from understudy.recording.exchange import ABSENT, CallPiece, Exchange, Piece, RecordedCall
-from understudy.recording.file_format import MAX_FILE_BYTES, MAX_TEXT_CHARS, convert, parse, render
-from understudy.recording.keys import unfit_reason
 
 SAMPLE_WITH_USAGE = """{
   "_version": 2,

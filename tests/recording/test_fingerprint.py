@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from understudy.errors import RequestError
-from understudy.messages import Message, Request, ToolCall, plain_messages
-from understudy.recording.fingerprint import canonical, fingerprint, identify
-from understudy.recording.normalise import NormaliseRules
+from offbook.errors import RequestError
+from offbook.messages import Message, Request, ToolCall, plain_messages
+from offbook.recording.fingerprint import canonical, fingerprint, identify
+from offbook.recording.normalise import NormaliseRules
 
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 PLAIN = Request(({"role": "user", "content": "Hi"},), "gpt-4o")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from offbook import MockProvider, NormaliseRules, RecordingProvider, record_tools, run
+from offbook.errors import InputError
+from offbook.recording.document import VERSION, Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_exchange import ToolExchange
 from tests.fakes import Echo, user
-from understudy import MockProvider, NormaliseRules, RecordingProvider, record_tools, run
-from understudy.errors import InputError
-from understudy.recording.document import VERSION, Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.stores.locate import open_store
-from understudy.recording.tool_exchange import ToolExchange
 
 from .programs import end_unclosed_afresh, finish, fork_afresh, killed_afresh, record_afresh, start
 
@@ -91,7 +91,7 @@ async def test_what_is_no_exchange_stays(old):
         await ask(recorder, "x")
     document = open_store(old).load()
     assert (document.meta["note"], document.rest) == ("mine", {"_more": 1})
-    assert document.meta["created_by"].startswith("understudy ")
+    assert document.meta["created_by"].startswith("offbook ")
 
 
 async def test_rules_may_change_with_the_recording_and_stay_if_none_are_given(location):

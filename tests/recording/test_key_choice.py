@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.errors import InputError
-from understudy.recording.key_choice import chosen_key, short_key
+from offbook.errors import InputError
+from offbook.recording.key_choice import chosen_key, short_key
 
 FIRST, SECOND = "19284883515f" + "a" * 52, "19284883515f" + "b" * 52
 KEYS = ["greet", "greet_again", FIRST, SECOND, "_tools.get"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.recording.keys import MAX_KEY_CHARS, shown, unfit_reason
+from offbook.recording.keys import MAX_KEY_CHARS, shown, unfit_reason
 
 
 @pytest.mark.parametrize(

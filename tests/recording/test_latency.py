@@ -6,11 +6,11 @@ import time
 
 import pytest
 
+from offbook import MockProvider, RecordingProvider, run
+from offbook.errors import InputError
+from offbook.messages import Response, TextDelta
+from offbook.recording.latency import Latency
 from tests.fakes import Scripted, events_of, user
-from understudy import MockProvider, RecordingProvider, run
-from understudy.errors import InputError
-from understudy.messages import Response, TextDelta
-from understudy.recording.latency import Latency
 
 RECORDED = {"a": {"content": "x", "latency_ms": 1843.2}, "b": {"content": "y", "latency_ms": 5.0}}
 HOUR_S = 3600.0

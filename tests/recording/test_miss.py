@@ -5,10 +5,10 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from offbook import MockProvider, NormaliseRules, RecordingProvider
+from offbook.errors import InputError, ProviderError, RecordingMismatchError
+from offbook.messages import Request
 from tests.fakes import Echo, user
-from understudy import MockProvider, NormaliseRules, RecordingProvider
-from understudy.errors import InputError, ProviderError, RecordingMismatchError
-from understudy.messages import Request
 
 LIVE_KEY = "sk-" + "proj-" + "Zx81" * 8
 SYSTEM = {"role": "system", "content": "You are brief."}

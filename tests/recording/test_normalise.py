@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook import MockProvider, NormaliseRules, RecordingProvider
+from offbook.errors import InputError, RecordingFormatError, RecordingMismatchError
+from offbook.messages import Request
+from offbook.recording.fingerprint import fingerprint
 from tests.fakes import Echo, user
-from understudy import MockProvider, NormaliseRules, RecordingProvider
-from understudy.errors import InputError, RecordingFormatError, RecordingMismatchError
-from understudy.messages import Request
-from understudy.recording.fingerprint import fingerprint
 
 WHERE = NormaliseRules(mask=(r"order-\d+",))
 

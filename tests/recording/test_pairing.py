@@ -5,9 +5,9 @@ import json
 import pytest
 from msgspec import Raw
 
-from understudy.recording.compare import compare
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
+from offbook.recording.compare import compare
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
 
 
 def asked(key, *contents, model="m", answer="Hello", at="2026-01-01"):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook import MockProvider, run
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
+from offbook.messages import Accumulator, ReasoningDelta, Response, StreamEnd, TextDelta, ToolCall, ToolCallDelta
 from tests.fakes import events_of, read_until_broken, user
-from understudy import MockProvider, run
-from understudy.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
-from understudy.messages import Accumulator, ReasoningDelta, Response, StreamEnd, TextDelta, ToolCall, ToolCallDelta
 
 HI = user("Hi")
 STREAMED = {

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from offbook import MockProvider, RecordingProvider, run
+from offbook.errors import InputError, RecordingFormatError, RecordingMismatchError
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.locate import open_store
 from tests.fakes import Echo, events_of, user
-from understudy import MockProvider, RecordingProvider, run
-from understudy.errors import InputError, RecordingFormatError, RecordingMismatchError
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.stores.locate import open_store
 
 
 @pytest.fixture(params=["run.json", "sqlite:///run.db"])

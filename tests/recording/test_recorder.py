@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
-from understudy import MemorySink, MockProvider, RecordingProvider, Redactor, run
-from understudy.clock import VIRTUAL_EPOCH
-from understudy.errors import (
+from offbook import MemorySink, MockProvider, RecordingProvider, Redactor, run
+from offbook.clock import VIRTUAL_EPOCH
+from offbook.errors import (
     InputError,
     MalformedResponseError,
     ProviderConnectionError,
@@ -24,8 +23,8 @@ from understudy.errors import (
     RecordingMismatchError,
     RequestError,
 )
-from understudy.events import CallRecorded
-from understudy.messages import (
+from offbook.events import CallRecorded
+from offbook.messages import (
     ReasoningDelta,
     Response,
     StreamEnd,
@@ -35,7 +34,8 @@ from understudy.messages import (
     ToolCallDelta,
     Usage,
 )
-from understudy.recording.stores.locate import open_store
+from offbook.recording.stores.locate import open_store
+from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
 
 HI = user("Hi")
 ANSWER = Response(
@@ -561,7 +561,7 @@ def test_the_file_says_what_made_it_and_which_version_it_has():
     run(recorded(ANSWER, ask=complete()))
     top = json.loads(Path("run.json").read_text())
     assert top["_version"] == 2
-    assert top["_meta"]["created_by"].startswith("understudy ")
+    assert top["_meta"]["created_by"].startswith("offbook ")
     assert list(top["a"])[:3] == ["content", "model", "provider"]
 
 

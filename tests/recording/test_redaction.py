@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from understudy import Redactor
-from understudy.errors import InputError
-from understudy.faults import HttpError, MalformedResponse, StreamTruncate, WrongShape
-from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCall
-from understudy.recording.redaction import SECRET_FIELDS, Finding
-from understudy.recording.secret_shapes import SECRET_SHAPES, may_hold_fields, may_hold_shapes, quoted_names
-from understudy.recording.wire_record import WireRecord
+from offbook import Redactor
+from offbook.errors import InputError
+from offbook.faults import HttpError, MalformedResponse, StreamTruncate, WrongShape
+from offbook.recording.exchange import CallPiece, Exchange, Piece, RecordedCall
+from offbook.recording.redaction import SECRET_FIELDS, Finding
+from offbook.recording.secret_shapes import SECRET_SHAPES, may_hold_fields, may_hold_shapes, quoted_names
+from offbook.recording.wire_record import WireRecord
 
 MIX = "aB3dE6gH9jK2mN5p"
 PEM = ("-----" + "BEGIN RSA PRIVATE KEY-----", "MIIEpAIBAAKCAQEA" + MIX, "-----" + "END RSA PRIVATE KEY-----")

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes import Echo, events_of, user
-from understudy import MemorySink, MockProvider, RecordingProvider, run
-from understudy.errors import (
+from offbook import MemorySink, MockProvider, RecordingProvider, run
+from offbook.errors import (
     InputError,
     ProviderError,
     ProviderTimeoutError,
@@ -17,10 +16,11 @@ from understudy.errors import (
     RecordingMismatchError,
     RequestError,
 )
-from understudy.events import ReplayMissed, ReplayServed
-from understudy.messages import Request, ToolCall, Usage
-from understudy.recording.cursor import Unused
-from understudy.recording.fingerprint import fingerprint
+from offbook.events import ReplayMissed, ReplayServed
+from offbook.messages import Request, ToolCall, Usage
+from offbook.recording.cursor import Unused
+from offbook.recording.fingerprint import fingerprint
+from tests.fakes import Echo, events_of, user
 
 HI = user("Hi")
 HASH = fingerprint(Request(tuple(HI), "m"))

@@ -1,6 +1,6 @@
 """Scripts of runs, and who reads them to others."""
 
-from understudy.recording.script import Script
+from offbook.recording.script import Script
 
 
 def script_of(*answers):

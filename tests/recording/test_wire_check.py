@@ -6,13 +6,13 @@ import orjson
 import pytest
 from hypothesis import given
 
+from offbook.codecs.catalog import CODECS
+from offbook.faults import ConnectionReset
+from offbook.messages import Response, ToolCall, deltas_of
+from offbook.recording.exchange import Exchange, RecordedCall, recorded_calls
+from offbook.recording.wire_check import disagreement
+from offbook.recording.wire_record import WireRecord, wire_text
 from tests.codecs.strategies import responses
-from understudy.codecs.catalog import CODECS
-from understudy.faults import ConnectionReset
-from understudy.messages import Response, ToolCall, deltas_of
-from understudy.recording.exchange import Exchange, RecordedCall, recorded_calls
-from understudy.recording.wire_check import disagreement
-from understudy.recording.wire_record import WireRecord, wire_text
 
 every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 CALL = ToolCall("get", {"city": "Oslo"}, "call_0")

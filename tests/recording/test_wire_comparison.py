@@ -5,11 +5,11 @@ import json
 import pytest
 from msgspec import Raw
 
-from understudy.recording.compare import compare, propose
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.wire_comparison import wire_difference
-from understudy.recording.wire_record import Base64, WireRecord
+from offbook.recording.compare import compare, propose
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.wire_comparison import wire_difference
+from offbook.recording.wire_record import Base64, WireRecord
 
 
 def chat(*texts, run="1", **fields):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.recording.wire_pieces import json_documents, spelt_texts, values_by_path
+from offbook.recording.wire_pieces import json_documents, spelt_texts, values_by_path
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.errors import RecordingFormatError
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.file_format import convert, render
+from offbook.recording.wire_record import Base64, WireRecord, kept_headers, wire_bytes, wire_text
 from tests.recording.stores.strategies import wires
-from understudy.errors import RecordingFormatError
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.file_format import convert, render
-from understudy.recording.wire_record import Base64, WireRecord, kept_headers, wire_bytes, wire_text
 
 STREAM = WireRecord(protocol="openai_chat", frames=[(1.5, "data: {}\n\n"), (2.0, Base64("/w=="))])
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from offbook import Redactor
+from offbook.recording.exchange import CallPiece, Exchange, Piece, RecordedCall
+from offbook.recording.redaction import Finding
+from offbook.recording.wire_record import Base64, WireRecord, wire_text
 from tests.recording.test_redaction import EXAMPLES, INNOCENT, KEYS, MIX, redactor, redactors, texts
-from understudy import Redactor
-from understudy.recording.exchange import CallPiece, Exchange, Piece, RecordedCall
-from understudy.recording.redaction import Finding
-from understudy.recording.wire_record import Base64, WireRecord, wire_text
 
 KEY = KEYS[0]
 HTTP = {"protocol": "http"}

@@ -24,7 +24,7 @@ def reason_to_skip() -> str:
 
 def is_required() -> bool:
     """Whether to fail where no browser can run, instead of skipping."""
-    return os.environ.get("UNDERSTUDY_REQUIRE_BROWSER") == "1"
+    return os.environ.get("OFFBOOK_REQUIRE_BROWSER") == "1"
 
 
 @contextmanager

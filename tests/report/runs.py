@@ -1,7 +1,7 @@
 """Results of runs to report."""
 
-from understudy.scenarios.mocks import MockedCall
-from understudy.scenarios.result import (
+from offbook.scenarios.mocks import MockedCall
+from offbook.scenarios.result import (
     AssertionOutcome,
     ConversationResult,
     ErrorGroup,

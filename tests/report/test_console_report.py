@@ -4,10 +4,10 @@ import io
 
 from rich.console import Console
 
+from offbook.report import report
+from offbook.report.console_report import ConsoleReporter
+from offbook.scenarios.result import Failure
 from tests.report import runs
-from understudy.report import report
-from understudy.report.console_report import ConsoleReporter
-from understudy.scenarios.result import Failure
 
 
 def shown(result, **settings):

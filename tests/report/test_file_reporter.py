@@ -5,9 +5,9 @@ import os
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.report import report, reporter_of
 from tests.report import runs
-from understudy.errors import InputError
-from understudy.report import report, reporter_of
 
 
 def names_in(path):

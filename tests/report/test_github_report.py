@@ -5,11 +5,11 @@ import re
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.report import report
+from offbook.report.github_report import GithubReporter
+from offbook.scenarios.result import Failure
 from tests.report import runs
-from understudy.errors import InputError
-from understudy.report import report
-from understudy.report.github_report import GithubReporter
-from understudy.scenarios.result import Failure
 
 
 def commands(*scenarios, **fields):

@@ -6,9 +6,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from offbook.report import report, reporter_of
+from offbook.report.html_report import html_report
 from tests.report import browser, runs
-from understudy.report import report, reporter_of
-from understudy.report.html_report import html_report
 
 PHONE = {"width": 375, "height": 812}
 TOGGLED = "() => new Promise((done) => setTimeout(done))"  # the browser tells what was opened in a task of its own

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
+from offbook.report.json_report import json_report
+from offbook.scenarios.result import TurnRecord
 from tests.report import runs
-from understudy.report.json_report import json_report
-from understudy.scenarios.result import TurnRecord
 
 FIELDS = ["version", "passed", "is_complete", "tokens", "cost_usd", "latency_s", "groups", "scenarios"]
 SCENARIO_FIELDS = ["name", "agent", "source", "passed", "figures", "failures", "never_called", "conversations"]

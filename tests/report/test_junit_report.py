@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from offbook.report.junit_report import junit_report
+from offbook.scenarios.result import Failure
 from tests.report import runs
-from understudy.report.junit_report import junit_report
-from understudy.scenarios.result import Failure
 
 COUNTS = {"name", "tests", "failures", "errors", "time"}
 SHAPE = {  # what CI servers accept: attributes that are required, that may be there, and children

@@ -6,9 +6,9 @@ import json
 import pytest
 from rich.console import Console
 
+from offbook.errors import InputError
+from offbook.report import Reporters, report, reporter_of
 from tests.report import runs
-from understudy.errors import InputError
-from understudy.report import Reporters, report, reporter_of
 
 
 class Listener:

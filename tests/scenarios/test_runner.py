@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.fakes import Scripted
-from understudy import MockProvider, Response, run
-from understudy.errors import InputError
-from understudy.scenarios import (
+from offbook import MockProvider, Response, run
+from offbook.errors import InputError
+from offbook.scenarios import (
     Cast,
     HandlerTarget,
     Judgement,
@@ -19,6 +18,7 @@ from understudy.scenarios import (
     sequence,
     turn,
 )
+from tests.fakes import Scripted
 
 
 async def booking_agent(messages, ctx):

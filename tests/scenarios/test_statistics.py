@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import InputError
-from understudy.scenarios.result import ConversationResult, Failure, Judgement
-from understudy.scenarios.statistics import (
+from offbook.errors import InputError
+from offbook.scenarios.result import ConversationResult, Failure, Judgement
+from offbook.scenarios.statistics import (
     Interval,
     Spread,
     metric_spreads,

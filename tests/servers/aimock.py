@@ -27,7 +27,7 @@ def reason_to_skip() -> str:
 
 def is_required() -> bool:
     """Whether to fail where aimock cannot run, instead of skipping."""
-    return os.environ.get("UNDERSTUDY_REQUIRE_NODE") == "1"
+    return os.environ.get("OFFBOOK_REQUIRE_NODE") == "1"
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from understudy.codecs.codec import WireRequest
-from understudy.codecs.openai_chat import OpenAIChatCodec
-from understudy.messages import Request, Response, Usage
+from offbook.codecs.codec import WireRequest
+from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.messages import Request, Response, Usage
 
 CODEC = OpenAIChatCodec()
 TIMEOUT_S = 60

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import orjson
 
-from understudy.codecs.codec import Codec, WireRequest
-from understudy.errors import ProviderError
-from understudy.messages import Request, Response, deltas_of
+from offbook.codecs.codec import Codec, WireRequest
+from offbook.errors import ProviderError
+from offbook.messages import Request, Response, deltas_of
 
 
 class CodecServer(ThreadingHTTPServer):

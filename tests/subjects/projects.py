@@ -13,7 +13,7 @@ steps:
   - {id: tell, type: llm_call, depends_on: [pay], prompt: "Tell them: {state.paid}", output: told}
 """
 SHOP = """\
-from understudy import tool
+from offbook import tool
 
 @tool(side_effect=True)
 def refund(order: str) -> str:
@@ -62,8 +62,8 @@ async def handle(messages, ctx):
     return said.content
 """
 SIM = """\
-from understudy import scenario
-from understudy.scenarios import Trajectory
+from offbook import scenario
+from offbook.scenarios import Trajectory
 
 scenario(
     "refunds",
@@ -100,7 +100,7 @@ class Project:
 
     def scenario(self, *, desk=DESK, sim=SIM, config=CONFIG, answers=None):
         """A scenario with its agent, and its recording."""
-        self.write("understudy.toml", config)
+        self.write("offbook.toml", config)
         self.write("desk.py", desk)
         recording = self.write("recordings/refunds.json", recorded(SIM_ANSWERS if answers is None else answers))
         return self.write("sim_refunds.py", sim), recording

@@ -5,18 +5,18 @@ from contextlib import closing
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.explore.exploration import Explorer, LoneHand, Wish
+from offbook.explore.menu import chosen
+from offbook.explore.run import Run
+from offbook.subjects.crew import ChosenCrew
+from offbook.subjects.described import DescribedProgram, DescribedScenario, DescribedWorkflow
+from offbook.subjects.opening import open_subject
+from offbook.subjects.terms import Terms
+from offbook.subjects.worker_crew import WorkerCrew
+from offbook.subjects.worker_lines import Part
+from offbook.subjects.worker_process import WorkerProcess
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, DESK
-from understudy.errors import InputError
-from understudy.explore.exploration import Explorer, LoneHand, Wish
-from understudy.explore.menu import chosen
-from understudy.explore.run import Run
-from understudy.subjects.crew import ChosenCrew
-from understudy.subjects.described import DescribedProgram, DescribedScenario, DescribedWorkflow
-from understudy.subjects.opening import open_subject
-from understudy.subjects.terms import Terms
-from understudy.subjects.worker_crew import WorkerCrew
-from understudy.subjects.worker_lines import Part
-from understudy.subjects.worker_process import WorkerProcess
 
 
 def part_of(given, **terms):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from understudy.errors import InputError
-from understudy.explore.run import Run
-from understudy.subjects.invariants import load_invariants
+from offbook.errors import InputError
+from offbook.explore.run import Run
+from offbook.subjects.invariants import load_invariants
 
 CHECKS = """\
 from limits import MOST

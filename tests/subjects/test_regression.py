@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.explore.case import Case
+from offbook.explore.exploration import Explorer, Wish
+from offbook.explore.menu import chosen
+from offbook.faults import parse_fault
+from offbook.subjects.described import DescribedProgram, DescribedWorkflow
+from offbook.subjects.opening import open_subject
+from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduced
+from offbook.subjects.regression_mark import is_regression
+from offbook.subjects.terms import Terms
 from tests.subjects.projects import CARELESS, REFUND
-from understudy.errors import InputError
-from understudy.explore.case import Case
-from understudy.explore.exploration import Explorer, Wish
-from understudy.explore.menu import chosen
-from understudy.faults import parse_fault
-from understudy.subjects.described import DescribedProgram, DescribedWorkflow
-from understudy.subjects.opening import open_subject
-from understudy.subjects.regression import Regression, RegressionFolder, load_regression, reproduced
-from understudy.subjects.regression_mark import is_regression
-from understudy.subjects.terms import Terms
 
 LOST = "tool=refund call=1: tool_lost"
 
@@ -30,7 +30,7 @@ def careless(project):
 def kept(described, *lines, folder="regress", invariants=None):
     """The files of what was found with the faults of each of `lines`."""
     kind = Regression(
-        understudy="regression", verdict="wrong", faults=(), subject=described, invariants=invariants, terms=Terms()
+        offbook="regression", verdict="wrong", faults=(), subject=described, invariants=invariants, terms=Terms()
     )
     cases = [
         Case(f"{number:04}", tuple(map(parse_fault, line.split("; "))), ()) for number, line in enumerate(lines, 7)
@@ -84,7 +84,7 @@ def test_another_finding_does_not_take_the_place_of_one_that_is_kept(careless, p
     kept(careless, LOST)
     project.write("checks.py", "def invariant_tells(run):\n    assert run.error is None\n")
     kind = Regression(
-        understudy="regression", verdict="wrong", faults=(), subject=careless, terms=Terms(), invariants="checks.py"
+        offbook="regression", verdict="wrong", faults=(), subject=careless, terms=Terms(), invariants="checks.py"
     )
     with open_subject(careless, Terms()) as subject:
         case = Case("0007", (parse_fault("step=plan: http_error 500"),), ())
@@ -100,7 +100,7 @@ def test_a_program_is_run_again_in_its_folder(project):
     project.write("run.json", '{"_version": 2, "any": [{"content": "Hello!"}]}')
     described = DescribedProgram(recording="run.json", command=(sys.executable, "agent.py"))
     regression = Regression(
-        understudy="regression", verdict="crashed", faults=(parse_fault("call=1: http_error 500"),), subject=described
+        offbook="regression", verdict="crashed", faults=(parse_fault("call=1: http_error 500"),), subject=described
     )
     with pytest.raises(InputError, match="the run fails without any fault: exit 1"):
         regression.reproduced()

@@ -2,16 +2,16 @@
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.explore.exploration import Explorer, Wish
+from offbook.explore.menu import chosen
+from offbook.faults import FaultPlan
+from offbook.subjects.described import DescribedScenario
+from offbook.subjects.opening import open_subject
+from offbook.subjects.terms import USUAL_TERMS, Terms
 from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
 from tests.subjects.projects import CONFIG, DESK, EAGER_DESK, SIM, SIM_ANSWERS
-from understudy.errors import InputError
-from understudy.explore.exploration import Explorer, Wish
-from understudy.explore.menu import chosen
-from understudy.faults import FaultPlan
-from understudy.subjects.described import DescribedScenario
-from understudy.subjects.opening import open_subject
-from understudy.subjects.terms import USUAL_TERMS, Terms
 
 
 def described(given, **more):
@@ -143,7 +143,7 @@ def test_an_agent_that_asks_no_model_by_what_it_is_given_is_refused(project):
 def test_a_recording_that_is_not_there_is_told_with_how_to_make_it(project):
     sim, recording = project.scenario()
     recording.unlink()
-    with pytest.raises(InputError, match=r"there is no such recording(.|\n)*understudy test FILE --record"):
+    with pytest.raises(InputError, match=r"there is no such recording(.|\n)*offbook test FILE --record"):
         clean((sim, recording))
 
 

@@ -2,18 +2,18 @@
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.explore.exploration import Explorer, Wish
+from offbook.explore.menu import chosen
+from offbook.faults import FaultPlan, parse_fault
+from offbook.subjects.described import DescribedWorkflow
+from offbook.subjects.opening import open_subject
+from offbook.subjects.terms import Terms
+from offbook.subjects.workflow import WorkflowSubject
+from offbook.workflow.load import load_workflow
 from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, REFUND
-from understudy.errors import InputError
-from understudy.explore.exploration import Explorer, Wish
-from understudy.explore.menu import chosen
-from understudy.faults import FaultPlan, parse_fault
-from understudy.subjects.described import DescribedWorkflow
-from understudy.subjects.opening import open_subject
-from understudy.subjects.terms import Terms
-from understudy.subjects.workflow import WorkflowSubject
-from understudy.workflow.load import load_workflow
 
 
 def subject_of(given, **options):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.tools.argument_problem import arguments_error, path_to, unfit
+from offbook.tools.argument_problem import arguments_error, path_to, unfit
 
 
 def test_a_path_reads_like_code():

@@ -1,6 +1,6 @@
 """Compacting drops titles where they are titles, and only there."""
 
-from understudy.tools.compact_schema import compact
+from offbook.tools.compact_schema import compact
 
 
 def test_titles_go_at_every_depth():

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from understudy.tools.daemon_threads import DaemonThreads
+from offbook.tools.daemon_threads import DaemonThreads
 
 
 def test_work_is_done_in_another_thread():
@@ -28,11 +28,11 @@ def test_more_work_runs_at_once_than_any_pool_would_have_threads():
 def test_a_program_ends_while_abandoned_work_goes_on():
     program = """
 import threading
-import understudy
-from understudy.tools import ToolDef, ToolSpec, run_tool
+import offbook
+from offbook.tools import ToolDef, ToolSpec, run_tool
 
 stuck = ToolDef(ToolSpec("stuck"), callable=threading.Event().wait, timeout_s=0.01)
-outcome = understudy.run(run_tool(stuck, understudy.ToolCall("stuck")))
+outcome = offbook.run(run_tool(stuck, offbook.ToolCall("stuck")))
 print(outcome.text)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.errors import InputError, ToolArgumentsError
-from understudy.tools import ToolDef, ToolSpec
+from offbook.errors import InputError, ToolArgumentsError
+from offbook.tools import ToolDef, ToolSpec
 
 SPEC = ToolSpec("find", parameters={"type": "object", "required": ["city"]})
 

@@ -8,8 +8,8 @@ from contextvars import ContextVar
 import pytest
 from pydantic import BaseModel
 
-import understudy
-from understudy.errors import (
+import offbook
+from offbook.errors import (
     EventLoopError,
     RecordingMismatchError,
     ToolArgumentsError,
@@ -17,8 +17,8 @@ from understudy.errors import (
     ToolResolutionError,
     ToolTimeoutError,
 )
-from understudy.messages import ToolCall
-from understudy.tools import Toolbox, ToolDef, ToolSpec, run_tool, run_tools
+from offbook.messages import ToolCall
+from offbook.tools import Toolbox, ToolDef, ToolSpec, run_tool, run_tools
 
 MISS = RecordingMismatchError("nothing fits", kind="missing")
 WHO = ContextVar("WHO", default="nobody")
@@ -33,7 +33,7 @@ def tool_with(function, *, name="work", timeout_s=None):
 
 
 def virtually(work):
-    return understudy.run(work, virtual_time=True)
+    return offbook.run(work, virtual_time=True)
 
 
 def outcome_of(function, args=None, *, timeout_s=None):

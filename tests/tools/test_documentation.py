@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.tools.documentation import documentation_of
+from offbook.tools.documentation import documentation_of
 
 GOOGLE = """Find an order.
 

@@ -11,8 +11,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from understudy.errors import InputError, ToolArgumentsError
-from understudy.tools import tool_of
+from offbook.errors import InputError, ToolArgumentsError
+from offbook.tools import tool_of
 
 
 class Colour(enum.Enum):

@@ -5,9 +5,9 @@ from datetime import date
 
 import pytest
 
-from understudy.errors import InputError
-from understudy.messages import ToolCall
-from understudy.tools import FunctionTool, ToolDef, run_tool, tool, tool_of
+from offbook.errors import InputError
+from offbook.messages import ToolCall
+from offbook.tools import FunctionTool, ToolDef, run_tool, tool, tool_of
 
 
 def find(order_id: int, *, when: date = date(2024, 1, 1)):

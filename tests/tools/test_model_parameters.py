@@ -6,8 +6,8 @@ from typing import Callable  # noqa: UP035
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from understudy.errors import InputError, ToolArgumentsError
-from understudy.tools.model_parameters import ModelParameters
+from offbook.errors import InputError, ToolArgumentsError
+from offbook.tools.model_parameters import ModelParameters
 
 
 class Item(BaseModel):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from understudy.errors import ToolFaultError, ToolResolutionError
-from understudy.messages import ToolCall
-from understudy.tools import ToolOutcome
+from offbook.errors import ToolFaultError, ToolResolutionError
+from offbook.messages import ToolCall
+from offbook.tools import ToolOutcome
 
 
 class NotFoundError(ToolResolutionError):

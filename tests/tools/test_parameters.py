@@ -6,9 +6,9 @@ import sys
 import pytest
 from pydantic import BaseModel
 
-from understudy.errors import InputError
-from understudy.tools import Parameters
-from understudy.tools.parameters import parameters_of
+from offbook.errors import InputError
+from offbook.tools import Parameters
+from offbook.tools.parameters import parameters_of
 
 
 class Order(BaseModel):
@@ -55,7 +55,7 @@ def test_anything_else_is_refused_with_the_tool_and_what_was_expected(declared):
 def test_importing_tools_loads_neither_pydantic_nor_jsonschema():
     program = """
 import sys
-from understudy.tools import ToolDef, ToolSpec
+from offbook.tools import ToolDef, ToolSpec
 ToolDef(ToolSpec("now"), callable=lambda: "noon").bind({})
 print({"pydantic", "jsonschema", "docstring_parser"} & set(sys.modules))
 """

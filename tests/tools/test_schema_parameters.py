@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.errors import InputError, ToolArgumentsError
-from understudy.tools.schema_parameters import SchemaParameters
+from offbook.errors import InputError, ToolArgumentsError
+from offbook.tools.schema_parameters import SchemaParameters
 
 ORDER = {
     "type": "object",

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import BaseModel
 
-from understudy.errors import InputError, ToolArgumentsError
-from understudy.tools import ToolSpec
+from offbook.errors import InputError, ToolArgumentsError
+from offbook.tools import ToolSpec
 
 
 class Order(BaseModel):

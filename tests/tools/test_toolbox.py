@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from understudy.errors import InputError
-from understudy.tools import FunctionTool, Toolbox, ToolDef, ToolSpec
+from offbook.errors import InputError
+from offbook.tools import FunctionTool, Toolbox, ToolDef, ToolSpec
 
 
 def find(order_id: int):

@@ -4,10 +4,10 @@ from datetime import date
 
 import pytest
 
-from understudy import ToolCall
-from understudy.errors import ToolArgumentsError
-from understudy.tools import run_tool, tool
-from understudy.tools.wrapped import wrapped
+from offbook import ToolCall
+from offbook.errors import ToolArgumentsError
+from offbook.tools import run_tool, tool
+from offbook.tools.wrapped import wrapped
 
 
 @tool(prerequisites=["search"], timeout_s=5, side_effect=True, repeatable=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 
-from understudy.codecs.catalog import CODECS
-from understudy.messages import Accumulator, JsonObject, Request, Response
-from understudy.wire.answer import Answer
-from understudy.wire.asked import Asked, read_call
-from understudy.wire.http_call import HttpCall
-from understudy.wire.session import WireSession
-from understudy.wire.stage import Stage, StageOptions
+from offbook.codecs.catalog import CODECS
+from offbook.messages import Accumulator, JsonObject, Request, Response
+from offbook.wire.answer import Answer
+from offbook.wire.asked import Asked, read_call
+from offbook.wire.http_call import HttpCall
+from offbook.wire.session import WireSession
+from offbook.wire.stage import Stage, StageOptions
 
 PROTOCOLS = tuple(CODECS)
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}

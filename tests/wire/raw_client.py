@@ -7,7 +7,7 @@ import socket
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from understudy.wire.http_call import HttpCall
+from offbook.wire.http_call import HttpCall
 
 End = Literal["complete", "closed", "reset", "silent"]
 PATIENCE_S = 5.0

@@ -8,11 +8,11 @@ from typing import Any
 import httpx2
 import orjson
 
-import understudy
+import offbook
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.locate import open_store
+from offbook.wire.serving import WireServer
 from tests.servers.upstream import PATIENCE_S
-from understudy.recording.exchange import Exchange
-from understudy.recording.stores.locate import open_store
-from understudy.wire.serving import WireServer
 
 HTTP = httpx2.Client(timeout=PATIENCE_S, limits=httpx2.Limits(max_keepalive_connections=0), trust_env=False)
 """A client that leaves no connections open."""
@@ -23,7 +23,7 @@ VENDOR_ROOTS = {"openai": "/v1", "anthropic": "", "google": "", "ollama": ""}
 def recording(path: Path, upstream_url: str, **options: Any) -> WireServer:
     """A server that records to `path` what the vendors' APIs answer, all of them at one address."""
     urls = {vendor: upstream_url + root for vendor, root in VENDOR_ROOTS.items()}
-    return understudy.serving(record=path, upstreams=urls, **options)
+    return offbook.serving(record=path, upstreams=urls, **options)
 
 
 def exchanges(path: Path | str) -> list[Exchange]:

@@ -2,12 +2,12 @@
 
 import pytest
 
+from offbook.codecs.catalog import CODECS
+from offbook.wire.access import Access
+from offbook.wire.http_call import HttpCall
+from offbook.wire.serving import serving
 from tests.wire.calls import PROTOCOLS, call_of
 from tests.wire.raw_client import ask
-from understudy.codecs.catalog import CODECS
-from understudy.wire.access import Access
-from understudy.wire.http_call import HttpCall
-from understudy.wire.serving import serving
 
 KEY = "the-right-key"
 
@@ -78,7 +78,7 @@ def test_the_keys_that_codecs_send_are_taken(server, protocol):
     server.start_session("allowed")
 
 
-@pytest.mark.parametrize("path", ["/_understudy/health", "/_understudy/sessions", "/_understudy/sessions/x"])
+@pytest.mark.parametrize("path", ["/_offbook/health", "/_offbook/sessions", "/_offbook/sessions/x"])
 def test_the_servers_own_endpoints_need_the_key_too(server, path):
     assert ask(server.url, HttpCall("GET", path, "", {}, b"")).status == 401
     assert ask(server.url, HttpCall("GET", path, "", {"x-api-key": KEY}, b"")).status != 401

@@ -5,10 +5,10 @@ import httpx2
 import openai
 import pytest
 
-import understudy
+import offbook
+from offbook.recording.wire_record import kept_headers
 from tests.servers import aimock
 from tests.wire.recorded import HTTP, exchanges, recording
-from understudy.recording.wire_record import kept_headers
 
 pytestmark = pytest.mark.xdist_group("sdks")
 
@@ -92,7 +92,7 @@ def recorded(aimock_url, path):
 
 
 def test_all_comes_back_to_the_byte(recorded, path):
-    with understudy.serving(path) as server:
+    with offbook.serving(path) as server:
         replayed = [heard(server, place, body) for place, body in CALLS]
         assert (server.misses, server.unused()) == ([], [])
     assert replayed == recorded
@@ -113,13 +113,13 @@ def test_broken_streams_break_off_again(recorded):
 
 
 async def test_a_recording_made_over_http_replays_in_process(recorded, path):
-    async with understudy.MockProvider(path, strict=True) as provider:
+    async with offbook.MockProvider(path, strict=True) as provider:
         whole = await provider.complete(user("say hello"), "gpt-5", tools=TOOLS)
         assert (whole.content, whole.usage.total_tokens) == (HELLO, 18)
         streamed = await provider.stream(user("say hello"), "gpt-5", tools=TOOLS)
-        texts = [each.text for each in [each async for each in streamed] if isinstance(each, understudy.TextDelta)]
+        texts = [each.text for each in [each async for each in streamed] if isinstance(each, offbook.TextDelta)]
         assert ("".join(texts), texts[0]) == (HELLO, "Good mo")
-        with pytest.raises(understudy.RateLimitError) as caught:
+        with pytest.raises(offbook.RateLimitError) as caught:
             await provider.complete(user("too often"), "gpt-5", tools=TOOLS)
         assert caught.value.retry_after_s == 7
 
@@ -154,7 +154,7 @@ def anthropic_says(url):
 def test_sdks_hear_the_same_when_it_is_replayed(aimock_url, tmp_path, says):
     with recording(tmp_path / "run.json", aimock_url) as server:
         first = list(says(server.url))
-    with understudy.serving(tmp_path / "run.json") as server:
+    with offbook.serving(tmp_path / "run.json") as server:
         assert list(says(server.url)) == first
         assert server.unused() == []
 
@@ -168,7 +168,7 @@ def test_what_one_sdk_recorded_another_hears(aimock_url, tmp_path, stream):
         answer = client.chat.completions.create(model="gpt-5", messages=user("say hello"), stream=stream)
         assert not stream or list(answer)
     with (
-        understudy.serving(tmp_path / "run.json") as server,
+        offbook.serving(tmp_path / "run.json") as server,
         anthropic.Anthropic(base_url=server.url, api_key="any", max_retries=0) as client,
     ):
         with client.messages.stream(model="claude", max_tokens=9, messages=user("say hello")) as events:

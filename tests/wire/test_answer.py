@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.wire.answer import Answer, whole
+from offbook.wire.answer import Answer, whole
 
 FRAMES = ((0.0, b"a"), (0.0, b"b"), (5.0, b"c"), (0.0, b"d"))
 frames = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.0]), st.binary(max_size=3)), max_size=8).map(tuple)

@@ -3,12 +3,12 @@
 import orjson
 import pytest
 
+from offbook.codecs.catalog import CODECS
+from offbook.wire.access import Access
+from offbook.wire.app import WireApp
+from offbook.wire.limits import Limits
+from offbook.wire.stage import Stage, StageOptions
 from tests.wire.calls import PROTOCOLS, call_of
-from understudy.codecs.catalog import CODECS
-from understudy.wire.access import Access
-from understudy.wire.app import WireApp
-from understudy.wire.limits import Limits
-from understudy.wire.stage import Stage, StageOptions
 
 LIMIT = 200
 
@@ -69,7 +69,7 @@ async def test_a_client_that_leaves_before_its_call_is_complete_is_sent_nothing(
 
 
 async def test_the_servers_own_endpoints_get_the_body_that_was_read():
-    call = type(call_of())("PUT", "/_understudy/sessions/a", "", {}, b"")
+    call = type(call_of())("PUT", "/_offbook/sessions/a", "", {}, b"")
     head, body = await asked(call, b'{"faults": ', b'["call=1: timeout"]}')
     assert head["status"] == 201
     assert orjson.loads(body["body"])["unstruck"] == ["call=1: timeout"]

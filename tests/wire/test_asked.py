@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.recording.fingerprint import fingerprint
+from offbook.recording.normalise import NormaliseRules
+from offbook.wire.asked import MAX_KEPT, MAX_KEPT_BYTES, Reader, read_call
+from offbook.wire.http_call import HttpCall
 from tests.wire.calls import PROTOCOLS, asked_of, call_of, http_call, request_of
-from understudy.recording.fingerprint import fingerprint
-from understudy.recording.normalise import NormaliseRules
-from understudy.wire.asked import MAX_KEPT, MAX_KEPT_BYTES, Reader, read_call
-from understudy.wire.http_call import HttpCall
 
 
 def plain(method="GET", path="/v1/models", query="", body=b"", **headers):

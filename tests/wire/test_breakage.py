@@ -5,14 +5,14 @@ from math import inf
 import orjson
 import pytest
 
+from offbook.codecs.catalog import CODECS
+from offbook.errors import ProviderError
+from offbook.faults import parse_fault
+from offbook.wire.answer import Answer
+from offbook.wire.breakage import Struck, broken, failed, spoils
+from offbook.wire.http_call import HttpCall
 from tests.faults.samples import SAMPLES
 from tests.wire.calls import PROTOCOLS, answer_to, asked_of, call_of, decode, error_in, read, session_of, text_of
-from understudy.codecs.catalog import CODECS
-from understudy.errors import ProviderError
-from understudy.faults import parse_fault
-from understudy.wire.answer import Answer
-from understudy.wire.breakage import Struck, broken, failed, spoils
-from understudy.wire.http_call import HttpCall
 
 CONTENT = "one two three four"
 ENTRY = {"a": {"content": CONTENT}}

@@ -2,11 +2,11 @@
 
 import pytest
 
+from offbook.wire.http_call import HttpCall
+from offbook.wire.limits import LIMITS
+from offbook.wire.serving import serving
 from tests.wire.calls import call_of, decode
 from tests.wire.raw_client import RawClient, ask, bytes_of, frames_in
-from understudy.wire.http_call import HttpCall
-from understudy.wire.limits import LIMITS
-from understudy.wire.serving import serving
 
 CONTENT = "one two three four"
 MODELS = HttpCall("GET", "/v1/models", "", {}, b"")
@@ -205,8 +205,6 @@ def test_a_path_may_be_a_whole_address(client):
 def test_of_headers_that_come_twice_the_last_counts(server, client):
     server.start_session("twice")
     body = call_of().body
-    client.send(
-        head("x-understudy-session: once", "X-Understudy-Session: twice", f"content-length: {len(body)}") + body
-    )
+    client.send(head("x-offbook-session: once", "X-Offbook-Session: twice", f"content-length: {len(body)}") + body)
     assert client.hear().status == 200
     assert len(server.session("twice").calls) == 1

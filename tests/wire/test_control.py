@@ -3,13 +3,13 @@
 import orjson
 import pytest
 
+from offbook.version import __version__
+from offbook.wire.http_call import HttpCall
+from offbook.wire.serving import serving
 from tests.wire.calls import call_of, entry_of, recording_of
 from tests.wire.raw_client import ask
-from understudy.version import __version__
-from understudy.wire.http_call import HttpCall
-from understudy.wire.serving import serving
 
-SESSIONS = "/_understudy/sessions"
+SESSIONS = "/_offbook/sessions"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def control(server):
 
 
 def test_the_server_says_that_it_is_well(control):
-    assert control("GET", "/_understudy/health") == (200, {"status": "ok", "version": __version__})
+    assert control("GET", "/_offbook/health") == (200, {"status": "ok", "version": __version__})
 
 
 def test_a_session_is_started_looked_at_and_forgotten(server, control):
@@ -166,13 +166,13 @@ def test_a_wish_that_makes_no_sense_is_refused_with_a_reason(server, control, bo
     [
         ("POST", SESSIONS, 405),
         ("PATCH", f"{SESSIONS}/x", 405),
-        ("GET", "/_understudy", 404),
-        ("GET", "/_understudyx", 404),
-        ("GET", "/_understudy/nope", 404),
+        ("GET", "/_offbook", 404),
+        ("GET", "/_offbookx", 404),
+        ("GET", "/_offbook/nope", 404),
     ],
 )
 def test_there_is_nothing_else(control, method, path, status):
     got, told = control(method, path)
     assert got == status
     assert f"there is no {method} {path}" in told["error"]
-    assert "GET /_understudy/health" in told["error"]
+    assert "GET /_offbook/health" in told["error"]

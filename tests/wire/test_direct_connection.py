@@ -2,10 +2,10 @@
 
 import pytest
 
+from offbook.wire.direct_connection import MAX_HELD_BYTES
+from offbook.wire.serving import serving
 from tests.wire.calls import call_of, decode
 from tests.wire.raw_client import RawClient, bytes_of
-from understudy.wire.direct_connection import MAX_HELD_BYTES
-from understudy.wire.serving import serving
 
 CONTENT = "word " * 20_000
 
@@ -24,7 +24,7 @@ def client(server):
 
 
 def short(text="Hi", **fields):
-    return call_of(text=text, headers={"x-understudy-step": "b"}, **fields)
+    return call_of(text=text, headers={"x-offbook-step": "b"}, **fields)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -44,7 +44,7 @@ def test_a_call_of_any_size_is_read_whole(server, client, size):
 
 def test_a_client_that_sends_ahead_and_reads_late_gets_every_answer(client):
     calls = 200
-    client.send(bytes_of(call_of(headers={"x-understudy-step": "a"})) * calls + bytes_of(short()))
+    client.send(bytes_of(call_of(headers={"x-offbook-step": "a"})) * calls + bytes_of(short()))
     answers = [decode(client.hear().body, is_streamed=False).content for _ in range(calls + 1)]
     assert answers == [CONTENT] * calls + ["short"]
 

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
+from offbook.codecs.catalog import CODECS
+from offbook.wire.encoding import error_answer
+from offbook.wire.http_call import HttpCall
 from tests.wire.calls import PROTOCOLS, answer_to, call_of, entry_of, read, recording_of, session_of, text_of
-from understudy.codecs.catalog import CODECS
-from understudy.wire.encoding import error_answer
-from understudy.wire.http_call import HttpCall
 
 TOOL_CALLS = [
     {"id": "call_1", "name": "look_up", "arguments": {"word": "né"}},

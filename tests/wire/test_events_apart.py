@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.wire.answer import Answer
-from understudy.wire.events_apart import events_apart
+from offbook.wire.answer import Answer
+from offbook.wire.events_apart import events_apart
 
 SSE = {"content-type": "text/event-stream; charset=utf-8"}
 LINES = {"content-type": "application/x-ndjson"}

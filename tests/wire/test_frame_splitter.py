@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.wire.frame_splitter import is_framed, splitter_of
+from offbook.wire.frame_splitter import is_framed, splitter_of
 
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 pieces = st.lists(st.sampled_from([b"data: x", b": hi", b"\r", b"\n", b"\r\n", b"\xff", b"event: a", b""]), max_size=30)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from offbook.wire.http_call import HttpCall
+from offbook.wire.serving import serving
 from tests.wire.calls import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
-from understudy.wire.http_call import HttpCall
-from understudy.wire.serving import serving
 
-LOGGERS = ("understudy.wire", "understudy.wire.http", "asyncio", "uvicorn.error")
+LOGGERS = ("offbook.wire", "offbook.wire.http", "asyncio", "uvicorn.error")
 PATHS = [
     "/v1/chat/completions",
     "/v1/responses",
@@ -33,7 +33,7 @@ PATHS = [
     "/v1/messages/count_tokens",
     "/v1/responses/input_tokens",
     "/v1/models",
-    "/_understudy/sessions/x",
+    "/_offbook/sessions/x",
     "/s/x/v1/chat/completions",
     "/",
 ]
@@ -68,7 +68,7 @@ heads = st.sampled_from(
     [
         b"POST /v1/chat/completions HTTP/1.1\r\n",
         b"GET /v1/models HTTP/1.1\r\n",
-        b"PUT /_understudy/sessions/x HTTP/1.1\r\n",
+        b"PUT /_offbook/sessions/x HTTP/1.1\r\n",
         b"BREW /pot HTTP/1.1\r\n",
         b"POST /%00%ff/\\ HTTP/1.0\r\n",
         b"CONNECT a:1 HTTP/1.1\r\n",
@@ -90,8 +90,8 @@ header_lines = st.sampled_from(
         b": nameless\r\n",
         b" folded\r\n",
         b"x-stainless-retry-count: -1\r\n",
-        b"x-understudy-session: \xff\r\n",
-        b"x-understudy-step: a\r\n",
+        b"x-offbook-session: \xff\r\n",
+        b"x-offbook-step: a\r\n",
         b"content-type: multipart/form-data; boundary=\r\n",
     ]
 )
@@ -196,7 +196,7 @@ def test_no_body_fails_a_session(path, body, strict, is_struck):
     }
     rules = {"_meta": {"normalise": {"mask": ["x+"], "ignore": ["messages[*].content.id"], "whitespace": True}}}
     session = session_of(recording | rules, strict=strict, faults=LINES if is_struck else ())
-    for headers in ({}, {"x-understudy-step": "b"}, {"x-understudy-step": "nowhere"}):
+    for headers in ({}, {"x-offbook-step": "b"}, {"x-offbook-step": "nowhere"}):
         answer = answer_to(session, HttpCall("POST", path, "", headers, body))
         assert answer.status in (200, 400, 404, 422, 500 if is_struck else 200)
 

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from understudy.wire.answer import Answer, whole
-from understudy.wire.http_bytes import http_bytes
+from offbook.wire.answer import Answer, whole
+from offbook.wire.http_bytes import http_bytes
 
 STREAM = Answer(200, {"content-type": "text/event-stream"}, ((0.0, b"data: 1\n\n"),), is_streamed=True)
 

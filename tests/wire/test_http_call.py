@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.wire.http_call import HttpCall
+from offbook.wire.http_call import HttpCall
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from tests.wire.recorded import DONE, HTTP, STOP, delta, exchanges
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 SERVER = """
 import sys
-import understudy
+import offbook
 
-with understudy.serving(record=sys.argv[1], upstreams={"openai": sys.argv[2] + "/v1"}) as server:
+with offbook.serving(record=sys.argv[1], upstreams={"openai": sys.argv[2] + "/v1"}) as server:
     print(server.url, flush=True)
     sys.stdin.read()
 """

@@ -3,9 +3,9 @@
 import orjson
 import pytest
 
-from understudy.codecs.catalog import CODECS
-from understudy.messages import Response, TextDelta
-from understudy.wire.last_frame import tells_end
+from offbook.codecs.catalog import CODECS
+from offbook.messages import Response, TextDelta
+from offbook.wire.last_frame import tells_end
 
 TEXT = '"done": true, "type":"message_stop"\ndata: [DONE]'
 

@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
+from offbook.wire.http_call import HttpCall
+from offbook.wire.leftover import Leftover
+from offbook.wire.stage import Stage, StageOptions
 from tests.wire.calls import answer_to, call_of, entry_of, recording_of
-from understudy.wire.http_call import HttpCall
-from understudy.wire.leftover import Leftover
-from understudy.wire.stage import Stage, StageOptions
 
 
 def left(stage):

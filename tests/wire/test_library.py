@@ -3,11 +3,11 @@
 import orjson
 import pytest
 
+from offbook.errors import InputError
+from offbook.recording.file_format import convert
+from offbook.recording.stores.locate import open_store
+from offbook.wire.stage import Stage, StageOptions
 from tests.wire.calls import answer_to, call_of, entry_of, recording_of, text_of
-from understudy.errors import InputError
-from understudy.recording.file_format import convert
-from understudy.recording.stores.locate import open_store
-from understudy.wire.stage import Stage, StageOptions
 
 ONE = recording_of(entry_of(call_of(), content="one"), same=entry_of(call_of(text="same"), content="same"))
 TWO = recording_of(entry_of(call_of(), content="two"), same=entry_of(call_of(text="same"), content="same"))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from offbook.messages import Request
 from tests.wire.calls import (
     PROTOCOLS,
     TOOL,
@@ -14,7 +15,6 @@ from tests.wire.calls import (
     session_of,
     text_of,
 )
-from understudy.messages import Request
 
 CALLED = {"id": "call_9", "type": "function", "function": {"name": "look_up", "arguments": '{"word":"x"}'}}
 CONVERSATION = (

@@ -8,16 +8,16 @@ import time
 
 import pytest
 
+from offbook.recording.file_format import convert
+from offbook.recording.stores.locate import open_store
+from offbook.wire.http_call import HttpCall
+from offbook.wire.serving import serving
 from tests.wire.calls import call_of, entry_of, recording_of
 from tests.wire.raw_client import ask, bytes_of
-from understudy.recording.file_format import convert
-from understudy.recording.stores.locate import open_store
-from understudy.wire.http_call import HttpCall
-from understudy.wire.serving import serving
 
 STREAMS, SESSIONS = 50, 5
 PIECES, EVERY_MS = 20, 10.0
-HEALTH = HttpCall("GET", "/_understudy/health", "", {}, b"")
+HEALTH = HttpCall("GET", "/_offbook/health", "", {}, b"")
 CALL = call_of(stream=True)
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 

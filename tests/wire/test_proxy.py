@@ -11,18 +11,18 @@ import httpx2
 import orjson
 import pytest
 
-import understudy
+import offbook
+from offbook.errors import InputError
+from offbook.events import CallRecorded, FaultFired
+from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
+from offbook.messages import Usage
+from offbook.recording.stores.locate import open_store
+from offbook.wire import heard
 from tests.servers.chat import chat_answer
 from tests.servers.upstream import PATIENCE_S, Upstream
 from tests.wire.calls import call_of
 from tests.wire.raw_client import RawClient
 from tests.wire.recorded import DONE, HTTP, STOP, delta, event, exchanges, recording
-from understudy.errors import InputError
-from understudy.events import CallRecorded, FaultFired
-from understudy.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
-from understudy.messages import Usage
-from understudy.recording.stores.locate import open_store
-from understudy.wire import heard
 
 KEY = "sk-live-0123456789abcdefghijklmnop"
 FRAMES = (delta("Hel"), delta("lo"), STOP, DONE)
@@ -77,14 +77,14 @@ class TestPassingOn:
 
     def test_the_call_goes_upstream_as_the_client_made_it_but_for_what_is_ours(self, server, upstream):
         sent = orjson.dumps(chat(**FIELDS_NOBODY_KNOWS))
-        headers = {"authorization": f"Bearer {KEY}", "x-understudy-step": "plan", "x-mine": "1", "user-agent": "me"}
+        headers = {"authorization": f"Bearer {KEY}", "x-offbook-step": "plan", "x-mine": "1", "user-agent": "me"}
         place = server.session_url("a/b") + "/v1/chat/completions?api-version=2"
         assert HTTP.post(place, content=sent, headers=headers).status_code == 200
         (call,) = upstream.calls
         assert (call.path, call.body) == ("/v1/chat/completions?api-version=2", sent)
         assert (call.headers["authorization"], call.headers["x-mine"]) == (f"Bearer {KEY}", "1")
         assert (call.headers["accept-encoding"], call.headers["user-agent"]) == ("identity", "me")
-        assert not any(name.startswith("x-understudy") for name in call.headers)
+        assert not any(name.startswith("x-offbook") for name in call.headers)
 
     def test_the_path_is_spelt_as_the_client_spelt_it(self, server, upstream):
         HTTP.get(server.url + "/v1/models/meta%2Fllama%20x", params={"q": "a b"})
@@ -179,7 +179,7 @@ class TestWhatIsRecorded:
     def test_a_whole_answer_is_kept_as_bytes_and_as_what_they_say(self, server, upstream, path):
         body = orjson.dumps(orjson.loads(chat_answer("Hello", model="gpt-4o")) | FIELDS_NOBODY_KNOWS)
         upstream.answer = lambda call: call.whole(body)
-        ask(server, chat(temperature=0.5), headers={"x-understudy-step": "greet"})
+        ask(server, chat(temperature=0.5), headers={"x-offbook-step": "greet"})
         (stored,) = open_store(path).read()
         exchange = stored.exchange
         assert stored.key == "greet"
@@ -206,9 +206,9 @@ class TestWhatIsRecorded:
         assert (exchange.content, exchange.model, exchange.fault) == ("Hello", "m-1", None)
 
     def test_a_call_is_on_the_list_and_an_event_is_sent(self, path, upstream):
-        sink = understudy.MemorySink()
+        sink = offbook.MemorySink()
         with recording(path, upstream.url, sink=sink) as server:
-            ask(server, headers={"x-understudy-step": "s", "x-stainless-retry-count": "1"})
+            ask(server, headers={"x-offbook-step": "s", "x-stainless-retry-count": "1"})
             (call,) = server.calls
         assert (call.outcome, call.status, call.model, call.key, call.attempt) == ("recorded", 200, "m", "s", 2)
         (told,) = [event for event in sink.events if isinstance(event, CallRecorded)]
@@ -300,7 +300,7 @@ class TestSecrets:
         assert KEY.encode() not in path.read_bytes()
         assert not any(KEY in str(call) for call in server.calls)
         assert [call.path.partition("key=")[2] for call in upstream.calls] == ["", "", KEY, KEY]
-        told = [record.getMessage() for record in caplog.records if record.threadName == "understudy-wire"]
+        told = [record.getMessage() for record in caplog.records if record.threadName == "offbook-wire"]
         assert any("HTTP Request" in line for line in told)
         assert not any(KEY in line for line in told)
 
@@ -318,7 +318,7 @@ class TestSecrets:
 
     def test_what_counts_as_a_secret_can_be_said(self, path, upstream):
         upstream.answer = lambda call: call.whole(chat_answer("room 1234"))
-        with recording(path, upstream.url, redactor=understudy.Redactor(patterns=("room [0-9]+",))) as server:
+        with recording(path, upstream.url, redactor=offbook.Redactor(patterns=("room [0-9]+",))) as server:
             assert "1234" in ask(server).text
         assert b"1234" not in path.read_bytes()
 
@@ -387,7 +387,7 @@ class TestFailures:
                 heard = client.ask(call_of())
                 assert (heard.body, heard.end) == (b'{"half": ', "closed")
             server.stop()
-            server = understudy.serving(path).start()
+            server = offbook.serving(path).start()
         server.stop()
         assert exchanges(path)[0].fault == StreamTruncate(0, "cut")
 
@@ -439,7 +439,7 @@ class TestFailures:
         assert exchanges(path)[0].fault == StreamTruncate(1, "TimeoutError")
 
     def test_a_step_that_cannot_be_a_key_is_refused_before_anything_is_asked(self, server, upstream):
-        answer = ask(server, headers={"x-understudy-step": "_meta"})
+        answer = ask(server, headers={"x-offbook-step": "_meta"})
         assert (answer.status_code, answer.headers["x-should-retry"]) == (400, "false")
         assert "starts with '_'" in answer.json()["error"]["message"]
         assert (server.calls[0].outcome, upstream.calls) == ("refused", [])
@@ -554,7 +554,7 @@ class TestFaults:
 
     def test_those_that_break_an_answer_leave_the_recording_clean(self, path, upstream):
         upstream.answer = lambda call: call.stream(*FRAMES, x_request_id="r")
-        sink = understudy.MemorySink()
+        sink = offbook.MemorySink()
         faults = ["call=1: stream_truncate 1", "call=2: partial_response"]
         with recording(path, upstream.url, faults=faults, sink=sink) as server:
             with streamed(server, body=chat("a", stream=True)) as stream:
@@ -601,7 +601,7 @@ class TestOptions:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port} is where ollama is asked"):
-            understudy.serving(record=path, port=port, upstreams={"ollama": f"http://localhost:{port}"})
+            offbook.serving(record=path, port=port, upstreams={"ollama": f"http://localhost:{port}"})
         with socket.create_server(("127.0.0.1", port)):
             pass
 
@@ -621,4 +621,4 @@ class TestOptions:
     def test_options_that_make_no_sense_are_refused(self, tmp_path, monkeypatch, options, told):
         monkeypatch.chdir(tmp_path)
         with pytest.raises(InputError, match=told):
-            understudy.serving(**options)
+            offbook.serving(**options)

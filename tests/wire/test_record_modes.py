@@ -3,11 +3,11 @@
 import orjson
 import pytest
 
+from offbook.errors import InputError, RecordingFormatError
+from offbook.recording.stores.locate import open_store
 from tests.servers.chat import chat_answer
 from tests.servers.upstream import Upstream
 from tests.wire.recorded import HTTP, exchanges, recording
-from understudy.errors import InputError, RecordingFormatError
-from understudy.recording.stores.locate import open_store
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def location(request, tmp_path, monkeypatch, upstream):
 
 def ask(server, text, *, step=""):
     body = {"model": "m", "messages": [{"role": "user", "content": text}]}
-    headers = {"x-understudy-step": step} if step else {}
+    headers = {"x-offbook-step": step} if step else {}
     return HTTP.post(server.url + "/v1/chat/completions", json=body, headers=headers)
 
 

@@ -3,11 +3,11 @@
 import httpx2
 import pytest
 
+from offbook.recording.script import Script
+from offbook.wire.rehearsal import Rehearsal
+from offbook.wire.serving import serving
+from offbook.wire.stage import Stage, StageOptions, plan_of
 from tests.wire.calls import answer_to, call_of, entry_of, error_in, recording_of, text_of
-from understudy.recording.script import Script
-from understudy.wire.rehearsal import Rehearsal
-from understudy.wire.serving import serving
-from understudy.wire.stage import Stage, StageOptions, plan_of
 
 HI, HO = call_of(text="Hi"), call_of(text="Ho")
 

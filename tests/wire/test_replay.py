@@ -2,10 +2,10 @@
 
 import pytest
 
+from offbook.wire.http_call import HttpCall
 from tests.wire.calls import PROTOCOLS, answer_to, call_of, entry_of, error_in, recording_of, session_of, text_of
-from understudy.wire.http_call import HttpCall
 
-STEP = "x-understudy-step"
+STEP = "x-offbook-step"
 MODELS = HttpCall("GET", "/v1/models", "", {}, b"")
 PLAIN = {"protocol": "http", "headers": {"content-type": "application/json"}}
 

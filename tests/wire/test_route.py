@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.codecs.catalog import CODECS
-from understudy.wire.route import route_of
+from offbook.codecs.catalog import CODECS
+from offbook.wire.route import route_of
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
 GOOGLE = {"x-goog-api-key": "k"}

@@ -10,14 +10,14 @@ import httpx2
 import orjson
 import pytest
 
+from offbook.codecs.catalog import CODECS
+from offbook.errors import ProviderError
+from offbook.wire.answer import whole
+from offbook.wire.http_call import HttpCall
+from offbook.wire.sending import send_answer
+from offbook.wire.serving import serving
 from tests.wire.calls import PROTOCOLS, answer_to, call_of, decode, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of, frames_in
-from understudy.codecs.catalog import CODECS
-from understudy.errors import ProviderError
-from understudy.wire.answer import whole
-from understudy.wire.http_call import HttpCall
-from understudy.wire.sending import send_answer
-from understudy.wire.serving import serving
 
 CONTENT = "one two three four"
 ENTRY = {"a": {"content": CONTENT}}
@@ -226,7 +226,7 @@ def test_a_client_that_leaves_frees_what_was_held_for_it(server):
     for _ in range(3):
         with RawClient(server.session_url("left")) as client:
             client.send(bytes_of(call_of(), prefix=client.prefix))
-    assert orjson.loads(ask(server.url, HttpCall("GET", "/_understudy/health", "", {}, b"")).body)["status"] == "ok"
+    assert orjson.loads(ask(server.url, HttpCall("GET", "/_offbook/health", "", {}, b"")).body)["status"] == "ok"
     assert threading.active_count() == before
 
 

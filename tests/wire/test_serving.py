@@ -10,15 +10,15 @@ import httpx2
 import orjson
 import pytest
 
+from offbook.errors import InputError
+from offbook.faults import HttpError, chaos
+from offbook.recording.file_format import convert
+from offbook.recording.stores.locate import open_store
+from offbook.wire.http_call import HttpCall
+from offbook.wire.limits import LIMITS
+from offbook.wire.serving import serving
 from tests.wire.calls import call_of, decode, entry_of, recording_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
-from understudy.errors import InputError
-from understudy.faults import HttpError, chaos
-from understudy.recording.file_format import convert
-from understudy.recording.stores.locate import open_store
-from understudy.wire.http_call import HttpCall
-from understudy.wire.limits import LIMITS
-from understudy.wire.serving import serving
 
 RESPONSES = {"a": {"content": "one two three"}}
 ODD_NAMES = ["a b", "a/b", "100%", "%2F", "тест", "tests/x.py::test_it[a-?#&]", "a\nb", "\0"]
@@ -37,7 +37,7 @@ def http():
 
 
 def servers_running():
-    return [thread for thread in threading.enumerate() if thread.name == "understudy-wire"]
+    return [thread for thread in threading.enumerate() if thread.name == "offbook-wire"]
 
 
 def text_from(url, **fields):
@@ -59,11 +59,11 @@ def test_a_server_tells_clients_where_it_is(server):
         >= {
             "OPENAI_BASE_URL": f"{server.url}/v1",
             "OPENAI_API_BASE": f"{server.url}/v1",
-            "UNDERSTUDY_URL": server.url,
+            "OFFBOOK_URL": server.url,
             "ANTHROPIC_BASE_URL": server.url,
             "GOOGLE_GEMINI_BASE_URL": server.url,
             "OLLAMA_HOST": server.url,
-            "OPENAI_API_KEY": "understudy",
+            "OPENAI_API_KEY": "offbook",
         }.items()
     )
 
@@ -252,4 +252,4 @@ def test_clients_that_come_while_a_server_stops_are_turned_away():
 def test_health_can_be_asked_while_a_call_hangs():
     with serving(responses=RESPONSES, faults=["everywhere: timeout"]) as server, RawClient(server.url) as hanging:
         hanging.send(bytes_of(call_of()))
-        assert ask(server.url, HttpCall("GET", "/_understudy/health", "", {}, b"")).status == 200
+        assert ask(server.url, HttpCall("GET", "/_offbook/health", "", {}, b"")).status == 200

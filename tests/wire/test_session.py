@@ -2,10 +2,10 @@
 
 import pytest
 
+from offbook.events import FaultFired, MemorySink, ReplayMissed
+from offbook.faults import FaultPlan, HttpError, chaos, parse_fault
+from offbook.wire.http_call import HttpCall
 from tests.wire.calls import answer_to, call_of, entry_of, recording_of, session_of, text_of
-from understudy.events import FaultFired, MemorySink, ReplayMissed
-from understudy.faults import FaultPlan, HttpError, chaos, parse_fault
-from understudy.wire.http_call import HttpCall
 
 MODELS = HttpCall("GET", "/v1/models", "", {}, b"")
 EMBEDDING = HttpCall("POST", "/v1/embeddings", "", {}, b'{"model": "e", "input": "x"}')
@@ -73,7 +73,7 @@ def test_a_fault_at_every_attempt_never_lets_a_call_through():
 
 def test_a_fault_may_strike_a_step():
     session = session_of(faults=["step=plan call=2: http_error 500"])
-    plan = {"x-understudy-step": "plan"}
+    plan = {"x-offbook-step": "plan"}
     assert statuses(session, call_of(headers=plan), call_of(text="b"), call_of(text="c", headers=plan)) == [
         200,
         200,
@@ -173,7 +173,7 @@ def test_calls_are_numbered_as_faults_count_them_whether_there_are_faults_or_not
 def test_a_miss_says_whether_a_fault_struck_before_and_then_not_to_record_again():
     steps = {"one": [entry_of(call_of(), content="x")], "two": [entry_of(call_of(), content="x")]}
     session = session_of({"_version": 2, **steps}, strict=True, faults=["call=2: unknown_tool"])
-    calls = [call_of(text="a", headers={"x-understudy-step": "one"}), call_of(headers={"x-understudy-step": "two"})]
+    calls = [call_of(text="a", headers={"x-offbook-step": "one"}), call_of(headers={"x-offbook-step": "two"})]
     for call in (*calls, calls[0]):
         answer_to(session, call)
     before, after = session.misses
@@ -204,4 +204,4 @@ def test_a_sink_that_fails_fails_no_call():
 
 def test_a_miss_is_told_once_in_the_log(caplog):
     answer_to(session_of({"_version": 2}, strict=True), call_of())
-    assert [record.name for record in caplog.records] == ["understudy.wire"]
+    assert [record.name for record in caplog.records] == ["offbook.wire"]

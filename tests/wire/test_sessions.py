@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from offbook.errors import InputError
+from offbook.wire.http_call import HttpCall
+from offbook.wire.sessions import MAX_SESSIONS, SESSION_HEADER, prefix_of, split_path
+from offbook.wire.stage import Stage, StageOptions, plan_of
 from tests.wire.calls import answer_to, call_of, entry_of, recording_of, text_of
-from understudy.errors import InputError
-from understudy.wire.http_call import HttpCall
-from understudy.wire.sessions import MAX_SESSIONS, SESSION_HEADER, prefix_of, split_path
-from understudy.wire.stage import Stage, StageOptions, plan_of
 
 ODD_NAMES = ["a b", "a/b", "100%", "%2F", "тест", "tests/x.py::test_it[a-?#&]", "..", "\0", "a\nb", "x" * 600, "é" * 90]
 

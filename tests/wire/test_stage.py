@@ -2,10 +2,10 @@
 
 import pytest
 
-import understudy
-from understudy.errors import InputError
-from understudy.faults import At, FaultPlan, HttpError, ToolLost, parse_fault
-from understudy.wire.stage import Stage, StageOptions, plan_of
+import offbook
+from offbook.errors import InputError
+from offbook.faults import At, FaultPlan, HttpError, ToolLost, parse_fault
+from offbook.wire.stage import Stage, StageOptions, plan_of
 
 LINE = "call=1: http_error 500"
 
@@ -37,7 +37,7 @@ def test_a_fault_of_a_tool_is_refused_because_tools_run_elsewhere(given):
     assert "inject_tools(tools, plan)" in error.hint
 
 
-@pytest.mark.parametrize("stand_in", [understudy.serving, understudy.StandIn, understudy.http_client])
+@pytest.mark.parametrize("stand_in", [offbook.serving, offbook.StandIn, offbook.http_client])
 def test_who_is_given_nothing_to_answer_with_is_refused(stand_in):
     with pytest.raises(InputError, match="there is nothing to answer with") as caught:
         stand_in(strict=False, faults=[LINE])
@@ -45,7 +45,7 @@ def test_who_is_given_nothing_to_answer_with_is_refused(stand_in):
 
 
 def test_a_default_alone_is_something_to_answer_with():
-    assert understudy.StandIn(default_response="Hello!").calls == []
+    assert offbook.StandIn(default_response="Hello!").calls == []
 
 
 def test_a_text_is_no_list_of_faults():

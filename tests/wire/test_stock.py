@@ -2,8 +2,8 @@
 
 import pytest
 
+from offbook.errors import InputError
 from tests.wire.calls import answer_to, call_of, entry_of, recording_of, session_of, text_of
-from understudy.errors import InputError
 
 CHUNKS = [[10.0, "one "], [25.0, "two "], [40.0, "three"]]
 STREAMED = {"content": "one two three", "chunks": CHUNKS, "latency_ms": 50.0}

@@ -4,17 +4,17 @@ import orjson
 import pytest
 from msgspec.structs import replace
 
+from offbook.clock import SYSTEM_CLOCK
+from offbook.codecs.catalog import CODECS
+from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
+from offbook.messages import Response, ToolCall, Usage, deltas_of
+from offbook.providers.pricing import Price, PriceTable
+from offbook.recording.exchange import Piece
+from offbook.wire.asked import read_call
+from offbook.wire.heard import Hearing
+from offbook.wire.http_call import HttpCall
+from offbook.wire.transcript import exchange_of, provider_of
 from tests.wire.calls import PROTOCOLS, asked_of, call_of
-from understudy.clock import SYSTEM_CLOCK
-from understudy.codecs.catalog import CODECS
-from understudy.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
-from understudy.messages import Response, ToolCall, Usage, deltas_of
-from understudy.providers.pricing import Price, PriceTable
-from understudy.recording.exchange import Piece
-from understudy.wire.asked import read_call
-from understudy.wire.heard import Hearing
-from understudy.wire.http_call import HttpCall
-from understudy.wire.transcript import exchange_of, provider_of
 
 NAMES = {
     "openai_chat": "openai",

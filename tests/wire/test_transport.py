@@ -9,7 +9,7 @@ import openai
 import pytest
 from google import genai
 
-import understudy
+import offbook
 
 pytestmark = pytest.mark.xdist_group("openai_sdk")
 
@@ -28,7 +28,7 @@ async def text_of(client, messages=HI, **options):
 
 
 def test_the_sdks_of_all_vendors_are_answered_at_their_real_addresses():
-    stand_in = understudy.StandIn(responses=HELLO)
+    stand_in = offbook.StandIn(responses=HELLO)
     chat = openai.OpenAI(api_key="none", http_client=stand_in.sync_http_client())
     assert chat.chat.completions.create(model="m", messages=HI).choices[0].message.content == HELLO["a"]["content"]
     assert chat.responses.create(model="m", input="Hi").output_text == HELLO["a"]["content"]
@@ -43,7 +43,7 @@ def test_the_sdks_of_all_vendors_are_answered_at_their_real_addresses():
 
 
 def test_sdks_that_await_are_answered_too():
-    stand_in = understudy.StandIn(responses=HELLO)
+    stand_in = offbook.StandIn(responses=HELLO)
 
     async def main():
         claude = anthropic.AsyncAnthropic(api_key="none", http_client=stand_in.http_client())
@@ -58,11 +58,11 @@ def test_sdks_that_await_are_answered_too():
         llama = ollama.AsyncClient(transport=stand_in.httpx_transport())
         assert (await llama.chat("m", HI)).message.content == HELLO["a"]["content"]
 
-    understudy.run(main(), virtual_time=True)
+    offbook.run(main(), virtual_time=True)
 
 
 def test_a_timeout_of_thirty_seconds_costs_no_time_on_the_virtual_clock():
-    stand_in = understudy.StandIn(responses=HELLO, faults=["call=1: timeout"])
+    stand_in = offbook.StandIn(responses=HELLO, faults=["call=1: timeout"])
 
     async def main():
         client = openai_of(stand_in, timeout=30, max_retries=0)
@@ -70,11 +70,11 @@ def test_a_timeout_of_thirty_seconds_costs_no_time_on_the_virtual_clock():
             await text_of(client)
         return asyncio.get_running_loop().time()
 
-    assert 30 <= understudy.run(main(), virtual_time=True) < 31
+    assert 30 <= offbook.run(main(), virtual_time=True) < 31
 
 
 def test_a_silence_of_which_the_client_never_tires_lasts_until_the_test_does():
-    stand_in = understudy.StandIn(responses=HELLO, faults=["call=1: timeout", "call=2: timeout 90000"])
+    stand_in = offbook.StandIn(responses=HELLO, faults=["call=1: timeout", "call=2: timeout 90000"])
 
     async def main():
         client = stand_in.http_client()
@@ -85,11 +85,11 @@ def test_a_silence_of_which_the_client_never_tires_lasts_until_the_test_does():
             await client.post("https://api.example/v1/chat/completions", json=ASKED | {"model": "other"})
         return asyncio.get_running_loop().time()
 
-    assert understudy.run(main(), virtual_time=True) == pytest.approx(3690)
+    assert offbook.run(main(), virtual_time=True) == pytest.approx(3690)
 
 
 def test_a_call_takes_the_time_that_the_latency_model_says():
-    stand_in = understudy.StandIn(responses=HELLO, latency_ms=4000)
+    stand_in = offbook.StandIn(responses=HELLO, latency_ms=4000)
 
     async def main():
         loop, client = asyncio.get_running_loop(), openai_of(stand_in)
@@ -98,12 +98,12 @@ def test_a_call_takes_the_time_that_the_latency_model_says():
         await asyncio.gather(text_of(client), text_of(client, [{"role": "user", "content": "Hi you"}]))
         return loop.time() - began_s
 
-    assert understudy.run(main(), virtual_time=True) == pytest.approx(4)
+    assert offbook.run(main(), virtual_time=True) == pytest.approx(4)
 
 
 def test_the_pieces_of_a_stream_come_one_by_one_at_their_times():
     entry = {"content": "Hi you two", "latency_ms": 500, "chunks": [[100, "Hi "], [200, "you "], [400, "two"]]}
-    stand_in = understudy.StandIn(responses={"a": entry}, latency_model="replay")
+    stand_in = offbook.StandIn(responses={"a": entry}, latency_model="replay")
 
     async def main():
         loop, client = asyncio.get_running_loop(), openai_of(stand_in)
@@ -114,12 +114,12 @@ def test_the_pieces_of_a_stream_come_one_by_one_at_their_times():
         seen = [(round(1000 * (loop.time() - began_s)), chunk.choices[0].delta.content) async for chunk in stream]
         return [each for each in seen if each[1]], round(1000 * (loop.time() - began_s))
 
-    assert understudy.run(main(), virtual_time=True) == ([(100, "Hi "), (200, "you "), (400, "two")], 500)
+    assert offbook.run(main(), virtual_time=True) == ([(100, "Hi "), (200, "you "), (400, "two")], 500)
 
 
 def test_a_reader_that_is_slow_itself_finds_what_has_come_meanwhile():
     entry = {"content": "Hi you", "latency_ms": 200, "chunks": [[100, "Hi "], [200, "you"]]}
-    stand_in = understudy.StandIn(responses={"a": entry}, latency_model="replay")
+    stand_in = offbook.StandIn(responses={"a": entry}, latency_model="replay")
 
     async def main():
         loop, client = asyncio.get_running_loop(), stand_in.http_client()
@@ -128,10 +128,10 @@ def test_a_reader_that_is_slow_itself_finds_what_has_come_meanwhile():
             assert len([data async for data in response.aiter_raw()]) > 1
         return loop.time()
 
-    assert understudy.run(main(), virtual_time=True) == pytest.approx(5)
+    assert offbook.run(main(), virtual_time=True) == pytest.approx(5)
 
 
 def test_sync_clients_wait_for_real():
-    client = understudy.sync_http_client(responses=HELLO, latency_ms=20)
+    client = offbook.sync_http_client(responses=HELLO, latency_ms=20)
     response = client.post("https://api.example/v1/chat/completions", json=ASKED)
     assert response.elapsed.total_seconds() >= 0.02

@@ -8,10 +8,10 @@ import httpx2
 import openai
 import pytest
 
-import understudy
+import offbook
+from offbook.faults import parse_fault
+from offbook.wire.serving import serving
 from tests.faults.samples import SAMPLES
-from understudy.faults import parse_fault
-from understudy.wire.serving import serving
 
 pytestmark = pytest.mark.xdist_group("openai_sdk")
 
@@ -142,7 +142,7 @@ def test_every_fault_is_compared():
 
 @pytest.mark.parametrize("line", FAULTS)
 def test_sdks_see_the_same_in_process_as_over_a_socket(server, line):
-    stand_in = understudy.StandIn(responses=RESPONSES, retry_after_ms=1)
+    stand_in = offbook.StandIn(responses=RESPONSES, retry_after_ms=1)
 
     async def over_a_socket():
         async with httpx2.AsyncClient() as client:
@@ -152,7 +152,7 @@ def test_sdks_see_the_same_in_process_as_over_a_socket(server, line):
         async with stand_in.http_client() as client:
             return await outcomes(stand_in, client, "https://api.example", line)
 
-    assert understudy.run(in_process(), virtual_time=True) == understudy.run(over_a_socket())
+    assert offbook.run(in_process(), virtual_time=True) == offbook.run(over_a_socket())
 
 
 ENDINGS = {
@@ -199,7 +199,7 @@ async def read_all_async(client):
 
 @pytest.mark.parametrize("line", ENDINGS)
 def test_clients_of_either_library_that_do_not_await_get_the_errors_of_a_socket(server, line):
-    stand_in = understudy.StandIn(responses=RESPONSES, faults=[f"call={call}: {line}" for call in (1, 2)])
+    stand_in = offbook.StandIn(responses=RESPONSES, faults=[f"call={call}: {line}" for call in (1, 2)])
     timeout = 0.01 if ENDINGS[line][1] == "ReadTimeout" else PATIENCE_S
     with httpx2.Client(transport=stand_in.transport(), timeout=timeout) as client:
         assert read_all(client) == of_library("httpx2", line)
@@ -213,7 +213,7 @@ def test_clients_of_either_library_that_do_not_await_get_the_errors_of_a_socket(
 
 @pytest.mark.parametrize("line", ENDINGS)
 def test_clients_of_either_library_that_await_get_them_too(line):
-    stand_in = understudy.StandIn(responses=RESPONSES, faults=[f"call={call}: {line}" for call in (1, 2)])
+    stand_in = offbook.StandIn(responses=RESPONSES, faults=[f"call={call}: {line}" for call in (1, 2)])
 
     async def main():
         async with httpx2.AsyncClient(transport=stand_in.transport(), timeout=60) as client:
@@ -221,4 +221,4 @@ def test_clients_of_either_library_that_await_get_them_too(line):
         async with httpx.AsyncClient(transport=stand_in.httpx_transport(), timeout=60) as client:
             assert await read_all_async(client) == of_library("httpx", line)
 
-    understudy.run(main(), virtual_time=True)
+    offbook.run(main(), virtual_time=True)

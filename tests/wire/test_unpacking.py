@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.wire.unpacking import UnpackingError, unpacker_of
+from offbook.wire.unpacking import UnpackingError, unpacker_of
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.wire.upstream_environment import upstream_keys, upstreams_of
+from offbook.wire.upstream_environment import upstream_keys, upstreams_of
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 import pytest
 
-from understudy.faults import ConnectionReset, HttpError, StreamTruncate
-from understudy.recording.exchange import Exchange
-from understudy.wire.answer import Answer
-from understudy.wire.heard import Heard
-from understudy.wire.upstream_failure import failure_of
+from offbook.faults import ConnectionReset, HttpError, StreamTruncate
+from offbook.recording.exchange import Exchange
+from offbook.wire.answer import Answer
+from offbook.wire.heard import Heard
+from offbook.wire.upstream_failure import failure_of
 
 
 @pytest.mark.parametrize(

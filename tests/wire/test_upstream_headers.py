@@ -1,6 +1,6 @@
 """Which headers go upstream, and which come back."""
 
-from understudy.wire.upstream_headers import forwarded, returned
+from offbook.wire.upstream_headers import forwarded, returned
 
 KEYS = [
     (b"authorization", b"Bearer k"),
@@ -32,8 +32,8 @@ def test_what_concerns_this_connection_alone_or_us_does_not_go_upstream():
         (b"transfer-encoding", b"chunked"),
         (b"expect", b"100-continue"),
         (b"proxy-authorization", b"secret"),
-        (b"x-understudy-step", b"plan"),
-        (b"x-understudy-session", b"a"),
+        (b"x-offbook-step", b"plan"),
+        (b"x-offbook-session", b"a"),
     ]
     assert forwarded(said) == [(b"accept-encoding", b"identity")]
 

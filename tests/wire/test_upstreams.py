@@ -2,9 +2,9 @@
 
 import pytest
 
-from understudy.errors import InputError
-from understudy.wire.route import route_of
-from understudy.wire.upstreams import Upstreams
+from offbook.errors import InputError
+from offbook.wire.route import route_of
+from offbook.wire.upstreams import Upstreams
 
 
 def url_of(upstreams, method, path, query="", **headers):

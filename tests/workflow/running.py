@@ -2,8 +2,8 @@
 
 import yaml
 
-from understudy import MemorySink, MockProvider, run
-from understudy.workflow import WorkflowEngine, parse_workflow
+from offbook import MemorySink, MockProvider, run
+from offbook.workflow import WorkflowEngine, parse_workflow
 
 
 def engine_of(text, responses=None, *, tools=None, **options):

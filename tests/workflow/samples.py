@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.errors import WorkflowError
-from understudy.workflow import parse_workflow
+from offbook.errors import WorkflowError
+from offbook.workflow import parse_workflow
 
 EXAMPLE = """\
 name: classify-and-respond

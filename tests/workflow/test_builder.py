@@ -2,10 +2,10 @@
 
 import pytest
 
+from offbook import MockProvider, run
+from offbook.errors import WorkflowError
+from offbook.workflow import WorkflowBuilder
 from tests.fakes import Echo
-from understudy import MockProvider, run
-from understudy.errors import WorkflowError
-from understudy.workflow import WorkflowBuilder
 
 
 def shout(text: str) -> str:

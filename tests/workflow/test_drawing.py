@@ -4,9 +4,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.workflow import WorkflowDefinition, draw, parse_workflow
 from tests.workflow.samples import EXAMPLE, call, workflow
-from understudy.errors import InputError
-from understudy.workflow import WorkflowDefinition, draw, parse_workflow
 
 SVG = "{http://www.w3.org/2000/svg}"
 NESTED = workflow(

@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.fakes import Echo, Scripted
-from tests.workflow.running import engine_of, played, statuses, told
-from understudy import (
+from offbook import (
     BudgetExceededError,
     InputError,
     MockProvider,
@@ -17,8 +15,10 @@ from understudy import (
     Usage,
     run,
 )
-from understudy.agent import Workflow as AgentWorkflow
-from understudy.workflow import WorkflowEngine
+from offbook.agent import Workflow as AgentWorkflow
+from offbook.workflow import WorkflowEngine
+from tests.fakes import Echo, Scripted
+from tests.workflow.running import engine_of, played, statuses, told
 
 CHAIN = """
 state: {topic: cats}

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import ExpressionError
-from understudy.workflow import Expression
+from offbook.errors import ExpressionError
+from offbook.workflow import Expression
 
 STATE = {
     "kind": "question",

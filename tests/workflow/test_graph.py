@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.workflow import Graph, LlmCallStep, RouterStep, parse_workflow
 from tests.workflow.samples import EXAMPLE
-from understudy.workflow import Graph, LlmCallStep, RouterStep, parse_workflow
 
 
 def step(step_id, *before):

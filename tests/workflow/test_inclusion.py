@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from offbook.errors import WorkflowError
+from offbook.workflow import load_workflow, parse_workflow, validate
 from tests.workflow.samples import call
-from understudy.errors import WorkflowError
-from understudy.workflow import load_workflow, parse_workflow, validate
 
 CHILD = (
     "name: child\nstate: {question: ''}\n"

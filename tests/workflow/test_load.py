@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from offbook.errors import InputError, WorkflowError
+from offbook.workflow import AgentStep, LlmCallStep, RouterStep, load_workflow, parse_workflow
+from offbook.workflow.yaml_document import MAX_BYTES
 from tests.workflow.samples import EXAMPLE, call, said, workflow
-from understudy.errors import InputError, WorkflowError
-from understudy.workflow import AgentStep, LlmCallStep, RouterStep, load_workflow, parse_workflow
-from understudy.workflow.yaml_document import MAX_BYTES
 
 
 def test_a_workflow_file_is_read(tmp_path):

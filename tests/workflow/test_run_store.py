@@ -8,18 +8,18 @@ from datetime import timedelta
 import orjson
 import pytest
 
+from offbook.errors import InputError, ProviderError, RunError
+from offbook.faults import Timeout
+from offbook.messages import Response, TextDelta, ToolCall, Usage
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_exchange import RecordedError, ToolExchange
+from offbook.tools import Toolbox
+from offbook.workflow import WorkflowEngine, load_workflow
+from offbook.workflow.kept_calls import worth_keeping
+from offbook.workflow.run_store import RunStore
 from tests.fakes import Scripted
-from understudy.errors import InputError, ProviderError, RunError
-from understudy.faults import Timeout
-from understudy.messages import Response, TextDelta, ToolCall, Usage
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.stores.locate import open_store
-from understudy.recording.tool_exchange import RecordedError, ToolExchange
-from understudy.tools import Toolbox
-from understudy.workflow import WorkflowEngine, load_workflow
-from understudy.workflow.kept_calls import worth_keeping
-from understudy.workflow.run_store import RunStore
 
 CHAIN = """\
 name: chain
@@ -348,12 +348,12 @@ def test_a_refused_resume_leaves_the_run_as_it_was(desk):
     assert chain.store.summaries()[0].status == "interrupted"
 
 
-def test_another_version_of_understudy_counts_as_a_change(desk, tmp_path):
+def test_another_version_of_offbook_counts_as_a_change(desk, tmp_path):
     chain = desk()
     chain.start().close()
     (manifest,) = tmp_path.glob("runs/*/run.json")
     manifest.write_bytes(orjson.dumps(orjson.loads(manifest.read_bytes()) | {"version": "0.0.0"}))
-    with pytest.raises(RunError, match=r"understudy, which was 0\.0\.0"):
+    with pytest.raises(RunError, match=r"offbook, which was 0\.0\.0"):
         chain.store.resume("last")
 
 

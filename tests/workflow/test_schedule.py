@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.workflow import Graph, LlmCallStep, RouterStep
-from understudy.workflow.schedule import Schedule
+from offbook.workflow import Graph, LlmCallStep, RouterStep
+from offbook.workflow.schedule import Schedule
 
 
 def step(step_id, *depends_on):

@@ -5,9 +5,9 @@
 import pytest
 from pydantic import ValidationError
 
+from offbook.gateway.retry import RetryPolicy
+from offbook.workflow import WorkflowDefinition, parse_workflow, workflow_json_schema
 from tests.workflow.samples import EXAMPLE, call, said, workflow
-from understudy.gateway.retry import RetryPolicy
-from understudy.workflow import WorkflowDefinition, parse_workflow, workflow_json_schema
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import InputError, TemplateError
-from understudy.workflow import Template
-from understudy.workflow.template import fill
+from offbook.errors import InputError, TemplateError
+from offbook.workflow import Template
+from offbook.workflow.template import fill
 
 SCOPE = {
     "state": {"name": "Ada", "items": [{"name": "first"}, "second"], "n": 3, "none": None, "braces": "{state.name}"},

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from understudy import ToolCall, run
-from understudy.errors import InputError, WorkflowError
-from understudy.tools import run_tool
-from understudy.workflow import load_workflow, parse_workflow
-from understudy.workflow.toolset import load_tools
+from offbook import ToolCall, run
+from offbook.errors import InputError, WorkflowError
+from offbook.tools import run_tool
+from offbook.workflow import load_workflow, parse_workflow
+from offbook.workflow.toolset import load_tools
 
 FLOW = """\
 name: flow
@@ -83,7 +83,7 @@ def test_what_is_a_tool_already_keeps_its_options_and_takes_the_declared_name(tm
     write(
         tmp_path,
         ready="""\
-from understudy.tools import ToolDef, ToolSpec, tool
+from offbook.tools import ToolDef, ToolSpec, tool
 
 @tool(name="old", description="Look.", timeout_s=3, side_effect=True, repeatable=True, prerequisites=["x"])
 def look(at: str):

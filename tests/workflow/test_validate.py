@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from offbook.errors import WorkflowError
+from offbook.workflow import WorkflowDefinition, parse_workflow, validate
 from tests.workflow.samples import EXAMPLE, call, said, workflow
-from understudy.errors import WorkflowError
-from understudy.workflow import WorkflowDefinition, parse_workflow, validate
 
 TOOLS = "tools: {look: 'm:look', edit: 'm:edit', done: 'm:done'}"
 LOOP = "{id: l, type: loop, %s, steps: [%s]}"

@@ -1,9 +1,9 @@
 """The agent as it must not be: it repeats a booking that failed, although it may have been made all the same."""
 
 from agent import handle as sound_handle
-from understudy import Response
-from understudy.messages import JsonObject
-from understudy.scenarios import HandlerContext
+from offbook import Response
+from offbook.messages import JsonObject
+from offbook.scenarios import HandlerContext
 
 
 async def handle(messages: list[JsonObject], ctx: HandlerContext) -> Response | JsonObject:

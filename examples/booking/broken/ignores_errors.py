@@ -1,9 +1,9 @@
 """The agent as it must not be: its model never hears that a tool has failed, and tells the user that all is well."""
 
 from agent import handle as sound_handle
-from understudy import Response
-from understudy.messages import JsonObject
-from understudy.scenarios import HandlerContext
+from offbook import Response
+from offbook.messages import JsonObject
+from offbook.scenarios import HandlerContext
 
 
 async def handle(messages: list[JsonObject], ctx: HandlerContext) -> Response:

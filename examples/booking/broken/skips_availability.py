@@ -1,9 +1,9 @@
 """The agent as it must not be: a line is gone from its prompt, and it books without a look at the diary."""
 
 from agent import LOOK_FIRST, PROMPT, answer
-from understudy import Response
-from understudy.messages import JsonObject
-from understudy.scenarios import HandlerContext
+from offbook import Response
+from offbook.messages import JsonObject
+from offbook.scenarios import HandlerContext
 
 HASTY_PROMPT = PROMPT.replace(f"{LOOK_FIRST}\n", "")
 

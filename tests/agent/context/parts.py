@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from understudy.agent.context import estimated_tokens
-from understudy.agent.message import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo
+from offbook.agent.context import estimated_tokens
+from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo
 
 NUDGE_TYPES = (MessageType.STEP_NUDGE, MessageType.PREREQUISITE_NUDGE, MessageType.REPETITION_NUDGE)
 

@@ -4,9 +4,8 @@ import gc
 
 import pytest
 
-from tests.agent.context.parts import call, refused, size, system, text, user
-from understudy import InputError, MemorySink
-from understudy.agent.context import (
+from offbook import InputError, MemorySink
+from offbook.agent.context import (
     CompactResult,
     CompactStrategy,
     ContextManager,
@@ -16,9 +15,10 @@ from understudy.agent.context import (
     TieredCompact,
     estimated_tokens,
 )
-from understudy.agent.context.tallies import HELD
-from understudy.agent.transcript import Transcript
-from understudy.events import ContextCompacted, ContextWarned
+from offbook.agent.context.tallies import HELD
+from offbook.agent.transcript import Transcript
+from offbook.events import ContextCompacted, ContextWarned
+from tests.agent.context.parts import call, refused, size, system, text, user
 
 HEAD = [system(), user()]
 RECENT = [*call("one"), *call("two")]

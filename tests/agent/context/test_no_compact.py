@@ -1,7 +1,7 @@
 """The strategy that leaves everything as it is."""
 
+from offbook.agent.context import NoCompact
 from tests.agent.context.parts import call, size, user
-from understudy.agent.context import NoCompact
 
 
 def test_it_gives_back_the_very_same_messages():

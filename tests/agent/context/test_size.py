@@ -2,8 +2,8 @@
 
 import pytest
 
+from offbook.agent.context import estimated_tokens
 from tests.agent.context.parts import call, user
-from understudy.agent.context import estimated_tokens
 
 
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 4), (1, 5), (4, 5), (5, 6), (400, 104)])

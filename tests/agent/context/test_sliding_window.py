@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import InputError
+from offbook.agent.context import SlidingWindowCompact
 from tests.agent.context.parts import call, nudge, reasoning, size, system, text, user
-from understudy import InputError
-from understudy.agent.context import SlidingWindowCompact
 
 HEAD = [system(), user()]
 OLD = [reasoning(), *call("one"), text(), nudge()]

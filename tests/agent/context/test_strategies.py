@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.agent.context import NoCompact, SlidingWindowCompact, TieredCompact, join_units, split_units
+from offbook.agent.message import MessageRole, MessageType
 from tests.agent.context.parts import assert_valid, size, system, transcripts, user
-from understudy.agent.context import NoCompact, SlidingWindowCompact, TieredCompact, join_units, split_units
-from understudy.agent.message import MessageRole, MessageType
 
 KEEP_RECENT = 3
 STRATEGIES = [

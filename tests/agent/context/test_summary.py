@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.agent.context import Summary
+from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType
 from tests.agent.context.parts import call, nudge, refused, text, user
-from understudy.agent.context import Summary
-from understudy.agent.message import Message, MessageMeta, MessageRole, MessageType
 
 
 def test_it_tells_how_many_messages_which_calls_and_what_is_left_to_do():

@@ -2,10 +2,10 @@
 
 import pytest
 
+from offbook import InputError
+from offbook.agent.context import Summary, TieredCompact
+from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType
 from tests.agent.context.parts import NUDGE_TYPES, call, nudge, reasoning, refused, size, system, text, user
-from understudy import InputError
-from understudy.agent.context import Summary, TieredCompact
-from understudy.agent.message import Message, MessageMeta, MessageRole, MessageType
 
 HEAD = [system(), user()]
 RECENT = [*call("recent one"), *call("recent two")]

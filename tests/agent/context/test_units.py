@@ -3,6 +3,8 @@
 import pytest
 from hypothesis import given
 
+from offbook.agent.context import join_units, split_units
+from offbook.agent.message import MessageType
 from tests.agent.context.parts import (
     NUDGE_TYPES,
     assert_valid,
@@ -15,8 +17,6 @@ from tests.agent.context.parts import (
     transcripts,
     user,
 )
-from understudy.agent.context import join_units, split_units
-from understudy.agent.message import MessageType
 
 
 def lengths(*messages):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import InputError, Response, Usage
+from offbook.agent import AgentBudgetError, GuardPolicy
 from tests.agent.parts import FETCH, SUBMIT, play
-from understudy import InputError, Response, Usage
-from understudy.agent import AgentBudgetError, GuardPolicy
 
 
 def paid(call, cost_usd=0.4):

@@ -6,9 +6,8 @@ from datetime import date
 import pytest
 from pydantic import BaseModel
 
-from tests.agent.parts import FETCH, SUBMIT, tool
-from understudy import EventLoopError, InputError, Response, run
-from understudy.agent import (
+from offbook import EventLoopError, InputError, Response, run
+from offbook.agent import (
     AgentBudgetError,
     GuardPolicy,
     Guardrails,
@@ -17,7 +16,8 @@ from understudy.agent import (
     ToolCall,
     ToolExecutionError,
 )
-from understudy.tools import ToolOutcome
+from offbook.tools import ToolOutcome
+from tests.agent.parts import FETCH, SUBMIT, tool
 
 
 def rails(**options):

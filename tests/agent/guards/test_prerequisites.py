@@ -3,9 +3,9 @@
 import pytest
 from pydantic import BaseModel
 
+from offbook import InputError
+from offbook.agent import MessageType, PrerequisiteError, ToolCall, ToolDef, ToolSpec, Workflow, tool_of
 from tests.agent.parts import SUBMIT, agent, fails, play, tool
-from understudy import InputError
-from understudy.agent import MessageType, PrerequisiteError, ToolCall, ToolDef, ToolSpec, Workflow, tool_of
 
 NUDGE = MessageType.PREREQUISITE_NUDGE
 SAME_PATH = {"tool": "read", "match_arg": "path"}

@@ -2,8 +2,8 @@
 
 from itertools import count
 
+from offbook.agent import MessageType, RepeatedCallError, ToolCall
 from tests.agent.parts import FETCH, SUBMIT, agent, fails, play, tool
-from understudy.agent import MessageType, RepeatedCallError, ToolCall
 
 NUDGE = MessageType.REPETITION_NUDGE
 

@@ -1,7 +1,7 @@
 """The required steps come before the end."""
 
+from offbook.agent import MessageType, StepEnforcementError, ToolCall, ToolResolutionError
 from tests.agent.parts import FETCH, SUBMIT, agent, fails, play, tool
-from understudy.agent import MessageType, StepEnforcementError, ToolCall, ToolResolutionError
 
 NUDGE = MessageType.STEP_NUDGE
 

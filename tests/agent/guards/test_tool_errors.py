@@ -2,9 +2,8 @@
 
 import asyncio
 
-from tests.agent.parts import FETCH, SUBMIT, agent, fails, play, tool
-from understudy import run
-from understudy.agent import (
+from offbook import run
+from offbook.agent import (
     MaxIterationsError,
     MessageType,
     ToolCall,
@@ -12,6 +11,7 @@ from understudy.agent import (
     ToolResolutionError,
     ToolTimeoutError,
 )
+from tests.agent.parts import FETCH, SUBMIT, agent, fails, play, tool
 
 
 async def test_an_error_is_told_to_the_model_which_may_try_again():

@@ -3,8 +3,7 @@
 import pytest
 from pydantic import BaseModel
 
-from tests.agent.parts import FETCH, SUBMIT, agent, play
-from understudy.agent import (
+from offbook.agent import (
     MaxIterationsError,
     MessageType,
     ScriptedClient,
@@ -15,6 +14,7 @@ from understudy.agent import (
     ToolSpec,
     WorkflowRunner,
 )
+from tests.agent.parts import FETCH, SUBMIT, agent, play
 
 NUDGE = MessageType.RETRY_NUDGE
 

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import strategies as st
 
-from understudy.messages import ToolCall
+from offbook.messages import ToolCall
 
 texts = st.text(st.sampled_from("abc XYZ019{}[]()<>|/\\\"'`,:;=#.?!-_\n\té日"), max_size=20)
 names = st.from_regex(r"[a-z][a-z0-9_]{0,15}", fullmatch=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from understudy.agent.rescue import rescue
+from offbook.agent.rescue import rescue
 
 TOOLS = ("search", "get_weather", "refund")
 ENTRIES = [

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.agent.rescue import Rescue, rescue
 from tests.agent.rescue.forms import FORMS, TAG_FORMS, calls, tag_calls
 from tests.agent.rescue.test_corpus import ENTRIES
-from understudy.agent.rescue import Rescue, rescue
 
 TOOLS = ("search", "get_weather", "refund")
 CALL = '{"tool": "search", "args": {"query": "a"}}'

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from understudy import RecordingProvider, run
-from understudy.explore.stage import Stage
-from understudy.messages import JsonObject, Reply, Request, Response, ToolCall, WholeReply
-from understudy.providers.provider import Provider
-from understudy.tools import Toolbox, run_tools, tool
+from offbook import RecordingProvider, run
+from offbook.explore.stage import Stage
+from offbook.messages import JsonObject, Reply, Request, Response, ToolCall, WholeReply
+from offbook.providers.provider import Provider
+from offbook.tools import Toolbox, run_tools, tool
 
 STEP = "desk"
 MODEL, BACKUP = "model", "backup"

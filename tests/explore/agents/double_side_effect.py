@@ -2,10 +2,10 @@
 
 from inspect import isawaitable
 
+from offbook import RecordingProvider, run
+from offbook.agent import ProviderClient, Workflow, WorkflowRunner
+from offbook.tools import tool
 from tests.explore.agents.desk import MODEL, STEP, TOOLS, Model
-from understudy import RecordingProvider, run
-from understudy.agent import ProviderClient, Workflow, WorkflowRunner
-from understudy.tools import tool
 
 
 async def defect(stage):

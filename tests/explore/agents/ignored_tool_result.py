@@ -1,7 +1,7 @@
 """Tells the model that a tool went well, whatever it gave. The twin tells what it gave."""
 
+from offbook.tools import run_tools
 from tests.explore.agents.desk import TOOLS, asking, serve
-from understudy.tools import run_tools
 
 GOOD = {"find_order": "order 42 was lost", "refund": "paid"}
 

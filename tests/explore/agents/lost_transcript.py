@@ -2,8 +2,8 @@
 
 import asyncio
 
+from offbook.errors import ProviderError
 from tests.explore.agents.desk import TOOLS, asking, serve, using
-from understudy.errors import ProviderError
 
 
 async def defect(stage):

@@ -1,7 +1,7 @@
 """Takes a tool that timed out for one that is done. The twin tells the model."""
 
+from offbook.tools import run_tools
 from tests.explore.agents.desk import TOOLS, asking, serve
-from understudy.tools import run_tools
 
 
 async def defect(stage):

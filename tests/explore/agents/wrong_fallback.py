@@ -1,9 +1,9 @@
 """Falls back to a text that claims success. The twin falls back to another model, with the same tools."""
 
+from offbook import ProviderGateway
+from offbook.errors import AllProvidersFailedError
+from offbook.messages import Response
 from tests.explore.agents.desk import BACKUP, DONE, TOOLS, asking, serve, using
-from understudy import ProviderGateway
-from understudy.errors import AllProvidersFailedError
-from understudy.messages import Response
 
 
 async def defect(stage):

@@ -4,12 +4,12 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
+from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
+from offbook.recording.document import Document
+from offbook.recording.exchange import ABSENT, CallPiece, Exchange, Piece, RecordedCall
+from offbook.recording.tool_exchange import RecordedError, ToolExchange
+from offbook.recording.wire_record import WireRecord, wire_text
 from tests.codecs.strategies import json_values, names, texts, usages
-from understudy.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
-from understudy.recording.document import Document
-from understudy.recording.exchange import ABSENT, CallPiece, Exchange, Piece, RecordedCall
-from understudy.recording.tool_exchange import RecordedError, ToolExchange
-from understudy.recording.wire_record import WireRecord, wire_text
 
 times_ms = st.floats(0, 1e6)
 objects = st.dictionaries(texts, json_values, max_size=3)

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from understudy.recording.stores.journal import Journal
+from offbook.recording.stores.journal import Journal
 
 
 @pytest.fixture

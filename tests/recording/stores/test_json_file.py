@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from offbook.errors import InputError, RecordingFormatError
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.journal import Journal
+from offbook.recording.stores.json_file import JsonFileStore
+from offbook.recording.tool_exchange import ToolExchange
 from tests.recording.programs import (
     append_and_close,
     append_tools_and_close,
@@ -19,12 +25,6 @@ from tests.recording.programs import (
     save_another,
     start,
 )
-from understudy.errors import InputError, RecordingFormatError
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.stores.journal import Journal
-from understudy.recording.stores.json_file import JsonFileStore
-from understudy.recording.tool_exchange import ToolExchange
 
 from .read_only import read_only
 

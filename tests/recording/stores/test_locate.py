@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from understudy.errors import InputError
-from understudy.recording.stores.json_file import JsonFileStore
-from understudy.recording.stores.locate import open_store
-from understudy.recording.stores.sqlite import SqliteStore
+from offbook.errors import InputError
+from offbook.recording.stores.json_file import JsonFileStore
+from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.sqlite import SqliteStore
 
 
 @pytest.mark.parametrize(

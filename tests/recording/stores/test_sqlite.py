@@ -8,11 +8,11 @@ import warnings
 
 import pytest
 
-from understudy.errors import InputError, RecordingFormatError
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.stores.sqlite import SqliteStore
-from understudy.recording.tool_exchange import ToolExchange
+from offbook.errors import InputError, RecordingFormatError
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.sqlite import SqliteStore
+from offbook.recording.tool_exchange import ToolExchange
 
 from .read_only import read_only
 
@@ -23,7 +23,7 @@ def store(tmp_path):
 
 
 def execute(store, *statements):
-    """Do something to the database that understudy would not."""
+    """Do something to the database that offbook would not."""
     connection = sqlite3.connect(store.path)
     for statement in statements:
         connection.execute(statement)
@@ -125,7 +125,7 @@ def test_what_is_dropped_unclosed_lets_go_of_the_database_without_a_warning(stor
 
 FORK_WHILE_READING = """
 import os, sys
-from understudy.recording.stores.sqlite import SqliteStore
+from offbook.recording.stores.sqlite import SqliteStore
 shelf = SqliteStore(sys.argv[1]).read()
 seen = 0
 for stored in shelf:

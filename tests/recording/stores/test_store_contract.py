@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from understudy.errors import InputError, RecordingFormatError
-from understudy.messages import Usage
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.stores.locate import open_store
-from understudy.recording.tool_exchange import ToolExchange, hash_of
+from offbook.errors import InputError, RecordingFormatError
+from offbook.messages import Usage
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_exchange import ToolExchange, hash_of
 
 from .read_only import read_only
 from .strategies import documents, exchanges, fingerprints, tool_exchanges, tool_names
@@ -118,7 +118,7 @@ class TestWriting:
     def test_a_writer_knows_what_was_there_when_it_was_opened(self, store):
         writer = store.write()
         assert writer.size == 0
-        assert writer.meta["created_by"].startswith("understudy ")
+        assert writer.meta["created_by"].startswith("offbook ")
         writer.add_meta({"normalise": {"whitespace": True}})
         writer.append("a", said("1"))
         writer.append("a", said("2"))
@@ -499,7 +499,7 @@ class TestMissing:
         assert store.exists()
         document = store.load()
         assert document.entries == {}
-        assert document.meta["created_by"].startswith("understudy ")
+        assert document.meta["created_by"].startswith("offbook ")
 
 
 def other_database():

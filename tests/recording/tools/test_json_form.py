@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.recording.json_form import JsonForm, json_arguments, json_form
-from understudy.tools.result_text import result_text
+from offbook.recording.json_form import JsonForm, json_arguments, json_form
+from offbook.tools.result_text import result_text
 
 
 @dataclasses.dataclass

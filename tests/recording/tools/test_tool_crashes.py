@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from offbook.recording.stores.locate import open_store
 from tests.recording.programs import finish, record_tool_calls, start, tool_nursery
 from tests.recording.test_crashes import KINDS, Nursery
-from understudy.recording.stores.locate import open_store
 
 PROCESSES, CALLS = 3, 100
 

@@ -5,11 +5,11 @@ import pickle
 
 import pytest
 
-from understudy.errors import RecordedToolError, ToolResolutionError, ToolTimeoutError, UnderstudyError
-from understudy.recording.tool_error import error_of, recorded_error
-from understudy.recording.tool_exchange import RecordedError
-from understudy.tools.function_tool import tool_of
-from understudy.tools.outcome import error_text
+from offbook.errors import OffbookError, RecordedToolError, ToolResolutionError, ToolTimeoutError
+from offbook.recording.tool_error import error_of, recorded_error
+from offbook.recording.tool_exchange import RecordedError
+from offbook.tools.function_tool import tool_of
+from offbook.tools.outcome import error_text
 
 
 def look_up(city: str) -> str:
@@ -104,6 +104,6 @@ def test_an_error_that_cannot_say_anything_is_recorded_all_the_same():
 def test_a_recorded_error_crosses_to_another_process():
     error = RecordedToolError.of("OutOfStockError", "none left")
     arrived = pickle.loads(pickle.dumps(error))
-    assert isinstance(arrived, UnderstudyError)
+    assert isinstance(arrived, OffbookError)
     assert (type(arrived).__name__, arrived.type, str(arrived)) == ("OutOfStockError", "OutOfStockError", "none left")
     assert pickle.loads(pickle.dumps(RecordedToolError.of("a b", "c"))).args == ("a b: c",)

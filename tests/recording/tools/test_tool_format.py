@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from msgspec import UNSET
 
+from offbook.errors import RecordingFormatError, RecordingMismatchError
+from offbook.recording.document import Document
+from offbook.recording.exchange import Exchange
+from offbook.recording.file_format import convert, parse, render
+from offbook.recording.tool_exchange import RecordedError, ToolExchange, hash_of
+from offbook.recording.tool_format import parse_tool_exchange
+from offbook.recording.tool_replay import replay_tools
 from tests.recording.stores.strategies import documents
-from understudy.errors import RecordingFormatError, RecordingMismatchError
-from understudy.recording.document import Document
-from understudy.recording.exchange import Exchange
-from understudy.recording.file_format import convert, parse, render
-from understudy.recording.tool_exchange import RecordedError, ToolExchange, hash_of
-from understudy.recording.tool_format import parse_tool_exchange
-from understudy.recording.tool_replay import replay_tools
 
 BY_HAND = {
     "_version": 2,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.errors import RecordingMismatchError
-from understudy.recording.tool_replay import replay_tools
+from offbook.errors import RecordingMismatchError
+from offbook.recording.tool_replay import replay_tools
 
 LIVE_KEY = "sk-" + "proj-" + "Zx81" * 8
 

@@ -2,14 +2,14 @@
 
 import pytest
 
+from offbook import RecordingProvider, run
+from offbook.errors import InputError, RecordingFormatError, RecordingMismatchError
+from offbook.recording.document import Document
+from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_exchange import ToolExchange
+from offbook.recording.tool_recorder import record_tools
+from offbook.tools.function_tool import tool_of
 from tests.fakes import Echo, user
-from understudy import RecordingProvider, run
-from understudy.errors import InputError, RecordingFormatError, RecordingMismatchError
-from understudy.recording.document import Document
-from understudy.recording.stores.locate import open_store
-from understudy.recording.tool_exchange import ToolExchange
-from understudy.recording.tool_recorder import record_tools
-from understudy.tools.function_tool import tool_of
 
 
 @pytest.fixture(params=["run.json", "sqlite:///run.db"])

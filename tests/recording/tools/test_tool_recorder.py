@@ -8,25 +8,25 @@ from functools import partial
 
 import pytest
 
-from tests.fakes import Echo, user
-from understudy import RecordingProvider, Redactor, run
-from understudy.errors import (
+from offbook import RecordingProvider, Redactor, run
+from offbook.errors import (
     InputError,
     RecordingMismatchError,
     ToolArgumentsError,
     ToolResolutionError,
     ToolTimeoutError,
 )
-from understudy.messages import ToolCall
-from understudy.recording.stores.locate import open_store
-from understudy.recording.tool_exchange import RecordedError, hash_of
-from understudy.recording.tool_recorder import record_tools
-from understudy.recording.tool_replay import replay_tools
-from understudy.tools.definition import ToolDef
-from understudy.tools.dispatch import run_tool
-from understudy.tools.function_tool import tool_of
-from understudy.tools.spec import ToolSpec
-from understudy.tools.toolbox import Toolbox
+from offbook.messages import ToolCall
+from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_exchange import RecordedError, hash_of
+from offbook.recording.tool_recorder import record_tools
+from offbook.recording.tool_replay import replay_tools
+from offbook.tools.definition import ToolDef
+from offbook.tools.dispatch import run_tool
+from offbook.tools.function_tool import tool_of
+from offbook.tools.spec import ToolSpec
+from offbook.tools.toolbox import Toolbox
+from tests.fakes import Echo, user
 
 LIVE_KEY = "sk-" + "proj-" + "Zx81" * 8
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from understudy import run
-from understudy.errors import (
+from offbook import run
+from offbook.errors import (
     InputError,
     RecordedToolError,
     RecordingFormatError,
@@ -15,15 +15,15 @@ from understudy.errors import (
     ToolArgumentsError,
     ToolTimeoutError,
 )
-from understudy.messages import ToolCall
-from understudy.recording.cursor import Unused
-from understudy.recording.document import Document
-from understudy.recording.stores.locate import open_store
-from understudy.recording.tool_exchange import ToolExchange, hash_of
-from understudy.recording.tool_replay import ReplayedCall, replay_tools
-from understudy.tools.dispatch import run_tool, run_tools
-from understudy.tools.function_tool import tool_of
-from understudy.tools.toolbox import Toolbox
+from offbook.messages import ToolCall
+from offbook.recording.cursor import Unused
+from offbook.recording.document import Document
+from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_exchange import ToolExchange, hash_of
+from offbook.recording.tool_replay import ReplayedCall, replay_tools
+from offbook.tools.dispatch import run_tool, run_tools
+from offbook.tools.function_tool import tool_of
+from offbook.tools.toolbox import Toolbox
 
 
 def get_weather(city: str = "") -> str:
@@ -122,7 +122,7 @@ def test_strict_refuses_what_is_used_up():
 
 def test_lenient_answers_with_the_next_then_the_last_and_warns_in_one_line(caplog):
     tools = replay([said("rain", city="Oslo"), said("sun", city="Rome")], strict=False)
-    with caplog.at_level(logging.WARNING, logger="understudy.replay"):
+    with caplog.at_level(logging.WARNING, logger="offbook.replay"):
         assert [tools["get_weather"](city="Bonn") for _ in range(3)] == ["rain", "sun", "sun"]
     assert [call.mismatch for call in tools.calls] == ["drifted", "drifted", "exhausted"]
     assert [record.getMessage() for record in caplog.records] == [
@@ -133,7 +133,7 @@ def test_lenient_answers_with_the_next_then_the_last_and_warns_in_one_line(caplo
 
 def test_lenient_answers_with_the_default_where_there_is_nothing(caplog):
     tools = replay_tools(TOOLS, {}, strict=False, default="dunno")
-    with caplog.at_level(logging.WARNING, logger="understudy.replay"):
+    with caplog.at_level(logging.WARNING, logger="offbook.replay"):
         assert tools["get_weather"]() == "dunno"
     assert [record.getMessage() for record in caplog.records] == [
         "recording: a call of 'get_weather' is missing; answered with the default"

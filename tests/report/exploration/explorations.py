@@ -2,13 +2,13 @@
 
 from msgspec.structs import replace
 
-from understudy.explore.case import Case, cases_of
-from understudy.explore.exploration import Exploration, Explored
-from understudy.explore.menu import chosen
-from understudy.explore.run import Ending, ModelCall, Run, ToolRun
-from understudy.explore.site import sites_of
-from understudy.explore.verdict import Judged
-from understudy.faults import At, ConnectionReset, ToolLost
+from offbook.explore.case import Case, cases_of
+from offbook.explore.exploration import Exploration, Explored
+from offbook.explore.menu import chosen
+from offbook.explore.run import Ending, ModelCall, Run, ToolRun
+from offbook.explore.site import sites_of
+from offbook.explore.verdict import Judged
+from offbook.faults import At, ConnectionReset, ToolLost
 
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(1)>&amp; ]]> \x00\x1b[31m \u202eevil\u202c ##[group]"
@@ -124,4 +124,4 @@ def large(calls=40):
 
 
 def reproduce(case):
-    return f"understudy explore refund.py --only {case.id}"
+    return f"offbook explore refund.py --only {case.id}"

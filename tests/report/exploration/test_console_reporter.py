@@ -5,8 +5,8 @@ import io
 from msgspec.structs import replace
 from rich.console import Console
 
+from offbook.report.exploration import exploration_reporter_of, report_exploration
 from tests.report.exploration import explorations
-from understudy.report.exploration import exploration_reporter_of, report_exploration
 
 
 def shown(exploration, before=None, **settings):
@@ -24,11 +24,11 @@ def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
         "",
         "2 repeated side effect  tool=refund call=1: tool_lost",
         "  │ refund ran 2 times, usually 1 time",
-        "  │ understudy explore refund.py --only 0006",
+        "  │ offbook explore refund.py --only 0006",
         "",
         "! crashed  2 cases, the first: step=agent call=1: connection_reset",
         "  │ RuntimeError: gave up",
-        "  │ understudy explore refund.py --only 0003",
+        "  │ offbook explore refund.py --only 0003",
         "",
         "never seen to run: fallback, breaker open",
     ]

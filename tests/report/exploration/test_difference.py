@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from offbook.explore.run import Run, ToolRun
+from offbook.report.exploration.difference import MAX_COMPARED, differences
+from offbook.report.exploration.timeline import timeline_of
 from tests.report.exploration.explorations import CLEAN, LOOKED_UP, REFUNDED
-from understudy.explore.run import Run, ToolRun
-from understudy.report.exploration.difference import MAX_COMPARED, differences
-from understudy.report.exploration.timeline import timeline_of
 
 
 def told(clean, run):

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from offbook.report.exploration.drawing import Drawing
+from offbook.report.exploration.heatmap import heatmap_of
 from tests.report.exploration import explorations
-from understudy.report.exploration.drawing import Drawing
-from understudy.report.exploration.heatmap import heatmap_of
 
 
 def drawn(exploration, width=80, **settings):

@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from offbook.errors import InputError
+from offbook.explore.case import Case, cases_of
+from offbook.explore.exploration import Exploration
+from offbook.explore.menu import MENU
+from offbook.explore.run import Ending, Run
+from offbook.explore.site import sites_of
+from offbook.explore.verdict import VERDICTS, Judged
+from offbook.report.exploration import load_exploration
+from offbook.report.exploration.account import Manner
+from offbook.report.exploration.exploration_json import exploration_json
 from tests.report.exploration import explorations
-from understudy.errors import InputError
-from understudy.explore.case import Case, cases_of
-from understudy.explore.exploration import Exploration
-from understudy.explore.menu import MENU
-from understudy.explore.run import Ending, Run
-from understudy.explore.site import sites_of
-from understudy.explore.verdict import VERDICTS, Judged
-from understudy.report.exploration import load_exploration
-from understudy.report.exploration.account import Manner
-from understudy.report.exploration.exploration_json import exploration_json
 
 MANNER = Manner(explorations.reproduce)
 
@@ -63,7 +63,7 @@ def test_everything_is_told():
     case = told["explored"][5]
     assert (case["id"], case["case"]) == ("0006", "tool=refund call=1: tool_lost")
     assert (case["verdict"], case["is_finding"]) == ("repeated side effect", True)
-    assert case["reproduce"] == "understudy explore refund.py --only 0006"
+    assert case["reproduce"] == "offbook explore refund.py --only 0006"
     assert case["faults"] == [
         {
             "at": {"tool": "refund", "call": 1},

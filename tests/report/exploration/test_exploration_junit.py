@@ -2,9 +2,9 @@
 
 from xml.etree.ElementTree import fromstring
 
+from offbook.report.exploration.account import Manner
+from offbook.report.exploration.exploration_junit import exploration_junit
 from tests.report.exploration import explorations
-from understudy.report.exploration.account import Manner
-from understudy.report.exploration.exploration_junit import exploration_junit
 
 
 def suite_of(exploration, **settings):
@@ -31,7 +31,7 @@ def test_every_case_is_a_test_case_and_findings_are_failures():
     }
     failure = case.find("failure")
     assert failure.attrib == {"type": "repeated side effect", "message": "refund ran 2 times, usually 1 time"}
-    assert failure.text.endswith("\nunderstudy explore refund.py --only 0006")
+    assert failure.text.endswith("\noffbook explore refund.py --only 0006")
 
 
 def test_a_case_that_diverged_is_skipped_and_says_why():

@@ -4,9 +4,9 @@ import re
 
 from msgspec.structs import replace
 
+from offbook.report.exploration.account import Manner
+from offbook.report.exploration.exploration_markdown import exploration_markdown
 from tests.report.exploration import explorations
-from understudy.report.exploration.account import Manner
-from understudy.report.exploration.exploration_markdown import exploration_markdown
 
 
 def markdown(exploration, before=None, **settings):
@@ -26,7 +26,7 @@ def test_findings_are_folded_with_their_evidence_and_the_command():
     told = markdown(explorations.naive())
     assert (
         "<details><summary>! crashed: step=agent call=1: connection_reset and 1 more case</summary>\n\n"
-        "<pre>\nRuntimeError: gave up\n\nunderstudy explore refund.py --only 0003\n</pre>\n\n</details>\n"
+        "<pre>\nRuntimeError: gave up\n\noffbook explore refund.py --only 0003\n</pre>\n\n</details>\n"
     ) in told
     assert "### Findings" not in markdown(explorations.sound())
 

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
+from offbook.explore.verdict import VERDICTS, Judged
+from offbook.report.exploration import exploration_reporter_of, report_exploration
+from offbook.report.exploration.account import Manner
+from offbook.report.exploration.exploration_page import exploration_page
 from tests.report import browser
 from tests.report.exploration import explorations
-from understudy.explore.verdict import VERDICTS, Judged
-from understudy.report.exploration import exploration_reporter_of, report_exploration
-from understudy.report.exploration.account import Manner
-from understudy.report.exploration.exploration_page import exploration_page
 
 TOGGLED = "() => new Promise((done) => setTimeout(done))"  # the browser tells what was opened in a task of its own
 PHONE = {"width": 360, "height": 780}
@@ -125,7 +125,7 @@ def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
     for part in (
         "Case 0006",
         "refund ran 2 times",
-        "understudy explore refund.py --only 0006",
+        "offbook explore refund.py --only 0006",
         "3 calls before the fault",
     ):
         assert part in text
@@ -181,7 +181,7 @@ def test_the_command_is_copied(look_at):
     button = page.get_by_role("dialog").get_by_role("button", name="Copy")
     button.click()
     expect(page.get_by_role("dialog").get_by_role("button", name="Copied")).to_be_visible()
-    assert page.evaluate("navigator.clipboard.readText()") == "understudy explore refund.py --only 0001"
+    assert page.evaluate("navigator.clipboard.readText()") == "offbook explore refund.py --only 0001"
 
 
 def test_the_address_of_a_case_opens_it(look_at):
@@ -357,7 +357,7 @@ def test_printing_shows_the_findings_with_their_details_and_no_buttons(look_at):
     page.pdf()
     printed = page.evaluate("printed")
     assert printed["folded"] == 0
-    assert "understudy explore refund.py --only 0006" in printed["text"]
+    assert "offbook explore refund.py --only 0006" in printed["text"]
     assert page.locator(".finding[open]").count() == 0
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

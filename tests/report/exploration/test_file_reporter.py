@@ -5,9 +5,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from offbook.errors import InputError
+from offbook.report.exploration import exploration_reporter_of
 from tests.report.exploration import explorations
-from understudy.errors import InputError
-from understudy.report.exploration import exploration_reporter_of
 
 
 def reporter_at(path):

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from offbook.explore.verdict import Judged
+from offbook.report.exploration.findings import findings_of
 from tests.report.exploration import explorations
-from understudy.explore.verdict import Judged
-from understudy.report.exploration.findings import findings_of
 
 
 def told(exploration):

@@ -4,11 +4,11 @@ import io
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.report.exploration import report_exploration
+from offbook.report.exploration.account import Manner
+from offbook.report.exploration.github_reporter import ExplorationGithubReporter
 from tests.report.exploration import explorations
-from understudy.errors import InputError
-from understudy.report.exploration import report_exploration
-from understudy.report.exploration.account import Manner
-from understudy.report.exploration.github_reporter import ExplorationGithubReporter
 
 
 def reported(exploration, summary=None):
@@ -21,7 +21,7 @@ def test_each_finding_is_an_annotation():
     refunds, crashes = reported(explorations.naive())
     assert refunds == (
         "::error title=refund_agent%3A repeated side effect in 1 case::tool=refund call=1: tool_lost%0A"
-        "refund ran 2 times, usually 1 time%0Aunderstudy explore refund.py --only 0006"
+        "refund ran 2 times, usually 1 time%0Aoffbook explore refund.py --only 0006"
     )
     assert crashes.startswith(
         "::error title=refund_agent%3A crashed in 2 cases::step=agent call=1: connection_reset%0A"

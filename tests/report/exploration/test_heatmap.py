@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
+from offbook.explore.case import Cell
+from offbook.report.exploration.heatmap import heatmap_of
 from tests.report.exploration import explorations
-from understudy.explore.case import Cell
-from understudy.report.exploration.heatmap import heatmap_of
 
 
 def verdicts(heatmap):

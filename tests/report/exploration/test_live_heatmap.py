@@ -4,10 +4,10 @@ import io
 
 from rich.console import Console
 
+from offbook.explore.exploration import Exploration
+from offbook.report.exploration.drawing import Drawing
+from offbook.report.exploration.live_heatmap import LiveHeatmap
 from tests.report.exploration import explorations
-from understudy.explore.exploration import Exploration
-from understudy.report.exploration.drawing import Drawing
-from understudy.report.exploration.live_heatmap import LiveHeatmap
 
 
 def console(**settings):

@@ -2,11 +2,11 @@
 
 import pytest
 
+from offbook.errors import InputError
+from offbook.explore.exploration import Exploration, Explorer, Wish
+from offbook.explore.menu import chosen
+from offbook.report.exploration import ExplorationReporters, exploration_reporter_of, report_exploration
 from tests.report.exploration import explorations
-from understudy.errors import InputError
-from understudy.explore.exploration import Exploration, Explorer, Wish
-from understudy.explore.menu import chosen
-from understudy.report.exploration import ExplorationReporters, exploration_reporter_of, report_exploration
 
 
 class Listener:

@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
+from offbook.explore.case import Case
+from offbook.explore.run import ModelCall, Run, ToolRun
+from offbook.faults import At, ConnectionReset
+from offbook.report.exploration.timeline import timeline_of
 from tests.report.exploration import explorations
 from tests.report.exploration.explorations import CLEAN, LOOKED_UP, REFUNDED, model_call
-from understudy.explore.case import Case
-from understudy.explore.run import ModelCall, Run, ToolRun
-from understudy.faults import At, ConnectionReset
-from understudy.report.exploration.timeline import timeline_of
 
 
 def names(run):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook import run
+from offbook.errors import ProviderError, UnfitAnswerError
+from offbook.messages import Response
+from offbook.scenarios.asking import Asker, Question
+from offbook.scenarios.asking.fields import choice_of, flag_of, text_of, whole_number_of
 from tests.fakes import Scripted
-from understudy import run
-from understudy.errors import ProviderError, UnfitAnswerError
-from understudy.messages import Response
-from understudy.scenarios.asking import Asker, Question
-from understudy.scenarios.asking.fields import choice_of, flag_of, text_of, whole_number_of
 
 QUESTION = Question("Judge it.", "Here it is.", frozenset({"score"}), "judge.it")
 NUDGE = "Your answer cannot be used: {}. Answer again, with the one JSON object that was asked for alone."

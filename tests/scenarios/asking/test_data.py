@@ -6,8 +6,8 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.scenarios.asking import as_data
-from understudy.scenarios.asking.data import plain
+from offbook.scenarios.asking import as_data
+from offbook.scenarios.asking.data import plain
 
 
 @given(st.lists(st.text() | st.sampled_from(["</data>", "<data>", "\\u003c", "\n</data>\n"])))

@@ -3,11 +3,11 @@
 import asyncio
 import json
 
-from understudy.messages import Response, WholeReply
-from understudy.providers.provider import Provider
-from understudy.scenarios.mocks import MockedCall
-from understudy.scenarios.result import TurnRecord
-from understudy.scenarios.scenario import Scenario
+from offbook.messages import Response, WholeReply
+from offbook.providers.provider import Provider
+from offbook.scenarios.mocks import MockedCall
+from offbook.scenarios.result import TurnRecord
+from offbook.scenarios.scenario import Scenario
 
 REFUND = Scenario("refund", profile="Ada", goal="a refund", knowledge=("order 17",))
 TURNS = (

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook import run
+from offbook.errors import ProviderError, RecordingMismatchError
+from offbook.messages import Response
+from offbook.scenarios.judge import group_by_label, group_errors
+from offbook.scenarios.result import ConversationResult, ErrorGroup, Failure, Judgement
 from tests.fakes import Scripted
 from tests.scenarios.judge.parts import answer, data_of
-from understudy import run
-from understudy.errors import ProviderError, RecordingMismatchError
-from understudy.messages import Response
-from understudy.scenarios.judge import group_by_label, group_errors
-from understudy.scenarios.result import ConversationResult, ErrorGroup, Failure, Judgement
 
 
 def conversation(id, *found, failures=()):

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook import MockProvider, RecordingProvider, run
+from offbook.errors import BudgetExceededError, EventLoopError, InputError, ProviderError, RecordingMismatchError
+from offbook.messages import Response
+from offbook.scenarios.judge import METRICS, Finding, Judge, Metric, numeric_metric, python_metric
+from offbook.scenarios.result import Judgement, TurnRecord
 from tests.fakes import Scripted
 from tests.scenarios.judge.parts import REFUND, TURNS, ByStep, answer, data_of
-from understudy import MockProvider, RecordingProvider, run
-from understudy.errors import BudgetExceededError, EventLoopError, InputError, ProviderError, RecordingMismatchError
-from understudy.messages import Response
-from understudy.scenarios.judge import METRICS, Finding, Judge, Metric, numeric_metric, python_metric
-from understudy.scenarios.result import Judgement, TurnRecord
 
 TURN_METRICS = [name for name, metric in METRICS.items() if metric.scope == "turn"]
 

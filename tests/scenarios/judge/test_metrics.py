@@ -4,12 +4,12 @@ import math
 
 import pytest
 
+from offbook import run
+from offbook.errors import InputError
+from offbook.scenarios.judge import METRICS, Judge, label_metric, numeric_metric, python_metric
+from offbook.scenarios.result import Judgement
 from tests.fakes import Scripted
 from tests.scenarios.judge.parts import REFUND, TURNS, ByStep, answer
-from understudy import run
-from understudy.errors import InputError
-from understudy.scenarios.judge import METRICS, Judge, label_metric, numeric_metric, python_metric
-from understudy.scenarios.result import Judgement
 
 
 def judged(metric, *answers):

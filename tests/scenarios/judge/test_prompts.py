@@ -1,9 +1,9 @@
 """Prompts: all that a model is told, by the step of its calls."""
 
+from offbook import run
+from offbook.scenarios.judge import METRICS, Judge, prompts
+from offbook.scenarios.user import DEFAULT_TEMPLATE
 from tests.scenarios.judge.parts import REFUND, TURNS, ByStep
-from understudy import run
-from understudy.scenarios.judge import METRICS, Judge, prompts
-from understudy.scenarios.user import DEFAULT_TEMPLATE
 
 
 def test_there_is_a_prompt_for_the_user_every_metric_and_the_grouping():

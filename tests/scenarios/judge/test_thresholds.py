@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.scenarios.judge import below_thresholds
-from understudy.scenarios.result import Failure, Judgement
+from offbook.scenarios.judge import below_thresholds
+from offbook.scenarios.result import Failure, Judgement
 
 JUDGEMENTS = (
     Judgement("helpfulness", 4.0, "fine", 0),

@@ -1,7 +1,7 @@
 """Shorthand for calling mocks."""
 
-from understudy import run
-from understudy.scenarios import Mocks
+from offbook import run
+from offbook.scenarios import Mocks
 
 
 def virtually(work):

@@ -5,10 +5,10 @@ import pickle
 
 import pytest
 
+from offbook import EventLoopError, InputError, RecordingMismatchError
+from offbook.errors import MockDriftError, MockError, ToolResolutionError, UnmockedToolError
+from offbook.scenarios import MockContext, MockedCall, Mocks, sequence
 from tests.scenarios.mocks.parts import resolve_all, virtually
-from understudy import EventLoopError, InputError, RecordingMismatchError
-from understudy.errors import MockDriftError, MockError, ToolResolutionError, UnmockedToolError
-from understudy.scenarios import MockContext, MockedCall, Mocks, sequence
 
 
 def raising(error):

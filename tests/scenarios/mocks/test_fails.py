@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import InputError
+from offbook.scenarios import Mocks, fails, sequence
 from tests.scenarios.mocks.parts import given_times, resolve_all, virtually
-from understudy import InputError
-from understudy.scenarios import Mocks, fails, sequence
 
 
 class OddError(Exception):

@@ -6,10 +6,10 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from offbook import InputError
+from offbook.clock import SYSTEM_CLOCK
+from offbook.scenarios import MockContext, Mocks
 from tests.scenarios.mocks.parts import given, resolve_all, virtually
-from understudy import InputError
-from understudy.clock import SYSTEM_CLOCK
-from understudy.scenarios import MockContext, Mocks
 
 
 class Answering:

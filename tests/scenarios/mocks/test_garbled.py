@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from offbook import InputError
+from offbook.scenarios import garbled, sequence
 from tests.scenarios.mocks.parts import given, given_times
-from understudy import InputError
-from understudy.scenarios import garbled, sequence
 
 
 def test_by_default_the_answer_is_text_that_looks_like_json_and_is_none():

@@ -5,10 +5,10 @@ from math import inf, nan
 
 import pytest
 
+from offbook import InputError
+from offbook.clock import SYSTEM_CLOCK
+from offbook.scenarios import MockedCall, Mocks, garbled, hangs
 from tests.scenarios.mocks.parts import virtually
-from understudy import InputError
-from understudy.clock import SYSTEM_CLOCK
-from understudy.scenarios import MockedCall, Mocks, garbled, hangs
 
 
 async def timed(mock):

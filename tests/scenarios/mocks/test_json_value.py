@@ -9,8 +9,8 @@ import pytest
 from msgspec import Struct
 from pydantic import BaseModel
 
+from offbook.errors import MockError
 from tests.scenarios.mocks.parts import given
-from understudy.errors import MockError
 
 
 @dataclass

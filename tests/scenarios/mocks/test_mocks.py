@@ -2,11 +2,11 @@
 
 import pytest
 
+from offbook import InputError
+from offbook.scenarios import Mocks
+from offbook.tools import tool, tool_of
+from offbook.tools.wrapped import wrapped
 from tests.scenarios.mocks.parts import resolve_all, virtually
-from understudy import InputError
-from understudy.scenarios import Mocks
-from understudy.tools import tool, tool_of
-from understudy.tools.wrapped import wrapped
 
 
 def test_mocks_that_no_conversation_called_are_told_in_the_order_declared():

@@ -2,8 +2,8 @@
 
 import pytest
 
+from offbook.scenarios import Mocks, Trajectory, expected, match_trajectory, sequence
 from tests.scenarios.mocks.parts import given, given_times, resolve_all, virtually
-from understudy.scenarios import Mocks, Trajectory, expected, match_trajectory, sequence
 
 
 def test_successive_calls_may_be_told_apart_by_their_index():

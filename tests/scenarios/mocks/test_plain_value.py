@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook import InputError
+from offbook.scenarios import Mocks
 from tests.scenarios.mocks.parts import given_times, virtually
-from understudy import InputError
-from understudy.scenarios import Mocks
 
 
 @pytest.mark.parametrize("value", [{"ok": True}, [1, 2], "text", 3, 2.5, False, None])

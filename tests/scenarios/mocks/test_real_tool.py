@@ -9,11 +9,11 @@ from msgspec import Struct
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from offbook import InputError
+from offbook.errors import MockDriftError, MockError
+from offbook.scenarios import Mocks, sequence
+from offbook.tools import ToolDef, ToolSpec, tool_of
 from tests.scenarios.mocks.parts import given, resolve_all, virtually
-from understudy import InputError
-from understudy.errors import MockDriftError, MockError
-from understudy.scenarios import Mocks, sequence
-from understudy.tools import ToolDef, ToolSpec, tool_of
 
 
 class Status(Enum):

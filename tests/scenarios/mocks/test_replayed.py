@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
+from offbook import InputError, RecordingMismatchError, ToolCall, record_tools
+from offbook.recording.file_format import convert
+from offbook.scenarios import Mocks, replayed, sequence
+from offbook.tools import run_tool
 from tests.scenarios.mocks.parts import resolve_all, virtually
-from understudy import InputError, RecordingMismatchError, ToolCall, record_tools
-from understudy.recording.file_format import convert
-from understudy.scenarios import Mocks, replayed, sequence
-from understudy.tools import run_tool
 
 RECORDING = {
     "_version": 2,
@@ -64,7 +64,7 @@ def test_a_call_that_nothing_fits_ends_the_conversation(calls, kind):
 
 def test_if_lenient_a_call_that_nothing_fits_is_answered_with_what_is_near(caplog):
     tools = Mocks({"lookup": replayed(RECORDING, strict=False), "no": replayed(RECORDING, strict=False)}).conversation()
-    with caplog.at_level(logging.WARNING, logger="understudy.replay"):
+    with caplog.at_level(logging.WARNING, logger="offbook.replay"):
         assert virtually(resolve_all(tools, ("lookup", {"id": 9}), "no")) == ["first", None]
     assert len(caplog.records) == 2
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given as for_any
 from hypothesis import strategies as st
 
+from offbook import InputError
+from offbook.scenarios import Mocks, fails, hangs, sequence
 from tests.scenarios.mocks.parts import given, given_times, resolve_all, virtually
-from understudy import InputError
-from understudy.scenarios import Mocks, fails, hangs, sequence
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(exclude_categories=["Cs"])),

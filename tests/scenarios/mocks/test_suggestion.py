@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
+from offbook.errors import UnmockedToolError
+from offbook.scenarios import Mocks
 from tests.scenarios.mocks.parts import resolve_all, virtually
-from understudy.errors import UnmockedToolError
-from understudy.scenarios import Mocks
 
 
 class Item(BaseModel):

@@ -2,13 +2,13 @@
 
 import pytest
 
+from offbook import InputError, MockProvider, RecordingMismatchError
+from offbook.agent import GuardPolicy, ScriptedClient, ToolCall, Workflow, WorkflowRunner
+from offbook.errors import MockDriftError, ToolExecutionError, UnmockedToolError
+from offbook.scenarios import Mocks, fails, garbled, hangs, replayed, sequence
+from offbook.tools import ToolDef, ToolSpec, run_tool, tool
+from offbook.workflow import WorkflowEngine, parse_workflow
 from tests.scenarios.mocks.parts import virtually
-from understudy import InputError, MockProvider, RecordingMismatchError
-from understudy.agent import GuardPolicy, ScriptedClient, ToolCall, Workflow, WorkflowRunner
-from understudy.errors import MockDriftError, ToolExecutionError, UnmockedToolError
-from understudy.scenarios import Mocks, fails, garbled, hangs, replayed, sequence
-from understudy.tools import ToolDef, ToolSpec, run_tool, tool
-from understudy.workflow import WorkflowEngine, parse_workflow
 
 
 def find_order(order_id: int) -> dict:

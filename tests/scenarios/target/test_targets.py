@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
+from offbook import MockProvider, Response, ToolCall, Workflow, run
+from offbook.errors import ProviderTimeoutError, TargetError, UnmockedToolError
+from offbook.scenarios import EngineTarget, HandlerTarget, HttpTarget, Mocks, RunnerTarget
+from offbook.scenarios.target import Stage
+from offbook.workflow import WorkflowBuilder
 from tests.fakes import Scripted
-from understudy import MockProvider, Response, ToolCall, Workflow, run
-from understudy.errors import ProviderTimeoutError, TargetError, UnmockedToolError
-from understudy.scenarios import EngineTarget, HandlerTarget, HttpTarget, Mocks, RunnerTarget
-from understudy.scenarios.target import Stage
-from understudy.workflow import WorkflowBuilder
 
 MOCKS = {"find_order": lambda args: {"order": args["order_id"], "status": "lost"}}
 

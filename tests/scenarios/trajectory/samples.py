@@ -4,8 +4,8 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from understudy import ToolCall
-from understudy.scenarios import Trajectory, expected
+from offbook import ToolCall
+from offbook.scenarios import Trajectory, expected
 
 MODES = ["strict", "unordered", "in_order", "contains", "within"]
 EXACT = ["strict", "unordered", "within"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy import ToolCall
-from understudy.scenarios import Trajectory, anything, expected, match_trajectory, near
+from offbook import ToolCall
+from offbook.scenarios import Trajectory, anything, expected, match_trajectory, near
 
 
 def told(expected_args, actual, match="exact"):

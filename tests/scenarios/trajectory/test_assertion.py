@@ -4,8 +4,8 @@ import traceback
 
 import pytest
 
-from understudy import InputError, ToolCall
-from understudy.scenarios import Trajectory, assert_trajectory, match_trajectory
+from offbook import InputError, ToolCall
+from offbook.scenarios import Trajectory, assert_trajectory, match_trajectory
 
 CALLS = [ToolCall("look"), ToolCall("pay", {"amount": 30})]
 

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from understudy import InputError, Message, Response, ToolCall
-from understudy.agent import Message as TranscriptMessage
-from understudy.agent import MessageMeta, MessageType, ToolCallInfo
-from understudy.scenarios import MockedCall, Trajectory, expected, match_trajectory
+from offbook import InputError, Message, Response, ToolCall
+from offbook.agent import Message as TranscriptMessage
+from offbook.agent import MessageMeta, MessageType, ToolCallInfo
+from offbook.scenarios import MockedCall, Trajectory, expected, match_trajectory
 
 ARGS = {"text": "tea"}
 META = MessageMeta(MessageType.TOOL_CALL)

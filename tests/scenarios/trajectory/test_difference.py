@@ -4,8 +4,8 @@ from textwrap import dedent
 
 import pytest
 
-from understudy import ToolCall
-from understudy.scenarios import Trajectory, expected, match_trajectory
+from offbook import ToolCall
+from offbook.scenarios import Trajectory, expected, match_trajectory
 
 LOOK, MAIL = ToolCall("look", {"date": "2026-04-01"}), ToolCall("mail", {"to": "Ada"})
 NINE, TEN = ToolCall("book", {"time": "09:00"}), ToolCall("book", {"time": "10:00", "name": "Ada"})

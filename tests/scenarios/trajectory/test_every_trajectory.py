@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offbook import ToolCall
+from offbook.scenarios import MissingCall, PlacedCall, Trajectory, match_trajectory
 from tests.scenarios.trajectory.samples import can_match, exactly, few_calls, rich_calls, trajectories
-from understudy import ToolCall
-from understudy.scenarios import MissingCall, PlacedCall, Trajectory, match_trajectory
 
 STRANGER = ToolCall("stranger", {"n": 1})
 

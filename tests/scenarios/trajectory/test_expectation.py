@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from understudy import InputError, ToolCall
-from understudy.scenarios import Trajectory, expected, match_trajectory, near
+from offbook import InputError, ToolCall
+from offbook.scenarios import Trajectory, expected, match_trajectory, near
 
 PAY = ToolCall("pay", {"amount": 30, "to": "Ada"})
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy import ToolCall
-from understudy.scenarios import MissingCall, PlacedCall, Trajectory, expected, match_trajectory
+from offbook import ToolCall
+from offbook.scenarios import MissingCall, PlacedCall, Trajectory, expected, match_trajectory
 
 MODES = ["strict", "unordered", "in_order", "contains", "within"]
 

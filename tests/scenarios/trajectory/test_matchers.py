@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from understudy import InputError, ToolCall
-from understudy.scenarios import (
+from offbook import InputError, ToolCall
+from offbook.scenarios import (
     Trajectory,
     any_of,
     anything,

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from understudy import InputError
-from understudy.scenarios import Trajectory, expected
+from offbook import InputError
+from offbook.scenarios import Trajectory, expected
 
 
 def test_the_name_of_a_tool_stands_for_any_call_of_it():

@@ -1,8 +1,8 @@
 """The scripted user: its lines in order, and its end."""
 
-from understudy.scenarios.result import TurnRecord
-from understudy.scenarios.scenario import turn
-from understudy.scenarios.user import ScriptedUser, UserMove
+from offbook.scenarios.result import TurnRecord
+from offbook.scenarios.scenario import turn
+from offbook.scenarios.user import ScriptedUser, UserMove
 
 TURNS = (TurnRecord(0, "Hello", "Hi"), TurnRecord(1, "Refund it", "Done"))
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook import MockProvider, RecordingProvider, run
+from offbook.errors import InputError, ProviderError, RecordingMismatchError, UserSimulationError
+from offbook.messages import Response
+from offbook.scenarios.mocks import MockedCall
+from offbook.scenarios.result import TurnRecord
+from offbook.scenarios.scenario import Scenario
+from offbook.scenarios.user import SimulatedUser, UserMove
 from tests.fakes import Scripted
-from understudy import MockProvider, RecordingProvider, run
-from understudy.errors import InputError, ProviderError, RecordingMismatchError, UserSimulationError
-from understudy.messages import Response
-from understudy.scenarios.mocks import MockedCall
-from understudy.scenarios.result import TurnRecord
-from understudy.scenarios.scenario import Scenario
-from understudy.scenarios.user import SimulatedUser, UserMove
 
 REFUND = Scenario("refund", profile="Ada", goal="a refund", knowledge=("order 17",))
 TURNS = (

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import InputError
-from understudy.scenarios.scenario import Scenario
-from understudy.scenarios.user import DEFAULT_TEMPLATE, user_prompt
+from offbook.errors import InputError
+from offbook.scenarios.scenario import Scenario
+from offbook.scenarios.user import DEFAULT_TEMPLATE, user_prompt
 
 GREETER = Scenario("greeting", profile="Ada, in a hurry", goal="a refund", knowledge=("order 17", "paid 30 €"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-STEP = "x-understudy-step"
+STEP = "x-offbook-step"
 QUESTION = "How are you?"
 PLAIN = "Very well, thank you, and how are you today?"
 ODD_TEXT = 'Grüße, 世界 👩‍👩‍👧 \u0085 \u2028 \u2029 \x00 "quoted" back\\slash\nnew line ' * 40

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec import Struct
 
+from offbook.wire.serving import WireServer, serving
+from offbook.wire.session import WireSession
 from tests.wire.conformance.answers import ANSWERS
-from understudy.wire.serving import WireServer, serving
-from understudy.wire.session import WireSession
 
 
 class Run(Struct, frozen=True):

@@ -6,9 +6,9 @@ import re
 
 from msgspec import Struct
 
+from offbook.wire.serving import WireServer
 from tests.wire.conformance.sdks import Sdk
 from tests.wire.conformance.seen import told_error
-from understudy.wire.serving import WireServer
 
 PATIENCE_S = 5.0
 IMPATIENCE_S = 0.2

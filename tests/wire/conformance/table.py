@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+from offbook.wire.serving import WireServer, serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.conformance.observe import ROWS, observe
 from tests.wire.conformance.sdks import SDKS, Sdk
-from understudy.wire.serving import WireServer, serving
 
 PAGE = Path(__file__).parents[3] / "docs" / "wire-faults.md"
 RENEWAL = f"{PAGE.name} is out of date: python -m tests.wire.conformance.table renews it"

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from offbook.faults.catalog import FAULT_TYPES
+from offbook.wire.serving import serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.conformance.sdks import SDKS
 from tests.wire.conformance.table import RENEWAL, observed, shown
-from understudy.faults.catalog import FAULT_TYPES
-from understudy.wire.serving import serving
 
 pytestmark = pytest.mark.xdist_group("sdks")
 

@@ -14,9 +14,9 @@ from google import genai
 from google.genai import errors, types
 from msgspec import Struct
 
-from understudy.messages import Request
-from understudy.recording.fingerprint import identify
-from understudy.wire.serving import WireServer, serving
+from offbook.messages import Request
+from offbook.recording.fingerprint import identify
+from offbook.wire.serving import WireServer, serving
 
 pytestmark = pytest.mark.xdist_group("sdks")
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import openai
 import pytest
 
+from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.messages import Response, TextDelta
+from offbook.wire.serving import WireServer, serving
 from tests.wire.conformance.answers import PLAIN, QUESTION
-from understudy.codecs.openai_chat import OpenAIChatCodec
-from understudy.messages import Response, TextDelta
-from understudy.wire.serving import WireServer, serving
 
 pytestmark = pytest.mark.xdist_group("sdks")
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from offbook.wire.serving import serving
 from tests.wire.frameworks.quick_tls import one_authority
 from tests.wire.frameworks.scripts import SCRIPTS
-from understudy.wire.serving import serving
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ from itertools import product
 
 from msgspec import Struct
 
+from offbook.wire.serving import WireServer
+from offbook.wire.session import WireSession
 from tests.wire.frameworks.client import PATIENCE_S, Client
 from tests.wire.frameworks.scripts import PLAIN
-from understudy.wire.serving import WireServer
-from understudy.wire.session import WireSession
 
 IMPATIENCE_S = 0.8
 GLANCE_S = 0.002

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from offbook.wire.serving import serving
 from tests.wire.documented_table import DocumentedTable
 from tests.wire.frameworks.catalog import AGENTS_SDK, LANGCHAIN, LITELLM, PYDANTIC_AI, Framework
 from tests.wire.frameworks.observe import observe
 from tests.wire.frameworks.scripts import SCRIPTS
-from understudy.wire.serving import serving
 
 PAGE = "wire-frameworks.md"
 RENEWAL = f"{PAGE} is out of date: python -m tests.wire.frameworks.table renews it"

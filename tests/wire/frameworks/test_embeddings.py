@@ -2,7 +2,7 @@
 
 import pytest
 
-from understudy.wire.serving import serving
+from offbook.wire.serving import serving
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook.wire.serving import serving
 from tests.wire.conformance.answers import ANSWERS, STEP
 from tests.wire.node import driver as node
-from understudy.wire.serving import serving
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ def reason_to_skip() -> str:
 
 def is_required() -> bool:
     """Whether to fail where the SDKs cannot run, instead of skipping."""
-    return os.environ.get("UNDERSTUDY_REQUIRE_NODE") == "1"
+    return os.environ.get("OFFBOOK_REQUIRE_NODE") == "1"
 
 
 class Raised(Struct, frozen=True):

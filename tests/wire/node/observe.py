@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from offbook.wire.serving import WireServer
+from offbook.wire.session import WireSession
 from tests.wire.conformance.observe import ROWS, Row
 from tests.wire.node.driver import PATIENCE_S, Driver, Result
 from tests.wire.node.questions import QUESTIONS, Question
-from understudy.wire.serving import WireServer
-from understudy.wire.session import WireSession
 
 Columns: TypeAlias = Mapping[str, Mapping[str, str]]
 PATIENCE_MS = 20_000

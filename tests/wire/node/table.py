@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from offbook.wire.serving import serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.documented_table import DocumentedTable
 from tests.wire.node.driver import Driver
 from tests.wire.node.observe import Columns, observe
-from understudy.wire.serving import serving
 
 PAGE = "wire-node.md"
 RENEWAL = f"{PAGE} is out of date: python -m tests.wire.node.table renews it"

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
+from offbook.faults.catalog import FAULT_TYPES
+from offbook.wire.serving import serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.documented_table import DOCS
 from tests.wire.node.driver import SDKS
 from tests.wire.node.questions import ANTHROPIC, CHAT, QUESTIONS, RESPONSES
 from tests.wire.node.table import PAGE, RENEWAL, TABLES, observed
-from understudy.faults.catalog import FAULT_TYPES
-from understudy.wire.serving import serving
 
 pytestmark = pytest.mark.xdist_group("node_sdks")
 

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from understudy.errors import RequestError
-from understudy.messages import JsonObject
-from understudy.wire.route import Route, route_of
-from understudy.wire.side import embeddings_answer, models_answer, token_count_answer
+from offbook.errors import RequestError
+from offbook.messages import JsonObject
+from offbook.wire.route import Route, route_of
+from offbook.wire.side import embeddings_answer, models_answer, token_count_answer
 
 
 class SideServer(ThreadingHTTPServer):

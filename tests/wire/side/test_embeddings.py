@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import RequestError
-from understudy.wire.side import embeddings_answer
+from offbook.errors import RequestError
+from offbook.wire.side import embeddings_answer
 
 OPENAI = "/v1/embeddings"
 EMBED, EMBEDDINGS = "/api/embed", "/api/embeddings"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from understudy.errors import RequestError
-from understudy.wire.side import models_answer
+from offbook.errors import RequestError
+from offbook.wire.side import models_answer
 
 
 @pytest.mark.parametrize(

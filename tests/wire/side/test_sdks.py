@@ -11,7 +11,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from understudy.wire.side.vectors import unit_vector
+from offbook.wire.side.vectors import unit_vector
 
 from .side_server import SideServer
 
@@ -105,7 +105,7 @@ class TestModels:
     def test_openai_lists_and_retrieves(self, openai_client):
         assert [model.id for model in openai_client.models.list()] == ["first", "second"]
         model = openai_client.models.retrieve("second")
-        assert (model.id, model.object, model.created, model.owned_by) == ("second", "model", 0, "understudy")
+        assert (model.id, model.object, model.created, model.owned_by) == ("second", "model", 0, "offbook")
 
     def test_openai_finds_no_model_that_is_not_there(self, openai_client):
         with pytest.raises(openai.NotFoundError):

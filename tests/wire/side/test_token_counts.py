@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.errors import RequestError
-from understudy.wire.side import token_count_answer
+from offbook.errors import RequestError
+from offbook.wire.side import token_count_answer
 
 MEDIUM = 258
 

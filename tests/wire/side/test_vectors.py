@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.wire.side.vectors import packed, unit_vector
+from offbook.wire.side.vectors import packed, unit_vector
 
 contents = st.binary(min_size=1, max_size=64)
 sizes = st.integers(1, 300)
@@ -40,7 +40,7 @@ def test_a_vector_is_the_same_for_ever():
 
 
 def test_a_vector_is_the_same_in_another_process():
-    code = "from understudy.wire.side.vectors import *; print(packed(unit_vector(b'hello', 99)).hex())"
+    code = "from offbook.wire.side.vectors import *; print(packed(unit_vector(b'hello', 99)).hex())"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == packed(unit_vector(b"hello", 99)).hex()
 

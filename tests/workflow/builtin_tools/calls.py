@@ -1,7 +1,7 @@
 """Shorthand for calling built-in tools as a workflow would."""
 
-from understudy import ToolCall, run
-from understudy.tools import run_tool
+from offbook import ToolCall, run
+from offbook.tools import run_tool
 
 
 def outcome_of(tool, **args):

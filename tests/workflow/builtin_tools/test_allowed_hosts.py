@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from understudy.workflow.builtin_tools.allowed_hosts import HOST_PATTERN, AllowedHosts, is_public
+from offbook.workflow.builtin_tools.allowed_hosts import HOST_PATTERN, AllowedHosts, is_public
 
 
 def allows(entry, host, port=443):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.workflow.builtin_tools.command_line import COMMAND_PATTERN, words
+from offbook.workflow.builtin_tools.command_line import COMMAND_PATTERN, words
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from ipaddress import ip_address
 
 import pytest
 
+from offbook import run
+from offbook.errors import ToolFailureError, ToolRefusalError, ToolResolutionError, ToolTimeoutError
+from offbook.workflow.builtin_tools.http_get import http_get
+from offbook.workflow.builtin_tools.page_fetcher import PageFetcher
 from tests.servers.pages import PageServer, page
 from tests.workflow.builtin_tools.calls import outcome_of, text_of
-from understudy import run
-from understudy.errors import ToolFailureError, ToolRefusalError, ToolResolutionError, ToolTimeoutError
-from understudy.workflow.builtin_tools.http_get import http_get
-from understudy.workflow.builtin_tools.page_fetcher import PageFetcher
 
 
 def fetch_tool(*allow, timeout_s=10.0):
@@ -158,7 +158,7 @@ def test_cookies_and_secrets_go_nowhere(monkeypatch):
     for _, headers in server.asked:
         assert headers == {
             "Host": server.host,
-            "User-Agent": "understudy",
+            "User-Agent": "offbook",
             "Accept": "*/*",
             "Accept-Encoding": "identity",
             "Connection": "keep-alive",

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
+from offbook import ToolCall
+from offbook.errors import ToolFailureError, ToolRefusalError, ToolTimeoutError
+from offbook.tools import run_tool
+from offbook.workflow.builtin_tools.shell import shell
 from tests.workflow.builtin_tools.calls import outcome_of, text_of
-from understudy import ToolCall
-from understudy.errors import ToolFailureError, ToolRefusalError, ToolTimeoutError
-from understudy.tools import run_tool
-from understudy.workflow.builtin_tools.shell import shell
 
 PATIENCE_MS = 10_000
 LINGER = """\

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import pytest
 
+from offbook import InputError, MockProvider, ToolResolutionError
 from tests.fakes import Echo
 from tests.workflow.running import played, statuses
-from understudy import InputError, MockProvider, ToolResolutionError
 
 
 def find_order(order_id: int) -> dict:

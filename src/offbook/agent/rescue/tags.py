@@ -1,0 +1,131 @@
+"""Calls between XML-like tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from offbook.agent.rescue.found import Family, Found, UnreadableError
+from offbook.agent.rescue.json_value import is_plain, parse, read_object, read_value
+from offbook.agent.rescue.shapes import calls_in
+from offbook.messages import JsonObject, ToolCall
+
+_SPACE = "(?:｜DSML｜|[a-z]{1,20}:)?"
+_WRAPPER = r"(?:tool_calls?|function_calls?|functioncall|tools)"
+_OPEN = rf"<{_SPACE}{_WRAPPER}>|<\|tool_calls?\|>"
+_CLOSE = rf"</{_SPACE}{_WRAPPER}>|<\|/tool_calls?\|>"
+_ELEMENT = rf"<{_SPACE}(?:function|invoke)(?:=|\s+name=)"
+
+_wrapper = re.compile(rf"(?:{_OPEN})\s*+")
+_gap = re.compile(r"(?:\s|,|```(?:json)?)*+")
+_close = re.compile(_CLOSE)
+_end = re.compile(rf"(?:{_CLOSE})|(?={_OPEN}|<[|｜])|\Z")
+_element = re.compile(rf"""{_ELEMENT}["']?([\w.-]+)["']?\s*>\s*+""")
+_element_end = re.compile(rf"\s*+</{_SPACE}(?:function|invoke)>")
+_parameter = re.compile(
+    rf"""\s*+<{_SPACE}param(?:eter)?(?:=|\s+name=)["']?([\w.-]+)["']?(?:\s+string="(true|false)")?\s*>"""
+    rf"(.*?)</{_SPACE}param(?:eter)?>",
+    re.DOTALL,
+)
+_bare_name = re.compile(r"([\w.-]+)\s*+(?=<)")
+_pair = re.compile(r"\s*+<arg_key>([^<]*+)</arg_key>\s*+<arg_value>(.*?)</arg_value>", re.DOTALL)
+
+
+def read(text: str, opening: re.Match[str], tools: Collection[str]) -> Found:
+    """The calls of a wrapper, or of one element outside of any.
+
+    Raises:
+        UnreadableError: something else is there, or a call breaks off.
+    """
+    start = opening.start()
+    wrapper = _wrapper.match(text, start)
+    if wrapper is None:
+        call, end = _read_element(text, start)
+        return Found(start, end, (call,))
+    calls: list[ToolCall] = []
+    pos = _past_gap(text, wrapper.end())
+    while not (end_mark := _end.match(text, pos)):
+        here, pos = _read_item(text, pos, tools)
+        calls += here
+        pos = _past_gap(text, pos)
+    if not calls and _close.match(text, pos):
+        raise UnreadableError
+    return Found(start, end_mark.end(), tuple(calls))
+
+
+def _past_gap(text: str, pos: int) -> int:
+    gap = _gap.match(text, pos)
+    return gap.end() if gap else pos
+
+
+def _read_item(text: str, pos: int, tools: Collection[str]) -> tuple[tuple[ToolCall, ...], int]:
+    if text[pos] in "{[":
+        value = read_value(text, pos)
+        if calls := calls_in(value.value, tools, is_closed=value.is_closed):
+            return calls, value.end
+        raise UnreadableError
+    call, end = _read_element(text, pos) if text[pos] == "<" else _read_pairs(text, pos)
+    return (call,), end
+
+
+def _read_element(text: str, pos: int) -> tuple[ToolCall, int]:
+    """A call whose tag has the tool's name, around parameters or one JSON object; that alone may lack its end tag."""
+    element = _element.match(text, pos)
+    if element is None:
+        raise UnreadableError
+    if text.startswith("{", element.end()):
+        args, end = read_object(text, element.end())
+        closing = _element_end.match(text, end)
+        return ToolCall(element[1], args), closing.end() if closing else end
+    args, end = _read_parameters(text, element.end())
+    closing = _element_end.match(text, end)
+    if closing is None:
+        raise UnreadableError
+    return ToolCall(element[1], args), closing.end()
+
+
+def _read_parameters(text: str, pos: int) -> tuple[JsonObject, int]:
+    args: JsonObject = {}
+    while parameter := _parameter.match(text, pos):
+        key, is_text, value = parameter.groups()
+        _put(args, key, _unwrapped(value) if is_text == "true" else _meant(value))
+        pos = parameter.end()
+    return args, pos
+
+
+def _read_pairs(text: str, pos: int) -> tuple[ToolCall, int]:
+    """A call as GLM writes it: the tool's name, then keys and values, up to the end tag."""
+    name = _bare_name.match(text, pos)
+    if name is None:
+        raise UnreadableError
+    args: JsonObject = {}
+    pos = name.end()
+    while pair := _pair.match(text, pos):
+        _put(args, pair[1].strip(), _meant(pair[2]))
+        pos = pair.end()
+    if not _close.match(text, _past_gap(text, pos)):
+        raise UnreadableError
+    return ToolCall(name[1], args), pos
+
+
+def _put(args: JsonObject, key: str, value: object) -> None:
+    if key in args:
+        raise UnreadableError
+    args[key] = value
+
+
+def _meant(text: str) -> object:
+    """What a parameter's text stands for: what it says as JSON, if that is no string, else itself."""
+    try:
+        value = parse(text)
+    except UnreadableError:
+        return _unwrapped(text)
+    return _unwrapped(text) if isinstance(value, str) or not is_plain(value) else value
+
+
+def _unwrapped(text: str) -> str:
+    """The text without the line breaks that set it off from its tags."""
+    return text.removeprefix("\n").removesuffix("\n")
+
+
+FAMILY = Family(f"{_OPEN}|{_ELEMENT}", read)

@@ -1,0 +1,221 @@
+"""Anthropic messages: streamed responses."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import orjson
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
+
+from offbook.codecs.anthropic.response import (
+    Block,
+    UsageShape,
+    call_id,
+    decode_error,
+    decode_stop_reason,
+    decode_usage,
+    encode_error,
+    encode_finish_reason,
+    encode_usage,
+    envelope,
+    text_block,
+    thinking_block,
+    tool_use_block,
+)
+from offbook.codecs.codec import NO_ID
+from offbook.codecs.parsing import decode_answer, without_none
+from offbook.codecs.sse import ServerSentEvent, SseDecoder, encode_event
+from offbook.errors import ProviderConnectionError, ProviderError
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+
+
+class _Typed(Struct):
+    type: str = ""
+
+
+class _Opening(Struct):
+    model: str = ""
+    usage: UsageShape | None = None
+
+
+class _MessageStart(Struct):
+    message: _Opening
+
+
+class _BlockStart(Struct):
+    index: int
+    content_block: Block
+
+
+class _Piece(Struct):
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    partial_json: str | None = None
+
+
+class _BlockDelta(Struct):
+    index: int
+    delta: _Piece
+
+
+class _Ending(Struct):
+    stop_reason: str | None = None
+
+
+class _MessageDelta(Struct):
+    delta: _Ending = field(default_factory=_Ending)
+    usage: UsageShape | None = None
+
+
+class AnthropicStreamDecoder:
+    """Reads message events. A stream is complete once it has told its stop reason or sent `message_stop`."""
+
+    def __init__(self) -> None:
+        self._sse = SseDecoder()
+        self._joined = Accumulator()
+        self._call_count = 0
+        self._call_of_block: dict[int, int] = {}
+        self._model = ""
+        self._usage = UsageShape()
+        self._finish_reason: str | None = None
+        self._done = False
+
+    def feed(self, data: bytes) -> Iterator[StreamDelta]:
+        return self._take(self._sse.feed(data))
+
+    def close(self) -> tuple[list[StreamDelta], Response]:
+        deltas = list(self._take(self._sse.close()))
+        if not self._done and self._finish_reason is None:
+            raise ProviderConnectionError("the stream ended before its last event")
+        rest = Response(model=self._model, usage=decode_usage(self._usage), finish_reason=self._finish_reason)
+        return deltas, self._joined.join(rest)
+
+    def _take(self, events: list[ServerSentEvent]) -> Iterator[StreamDelta]:
+        for event in events:
+            for delta in [] if self._done else self._read(event):
+                self._joined.add(delta)
+                yield delta
+
+    def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
+        match _kind(event):
+            case "content_block_delta":
+                return self._continue(decode_answer(event.data, _BlockDelta))
+            case "content_block_start":
+                return self._open(decode_answer(event.data, _BlockStart))
+            case "message_start":
+                self._begin(decode_answer(event.data, _MessageStart).message)
+            case "message_delta":
+                self._end(decode_answer(event.data, _MessageDelta))
+            case "message_stop":
+                self._done = True
+            case "error":
+                message = decode_error(event.data.encode())
+                raise ProviderError(f"error inside the stream: {message}", body=event.data)
+        return []
+
+    def _begin(self, opening: _Opening) -> None:
+        self._model = opening.model
+        self._count(opening.usage)
+
+    def _end(self, ending: _MessageDelta) -> None:
+        self._finish_reason = decode_stop_reason(ending.delta.stop_reason) or self._finish_reason
+        self._count(ending.usage)
+
+    def _count(self, usage: UsageShape | None) -> None:
+        """Counts are totals so far: what is told again replaces what was told before."""
+        if usage is not None:
+            self._usage = replace(self._usage, **without_none(asdict(usage)))
+
+    def _open(self, start: _BlockStart) -> list[StreamDelta]:
+        block = start.content_block
+        if block.type != "tool_use":
+            return _prose(block.type, block.text, block.thinking)
+        call_index = self._call_count
+        self._call_count += 1
+        if block.input:  # given whole, so what may be streamed after it only repeats it
+            return [ToolCallDelta(call_index, orjson.dumps(block.input).decode(), block.id, block.name)]
+        self._call_of_block[start.index] = call_index
+        return [ToolCallDelta(call_index, "", block.id, block.name)]
+
+    def _continue(self, event: _BlockDelta) -> list[StreamDelta]:
+        piece = event.delta
+        if piece.type != "input_json_delta":
+            return _prose(piece.type.removesuffix("_delta"), piece.text, piece.thinking)
+        call_index = self._call_of_block.get(event.index)
+        return [ToolCallDelta(call_index, piece.partial_json)] if call_index is not None and piece.partial_json else []
+
+
+def _kind(event: ServerSentEvent) -> str:
+    """What the event is: by its name where that says all, else by the type in its data."""
+    if event.event in ("ping", "error"):
+        return event.event
+    return decode_answer(event.data, _Typed).type or event.event
+
+
+def _prose(kind: str, text: str | None, thinking: str | None) -> list[StreamDelta]:
+    if kind == "text" and text:
+        return [TextDelta(text)]
+    if kind == "thinking" and thinking:
+        return [ReasoningDelta(thinking)]
+    return []
+
+
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
+    """The message's events, each delta in a block of its kind; the pieces of one tool call must come in a row."""
+    counted_first = replace(response.usage, completion_tokens=0, reasoning_tokens=0)
+    yield _frame("message_start", {"message": envelope(response, id) | {"usage": encode_usage(counted_first)}})
+    yield from _encode_blocks(deltas, id)
+    end = {"stop_reason": encode_finish_reason(response.finish_reason), "stop_sequence": None}
+    yield _frame("message_delta", {"delta": end, "usage": encode_usage(response.usage)})
+    yield _frame("message_stop", {})
+
+
+def _encode_blocks(deltas: Iterable[StreamDelta], id: str) -> Iterator[bytes]:
+    for index, (_, pieces) in enumerate(groupby(deltas, key=_block_key)):
+        for position, delta in enumerate(pieces):
+            if position == 0:
+                yield _frame("content_block_start", {"index": index, "content_block": _encode_start(delta, id)})
+            yield _frame("content_block_delta", {"index": index, "delta": _encode_delta(delta)})
+        yield _frame("content_block_stop", {"index": index})
+
+
+def _block_key(delta: StreamDelta) -> tuple[type, int]:
+    """Deltas in a row with the same key share a block."""
+    return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
+
+
+def _encode_start(delta: StreamDelta, id: str) -> JsonObject:
+    match delta:
+        case TextDelta():
+            return text_block("")
+        case ReasoningDelta():
+            return thinking_block("")
+        case ToolCallDelta(index, _, given, tool):
+            return tool_use_block(given or call_id(id, index), tool)
+
+
+def _encode_delta(delta: StreamDelta) -> JsonObject:
+    match delta:
+        case TextDelta(text):
+            return {"type": "text_delta", "text": text}
+        case ReasoningDelta(text):
+            return {"type": "thinking_delta", "thinking": text}
+        case ToolCallDelta(_, arguments):
+            return {"type": "input_json_delta", "partial_json": arguments}
+
+
+def _frame(kind: str, fields: JsonObject) -> bytes:
+    return encode_event(orjson.dumps({"type": kind} | fields), kind)
+
+
+def encode_stream_error(message: str) -> bytes:
+    return encode_event(orjson.dumps(encode_error(500, message)), "error")

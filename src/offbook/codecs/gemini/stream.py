@@ -1,0 +1,96 @@
+"""Gemini: streamed responses."""
+
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from offbook.codecs.codec import NO_ID
+from offbook.codecs.gemini.contents import encode_call
+from offbook.codecs.gemini.response import (
+    Answer,
+    decode_parts,
+    decode_usage,
+    encode_answer,
+    encode_error,
+    encode_usage,
+    finish,
+    text_part,
+    thought_part,
+)
+from offbook.codecs.parsing import decode_answer, shorten
+from offbook.codecs.sse import ServerSentEvent, SseDecoder, encode_event
+from offbook.errors import ProviderConnectionError, ProviderError
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+
+
+class GeminiStreamDecoder:
+    """Reads frames that are each a response in part. A stream is complete once it has told why it ended."""
+
+    def __init__(self) -> None:
+        self._sse = SseDecoder()
+        self._joined = Accumulator()
+        self._rest = Response()
+        self._calls = 0
+        self._end: str | None = None
+
+    def feed(self, data: bytes) -> Iterator[StreamDelta]:
+        for event in self._sse.feed(data):
+            yield from self._read(event)
+
+    def close(self) -> tuple[list[StreamDelta], Response]:
+        deltas = [delta for event in self._sse.close() for delta in self._read(event)]
+        if self._end is None:
+            raise ProviderConnectionError("the stream ended before its last event")
+        return deltas, finish(self._joined.join(self._rest), self._end)
+
+    def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
+        answer = decode_answer(event.data, Answer)
+        if answer.error is not None:
+            message = str(answer.error.get("message") or shorten(event.data))
+            raise ProviderError(f"error inside the stream: {message}", body=event.data)
+        self._note(answer)
+        deltas = decode_parts(answer.parts, calls_before=self._calls)
+        for delta in deltas:
+            self._joined.add(delta)
+        self._calls += sum(isinstance(delta, ToolCallDelta) for delta in deltas)
+        return deltas
+
+    def _note(self, answer: Answer) -> None:
+        self._end = answer.end or self._end
+        self._rest = Response(
+            model=self._rest.model or answer.model_version,
+            usage=self._rest.usage if answer.usage_metadata is None else decode_usage(answer.usage_metadata),
+        )
+
+
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
+    """Frames for the deltas; tool calls go whole, after the text."""
+    calls = Accumulator()
+    for delta in deltas:
+        match delta:
+            case TextDelta(text):
+                yield _frame(response, text_part(text), id)
+            case ReasoningDelta(text):
+                yield _frame(response, thought_part(text), id)
+            case ToolCallDelta():
+                calls.add(delta)
+    for call in calls.join(response).tool_calls:
+        yield _frame(response, encode_call(call), id)
+    end = encode_answer(response, [text_part("")], id=id) | {"usageMetadata": encode_usage(response.usage)}
+    yield encode_event(orjson.dumps(end))
+
+
+def _frame(response: Response, part: JsonObject, id: str) -> bytes:
+    return encode_event(orjson.dumps(encode_answer(response, [part], id=id, is_last=False)))
+
+
+def encode_stream_error(message: str) -> bytes:
+    return encode_event(orjson.dumps(encode_error(500, message)))

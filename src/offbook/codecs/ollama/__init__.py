@@ -1,0 +1,5 @@
+"""Ollama's chat."""
+
+from offbook.codecs.ollama.codec import OllamaCodec
+
+__all__ = ["OllamaCodec"]

@@ -1,0 +1,84 @@
+"""Ollama: streamed responses."""
+
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from offbook.codecs.codec import NO_ID
+from offbook.codecs.ndjson import NdjsonDecoder, encode_line
+from offbook.codecs.ollama.conversation import encode_calls
+from offbook.codecs.ollama.response import (
+    Answer,
+    decode_message,
+    encode_answer,
+    encode_end,
+    encode_error,
+    finish,
+)
+from offbook.codecs.parsing import decode_answer
+from offbook.errors import ProviderConnectionError, ProviderError
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+
+
+class OllamaStreamDecoder:
+    """Reads lines that are each a response in part. A stream is complete once a line was `done`."""
+
+    def __init__(self) -> None:
+        self._lines = NdjsonDecoder()
+        self._joined = Accumulator()
+        self._calls = 0
+        self._last = Answer()
+
+    def feed(self, data: bytes) -> Iterator[StreamDelta]:
+        for line in self._lines.feed(data):
+            yield from self._read(line)
+
+    def close(self) -> tuple[list[StreamDelta], Response]:
+        deltas = [delta for line in self._lines.close() for delta in self._read(line)]
+        if not self._last.done:
+            raise ProviderConnectionError("the stream ended before its last event")
+        rest = Response(model=self._last.model, usage=self._last.usage)
+        return deltas, finish(self._joined.join(rest), self._last.done_reason)
+
+    def _read(self, line: bytes) -> list[StreamDelta]:
+        answer = decode_answer(line, Answer)
+        if answer.error is not None:
+            raise ProviderError(f"error inside the stream: {answer.error}", body=line.decode("utf-8", "replace"))
+        self._last = answer
+        deltas = [] if answer.message is None else decode_message(answer.message, calls_before=self._calls)
+        for delta in deltas:
+            self._joined.add(delta)
+        self._calls += sum(isinstance(delta, ToolCallDelta) for delta in deltas)
+        return deltas
+
+
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
+    """Lines for the deltas; tool calls go whole, after the text. The protocol has no ids."""
+    calls = Accumulator()
+    for delta in deltas:
+        match delta:
+            case TextDelta(text):
+                yield _line(encode_answer(response, {"content": text}))
+            case ReasoningDelta(text):
+                yield _line(encode_answer(response, {"content": "", "thinking": text}))
+            case ToolCallDelta():
+                calls.add(delta)
+    for call in encode_calls(calls.join(response).tool_calls):
+        yield _line(encode_answer(response, {"content": "", "tool_calls": [call]}))
+    yield _line(encode_answer(response, {"content": ""}) | encode_end(response))
+
+
+def _line(answer: JsonObject) -> bytes:
+    return encode_line(orjson.dumps(answer))
+
+
+def encode_stream_error(message: str) -> bytes:
+    return _line(encode_error(500, message))

@@ -1,0 +1,5 @@
+"""OpenAI responses."""
+
+from offbook.codecs.openai_responses.codec import OpenAIResponsesCodec
+
+__all__ = ["OpenAIResponsesCodec"]

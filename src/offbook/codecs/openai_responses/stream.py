@@ -1,0 +1,260 @@
+"""OpenAI responses: streamed responses."""
+
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain, groupby
+
+import orjson
+from msgspec import Raw, Struct
+
+from offbook.codecs.codec import NO_ID
+from offbook.codecs.openai_responses.item import (
+    PARAGRAPH,
+    finished_item,
+    piece_of,
+    read_item,
+    started_item,
+    summary_part,
+    text_part,
+)
+from offbook.codecs.openai_responses.response import ErrorShape, Outcome, decode_usage, ended, envelope
+from offbook.codecs.parsing import decode_answer, shorten
+from offbook.codecs.sse import ServerSentEvent, SseDecoder, encode_event
+from offbook.errors import ProviderConnectionError, ProviderError
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+
+
+class _Typed(Struct):
+    type: str = ""
+    error: ErrorShape | str | None = None
+
+
+class _ItemEvent(Struct):
+    output_index: int
+    item: Raw
+
+
+class _Piece(Struct):
+    output_index: int
+    delta: str
+
+
+class _SummaryPart(Struct):
+    output_index: int
+    summary_index: int
+
+
+class _End(Struct):
+    response: Outcome
+
+
+class _Failure(_Typed):
+    """An error, wherever the server puts what went wrong."""
+
+    message: str | None = None
+    response: Outcome | None = None
+
+    def told(self) -> str | None:
+        errors = (self.message, self.error, self.response and self.response.error)
+        texts = (error.message if isinstance(error, ErrorShape) else error for error in errors)
+        return next((text for text in texts if text), None)
+
+
+class OpenAIResponsesStreamDecoder:
+    """Reads response events. A stream is complete once it has sent `response.completed` or `response.incomplete`."""
+
+    def __init__(self) -> None:
+        self._sse = SseDecoder()
+        self._joined = Accumulator()
+        self._call_of_item: dict[int, int] = {}
+        self._streamed: set[int] = set()
+        self._outcome: Outcome | None = None
+
+    def feed(self, data: bytes) -> Iterator[StreamDelta]:
+        return self._take(self._sse.feed(data))
+
+    def close(self) -> tuple[list[StreamDelta], Response]:
+        deltas = list(self._take(self._sse.close()))
+        outcome = self._outcome
+        if outcome is None:
+            raise ProviderConnectionError("the stream ended before its last event")
+        finish_reason = outcome.finish_reason(has_calls=bool(self._call_of_item))
+        rest = Response(model=outcome.model, usage=decode_usage(outcome.usage), finish_reason=finish_reason)
+        return deltas, self._joined.join(rest)
+
+    def _take(self, events: list[ServerSentEvent]) -> Iterator[StreamDelta]:
+        for event in events:
+            for delta in [] if self._outcome is not None else self._read(event):
+                self._joined.add(delta)
+                yield delta
+
+    def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
+        typed = decode_answer(event.data, _Typed)
+        match typed.type:
+            case "response.output_item.added":
+                return self._open(decode_answer(event.data, _ItemEvent))
+            case "response.output_item.done":
+                return self._finish(decode_answer(event.data, _ItemEvent))
+            case "response.reasoning_summary_part.added":
+                return self._part(decode_answer(event.data, _SummaryPart))
+            case "response.completed" | "response.incomplete":
+                self._outcome = _successful(event)
+            case "response.failed" | "error":
+                raise _stream_error(event)
+            case "" if typed.error is not None:
+                raise _stream_error(event)
+            case kind if kind.endswith(".delta"):
+                return self._continue(kind, event.data)
+        return []
+
+    def _part(self, part: _SummaryPart) -> list[StreamDelta]:
+        return [ReasoningDelta(PARAGRAPH)] if part.summary_index and part.output_index in self._streamed else []
+
+    def _open(self, event: _ItemEvent) -> list[StreamDelta]:
+        """The beginning of a call. What else an item may hold already comes again: in pieces, or with its end."""
+        item = read_item(event.item)
+        if item.type != "function_call" or event.output_index in self._call_of_item:
+            return []
+        call_index = self._call_of_item[event.output_index] = len(self._call_of_item)
+        return [ToolCallDelta(call_index, "", item.call_id, item.name)]
+
+    def _continue(self, kind: str, data: str) -> list[StreamDelta]:
+        match kind:
+            case "response.output_text.delta" | "response.refusal.delta":
+                return [TextDelta(self._piece(data).delta)]
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return [ReasoningDelta(self._piece(data).delta)]
+            case "response.function_call_arguments.delta":
+                return self._arguments(decode_answer(data, _Piece))
+        return []
+
+    def _arguments(self, piece: _Piece) -> list[StreamDelta]:
+        """A piece of a call's arguments. A call that was not announced comes whole with the end of its item."""
+        call_index = self._call_of_item.get(piece.output_index)
+        if call_index is None:
+            return []
+        self._streamed.add(piece.output_index)
+        return [ToolCallDelta(call_index, piece.delta)]
+
+    def _piece(self, data: str) -> _Piece:
+        piece = decode_answer(data, _Piece)
+        self._streamed.add(piece.output_index)
+        return piece
+
+    def _finish(self, event: _ItemEvent) -> list[StreamDelta]:
+        """What the item holds, if the server sent it whole instead of in pieces."""
+        if event.output_index in self._streamed:
+            return []
+        item, deltas = read_item(event.item), self._open(event)
+        if thought := item.thought():
+            deltas.append(ReasoningDelta(thought))
+        if said := item.said():
+            deltas.append(TextDelta(said))
+        if item.type == "function_call" and item.arguments:
+            deltas.append(ToolCallDelta(self._call_of_item[event.output_index], item.arguments))
+        return deltas
+
+
+def _successful(event: ServerSentEvent) -> Outcome:
+    """The outcome that the event tells. Raises ProviderError if it is a failure, whatever the event is called."""
+    outcome = decode_answer(event.data, _End).response
+    if outcome.status == "failed":
+        raise _stream_error(event)
+    return outcome
+
+
+def _stream_error(event: ServerSentEvent) -> ProviderError:
+    message = decode_answer(event.data, _Failure).told() or shorten(event.data)
+    return ProviderError(f"error inside the stream: {message}", body=event.data)
+
+
+def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
+    """The response's events, each delta in an item of its kind; the pieces of one tool call must come in a row."""
+    for number, event in enumerate(_events(response, deltas, id)):
+        yield encode_event(orjson.dumps(event | {"sequence_number": number}), event["type"])
+
+
+def _events(response: Response, deltas: Iterable[StreamDelta], id: str) -> Iterator[JsonObject]:
+    yield {"type": "response.created", "response": envelope(response, id)}
+    yield {"type": "response.in_progress", "response": envelope(response, id)}
+    output: list[JsonObject] = []
+    for index, (_, pieces) in enumerate(groupby(deltas, key=_item_key)):
+        output.append((yield from _item_events(index, pieces, id)))
+    end = ended(response, output, id)
+    kind = "response.incomplete" if end["status"] == "incomplete" else "response.completed"
+    yield {"type": kind, "response": end}
+
+
+def _item_key(delta: StreamDelta) -> tuple[type, int]:
+    """Deltas in a row with the same key share an item."""
+    return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
+
+
+def _item_events(index: int, pieces: Iterator[StreamDelta], id: str) -> Generator[JsonObject, None, JsonObject]:
+    """The events of one item, which is returned as it is in the end."""
+    first = next(pieces)
+    started, text = started_item(index, first, id), ""
+    place = {"item_id": started["id"], "output_index": index} | _part_place(first)
+    yield {"type": "response.output_item.added", "output_index": index, "item": started}
+    yield from _part_added(first, place)
+    for delta in chain([first], pieces):
+        text += piece_of(delta)
+        yield _delta_event(delta, place)
+    yield from _part_done(first, place, text)
+    finished = finished_item(index, first, text, id)
+    yield {"type": "response.output_item.done", "output_index": index, "item": finished}
+    return finished
+
+
+def _part_place(first: StreamDelta) -> JsonObject:
+    match first:
+        case TextDelta():
+            return {"content_index": 0}
+        case ReasoningDelta():
+            return {"summary_index": 0}
+        case ToolCallDelta():
+            return {}
+
+
+def _part_added(first: StreamDelta, place: JsonObject) -> Iterator[JsonObject]:
+    match first:
+        case TextDelta():
+            yield {"type": "response.content_part.added", **place, "part": text_part("")}
+        case ReasoningDelta():
+            yield {"type": "response.reasoning_summary_part.added", **place, "part": summary_part("")}
+
+
+def _delta_event(delta: StreamDelta, place: JsonObject) -> JsonObject:
+    match delta:
+        case TextDelta(text):
+            return {"type": "response.output_text.delta", **place, "delta": text, "logprobs": []}
+        case ReasoningDelta(text):
+            return {"type": "response.reasoning_summary_text.delta", **place, "delta": text}
+        case ToolCallDelta(_, arguments):
+            return {"type": "response.function_call_arguments.delta", **place, "delta": arguments}
+
+
+def _part_done(first: StreamDelta, place: JsonObject, text: str) -> Iterator[JsonObject]:
+    match first:
+        case TextDelta():
+            yield {"type": "response.output_text.done", **place, "text": text, "logprobs": []}
+            yield {"type": "response.content_part.done", **place, "part": text_part(text)}
+        case ReasoningDelta():
+            yield {"type": "response.reasoning_summary_text.done", **place, "text": text}
+            yield {"type": "response.reasoning_summary_part.done", **place, "part": summary_part(text)}
+        case ToolCallDelta(_, _, _, tool):
+            done = {"name": tool or "", "arguments": text}
+            yield {"type": "response.function_call_arguments.done", **place, **done}
+
+
+def encode_stream_error(message: str) -> bytes:
+    """Its place in the sequence is unknown here, and no client looks at it."""
+    error = {"type": "server_error", "code": "server_error", "message": message, "param": None}
+    return encode_event(orjson.dumps({"type": "error", "sequence_number": 0, "error": error}), "error")

@@ -1,0 +1,44 @@
+"""HTTP statuses other than success, as errors."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+
+from offbook.errors import ProviderError, RateLimitError
+
+
+def error_of_status(
+    status_code: int, *, headers: Mapping[str, str], body: str, message: str, now: datetime
+) -> ProviderError:
+    """Our error for an answer with a status other than 200. `now` is what a `Retry-After` date counts from."""
+    told = f"HTTP {status_code}: {message}"
+    if status_code == 429:
+        return RateLimitError(told, headers=headers, body=body, retry_after_s=retry_after_s(headers, now=now))
+    return ProviderError(told, status_code=status_code, headers=headers, body=body)
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """How long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+
+    A date counts from the `date` of the same answer, or from `now` if it has none.
+    """
+    lowered = {name.lower(): value for name, value in headers.items()}
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            wait_s = float(lowered[name]) * unit_s
+        except (KeyError, ValueError):
+            continue
+        return max(0.0, wait_s) if isfinite(wait_s) else None
+    moment = _moment(lowered.get("retry-after"))
+    if moment is None:
+        return None
+    return max(0.0, (moment - (_moment(lowered.get("date")) or now)).total_seconds())
+
+
+def _moment(date: str | None) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(date or "")
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC)

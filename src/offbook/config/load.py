@@ -1,0 +1,135 @@
+"""Finding and reading the config of a project: `offbook.toml`, or `[tool.offbook]` in `pyproject.toml`."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from offbook.config.problems import problem_of
+from offbook.config.schema import AGENT_KINDS, AgentConfig, Config, JudgeConfig, RunConfig, UserConfig
+from offbook.errors import InputError
+from offbook.wording import did_you_mean
+from offbook.workflow.config_definition import Definition
+
+FILE = "offbook.toml"
+PROJECT_FILE = "pyproject.toml"
+SECTIONS = ("agent", "agents", "user", "judge", "run")
+NAME = re.compile(r"[\w.-]{1,100}")
+AGENT = "agent"
+
+D = TypeVar("D", bound=Definition)
+
+
+def find_config(start: str | os.PathLike[str] = ".") -> Config:
+    """The config of the project that `start` is in: the nearest file, upwards from there.
+
+    Raises:
+        InputError: there is none, or it cannot be read or is wrong.
+    """
+    folder = Path(start).resolve()
+    for place in (folder, *folder.parents):
+        if (place / FILE).is_file():
+            return load_config(place / FILE)
+        project = place / PROJECT_FILE
+        if project.is_file() and (section := _section(_document(project))) is not None:
+            return _config(section, project)
+    hint = f'write {FILE}:\n    [agent]\n    handler = "my_agent:handle"'
+    raise InputError(f"there is no {FILE} here or above", source=str(folder), hint=hint)
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """The config in a file; in one that is called `pyproject.toml`, what `[tool.offbook]` says.
+
+    Raises:
+        InputError: it cannot be read, or is wrong; names the file and the key.
+    """
+    file = Path(path)
+    document = _document(file)
+    if file.name != PROJECT_FILE:
+        return _config(document, file)
+    section = _section(document)
+    if section is None:
+        raise InputError("there is no [tool.offbook]", source=str(file))
+    return _config(section, file)
+
+
+def _document(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=str(file)) from None
+    except UnicodeDecodeError:
+        raise InputError("the file is not UTF-8", source=str(file), hint="save it as UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"no TOML: {error}", source=str(file)) from None
+
+
+def _section(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    tool = document.get("tool")
+    section = tool.get("offbook") if isinstance(tool, dict) else None
+    return section if isinstance(section, dict) else None
+
+
+def _config(document: Mapping[str, Any], file: Path) -> Config:
+    source = str(file)
+    for name, section in document.items():
+        if name not in SECTIONS:
+            hint = did_you_mean(name, SECTIONS, kind="sections")
+            raise InputError(f"unknown section {name!r}", source=source, hint=hint)
+        if not isinstance(section, dict):
+            raise InputError("expected a table", source=source, place=name, hint=f"write [{name}]")
+    return Config(
+        source=source,
+        folder=file.resolve().parent,
+        agents=_agents(document, source),
+        user=_read(UserConfig, document["user"], source, "user") if "user" in document else None,
+        judge=_read(JudgeConfig, document["judge"], source, "judge") if "judge" in document else None,
+        run=_read(RunConfig, document.get("run", {}), source, "run"),
+    )
+
+
+def _agents(document: Mapping[str, Any], source: str) -> dict[str, AgentConfig]:
+    agents: dict[str, AgentConfig] = {}
+    if "agent" in document:
+        fields = dict(document["agent"])
+        name = fields.pop("name", AGENT)
+        agents[_checked_name(name, source, "agent.name")] = _agent(fields, source, "agent")
+    for name, fields in document.get("agents", {}).items():
+        place = f"agents.{name}"
+        if name in agents:
+            raise InputError(f"there are two agents called {name!r}", source=source, place=place)
+        agents[_checked_name(name, source, place)] = _agent(fields, source, place)
+    return agents
+
+
+def _checked_name(name: object, source: str, place: str) -> str:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        hint = "a name is up to 100 letters, digits, '_', '-' and '.'"
+        raise InputError(f"{name!r} is no name for an agent", source=source, place=place, hint=hint)
+    return name
+
+
+def _agent(fields: object, source: str, place: str) -> AgentConfig:
+    if not isinstance(fields, dict):
+        raise InputError("expected a table", source=source, place=place, hint=f"write [{place}]")
+    kinds = [kind for kind in AGENT_KINDS if kind in fields]
+    if len(kinds) > 1:
+        raise InputError(f"an agent has one of {' and '.join(kinds)}, not both", source=source, place=place)
+    if not kinds:
+        unknown = next((name for name in fields if did_you_mean(name, AGENT_KINDS)), "")
+        hint = did_you_mean(unknown, AGENT_KINDS, kind="an agent has one of")
+        raise InputError("it is not said what the agent is", source=source, place=place, hint=hint)
+    return _read(AGENT_KINDS[kinds[0]], fields, source, place)
+
+
+def _read(kind: type[D], fields: Mapping[str, Any], source: str, place: str) -> D:
+    try:
+        return kind.model_validate(fields)
+    except ValidationError as error:
+        raise problem_of(error, kind, source=source, place=place) from None

@@ -1,0 +1,99 @@
+"""The Python modules of a project: imported from its folder, and forgotten when the run is over."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from traceback import walk_tb
+from types import ModuleType
+
+from offbook.errors import InputError
+from offbook.wording import did_you_mean
+
+FOREIGN = "site-packages"
+
+
+@contextmanager
+def modules_of(folders: Iterable[Path]) -> Iterator[None]:
+    """Let modules in the folders be imported, the first folder first.
+
+    Those that are, are forgotten at the end, so that a next run reads them anew; those imported before stay.
+    """
+    before, paths = set(sys.modules), list(dict.fromkeys(folders))
+    sys.path[:0] = map(str, paths)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        for path in paths:
+            with suppress(ValueError):
+                sys.path.remove(str(path))
+        for name in [name for name in sys.modules if name not in before]:
+            if any(_is_in(folder, sys.modules[name]) for folder in paths):
+                del sys.modules[name]
+
+
+def load_object(reference: str, *, source: str, place: str) -> object:
+    """What `module:name` names; `source` and `place` say where that is written.
+
+    Raises:
+        InputError: there is no such module or no such name in it, or the module cannot be imported.
+    """
+    module_name, _, name = reference.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
+            hint = "modules are looked for in the config's folder, and where Python has them"
+            raise InputError(f"there is no module {module_name!r}", source=source, place=place, hint=hint) from None
+        raise import_problem(error, f"importing {module_name} fails") from error
+    if not hasattr(module, name):
+        names = [other for other in vars(module) if not other.startswith("_")]
+        hint = did_you_mean(name, names, kind="names in it")
+        raise InputError(f"there is no {name!r} in {module_name}", source=source, place=place, hint=hint)
+    found: object = getattr(module, name)
+    return found
+
+
+def execute(file: Path) -> ModuleType:
+    """The module in a file, executed anew.
+
+    Raises:
+        InputError: it cannot be imported; `source` is the file and line.
+    """
+    name = f"scenarios_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InputError("this is no Python file", source=str(file))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise import_problem(error, "importing it fails", inside=file.parent) from error
+    return module
+
+
+def import_problem(error: BaseException, what: str, *, inside: Path | None = None) -> InputError:
+    """The failure of an import, told with the file and line where it happened; preferably one of `inside`."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return InputError(f"{what}: {type(error).__name__}: {error.msg}", source=f"{error.filename}:{error.lineno}")
+    spots = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
+    own = [spot for spot in spots if not _is_foreign(spot[0]) and (inside is None or spot[0].is_relative_to(inside))]
+    file, line = (own or spots)[-1]
+    return InputError(f"{what}: {type(error).__name__}: {error}", source=f"{file}:{line}")
+
+
+def _is_foreign(file: Path) -> bool:
+    return FOREIGN in file.parts or not file.is_file() or file.is_relative_to(Path(__file__).parent)
+
+
+def _is_in(folder: Path, module: ModuleType) -> bool:
+    origin = getattr(module, "__file__", None)
+    return origin is not None and Path(origin).is_relative_to(folder) and FOREIGN not in Path(origin).parts

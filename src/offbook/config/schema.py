@@ -1,0 +1,116 @@
+"""What a config may say: the agents under test, the simulated user, the judge, and how scenarios are run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, NonNegativeFloat, PositiveInt
+
+from offbook.scenarios.judge import Severity
+from offbook.workflow.config_definition import Definition, Listed, Name, Seconds, Temperature
+
+REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+GroupedBy = Literal["label", "model", "none"]
+VendorName = Literal["openai", "openai_responses", "anthropic", "google", "ollama"]
+Reference = Annotated[str, Field(pattern=REFERENCE_PATTERN)]
+
+
+class HandlerConfig(Definition):
+    """An agent that is a function. `provider` is where its calls by `ctx.provider` go."""
+
+    handler: Reference
+    provider: VendorName | None = None
+    base_url: Name | None = None
+
+
+class EndpointConfig(Definition):
+    """An agent that conversations are POSTed to, in the shape of chat completions."""
+
+    endpoint: Name
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: dict[str, Any] = Field(default_factory=dict)
+    model: Name = "agent"
+    stream: bool = False
+
+
+class WorkflowConfig(Definition):
+    """An agent that is a workflow file, run once a turn."""
+
+    workflow: Name
+    input: Name = "user_input"
+    output: Name = "response"
+
+
+class RunnerConfig(Definition):
+    """An agent that is a Workflow in a module, run by the guarded loop."""
+
+    runner: Reference
+    provider: VendorName
+    model: Name
+    base_url: Name | None = None
+    prompt_vars: dict[str, Any] = Field(default_factory=dict)
+    max_iterations: PositiveInt = 10
+
+
+AgentConfig: TypeAlias = HandlerConfig | EndpointConfig | WorkflowConfig | RunnerConfig
+AGENT_KINDS: dict[str, type[AgentConfig]] = {
+    "handler": HandlerConfig,
+    "endpoint": EndpointConfig,
+    "workflow": WorkflowConfig,
+    "runner": RunnerConfig,
+}
+"""The kinds of agents, by the key that makes an agent one of them."""
+
+
+class UserConfig(Definition):
+    """The model that plays users, and what it is told: `template` is a file, relative to the config."""
+
+    provider: VendorName
+    model: Name
+    base_url: Name | None = None
+    template: Name | None = None
+    temperature: Temperature | None = None
+    max_tokens: PositiveInt | None = None
+
+
+class JudgeConfig(Definition):
+    """The model that judges, by which metrics, and the least that the mean of a metric must be.
+
+    A metric is one that comes with offbook, or `module:name` of one of your own; all of the former by default.
+    Metrics that are functions need no model. `group_errors` says by what the errors of a run are put together.
+    """
+
+    provider: VendorName | None = None
+    model: Name | None = None
+    base_url: Name | None = None
+    metrics: Listed[Name] | None = None
+    thresholds: dict[str, float] = Field(default_factory=dict)
+    group_errors: GroupedBy = "label"
+    temperature: Temperature | None = None
+    max_tokens: PositiveInt | None = None
+
+
+class RunConfig(Definition):
+    """How scenarios are found and run, where they do not say otherwise."""
+
+    scenarios: Listed[Name] = ("**/sim_*.py",)
+    conversations: PositiveInt = 1
+    max_turns: PositiveInt = 10
+    concurrency: PositiveInt = 8
+    answer_timeout_s: Seconds = 120.0
+    unmocked: Literal["error", "passthrough"] = "error"
+    budget_usd: NonNegativeFloat | None = None
+    repeat: PositiveInt = 1
+    fail_on: Listed[Severity] = ("high", "critical")
+
+
+class Config(Definition):
+    """A whole config. `folder` is what its paths are relative to, `source` the file; agents are in their order."""
+
+    source: str = ""
+    folder: Path = Path()
+    agents: dict[str, AgentConfig] = Field(default_factory=dict)
+    user: UserConfig | None = None
+    judge: JudgeConfig | None = None
+    run: RunConfig = RunConfig()

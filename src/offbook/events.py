@@ -1,0 +1,289 @@
+"""What happened, as frozen values, and the sinks they are sent to."""
+
+import logging
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+logger = logging.getLogger("offbook.events")
+
+MatchedBy: TypeAlias = Literal["step_id", "prompt_hash", "default"]
+
+
+class ReplayServed(Struct, frozen=True, gc=False):
+    """A replayed call was answered: from the entry `key`, or from the default if nothing matched.
+
+    Fields can be read as items too (`call["step_id"]`).
+    """
+
+    step_id: str | None
+    model: str
+    matched_by: MatchedBy
+    key: str | None
+    request_hash: str
+    fault_type: str | None = None
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+    def __getitem__(self, name: str) -> object:
+        if name not in self.__struct_fields__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+
+class ReplayMissed(Struct, frozen=True, gc=False):
+    """A strict replay refused a call."""
+
+    step_id: str | None
+    model: str
+    kind: str
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class CallRecorded(Struct, frozen=True, gc=False):
+    """A call was captured. `latency_s` is how long the real provider took."""
+
+    step_id: str | None
+    provider: str
+    model: str
+    latency_s: float
+    fault_type: str | None = None
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class FaultFired(Struct, frozen=True, gc=False):
+    """A fault struck a call on purpose: of a model, or of `tool`.
+
+    Of a tool, `call` counts the tool's calls, `model` is empty, and neither step nor workflow is known.
+    """
+
+    step_id: str | None
+    model: str
+    fault_type: str
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+    tool: str | None = None
+
+
+class CallStarted(Struct, frozen=True, gc=False):
+    """A call entered the gateway. `call` counts the calls of its step, from 1."""
+
+    step_id: str | None
+    model: str
+    workflow: str = ""
+    call: int = 0
+
+
+class AttemptStarted(Struct, frozen=True, gc=False):
+    """A provider is about to be asked."""
+
+    step_id: str | None
+    provider: str
+    model: str
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class AttemptEnded(Struct, frozen=True, gc=False):
+    """A provider has answered, or failed: `error` is the error's class."""
+
+    step_id: str | None
+    provider: str
+    model: str
+    latency_s: float
+    error: str | None = None
+    status_code: int | None = None
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class RetryScheduled(Struct, frozen=True, gc=False):
+    """A failed attempt will be repeated after `wait_s`."""
+
+    step_id: str | None
+    provider: str
+    wait_s: float
+    error: str
+    workflow: str = ""
+    call: int = 0
+    attempt: int = 1
+
+
+class FallbackTaken(Struct, frozen=True, gc=False):
+    """A provider was given up in favour of the next."""
+
+    step_id: str | None
+    provider: str
+    to: str
+    workflow: str = ""
+    call: int = 0
+
+
+class CallEnded(Struct, frozen=True, gc=False):
+    """A call left the gateway: answered by `provider`, or with `error`, the error's class."""
+
+    step_id: str | None
+    provider: str
+    model: str
+    latency_s: float
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    finish_reason: str | None = None
+    error: str | None = None
+    workflow: str = ""
+    call: int = 0
+
+
+class BreakerChanged(Struct, frozen=True, gc=False):
+    """A provider's circuit breaker is now `closed`, `open` or `half_open`."""
+
+    provider: str
+    state: str
+
+
+class ContextCompacted(Struct, frozen=True, gc=False):
+    """A transcript was made smaller. `phase` is how far the strategy went, from 1."""
+
+    step_index: int
+    strategy: str
+    phase: int
+    tokens_before: int
+    tokens_after: int
+    messages_before: int
+    messages_after: int
+    budget_tokens: int
+
+
+class ContextWarned(Struct, frozen=True, gc=False):
+    """A transcript has reached a share of its budget, or exceeds the budget even after compaction."""
+
+    step_index: int
+    tokens: int
+    budget_tokens: int
+    threshold: float
+    is_after_compaction: bool = False
+
+
+class WorkflowStarted(Struct, frozen=True, gc=False):
+    """A workflow began to run."""
+
+    workflow: str
+
+
+class StepStarted(Struct, frozen=True, gc=False):
+    """A step of a workflow began to run. `step` is its place in the run, like `loop[0].classify`."""
+
+    workflow: str
+    step: str
+    type: str
+
+
+class StepEnded(Struct, frozen=True, gc=False):
+    """A step of a workflow is `done`, `failed` (with `error`, the error's class) or `skipped`."""
+
+    workflow: str
+    step: str
+    type: str
+    status: str
+    latency_s: float = 0.0
+    calls: int = 0
+    attempts: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    error: str | None = None
+
+
+class WorkflowEnded(Struct, frozen=True, gc=False):
+    """A workflow has `succeeded` or `failed`."""
+
+    workflow: str
+    status: str
+    latency_s: float
+
+
+Event: TypeAlias = (
+    ReplayServed
+    | ReplayMissed
+    | CallRecorded
+    | FaultFired
+    | CallStarted
+    | AttemptStarted
+    | AttemptEnded
+    | RetryScheduled
+    | FallbackTaken
+    | CallEnded
+    | BreakerChanged
+    | WorkflowStarted
+    | StepStarted
+    | StepEnded
+    | WorkflowEnded
+    | ContextCompacted
+    | ContextWarned
+)
+
+
+class Sink(Protocol):
+    """Takes events as they happen. Should be quick; what it raises is logged once and goes no further."""
+
+    def emit(self, event: Event) -> None: ...
+
+
+class NullSink:
+    """Takes events and does nothing."""
+
+    def emit(self, event: Event) -> None:
+        return None
+
+
+class MemorySink:
+    """Keeps events in a list, for tests."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+
+NULL_SINK = NullSink()
+
+
+class Sinks:
+    """Passes every event on to all `sinks`, in order.
+
+    A sink that raises disturbs neither the others nor the run: its first failure is logged with its
+    traceback, later ones pass in silence, and it goes on being told.
+    """
+
+    def __init__(self, *sinks: Sink) -> None:
+        self._sinks = sinks
+        self._reported: set[int] = set()
+
+    def emit(self, event: Event) -> None:
+        for place, sink in enumerate(self._sinks):
+            try:
+                sink.emit(event)
+            except Exception:  # whatever a sink does wrong is its own affair
+                self._report(place, event)
+
+    def _report(self, place: int, event: Event) -> None:
+        if place in self._reported:
+            return
+        self._reported.add(place)
+        sink, told = type(self._sinks[place]).__name__, type(event).__name__
+        logger.exception("%s failed on %s; the run goes on, and its further failures are not reported", sink, told)
+
+
+def guarded(sink: Sink) -> Sink:
+    """The sink as providers hold it: one that no failure gets past, and that costs nothing if it does nothing."""
+    return sink if sink is NULL_SINK or isinstance(sink, Sinks) else Sinks(sink)

@@ -1,0 +1,54 @@
+"""The fault that tells of an error, so that a recorded failure can be replayed."""
+
+from datetime import timedelta
+
+from offbook.clock import VIRTUAL_EPOCH
+from offbook.codecs.status import retry_after_s
+from offbook.errors import MalformedResponseError, ProviderError, RateLimitError
+from offbook.faults.catalog import AnyFault
+from offbook.faults.connection_reset import ConnectionReset
+from offbook.faults.http_error import HttpError
+from offbook.faults.malformed_response import MalformedResponse
+from offbook.faults.stream_truncate import StreamTruncate
+from offbook.faults.timeout import Timeout
+
+_TWO_MOMENTS = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))
+
+
+def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
+    """The fault whose replay raises the like of `error`, which ended a call before its first event."""
+    match error:
+        case MalformedResponseError():
+            return MalformedResponse(raw=error.raw)
+        case TimeoutError():
+            return Timeout(after_ms=after_ms)
+        case ConnectionError():
+            return ConnectionReset()
+        case ProviderError(status_code=int(status_code)):
+            return HttpError(status_code, headers=_headers_of(error), body=error.body)
+        case _:
+            return StreamTruncate(0, "error_event")
+
+
+def _headers_of(error: ProviderError) -> dict[str, str]:
+    """The error's headers, with the seconds to wait in them where they do not tell, or tell another at another time."""
+    wait_s = error.retry_after_s if isinstance(error, RateLimitError) else None
+    if wait_s is None or {retry_after_s(error.headers, now=now) for now in _TWO_MOMENTS} == {wait_s}:
+        return error.headers
+    others = {name: text for name, text in error.headers.items() if not name.lower().startswith("retry-after")}
+    return others | {"retry-after": repr(wait_s)}
+
+
+def stream_fault_of(error: BaseException, *, after_chunks: int) -> StreamTruncate:
+    """The fault whose replay breaks a stream the way `error` did. Nobody's error is a reader that stopped."""
+    match error:
+        case TimeoutError():
+            return StreamTruncate(after_chunks, "TimeoutError")
+        case ConnectionError():
+            return StreamTruncate(after_chunks, "ConnectionError")
+        case MalformedResponseError():
+            return StreamTruncate(after_chunks, "malformed")
+        case ProviderError():
+            return StreamTruncate(after_chunks, "error_event")
+        case _:
+            return StreamTruncate(after_chunks, "clean")

@@ -1,0 +1,144 @@
+"""A plan: which fault strikes where."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.faults.catalog import FAULT_TYPES, PLANNED_FAULT_TYPES, AnyFault, AnyToolFault
+from offbook.faults.chaos import Chaos
+from offbook.faults.complaint import broken_json, fault_complaint, reason_and_path, shape_hint, value_at
+from offbook.faults.site import At, PlannedFault, Site, ToolSite
+from offbook.faults.tool_fault import ToolFault
+
+_EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"type": "timeout", "after_ms": 5000}}]}'
+
+
+class FaultPlan:
+    """Which fault strikes where: the first line that covers a site, else what chaos draws for it.
+
+    Chaos draws for calls of models alone. A plan can be printed, saved as a file and loaded again. It never changes.
+
+    Raises:
+        InputError: a line or the chaos is not one that a file could hold.
+    """
+
+    def __init__(self, faults: Iterable[PlannedFault] = (), *, chaos: Chaos | None = None) -> None:
+        declared = _read(_written(_PlanFile(tuple(faults), chaos)), source="")
+        self.faults, self.chaos = declared.faults, declared.chaos
+
+    def fault_at(self, site: Site) -> AnyFault | None:
+        """The fault that strikes at `site`, if one does."""
+        planned = self.line_at(site)
+        if planned is not None and not isinstance(planned.fault, ToolFault):
+            return planned.fault
+        return None if self.chaos is None else self.chaos.draw(site)
+
+    def tool_fault_at(self, site: ToolSite) -> AnyToolFault | None:
+        """The fault that strikes a call of a tool at `site`, if one does."""
+        planned = self.line_at(site)
+        return planned.fault if planned is not None and isinstance(planned.fault, ToolFault) else None
+
+    def line_at(self, site: Site | ToolSite) -> PlannedFault | None:
+        """The line that covers `site`, if one does."""
+        return next((planned for planned in self.faults if planned.at.covers(site)), None)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan to a JSON file.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        data = _written(_PlanFile(self.faults, self.chaos))
+        try:
+            Path(path).write_bytes(msgspec.json.format(data, indent=2) + b"\n")
+        except OSError as error:
+            raise InputError(error.strerror or str(error), source=os.fspath(path)) from None
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> FaultPlan:
+        """The plan in a JSON file.
+
+        Raises:
+            InputError: it cannot be read as a plan; names the file, the place in it and the reason.
+        """
+        source = os.fspath(path)
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise InputError(error.strerror or str(error), source=source, hint="write one with plan.save()") from None
+        declared = _read(data, source=source)
+        return cls(declared.faults, chaos=declared.chaos)
+
+    def __iter__(self) -> Iterator[PlannedFault]:
+        return iter(self.faults)
+
+    def __repr__(self) -> str:
+        return f"FaultPlan({list(self.faults)!r}, chaos={self.chaos!r})"
+
+    def __str__(self) -> str:
+        lines = [str(planned) for planned in self.faults]
+        return "\n".join(lines if self.chaos is None else [*lines, str(self.chaos)]) or "no faults"
+
+
+def chaos(*, seed: int, rate: float, faults: Iterable[AnyFault]) -> FaultPlan:
+    """A plan by which a share `rate` of all attempts fails, the same ones for the same `seed`."""
+    return FaultPlan(chaos=Chaos(seed, rate, tuple(faults)))
+
+
+class _PlanFile(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    faults: tuple[PlannedFault, ...] = ()
+    chaos: Chaos | None = None
+
+
+def _written(plan: _PlanFile) -> bytes:
+    try:
+        return msgspec.json.encode(plan)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the plan cannot be written as JSON: {error}", hint=_EXAMPLE) from None
+
+
+def _read(data: bytes, *, source: str) -> _PlanFile:
+    try:
+        declared = msgspec.json.decode(data.decode())
+        plan = msgspec.json.decode(data, type=_PlanFile)
+    except msgspec.ValidationError as error:
+        raise _misshapen(declared, error, source) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason, place = broken_json(data, error)
+        raise InputError(reason, source=source, place=place, hint=f"a plan is like {_EXAMPLE}") from None
+    return _PlanFile(tuple(_line(planned, index, source) for index, planned in enumerate(plan.faults)), plan.chaos)
+
+
+def _line(planned: PlannedFault, index: int, source: str) -> PlannedFault:
+    try:
+        return planned.at.fail(planned.fault)
+    except InputError as error:
+        place = f"faults[{index}].at.{error.place}"
+        raise InputError(error.reason, source=source, place=place, hint=error.hint) from None
+
+
+def _misshapen(declared: object, error: Exception, source: str) -> InputError:
+    reason, path = reason_and_path(error)
+    hint = f"a plan is like {_EXAMPLE}"
+    if found := re.match(r"(\.faults\[\d+\]\.fault|\.chaos\.faults\[\d+\])(.*)", path):
+        types = FAULT_TYPES if path.startswith(".chaos") else PLANNED_FAULT_TYPES
+        reason, hint = fault_complaint(reason, found[2], value_at(declared, found[1]), types)
+    elif "unknown field" in reason:
+        hint = shape_hint(reason, "", _shape_at(path))
+    return InputError(reason, source=source, place=path.removeprefix("."), hint=hint)
+
+
+def _shape_at(path: str) -> type[Struct]:
+    """What the object at `path` should be."""
+    if path.endswith(".at"):
+        return At
+    if path.startswith(".faults"):
+        return PlannedFault
+    return Chaos if path.startswith(".chaos") else _PlanFile

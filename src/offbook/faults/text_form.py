@@ -1,0 +1,102 @@
+"""The text form of a planned fault, as it is written on a command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields as struct_fields
+
+from offbook.errors import InputError
+from offbook.faults.catalog import PLANNED_FAULT_TYPES, AnyFault, AnyToolFault
+from offbook.faults.complaint import fault_complaint, reason_and_path, shape_hint, type_hint
+from offbook.faults.site import At, PlannedFault
+from offbook.faults.words import join, read, split
+
+_LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
+_EXAMPLES = (
+    "a fault is like 'call=3: http_error 500', 'step=answer attempt=1: timeout 5000', 'everywhere: timeout' "
+    "or 'tool=refund: tool_lost'"
+)
+
+
+def parse_fault(text: str) -> PlannedFault:
+    """The planned fault that one line of text tells, like `call=3: http_error 500`.
+
+    Before the colon stands where: `everywhere`, or some of `workflow=`, `step=`, `call=`, `attempt=` and
+    `chunk=`; for a tool, `tool=` and maybe `call=`. Behind it stand the type of the fault, the value of its
+    first field, and those of others as `name=value`; `headers.Retry-After=30` sets an entry of a mapping.
+    Text with spaces goes in double quotes. `str()` of a planned fault is such a line.
+
+    Raises:
+        InputError: the text is no such line.
+    """
+    line = _LINE.fullmatch(text)
+    if line is None:
+        raise InputError("expected where, a colon and a fault", source=repr(text), hint=_EXAMPLES)
+    try:
+        return _where(line[1]).fail(_fault(line[2]))
+    except InputError as error:
+        place = "step" if error.place == "step_id" else error.place
+        raise InputError(error.reason, source=repr(text), place=place, hint=error.hint) from None
+
+
+def _where(text: str) -> At:
+    words = list(split(text))
+    if words == [("", "everywhere")]:
+        return At()
+    bare = next((word for name, word in words if not name), None)
+    if not words or bare is not None:
+        raise InputError(f"expected where, got {bare or ''!r}", hint=_EXAMPLES)
+    fields = _fields([("step_id" if name == "step" else name, word) for name, word in words], At)
+    try:
+        return msgspec.convert(fields, At)
+    except msgspec.ValidationError as error:
+        reason, path = reason_and_path(error)
+        hint = shape_hint(reason, path, At).replace("step_id", "step")
+        raise InputError(reason, place=path.lstrip("."), hint=hint) from None
+
+
+def _fault(text: str) -> AnyFault | AnyToolFault:
+    words = list(split(text))
+    kind, types = join(words[:1]), PLANNED_FAULT_TYPES
+    if kind not in types:
+        reason = f"unknown fault type {kind!r}" if kind else "expected a fault behind the colon"
+        raise InputError(reason, hint=type_hint(kind, types))
+    fields = {"type": kind} | _fields(_named(words[1:], types[kind]), types[kind])
+    try:
+        return msgspec.convert(fields, types[kind])
+    except msgspec.ValidationError as error:
+        reason, path = reason_and_path(error)
+        reason, hint = fault_complaint(reason, path, fields, types)
+        raise InputError(reason, place=path.lstrip("."), hint=hint) from None
+
+
+def _named(words: list[tuple[str, str]], shape: type[Struct]) -> list[tuple[str, str]]:
+    """The words with the name of the shape's first field on the first, if that has none."""
+    names = shape.__struct_encode_fields__
+    if words and names and not words[0][0]:
+        words = [(names[0], words[0][1]), *words[1:]]
+    for name, word in words:
+        if not name:
+            hint = f"put text that has spaces in double quotes; {shape_hint('', '', shape)}"
+            raise InputError(f"{word!r} is one word too many", hint=hint)
+    return words
+
+
+def _fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict[str, Any]:
+    """The values that the words tell, by the names of their fields."""
+    kinds = {info.encode_name: info.type for info in struct_fields(shape)}
+    fields: dict[str, Any] = {}
+    for name, word in words:
+        field, _, entry = name.partition(".")
+        target, key, kind = fields, name, kinds.get(name)
+        if entry and get_origin(kinds.get(field)) is dict:
+            target, key, kind = fields.setdefault(field, {}), entry, get_args(kinds[field])[1]
+        if not isinstance(target, dict) or key in target:
+            raise InputError("told twice", place=name, hint="tell it once")
+        target[key] = read(word, kind)
+    return fields

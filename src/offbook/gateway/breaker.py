@@ -1,0 +1,125 @@
+"""The circuit breaker: a provider that keeps failing is left alone for a while."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+from msgspec import Struct
+
+from offbook.clock import Clock
+from offbook.errors import BreakerOpenError, InputError, ProviderError
+from offbook.events import BreakerChanged, Sink
+from offbook.messages import Reply, Request, Response
+from offbook.providers.provider import Provider
+from offbook.providers.watch import watched
+
+BreakerState = Literal["closed", "open", "half_open"]
+Outcome = Literal["success", "failure", "neither"]
+
+
+class BreakerPolicy(Struct, frozen=True):
+    """After `failures` failures in a row no call is let through for `reset_s`; then one probe is."""
+
+    failures: int = 5
+    reset_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.failures < 1:
+            raise InputError(f"expected one or more, got {self.failures!r}", source="failures")
+        if not self.reset_s >= 0:
+            raise InputError(f"expected seconds of zero or more, got {self.reset_s!r}", source="reset_s")
+
+
+NO_BREAKER = BreakerPolicy(failures=sys.maxsize)
+
+
+class Breaker:
+    """Lets calls through while closed, none while open, and one at a time while half open.
+
+    The time between two changes of its state is a period. How a call ends counts only in the period
+    in which it was let through.
+    """
+
+    def __init__(self, name: str, policy: BreakerPolicy, *, clock: Clock, sink: Sink) -> None:
+        self._name, self._policy, self._clock, self._sink = name, policy, clock, sink
+        self.state: BreakerState = "closed"
+        self._period = 0
+        self._failures = 0
+        self._opened_at_s = 0.0
+        self._is_probing = False
+
+    def enter(self) -> int:
+        """Let a call through, and tell in which period.
+
+        Raises:
+            BreakerOpenError: not now.
+        """
+        if self.state == "closed":
+            return self._period
+        if self.state == "open":
+            self._wait_out()
+        if self._is_probing:
+            raise BreakerOpenError("the circuit breaker is half open, and a call is probing", provider=self._name)
+        self._is_probing = True
+        return self._period
+
+    def leave(self, outcome: Outcome, *, period: int) -> None:
+        """Take note of how a call ended that was let through in `period`."""
+        if period != self._period:
+            return
+        self._is_probing = False
+        if outcome == "success":
+            self._failures = 0
+            self._become("closed")
+        elif outcome == "failure":
+            self._failures += 1
+            if self._failures >= self._policy.failures:
+                self._opened_at_s = self._clock.monotonic_s()
+                self._become("open")
+
+    def _wait_out(self) -> None:
+        """Become half open if it is time. A clock that is behind is that of another event loop: no reason to wait."""
+        passed_s = self._clock.monotonic_s() - self._opened_at_s
+        if 0 <= passed_s < self._policy.reset_s:
+            left_s = self._policy.reset_s - passed_s
+            raise BreakerOpenError(f"the circuit breaker is open for another {left_s:g} s", provider=self._name)
+        self._become("half_open")
+
+    def _become(self, state: BreakerState) -> None:
+        if state != self.state:
+            self.state = state
+            self._period += 1
+            self._sink.emit(BreakerChanged(self._name, state))
+
+
+class BreakingProvider(Provider):
+    """Asks `provider` while its breaker lets calls through."""
+
+    def __init__(self, provider: Provider, breaker: Breaker, *, name: str) -> None:
+        self.name, self._provider, self._breaker = name, provider, breaker
+
+    async def send(self, request: Request) -> Reply:
+        period = self._breaker.enter()
+
+        def ended(outcome: Response | BaseException) -> None:
+            self._breaker.leave(outcome_of(outcome), period=period)
+
+        try:
+            reply = await self._provider.send(request)
+        except BaseException as error:
+            ended(error)
+            raise
+        return watched(reply, ended)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+
+def outcome_of(outcome: Response | BaseException) -> Outcome:
+    """What the end of a call says of its provider: a rate limit, a refused request or a caller that left, nothing."""
+    if isinstance(outcome, Response):
+        return "success"
+    if not isinstance(outcome, ProviderError):
+        return "neither"
+    return "failure" if outcome.status_code is None or outcome.status_code >= 500 else "neither"

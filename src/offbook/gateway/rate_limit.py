@@ -1,0 +1,133 @@
+"""The rate limiter: calls wait until there is room for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import Struct
+
+from offbook.clock import Clock
+from offbook.errors import InputError, ProviderError
+from offbook.messages import Reply, Request, Response
+from offbook.providers.provider import Provider
+from offbook.providers.watch import watched
+
+CHARS_PER_TOKEN = 4
+MINUTE_S = 60.0
+SHORTEST_WAIT_S = 1e-6
+GLANCE_S = 1.0
+
+
+class RateLimit(Struct, frozen=True):
+    """How much a provider takes in a minute. None is no limit."""
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"expected a number above zero, got {value!r}", source=name)
+
+
+class Bucket:
+    """A store that holds a minute's worth and fills up evenly. It may be overdrawn by what was not foreseen."""
+
+    def __init__(self, per_minute: float, *, clock: Clock) -> None:
+        self._capacity, self._clock = per_minute, clock
+        self._level = per_minute
+        self._filled_at_s: float | None = None
+
+    def wait_s(self, amount: float) -> float:
+        """How long it takes until `amount` (or a full bucket, if that is less) is there.
+
+        A wait that is too short for the clock to tell is none.
+        """
+        self._fill()
+        wait_s = (min(amount, self._capacity) - self._level) * MINUTE_S / self._capacity
+        return wait_s if wait_s > SHORTEST_WAIT_S else 0.0
+
+    def take(self, amount: float) -> None:
+        """Take out `amount`, or put back what it is below zero."""
+        self._fill()
+        self._level = min(self._level - amount, self._capacity)
+
+    def _fill(self) -> None:
+        """Let in what has come since the last time. On another event loop the clock may be behind: then nothing has."""
+        now_s = self._clock.monotonic_s()
+        if self._filled_at_s is not None:
+            grown = max(0.0, now_s - self._filled_at_s) * self._capacity / MINUTE_S
+            self._level = min(self._level + grown, self._capacity)
+        self._filled_at_s = now_s
+
+
+class LimitedProvider(Provider):
+    """Asks `provider` at no more than the given rate; callers wait in the order in which they came.
+
+    Tokens are estimated before a call (its text, and `max_tokens`) and settled after it: by what was
+    used, or by nothing if it failed before it began. Where the provider does not tell, the estimate
+    stays. Whoever waits looks every second whether tokens have been given back.
+    """
+
+    def __init__(self, provider: Provider, limit: RateLimit, *, clock: Clock) -> None:
+        self.name = provider.name
+        self._provider, self._clock = provider, clock
+        self._requests = _bucket(limit.requests_per_minute, clock)
+        self._tokens = _bucket(limit.tokens_per_minute, clock)
+        self._queue = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def send(self, request: Request) -> Reply:
+        estimate = estimated_tokens(request) if self._tokens is not None else 0
+        async with self._queue_here():
+            while wait_s := self._wait_s(estimate):
+                await self._clock.sleep_s(min(wait_s, GLANCE_S))
+            self._take(1, estimate)
+
+        def ended(outcome: Response | BaseException) -> None:
+            if isinstance(outcome, Response) and (used := used_tokens(outcome)):
+                self._take(0, used - estimate)
+
+        try:
+            reply = await self._provider.send(request)
+        except ProviderError:
+            self._take(0, -estimate)
+            raise
+        return reply if self._tokens is None else watched(reply, ended)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+    def _queue_here(self) -> asyncio.Lock:
+        """Where callers line up: another queue on another event loop, as locks cannot be shared between loops."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._queue = loop, asyncio.Lock()
+        return self._queue
+
+    def _wait_s(self, tokens: int) -> float:
+        waits = [bucket.wait_s(amount) for bucket, amount in ((self._requests, 1), (self._tokens, tokens)) if bucket]
+        return max(waits, default=0.0)
+
+    def _take(self, requests: int, tokens: int) -> None:
+        if self._requests is not None:
+            self._requests.take(requests)
+        if self._tokens is not None:
+            self._tokens.take(tokens)
+
+
+def _bucket(per_minute: float | None, clock: Clock) -> Bucket | None:
+    return None if per_minute is None else Bucket(per_minute, clock=clock)
+
+
+def estimated_tokens(request: Request) -> int:
+    """About how many tokens a request will cost, from the length of its texts and the answer it allows."""
+    chars = sum(len(str(message.get("content") or "")) for message in request.messages)
+    return chars // CHARS_PER_TOKEN + (request.max_tokens or 0)
+
+
+def used_tokens(response: Response) -> int:
+    """How many tokens a response cost; zero where its provider does not tell."""
+    usage = response.usage
+    return usage.total_tokens or usage.prompt_tokens + usage.completion_tokens

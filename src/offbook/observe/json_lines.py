@@ -1,0 +1,97 @@
+"""Events as JSON, one a line: written as they happen, and read back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO, get_args
+
+import msgspec
+import orjson
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from offbook.clock import Clock
+from offbook.errors import InputError
+from offbook.events import Event
+
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
+
+
+class JsonLinesSink:
+    """Writes each event as an object on a line of its own: `{"event": "CallStarted", …its fields}`.
+
+    Every line is flushed, so that a crash loses none. The same run gives the same bytes.
+
+    Args:
+        target: a path, where the file starts anew and its folder is made if need be, or an open text file, which is
+            added to and not closed.
+        clock: adds `at_s`, the clock's seconds; without one, no time is told. The `SYSTEM_CLOCK` of
+            offbook.clock tells the time of the running event loop, which may be virtual.
+    """
+
+    def __init__(self, target: str | os.PathLike[str] | TextIO, *, clock: Clock | None = None) -> None:
+        self._is_owner = isinstance(target, str | os.PathLike)
+        self._file = _opened(target) if isinstance(target, str | os.PathLike) else target
+        self._clock = clock
+
+    def emit(self, event: Event) -> None:
+        fields = {"event": type(event).__name__, **asdict(event)}
+        if self._clock is not None:
+            fields["at_s"] = self._clock.monotonic_s()
+        self._file.write(orjson.dumps(fields).decode() + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file, if it was opened here. Safe to call twice."""
+        if self._is_owner:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
+    """The events that a JsonLinesSink wrote to `path`, one by one.
+
+    Raises:
+        InputError: the file cannot be read, or a line of it is no event; names the line.
+    """
+    try:
+        with Path(path).open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield _event(line, source=os.fspath(path), place=f"line {number}")
+    except OSError as error:
+        raise InputError(str(error.strerror), source=os.fspath(path)) from error
+
+
+def _opened(path: str | os.PathLike[str]) -> TextIO:
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return Path(path).open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InputError(str(error.strerror), source=os.fspath(path)) from error
+
+
+def _event(line: bytes, *, source: str, place: str) -> Event:
+    try:
+        name = msgspec.json.decode(line, type=_Head).event
+        if name not in _KINDS:
+            known = ", ".join(sorted(_KINDS))
+            raise InputError(f"no event is called {name!r}", source=source, place=place, hint=f"events: {known}")
+        event: Event = msgspec.json.decode(line, type=_KINDS[name])
+    except msgspec.DecodeError as error:
+        hint = 'an event a line, like {"event": "BreakerChanged", "provider": "openai", "state": "open"}'
+        raise InputError(str(error), source=source, place=place, hint=hint) from error
+    return event
+
+
+class _Head(Struct):
+    event: str

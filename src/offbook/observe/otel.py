@@ -1,0 +1,234 @@
+"""Events as OpenTelemetry spans, by the semantic conventions for generative AI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.events import (
+    AttemptEnded,
+    AttemptStarted,
+    CallEnded,
+    CallRecorded,
+    CallStarted,
+    Event,
+    FallbackTaken,
+    FaultFired,
+    ReplayMissed,
+    ReplayServed,
+    RetryScheduled,
+)
+from offbook.observe.extra import missing_package
+from offbook.observe.open_spans import WHOLE_CALL, CallKey, OpenSpans
+
+try:
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
+except ImportError as error:
+    raise missing_package("opentelemetry-api", needed_by="OtelSink") from error
+
+_OfACall: TypeAlias = CallStarted | AttemptStarted | AttemptEnded | RetryScheduled | FallbackTaken | CallEnded
+_OfAnAttempt: TypeAlias = ReplayServed | ReplayMissed | CallRecorded | FaultFired
+_Attributes: TypeAlias = dict[str, str | int | float | tuple[str, ...] | None]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CONVENTIONAL_NAMES = {"google": "gcp.gemini"}
+
+
+class OtelSink:
+    """Makes one span of each call through a gateway, with a child for each attempt.
+
+    The span of a call is the conventions' inference span, which covers all retries: `chat {model}`
+    with `gen_ai.*` attributes, `error.type` if it failed, and an event for each retry and fallback.
+    What a replay, a recorder or a fault injector tells goes to the attempt's span as `mock.*` and
+    `recording.*`; without a gateway it makes a span of its own. A fault that strikes a tool makes one by the
+    name of `execute_tool {tool}`. Times are the clock's, so that spans of a run in virtual time show what its
+    clock showed.
+
+    Args:
+        tracer_provider: where spans go; None for the provider set globally.
+    """
+
+    def __init__(self, tracer_provider: TracerProvider | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._tracer = get_tracer("offbook", tracer_provider=tracer_provider)
+        self._clock = clock
+        self._open = OpenSpans()
+        self._tellers: dict[type, Callable[[Any], None]] = {
+            CallStarted: self._call_started,
+            AttemptStarted: self._attempt_started,
+            AttemptEnded: self._attempt_ended,
+            RetryScheduled: self._retry_scheduled,
+            FallbackTaken: self._fallback_taken,
+            CallEnded: self._call_ended,
+            ReplayServed: self._replay_served,
+            ReplayMissed: self._replay_missed,
+            CallRecorded: self._call_recorded,
+            FaultFired: self._fault_fired,
+        }
+
+    def emit(self, event: Event) -> None:
+        tell = self._tellers.get(type(event))
+        if tell is not None:
+            tell(event)
+
+    def _call_started(self, event: CallStarted) -> None:
+        attributes: _Attributes = {
+            "offbook.workflow": event.workflow or None,
+            "offbook.step_id": event.step_id,
+            "offbook.call": event.call,
+        }
+        asking = self._open.innermost(_key(event))
+        span = self._begin(_chat(event.model), _chat_attributes(event.model) | attributes, parent=asking)
+        self._open.add(_key(event), span, attempt=WHOLE_CALL)
+
+    def _attempt_started(self, event: AttemptStarted) -> None:
+        attributes: _Attributes = {
+            "gen_ai.provider.name": _conventional(event.provider),
+            "gen_ai.request.model": event.model,
+            "offbook.attempt": event.attempt,
+        }
+        call = self._open.find(_key(event), attempt=WHOLE_CALL)
+        span = self._begin(f"attempt {event.provider}", attributes, parent=call)
+        self._open.add(_key(event), span, attempt=event.attempt)
+
+    def _attempt_ended(self, event: AttemptEnded) -> None:
+        span = self._open.take(_key(event), attempt=event.attempt)
+        if span is not None:
+            _set(span, {"http.response.status_code": event.status_code})
+            self._end(span, error=event.error)
+
+    def _retry_scheduled(self, event: RetryScheduled) -> None:
+        self._note(
+            event,
+            "retry",
+            {
+                "gen_ai.provider.name": _conventional(event.provider),
+                "offbook.attempt": event.attempt,
+                "offbook.wait_s": event.wait_s,
+                "error.type": event.error,
+            },
+        )
+
+    def _fallback_taken(self, event: FallbackTaken) -> None:
+        self._note(
+            event,
+            "fallback",
+            {"gen_ai.provider.name": _conventional(event.provider), "offbook.to": _conventional(event.to)},
+        )
+
+    def _call_ended(self, event: CallEnded) -> None:
+        span = self._open.take(_key(event), attempt=WHOLE_CALL)
+        if span is None:
+            return
+        _set(span, {"gen_ai.provider.name": _conventional(event.provider) or None})
+        if event.error is None:
+            _set(
+                span,
+                {
+                    "gen_ai.response.model": event.model,
+                    "gen_ai.response.finish_reasons": None if event.finish_reason is None else (event.finish_reason,),
+                    "gen_ai.usage.input_tokens": event.prompt_tokens,
+                    "gen_ai.usage.output_tokens": event.completion_tokens,
+                    "offbook.cost_usd": event.cost_usd,
+                },
+            )
+        self._end(span, error=event.error)
+
+    def _replay_served(self, event: ReplayServed) -> None:
+        told: _Attributes = {"mock.matched_by": event.matched_by, "mock.fault_type": event.fault_type}
+        self._tell_attempt(event, told | {"mock.step_id": event.step_id})
+
+    def _replay_missed(self, event: ReplayMissed) -> None:
+        self._tell_attempt(event, {"mock.miss": event.kind, "mock.step_id": event.step_id})
+
+    def _call_recorded(self, event: CallRecorded) -> None:
+        told: _Attributes = {
+            "recording.provider": event.provider,
+            "recording.model": event.model,
+            "recording.latency_s": event.latency_s,
+            "recording.fault_type": event.fault_type,
+        }
+        self._tell_attempt(event, told, lasted_s=event.latency_s)
+
+    def _fault_fired(self, event: FaultFired) -> None:
+        told: _Attributes = {"mock.fault_type": event.fault_type}
+        if event.tool is None:
+            self._tell_attempt(event, told | {"mock.step_id": event.step_id})
+        else:
+            self._tell_tool(event.tool, told | {"offbook.call": event.call})
+
+    def _tell_tool(self, tool: str, attributes: _Attributes) -> None:
+        """Make a span of its own for a call of a tool."""
+        of_a_tool: _Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+        name, now_ns = f"execute_tool {tool}", self._now_ns()
+        span = self._begin(name, of_a_tool | attributes, parent=None, start_ns=now_ns, kind=SpanKind.INTERNAL)
+        span.end(now_ns)
+
+    def _tell_attempt(self, event: _OfAnAttempt, attributes: _Attributes, *, lasted_s: float = 0.0) -> None:
+        """Set the attributes on the span of the event's attempt, or on one of their own if that is not open."""
+        span = self._open.find(_key(event), attempt=event.attempt)
+        if span is not None:
+            _set(span, attributes)
+            return
+        chat, now_ns = _chat_attributes(event.model) | attributes, self._now_ns()
+        start_ns = now_ns - round(lasted_s * 1e9)
+        self._begin(_chat(event.model), chat, parent=None, start_ns=start_ns).end(now_ns)
+
+    def _note(self, event: _OfACall, name: str, attributes: _Attributes) -> None:
+        """Add an event to the span of the call."""
+        span = self._open.find(_key(event), attempt=WHOLE_CALL)
+        if span is not None:
+            span.add_event(name, _given(attributes), timestamp=self._now_ns())
+
+    def _begin(
+        self,
+        name: str,
+        attributes: _Attributes,
+        *,
+        parent: Span | None,
+        start_ns: int | None = None,
+        kind: SpanKind = SpanKind.CLIENT,
+    ) -> Span:
+        """A span under `parent`, or else under the caller's current one."""
+        return self._tracer.start_span(
+            name,
+            context=None if parent is None else set_span_in_context(parent),
+            kind=kind,
+            attributes=_given(attributes),
+            start_time=self._now_ns() if start_ns is None else start_ns,
+        )
+
+    def _end(self, span: Span, *, error: str | None) -> None:
+        if error is not None:
+            span.set_attribute("error.type", error)
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(self._now_ns())
+
+    def _now_ns(self) -> int:
+        return (self._clock.utc_now() - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def _key(event: _OfACall | _OfAnAttempt) -> CallKey:
+    return event.workflow, event.step_id, event.call
+
+
+def _chat(model: str) -> str:
+    return f"chat {model}"
+
+
+def _chat_attributes(model: str) -> _Attributes:
+    return {"gen_ai.operation.name": "chat", "gen_ai.request.model": model}
+
+
+def _conventional(provider: str) -> str:
+    """The provider's name in the conventions, or its own if they have none for it."""
+    return _CONVENTIONAL_NAMES.get(provider, provider)
+
+
+def _given(attributes: _Attributes) -> dict[str, str | int | float | tuple[str, ...]]:
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _set(span: Span, attributes: _Attributes) -> None:
+    span.set_attributes(_given(attributes))

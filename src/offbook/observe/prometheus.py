@@ -1,0 +1,222 @@
+"""Events as Prometheus metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from wsgiref.simple_server import WSGIServer
+
+from offbook.errors import InputError
+from offbook.events import (
+    AttemptEnded,
+    AttemptStarted,
+    BreakerChanged,
+    CallEnded,
+    CallRecorded,
+    ContextCompacted,
+    Event,
+    FallbackTaken,
+    FaultFired,
+    ReplayMissed,
+    ReplayServed,
+    RetryScheduled,
+    StepEnded,
+    WorkflowEnded,
+)
+from offbook.observe.extra import missing_package
+
+try:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
+    from prometheus_client.metrics import MetricWrapperBase
+except ImportError as error:
+    raise missing_package("prometheus-client", needed_by="PrometheusSink") from error
+
+M = TypeVar("M", bound=MetricWrapperBase)
+
+LOOPBACK = "127.0.0.1"
+BREAKER_STATES = {"closed": 0, "half_open": 1, "open": 2}
+SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+
+
+class _Series(dict[tuple[str, ...], M]):
+    """The series of a metric by their label values, each made when it is first asked for."""
+
+    def __init__(self, metric: M) -> None:
+        super().__init__()
+        self._metric = metric
+
+    def __missing__(self, values: tuple[str, ...]) -> M:
+        series = self[values] = self._metric.labels(*map(_writable, values))
+        return series
+
+
+class PrometheusSink:
+    """Counts and measures what happens: `offbook_*` metrics, to be rendered or served.
+
+    Args:
+        registry: where the metrics are registered; None for a new registry.
+
+    Raises:
+        InputError: the registry holds such metrics already.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = CollectorRegistry() if registry is None else registry
+        self._server: tuple[WSGIServer, Thread] | None = None
+        try:
+            self._register()
+        except ValueError as error:
+            reason, hint = "the registry holds offbook's metrics already", "share one PrometheusSink"
+            raise InputError(reason, source="registry", hint=hint) from error
+        self._tellers: dict[type, Callable[[Any], None]] = {
+            ReplayServed: self._replay_served,
+            ReplayMissed: self._replay_missed,
+            FaultFired: self._fault_fired,
+            CallRecorded: self._call_recorded,
+            AttemptStarted: self._attempt_started,
+            AttemptEnded: self._attempt_ended,
+            RetryScheduled: self._retry_scheduled,
+            FallbackTaken: self._fallback_taken,
+            BreakerChanged: self._breaker_changed,
+            CallEnded: self._call_ended,
+            ContextCompacted: self._context_compacted,
+            StepEnded: self._step_ended,
+            WorkflowEnded: self._workflow_ended,
+        }
+
+    def emit(self, event: Event) -> None:
+        tell = self._tellers.get(type(event))
+        if tell is not None:
+            tell(event)
+
+    def render(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def serve(self, port: int = 0) -> int:
+        """Answer scrapes on the loopback interface from a thread, until `close`.
+
+        Args:
+            port: 0 takes a free one.
+
+        Returns:
+            The port.
+
+        Raises:
+            InputError: the port cannot be had, or the sink serves already.
+        """
+        if self._server is not None:
+            raise InputError("the sink serves already", source="serve", hint=f"at port {self._server[0].server_port}")
+        try:
+            self._server = start_http_server(port, addr=LOOPBACK, registry=self.registry)
+        except OSError as error:
+            raise InputError(f"port {port} cannot be had: {error.strerror}", source="serve") from error
+        return self._server[0].server_port
+
+    def close(self) -> None:
+        """Stop serving. Safe to call twice; what was counted can still be rendered."""
+        if self._server is None:
+            return
+        (server, thread), self._server = self._server, None
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _register(self) -> None:
+        counter, histogram = self._counter, self._histogram
+        self._replays = counter("offbook_mock_replays_total", "Replayed calls", "workflow", "matched_by")
+        self._misses = counter("offbook_mock_misses_total", "Calls a strict replay refused", "workflow", "kind")
+        self._faults = counter("offbook_mock_faults_total", "Faults that struck", "workflow", "fault_type")
+        self._captures = counter("offbook_recording_captures_total", "Recorded calls", "provider", "model")
+        self._captured_s = histogram("offbook_recording_latency_seconds", "Recorded latency", "provider", "model")
+        self._attempts = counter(
+            "offbook_provider_attempts_total", "Attempts, by ok or error class", "provider", "model", "outcome"
+        )
+        self._retries = counter("offbook_provider_retries_total", "Retries", "provider")
+        self._waited_s = counter("offbook_provider_retry_wait_seconds_total", "Waits before retries", "provider")
+        self._fallbacks = counter("offbook_provider_fallbacks_total", "Providers given up", "provider", "to")
+        self._breakers = _Series(
+            Gauge("offbook_breaker_state", "0 closed, 1 half open, 2 open", ["provider"], registry=self.registry)
+        )
+        self._tokens = counter("offbook_tokens_total", "Tokens used", "provider", "model", "kind")
+        self._cost_usd = counter("offbook_cost_usd_total", "US dollars spent", "provider", "model")
+        self._call_s = histogram("offbook_call_seconds", "Duration of calls, retries included", "model")
+        self._calls = counter("offbook_calls_total", "Calls, by ok or error class", "workflow", "outcome")
+        self._compactions = counter(
+            "offbook_context_compactions_total", "Compactions of a context", "strategy", "phase"
+        )
+        self._runs = counter("offbook_workflow_runs_total", "Runs of workflows", "workflow", "status")
+        self._steps = counter("offbook_workflow_steps_total", "Steps of workflows", "workflow", "type", "status")
+        self._step_s = histogram("offbook_workflow_step_seconds", "Duration of steps that ran", "workflow", "type")
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> _Series[Counter]:
+        return _Series(Counter(name, f"{meaning}.", labels, registry=self.registry))
+
+    def _histogram(self, name: str, meaning: str, *labels: str) -> _Series[Histogram]:
+        return _Series(Histogram(name, f"{meaning}.", labels, registry=self.registry, buckets=SECONDS))
+
+    def _replay_served(self, event: ReplayServed) -> None:
+        self._replays[event.workflow, event.matched_by].inc()
+        if event.fault_type is not None:
+            self._faults[event.workflow, event.fault_type].inc()
+
+    def _replay_missed(self, event: ReplayMissed) -> None:
+        self._misses[event.workflow, event.kind].inc()
+
+    def _fault_fired(self, event: FaultFired) -> None:
+        self._faults[event.workflow, event.fault_type].inc()
+
+    def _call_recorded(self, event: CallRecorded) -> None:
+        self._captures[event.provider, event.model].inc()
+        self._captured_s[event.provider, event.model].observe(event.latency_s)
+
+    def _attempt_started(self, event: AttemptStarted) -> None:
+        """Show the provider's breaker, which is closed unless said otherwise."""
+        self._breakers[(event.provider,)]
+
+    def _attempt_ended(self, event: AttemptEnded) -> None:
+        self._attempts[event.provider, event.model, event.error or "ok"].inc()
+
+    def _retry_scheduled(self, event: RetryScheduled) -> None:
+        self._retries[(event.provider,)].inc()
+        self._waited_s[(event.provider,)].inc(event.wait_s)
+
+    def _fallback_taken(self, event: FallbackTaken) -> None:
+        self._fallbacks[event.provider, event.to].inc()
+
+    def _breaker_changed(self, event: BreakerChanged) -> None:
+        self._breakers[(event.provider,)].set(BREAKER_STATES[event.state])
+
+    def _step_ended(self, event: StepEnded) -> None:
+        self._steps[event.workflow, event.type, event.status].inc()
+        if event.status != "skipped":
+            self._step_s[event.workflow, event.type].observe(event.latency_s)
+
+    def _workflow_ended(self, event: WorkflowEnded) -> None:
+        self._runs[event.workflow, event.status].inc()
+
+    def _call_ended(self, event: CallEnded) -> None:
+        self._calls[event.workflow, event.error or "ok"].inc()
+        self._call_s[(event.model,)].observe(event.latency_s)
+        if event.error is None:
+            self._tokens[event.provider, event.model, "prompt"].inc(event.prompt_tokens)
+            self._tokens[event.provider, event.model, "completion"].inc(event.completion_tokens)
+            self._cost_usd[event.provider, event.model].inc(event.cost_usd)
+
+    def _context_compacted(self, event: ContextCompacted) -> None:
+        self._compactions[event.strategy, str(event.phase)].inc()
+
+
+def _writable(label: str) -> str:
+    """The label as it can be written in UTF-8: one that cannot would fail every scrape from then on."""
+    return label.encode(errors="replace").decode()

@@ -1,0 +1,191 @@
+"""The one HTTP provider: any codec, any base URL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.codecs.codec import Codec, WireRequest
+from offbook.codecs.status import error_of_status
+from offbook.errors import InputError, MalformedResponseError, RequestError
+from offbook.messages import Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
+from offbook.providers.http_errors import translated_errors
+from offbook.providers.pricing import PriceTable
+from offbook.providers.provider import Provider
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+
+
+class HttpOptions(Struct, frozen=True, kw_only=True):
+    """How to talk HTTP.
+
+    `timeout_s` is the longest wait for a connection and between two pieces of an answer. `headers`
+    and `query` go with every request. `transport` stands in for the network.
+    """
+
+    timeout_s: float = 60.0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    transport: httpx2.AsyncBaseTransport | None = None
+
+
+class HttpProvider(Provider):
+    """Speaks `codec`'s protocol to the server at `base_url`, which is where the protocol's paths start.
+
+    `api_key` is sent the way the protocol says, or not at all if empty. `name` is what responses and
+    recordings call this provider; `prices` says what its tokens cost.
+
+    Raises:
+        InputError: `base_url` is not the URL of a server, or the key or a header cannot be sent.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        base_url: str,
+        api_key: str = "",
+        name: str = "",
+        prices: PriceTable | None = None,
+        http: HttpOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.codec, self.base_url, self.name = codec, _checked_url(base_url), name or codec.name
+        self._http = http or HttpOptions()
+        headers = {"Content-Type": "application/json"} | codec.auth_headers(api_key) | dict(self._http.headers)
+        self._headers = _checked_headers(headers)
+        self._prices, self._clock = prices or PriceTable.shipped(), clock
+        self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
+
+    async def send(self, request: Request) -> Reply:
+        started_s = self._clock.monotonic_s()
+        wire = self.codec.encode_request(request)
+        with translated_errors(self.name):
+            answer = await self._client().send(self._encode(wire), stream=True)
+        if answer.status_code != 200:
+            await self._refuse(answer)
+        if request.stream:
+            return StreamedReply(self._events(answer, request, started_s), source=answer)
+        data = await self._read(answer)
+        with translated_errors(self.name):
+            response = self.codec.decode_response(data)
+        return WholeReply(self._complete(response, request, started_s))
+
+    async def close(self) -> None:
+        """Close the connections made on the running loop; those made on another are its own to close."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def _client(self) -> httpx2.AsyncClient:
+        """The client of the running loop: connections cannot move from one event loop to another."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
+
+            client = httpx2.AsyncClient(timeout=self._http.timeout_s, transport=self._http.transport)
+            for ended in [kept for kept in list(self._clients) if kept.is_closed()]:
+                self._clients.pop(ended, None)
+            self._clients[loop] = client
+        return client
+
+    def _encode(self, wire: WireRequest) -> httpx2.Request:
+        try:
+            content = orjson.dumps(wire.body)
+        except TypeError as error:
+            raise RequestError(f"the request cannot be written as JSON: {error}") from None
+        request = self._client().build_request(
+            "POST", self.base_url + wire.path, content=content, headers=self._headers
+        )
+        if self._http.query:
+            request.url = request.url.copy_merge_params(self._http.query)
+        return request
+
+    async def _refuse(self, answer: httpx2.Response) -> None:
+        body = await self._read(answer)
+        with translated_errors(self.name):
+            raise error_of_status(
+                answer.status_code,
+                headers=answer.headers,
+                body=body.decode("utf-8", "replace"),
+                message=self.codec.decode_error(body),
+                now=self._clock.utc_now(),
+            )
+
+    async def _read(self, answer: httpx2.Response) -> bytes:
+        data = bytearray()
+        with translated_errors(self.name):
+            try:
+                async for piece in answer.aiter_bytes():
+                    data += piece
+                    self._limit(len(data))
+            finally:
+                await answer.aclose()
+        return bytes(data)
+
+    async def _events(self, answer: httpx2.Response, request: Request, started_s: float) -> AsyncIterator[StreamEvent]:
+        decoder, received = self.codec.stream_decoder(), 0
+        try:
+            with translated_errors(self.name):
+                async for piece in answer.aiter_bytes():
+                    received += len(piece)
+                    self._limit(received)
+                    for delta in decoder.feed(piece):
+                        yield delta
+                deltas, response = decoder.close()
+                for delta in deltas:
+                    yield delta
+                yield StreamEnd(self._complete(response, request, started_s))
+        finally:
+            await answer.aclose()
+
+    def _limit(self, received: int) -> None:
+        if received > MAX_RESPONSE_BYTES:
+            raise MalformedResponseError(f"the response is larger than {MAX_RESPONSE_BYTES} bytes")
+
+    def _complete(self, response: Response, request: Request, started_s: float) -> Response:
+        model = response.model or request.model
+        return replace(
+            response,
+            model=model,
+            provider=self.name,
+            cost_usd=self._prices.cost_usd(self.name, model, response.usage),
+            latency_ms=(self._clock.monotonic_s() - started_s) * 1000.0,
+        )
+
+
+def _checked_url(base_url: str) -> str:
+    """`base_url` without its last slash: a path follows."""
+    try:
+        parts = urlsplit(base_url)
+        names_a_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        names_a_server = False
+    if not names_a_server or base_url.split() != [base_url]:
+        raise InputError(f"expected a URL like http://127.0.0.1:8000/v1, got {base_url!r}", source="base_url")
+    if "?" in base_url or "#" in base_url:
+        raise InputError(
+            f"expected a URL without query and fragment, got {base_url!r}",
+            source="base_url",
+            hint='http=HttpOptions(query={"name": "value"})',
+        )
+    return base_url.rstrip("/")
+
+
+def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
+    """`headers`, if HTTP can carry them. An error names the header only, as its value may be a secret."""
+    for name, value in headers.items():
+        if not value.isascii() or not value.isprintable() or value != value.strip():
+            raise InputError("expected printable ASCII without spaces around it", source=f"header {name}")
+    return headers

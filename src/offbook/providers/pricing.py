@@ -1,0 +1,106 @@
+"""What tokens cost: a dated table, shipped as data, that a user can extend or replace."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from offbook.errors import InputError
+from offbook.messages import Usage
+
+logger = logging.getLogger("offbook.pricing")
+TOKENS_PER_UNIT = 1_000_000
+_Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
+
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True):
+    """US dollars for a million tokens. Cached prompt tokens cost as much as others unless told."""
+
+    prompt: _Dollars
+    completion: _Dollars
+    cached: _Dollars | None = None
+
+    def cost_usd(self, usage: Usage) -> float:
+        fresh = usage.prompt_tokens - usage.cached_tokens
+        cached = self.prompt if self.cached is None else self.cached
+        total = fresh * self.prompt + usage.cached_tokens * cached + usage.completion_tokens * self.completion
+        return total / TOKENS_PER_UNIT
+
+
+class _Table(Struct, forbid_unknown_fields=True):
+    as_of: str
+    models: dict[str, Price]
+    free_providers: list[str] = []
+
+
+class PriceTable:
+    """Prices by model. A model without a price of its own takes that of its longest known prefix."""
+
+    def __init__(self, models: dict[str, Price], *, as_of: str = "", free_providers: tuple[str, ...] = ()) -> None:
+        self.models, self.as_of, self.free_providers = models, as_of, free_providers
+        self._unknown: set[str] = set()
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> PriceTable:
+        """The prices in a JSON file of the shape of offbook's own `prices.json`.
+
+        Raises:
+            InputError: the file cannot be read as a price table.
+        """
+        try:
+            return _parse(Path(path).read_bytes())
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InputError(
+                str(error),
+                source=str(path),
+                hint='{"as_of": "2026-01-31", "models": {"name": {"prompt": 1.0, "completion": 2.0}}}',
+            ) from None
+
+    @staticmethod
+    def shipped() -> PriceTable:
+        """The table that comes with offbook."""
+        return _shipped()
+
+    def override(self, models: dict[str, Price]) -> PriceTable:
+        """This table with other or further prices."""
+        return PriceTable(self.models | models, as_of=self.as_of, free_providers=self.free_providers)
+
+    def cost_usd(self, provider: str, model: str, usage: Usage) -> float:
+        """The cost of `usage`. A model without a known price costs nothing, and is warned about once."""
+        if provider in self.free_providers:
+            return 0.0
+        price = self.find(model)
+        if price is not None:
+            return price.cost_usd(usage)
+        if model not in self._unknown:
+            self._unknown.add(model)
+            logger.warning("no price is known for model %r: its cost counts as 0; add it with prices=", model)
+        return 0.0
+
+    def find(self, model: str) -> Price | None:
+        """The price of `model`, or where it has none, of its name without the path before it (`openai/gpt-4o`)."""
+        price = self._find_prefix(model)
+        return self._find_prefix(model.rpartition("/")[2]) if price is None else price
+
+    def _find_prefix(self, name: str) -> Price | None:
+        for end in range(len(name), 0, -1):
+            if name[:end] in self.models and (end == len(name) or name[end] in "-@:."):
+                return self.models[name[:end]]
+        return None
+
+
+def _parse(data: bytes) -> PriceTable:
+    table = msgspec.json.decode(data, type=_Table)
+    return PriceTable(table.models, as_of=table.as_of, free_providers=tuple(table.free_providers))
+
+
+@cache
+def _shipped() -> PriceTable:
+    return _parse(files("offbook.providers").joinpath("prices.json").read_bytes())

@@ -1,0 +1,69 @@
+"""Answers that a vendor's own SDK received, as our values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import orjson
+from msgspec.structs import replace
+
+from offbook.errors import InputError
+from offbook.messages import JsonObject, Response
+from offbook.providers.catalog import (
+    AnthropicProvider,
+    CatalogProvider,
+    GoogleProvider,
+    OllamaProvider,
+    OpenAIProvider,
+    OpenAIResponsesProvider,
+)
+from offbook.providers.pricing import PriceTable
+
+VENDORS: Mapping[str, type[CatalogProvider]] = {
+    vendor.vendor_name: vendor
+    for vendor in (OpenAIProvider, AnthropicProvider, GoogleProvider, OllamaProvider, OpenAIResponsesProvider)
+}
+
+
+@runtime_checkable
+class SdkObject(Protocol):
+    """What the SDKs of all vendors give: a pydantic model."""
+
+    def model_dump_json(self, *, by_alias: bool, exclude_none: bool) -> str: ...
+
+
+SdkAnswer: TypeAlias = SdkObject | JsonObject | str | bytes
+
+
+def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTable | None = None) -> Response:
+    """The answer of a vendor's SDK, whole and not streamed, as a Response.
+
+    Args:
+        answer: the object that the SDK gave, or its JSON.
+        vendor: `openai`, `anthropic`, `google`, `ollama` or `openai_responses`.
+        prices: what tokens cost; offbook's own table where none is given.
+
+    Raises:
+        InputError: there is no such vendor, or the answer is none of these.
+        MalformedResponseError: the answer is not in that vendor's shape.
+    """
+    if vendor not in VENDORS:
+        raise InputError(f"unknown vendor {vendor!r}", source="vendor", hint=f"one of: {', '.join(VENDORS)}")
+    response = VENDORS[vendor].vendor_codec.decode_response(_json_of(answer))
+    cost_usd = (prices or PriceTable.shipped()).cost_usd(vendor, response.model, response.usage)
+    return replace(response, provider=vendor, cost_usd=cost_usd)
+
+
+def _json_of(answer: SdkAnswer) -> bytes:
+    if isinstance(answer, SdkObject):
+        return answer.model_dump_json(by_alias=True, exclude_none=True).encode()
+    if isinstance(answer, Mapping):
+        return orjson.dumps(answer)
+    if isinstance(answer, str | bytes):
+        return answer.encode() if isinstance(answer, str) else answer
+    raise InputError(
+        f"expected an answer of a vendor's SDK or its JSON, got {type(answer).__name__}",
+        source="answer",
+        hint="a stream must be collected first",
+    )

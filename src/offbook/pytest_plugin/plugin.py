@@ -1,0 +1,159 @@
+"""The hooks by which pytest knows offbook. What they need is loaded when a test needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from offbook.pytest_plugin.options import EXPLORE_MARKER, MARKER, add_options
+from offbook.pytest_plugin.outcome import PLAN, TALLY, has_passed, tell
+from offbook.pytest_plugin.summary import Summary
+
+if TYPE_CHECKING:
+    from offbook.pytest_plugin.fixture import Offbook
+    from offbook.pytest_plugin.staged_offbook import StagedOffbook
+
+FIXTURE = "offbook"
+EXPLORE = "explore"
+_COMPLAINT = pytest.StashKey[str]()
+_OPENED: pytest.StashKey[Offbook] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("markers", EXPLORE_MARKER)
+    if not _is_worker(config):
+        config.pluginmanager.register(Summary(), "offbook-summary")
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    """Whether this is a worker process of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path, parent: pytest.Collector
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """A file of scenarios is collected as such, and not as a module of tests as well; so is a finding that was kept."""
+    found = yield
+    if _is_regression(file_path):
+        from offbook.pytest_plugin.regression_file import RegressionFile
+
+        return [*found, RegressionFile.from_parent(parent, path=file_path)]
+    if not _declares_scenarios(file_path):
+        return found
+    from offbook.pytest_plugin.scenario_file import ScenarioFile
+
+    others = [each for each in found if not isinstance(each, pytest.Module)]
+    return [*others, ScenarioFile.from_parent(parent, path=file_path)]
+
+
+def _declares_scenarios(file: Path) -> bool:
+    """Whether a file is ours: others may have files of such names, and those must not be executed."""
+    return file.name.startswith("sim_") and file.suffix == ".py" and b"offbook" in file.read_bytes()
+
+
+def _is_regression(file: Path) -> bool:
+    if file.suffix != ".json":
+        return False
+    from offbook.subjects.regression_mark import is_regression
+
+    return is_regression(file)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that is explored has an item for each case."""
+    if metafunc.definition.get_closest_marker(EXPLORE) is not None and FIXTURE in metafunc.fixturenames:
+        from offbook.pytest_plugin.explored_cases import parametrise
+
+        parametrise(metafunc)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Plan what becomes of each recording, and refuse markers that are wrong, before anything runs."""
+    for item in items:
+        if item.get_closest_marker(FIXTURE) is not None or FIXTURE in getattr(item, "fixturenames", ()):
+            _plan(item)
+
+
+def _plan(item: pytest.Item) -> None:
+    from offbook.errors import InputError
+    from offbook.pytest_plugin.plan import plan_of
+
+    try:
+        plan = plan_of(item)
+    except InputError as error:
+        if not _is_worker(item.config):
+            raise pytest.UsageError(str(error)) from None
+        item.stash[_COMPLAINT] = str(error)
+        return
+    if FIXTURE in getattr(item, "fixturenames", ()):
+        item.stash[PLAN] = plan
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test whose marker is wrong, in a worker: there, a usage error would take everything down."""
+    if _COMPLAINT in item.stash:
+        pytest.fail(item.stash[_COMPLAINT], pytrace=False)
+
+
+@pytest.fixture(name=FIXTURE)
+def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | StagedOffbook]:
+    """Stands in for models and tools: `provider`, `http_client()`, `tools(…)`, answered from the test's recording."""
+    from offbook.pytest_plugin.fixture import Offbook
+    from offbook.pytest_plugin.plan import plan_of
+
+    item: pytest.Item = request.node
+    explored = getattr(request, "param", None)
+    if explored is not None:
+        from offbook.pytest_plugin.staged_offbook import StagedOffbook
+
+        yield StagedOffbook(explored.recording)
+        return
+    if PLAN not in item.stash:  # asked for by name, while the test runs
+        item.stash[PLAN] = plan_of(item)
+    opened = item.stash[_OPENED] = Offbook(item.stash[PLAN])
+    yield opened
+    item.stash[TALLY] = opened.close(passed=has_passed(item))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an item of a test that is explored as its case says."""
+    if pyfuncitem.get_closest_marker(EXPLORE) is None:
+        return None
+    from offbook.pytest_plugin.explored_test import ExploredTest, explored_case_of
+
+    explored = explored_case_of(pyfuncitem)
+    if explored is None:
+        return None
+    pyfuncitem.stash[TALLY] = ExploredTest(pyfuncitem, explored).run()
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail a test that missed something over HTTP; and one that leaves entries unused, if that is asked for."""
+    yield
+    if _OPENED in item.stash:
+        item.stash[_OPENED].check_missed()
+        item.stash[_OPENED].check_unused()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note whether the test passed, and tell on its reports what it did with its recording."""
+    report = yield
+    tell(report, item)
+    return report

@@ -1,0 +1,69 @@
+"""What all tests did with their recordings, told at the end of the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from offbook.pytest_plugin.options import options_of
+from offbook.pytest_plugin.outcome import REPORTED
+from offbook.pytest_plugin.unused_entries import shown
+from offbook.pytest_plugin.unused_recordings import unused_recordings
+from offbook.wording import counted
+
+COMPLETE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+
+
+class Summary:
+    """Gathers what the reports of tests tell, also of those that ran in workers."""
+
+    def __init__(self) -> None:
+        self._told: list[dict[str, object]] = []
+        self._is_cut_off = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        told = getattr(report, REPORTED, None)
+        if told is not None:
+            self._told.append(told)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._is_cut_off = bool(session.shouldstop or session.shouldfail)
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+    ) -> None:
+        lines = [*self._counts(), *self._unused(config.rootpath)]
+        if options_of(config).report_unused and exitstatus in COMPLETE and not self._is_cut_off:
+            lines += self._unused_recordings(config)
+        if lines:
+            terminalreporter.section("offbook")
+        for line in lines:
+            terminalreporter.line(line)
+
+    def _counts(self) -> Iterable[str]:
+        if self._told:
+            served, recorded, missed = (self._sum(name) for name in ("served", "recorded", "missed"))
+            yield f"{counted(served, 'call')} served from recordings, {recorded:,} recorded live, {missed:,} missed"
+        if dropped := self._sum("dropped"):
+            yield f"{counted(dropped, 'call')} of failed tests not kept; --offbook-keep-failed keeps them"
+
+    def _sum(self, name: str) -> int:
+        return sum(int(str(told.get(name, 0))) for told in self._told)
+
+    def _unused(self, root: Path) -> Iterable[str]:
+        for told in self._told:
+            left = told.get("unused", ())
+            if isinstance(left, list | tuple) and left:
+                yield f"not used in {_relative(str(told['recording']), root)}: {shown(list(left))}"
+
+    def _unused_recordings(self, config: pytest.Config) -> Iterable[str]:
+        used = {str(told["recording"]) for told in self._told}
+        for file in unused_recordings(config, used):
+            yield f"no test used {_relative(str(file), config.rootpath)}"
+
+
+def _relative(path: str, root: Path) -> str:
+    return os.path.relpath(path, root) if Path(path).is_relative_to(root) else path

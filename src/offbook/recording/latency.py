@@ -1,0 +1,43 @@
+"""How long a replayed call takes."""
+
+from __future__ import annotations
+
+import random
+from math import isfinite
+from typing import Literal, get_args
+
+from offbook.errors import InputError
+
+LatencyModel = Literal["constant", "normal", "replay"]
+SIGMA = 0.1
+
+
+class Latency:
+    """`constant` is `latency_ms` a call, `normal` about that (a tenth of it
+    standard deviation, drawn from `seed`), `replay` what was recorded.
+
+    Raises:
+        InputError: there is no such model, or the latency is no finite number of at least zero.
+    """
+
+    def __init__(self, model: LatencyModel, *, latency_ms: float, seed: int) -> None:
+        if model not in get_args(LatencyModel):
+            known = ", ".join(get_args(LatencyModel))
+            raise InputError(f"unknown latency model {model!r}", source="latency_model", hint=f"one of: {known}")
+        if latency_ms < 0 or not isfinite(latency_ms):
+            raise InputError(f"expected zero or more, got {latency_ms!r}", source="latency_ms")
+        self._model, self._latency_ms = model, latency_ms
+        self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
+        self.is_none = model == "constant" and not latency_ms
+        self.is_recorded = model == "replay"
+        self.is_drawn = model == "normal"
+
+    def delay_ms(self, recorded_ms: float) -> float:
+        """The delay of a call that took `recorded_ms` when it was recorded."""
+        match self._model:
+            case "constant":
+                return self._latency_ms
+            case "normal":
+                return max(0.0, self._random.gauss(self._latency_ms, self._latency_ms * SIGMA))
+            case "replay":
+                return recorded_ms

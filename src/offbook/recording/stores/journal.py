@@ -1,0 +1,103 @@
+"""The journal beside a JSON recording: one appended line a call, safe for many processes and for a kill at any time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from offbook.recording.stores.fork_guard import ForkGuarded
+
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
+
+
+class Journal(ForkGuarded):
+    """An append-only file of lines, shared by any number of processes.
+
+    Whoever appends or folds holds the lock on the file. A fold removes the file; an appender that
+    waited for the lock on a removed file opens the new one. What may be read of `beside` decides what
+    may be read of the journal.
+    """
+
+    def __init__(self, path: Path, *, beside: Path, read_only: bool = False) -> None:
+        super().__init__()
+        self.path, self._beside = path, beside
+        self._flags, self._kind = (os.O_RDONLY, fcntl.LOCK_SH) if read_only else (_APPEND, fcntl.LOCK_EX)
+        self._fd = -1
+        self._end = -1
+
+    def append(self, line: bytes) -> None:
+        """Write one line, whole or not at all.
+
+        Raises:
+            OSError: the line could not be written; nothing of it is left behind.
+        """
+        with self.locked():
+            self.write_locked(line)
+
+    @contextmanager
+    def locked(self, *, wait: bool = True) -> Iterator[None]:
+        """Hold the lock on the journal that is at its path now, made if absent unless it is only read.
+
+        Raises:
+            BlockingIOError: another has the lock, and this one does not `wait`.
+        """
+        with self.guard:
+            self._lock(self._kind if wait else self._kind | fcntl.LOCK_NB)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _lock(self, operation: int) -> None:
+        while True:
+            if self._fd < 0:
+                self._open()
+            fcntl.flock(self._fd, operation)
+            if os.fstat(self._fd).st_nlink:
+                return
+            self.close()
+
+    def _open(self) -> None:
+        mode = stat.S_IMODE(self._beside.stat().st_mode) | 0o600 if self._beside.exists() else 0o666
+        self._fd = os.open(self.path, self._flags | os.O_CLOEXEC, mode)
+        self._end = -1
+
+    def write_locked(self, line: bytes) -> None:
+        """Write one line, while the lock is held. Raises like `append`."""
+        size = os.fstat(self._fd).st_size
+        torn = size and size != self._end and os.pread(self._fd, 1, size - 1) != b"\n"
+        data = b"\n" + line + b"\n" if torn else line + b"\n"
+        try:
+            written = os.write(self._fd, data)
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        except OSError:
+            os.ftruncate(self._fd, size)
+            raise
+        self._end = size + len(data)
+
+    def read_locked(self) -> bytes:
+        """All that the journal holds, while the lock is held."""
+        size = os.fstat(self._fd).st_size
+        data = os.pread(self._fd, size, 0)
+        while len(data) < size:
+            more = os.pread(self._fd, size - len(data), len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def remove_locked(self) -> None:
+        """Remove the journal, while the lock is held: what it held is folded."""
+        self.path.unlink()
+
+    def close(self) -> None:
+        """Let go of the file. It is opened again when needed."""
+        with self.guard:
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,332 @@
+"""A recording in a JSON file, with a journal beside it while it is being written."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from offbook.errors import InputError, RecordingFormatError
+from offbook.faults.complaint import reason_and_path
+from offbook.messages import JsonObject
+from offbook.recording.document import Document
+from offbook.recording.entries import each
+from offbook.recording.exchange import Exchange
+from offbook.recording.file_format import MAX_FILE_BYTES, parse, render, too_large
+from offbook.recording.stores.journal import Journal
+from offbook.recording.stores.memory import MemoryShelf
+from offbook.recording.stores.sibling import claim_sibling
+from offbook.recording.tool_exchange import ToolExchange
+
+logger = logging.getLogger("offbook.recording")
+
+
+class _Line(Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """One line of the journal: an exchange of a model or tool to add, metadata to add, or the mark of a fold about to
+    be finished."""
+
+    key: str | None = None
+    entry: Exchange | None = None
+    tool: str | None = None
+    call: ToolExchange | None = None
+    forget_before: str | None = None
+    meta: JsonObject | None = None
+    folded: str | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_Line)
+
+
+class JsonFileStore:
+    """A recording at `path`. What was appended is in the journal at once and in the file after a fold.
+
+    A fold writes the whole file anew beside the old one, marks that in the journal, swaps the files
+    and removes the journal; whoever opens the recording after a crash finishes or repeats it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.realpath(path))
+        self.location = str(path)
+        self._next = self.path.with_name(self.path.name + ".next")
+        self._journal_path = self.path.with_name(self.path.name + ".journal")
+
+    def exists(self) -> bool:
+        return os.access(self.path, os.F_OK) or self._has_journal()
+
+    def read(self) -> MemoryShelf:
+        return MemoryShelf(self.load(), source=self.location)
+
+    def load(self) -> Document:
+        if not self.exists():
+            raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
+        try:
+            return self._fold_or_merge() if self._has_journal() else self._parse(self.path)
+        except OSError as error:
+            raise self.unusable(error) from None
+
+    def write(self) -> JsonFileWriter:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return JsonFileWriter(self, self._journal(), self.fold())
+        except OSError as error:
+            raise self.unusable(error) from None
+
+    def save(self, document: Document) -> None:
+        data = render(document)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._locked_journal() as journal:
+                self._open_lines(journal)
+                self._swap_in(data, journal)
+        except OSError as error:
+            raise self.unusable(error) from None
+
+    def update(self, change: Callable[[Document], None]) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._locked_journal() as journal:
+                document, _ = self._brought_together(journal)
+                change(document)
+                self._swap_in(render(document), journal)
+        except OSError as error:
+            raise self.unusable(error) from None
+
+    def sibling(self) -> JsonFileStore:
+        try:
+            return JsonFileStore(claim_sibling(self.path))
+        except OSError as error:
+            raise self.unusable(error) from None
+
+    def remove(self) -> None:
+        for path in (self._journal_path, self._next, self.path):
+            path.unlink(missing_ok=True)
+
+    def fold(self, *, wait: bool = True) -> Document:
+        """Bring what the journal holds into the file, which is made if absent.
+
+        Raises:
+            BlockingIOError: the journal is in use, and this does not `wait`.
+            OSError: the folder cannot be written to; nothing is lost.
+            RecordingFormatError: the file is no recording; file and journal are left as they are.
+        """
+        with self._locked_journal(wait=wait) as journal:
+            document, has_more = self._brought_together(journal)
+            if has_more or not self.path.exists():
+                self._swap_in(render(document), journal)
+            return document
+
+    def settle(self, *, wait: bool = True) -> None:
+        """Fold if there is something to fold. What cannot be folded now is left for who opens it next."""
+        try:
+            if self._has_journal():
+                self.fold(wait=wait)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            logger.warning("%s: %s; what was recorded stays in %s", self.location, error, self._journal_path.name)
+
+    def unusable(self, error: OSError) -> InputError:
+        """The error for a file that cannot be read or written."""
+        reason = error.strerror or str(error)
+        is_folder = isinstance(error, IsADirectoryError)
+        hint = "name a file, not a folder" if is_folder else "check the path, its permissions and the space"
+        return InputError(reason[:1].lower() + reason[1:], source=self.location, hint=hint)
+
+    def _has_journal(self) -> bool:
+        return os.access(self._journal_path, os.F_OK)
+
+    def _journal(self, *, read_only: bool = False) -> Journal:
+        return Journal(self._journal_path, beside=self.path, read_only=read_only)
+
+    @contextmanager
+    def _locked_journal(self, *, wait: bool = True) -> Iterator[Journal]:
+        """The journal, locked. It is removed in the end, unless it holds what could not be folded."""
+        if self.path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        journal = self._journal()
+        try:
+            with journal.locked(wait=wait):
+                try:
+                    yield journal
+                except BaseException:
+                    if not journal.read_locked():
+                        journal.remove_locked()
+                    raise
+                journal.remove_locked()
+        finally:
+            journal.close()
+
+    def _open_lines(self, journal: Journal) -> list[_Line]:
+        """The lines that are not in the file yet, after finishing a fold that was cut off before its swap."""
+        folded, lines = _after_last_fold(self._lines(journal.read_locked()))
+        if self._is_next(folded):
+            self._next.replace(self.path)
+        self._next.unlink(missing_ok=True)
+        return lines
+
+    def _brought_together(self, journal: Journal) -> tuple[Document, bool]:
+        """What file and journal hold, and whether the journal has something of it that the file has not."""
+        lines = self._open_lines(journal)
+        document = self._document_in(self.path)
+        _apply(lines, document)
+        return document, bool(lines)
+
+    def _is_next(self, folded: str | None) -> bool:
+        """Whether the file that the mark of a fold tells of still waits for its swap."""
+        return folded is not None and self._next.exists() and sha256(self._next.read_bytes()).hexdigest() == folded
+
+    def _fold_or_merge(self) -> Document:
+        """Fold, or where that cannot be written, do as much in memory."""
+        try:
+            return self.fold()
+        except OSError:
+            return self._merged()
+
+    def _merged(self) -> Document:
+        journal = self._journal(read_only=True)
+        try:
+            with journal.locked():
+                folded, lines = _after_last_fold(self._lines(journal.read_locked()))
+                document = self._document_in(self._next if self._is_next(folded) else self.path)
+                _apply(lines, document)
+                return document
+        except FileNotFoundError:  # folded by another in the meantime
+            return self._parse(self.path)
+        finally:
+            journal.close()
+
+    def _lines(self, data: bytes) -> list[_Line]:
+        lines = []
+        for number, raw in enumerate(data.split(b"\n"), 1):
+            try:
+                if raw:
+                    lines.append(_decoder.decode(raw))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                if _is_json(raw):
+                    raise self._foreign(number, error) from None
+                logger.warning("%s: dropped a torn line of %d bytes", self._journal_path, len(raw))
+        return lines
+
+    def _foreign(self, number: int, error: Exception) -> RecordingFormatError:
+        reason, _ = reason_and_path(error)
+        return RecordingFormatError(
+            reason,
+            source=str(self._journal_path),
+            place=f"line {number}",
+            hint="read it with the offbook that wrote it, or remove the line",
+        )
+
+    def _document_in(self, path: Path) -> Document:
+        return self._parse(path) if path.exists() else Document()
+
+    def _parse(self, path: Path) -> Document:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise too_large(size, self.location)
+        return parse(path.read_bytes(), source=self.location)
+
+    def _swap_in(self, data: bytes, journal: Journal) -> None:
+        """Replace the file by `data`, which holds what the journal held."""
+        try:
+            self._write_next(data)
+            journal.write_locked(_encoder.encode(_Line(folded=sha256(data).hexdigest())))
+        except OSError:
+            with suppress(OSError):
+                self._next.unlink()
+            raise
+        self._next.replace(self.path)
+
+    def _write_next(self, data: bytes) -> None:
+        with self._next.open("wb") as file:
+            if self.path.exists():
+                os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _after_last_fold(lines: list[_Line]) -> tuple[str | None, list[_Line]]:
+    """The mark of the last fold, if there is one, and the lines behind it."""
+    for position in range(len(lines) - 1, -1, -1):
+        if lines[position].folded is not None:
+            return lines[position].folded, lines[position + 1 :]
+    return None, lines
+
+
+def _apply(lines: list[_Line], document: Document) -> None:
+    for line in lines:
+        if line.meta is not None:
+            document.meta |= line.meta
+        if line.key is not None and line.entry is not None:
+            if line.forget_before is not None:
+                document.forget(line.key, before=line.forget_before)
+            document.add(line.key, line.entry)
+        if line.tool is not None and line.call is not None:
+            if line.forget_before is not None:
+                document.forget_tool(line.tool, before=line.forget_before)
+            document.add_tool(line.tool, line.call)
+
+
+class JsonFileWriter:
+    """Appends to a JSON recording. Left unclosed, it folds when the program ends."""
+
+    def __init__(self, store: JsonFileStore, journal: Journal, document: Document) -> None:
+        self.meta, self.size = document.meta, sum(1 for _ in document)
+        self.tool_size = sum(1 for _ in each(document.tools))
+        self._store, self._journal = store, journal
+        self._abandoned = weakref.finalize(self, _abandon, store, journal)
+
+    def add_meta(self, meta: JsonObject) -> None:
+        self._add(_Line(meta=meta))
+
+    def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
+        self._add(_Line(key=key, entry=exchange, forget_before=forget_before))
+
+    def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
+        self._add(_Line(tool=tool, call=exchange, forget_before=forget_before))
+
+    def _add(self, line: _Line) -> None:
+        data = _on_one_line(_encoder.encode(line))
+        if not self._abandoned.alive:
+            self._abandoned = weakref.finalize(self, _abandon, self._store, self._journal)
+        try:
+            self._journal.append(data)
+        except OSError as error:
+            raise self._store.unusable(error) from None
+
+    def close(self) -> None:
+        self._abandoned.detach()
+        self._journal.close()
+        self._store.settle()
+
+
+def _on_one_line(data: bytes) -> bytes:
+    """JSON without line ends; what was read from an indented file brings some along."""
+    return msgspec.json.format(data, indent=-1) if b"\n" in data else data
+
+
+def _abandon(store: JsonFileStore, journal: Journal) -> None:
+    """Close for a writer that nobody closed. The garbage collector may call this under any lock: it waits for none."""
+    journal.close()
+    try:
+        store.settle(wait=False)
+    except InputError as error:
+        logger.warning("%s", error)

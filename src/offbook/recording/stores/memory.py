@@ -1,0 +1,103 @@
+"""A recording in memory, indexed by key, and by fingerprint once asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from operator import attrgetter
+from typing import Generic, TypeAlias
+
+from offbook.recording.document import Document
+from offbook.recording.entries import E, Entries, exchanges_of
+from offbook.recording.exchange import Exchange
+from offbook.recording.stores.store import Stored
+
+_id = attrgetter("id")
+_Groups: TypeAlias = dict[str | None, list[Stored[E]]]
+
+
+class MemoryRow(Generic[E]):
+    """Entries, open for reading. What is put in the row is made when it is first asked for."""
+
+    def __init__(self, entries: Entries[E], *, source: str) -> None:
+        self.source = source
+        self._entries = entries
+        self._slots: dict[str, list[Stored[E]]] = {}
+        self._slot_groups: dict[str, _Groups[E]] = {}
+
+    def only(self, key: str) -> Stored[E] | None:
+        entry = self._entries.get(key)
+        if entry is None or isinstance(entry, list):
+            return None
+        return Stored(self._first_ids[key], key, entry, True)
+
+    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored[E] | None:
+        groups = self._groups(key, fingerprint)
+        found = [group[place] for group in groups if (place := bisect_right(group, after, key=_id)) < len(group)]
+        return min(found, key=_id, default=None)
+
+    def last(self, *, key: str | None, fingerprint: str | None) -> Stored[E] | None:
+        return max((group[-1] for group in self._groups(key, fingerprint) if group), key=_id, default=None)
+
+    def __iter__(self) -> Iterator[Stored[E]]:
+        return (stored for key in self._entries for stored in self._slot(key))
+
+    def __len__(self) -> int:
+        return sum(len(entry) if isinstance(entry, list) else 1 for entry in self._entries.values())
+
+    def entries(self) -> Entries[E]:
+        """All exchanges by key."""
+        return self._entries
+
+    def _groups(self, key: str | None, fingerprint: str | None) -> list[list[Stored[E]]]:
+        if key is None:
+            return [self._by_fingerprint.get(fingerprint, [])]
+        slot = self._slot(key)
+        if fingerprint is None:
+            return [slot]
+        if key not in self._slot_groups:
+            self._slot_groups[key] = _grouped(slot)
+        groups = self._slot_groups[key]
+        return [groups.get(fingerprint, []), groups.get(None, [])]
+
+    def _slot(self, key: str) -> list[Stored[E]]:
+        """The exchanges of a key."""
+        slot = self._slots.get(key)
+        if slot is None and key in self._entries:
+            first, repeats = self._first_ids[key], not isinstance(self._entries[key], list)
+            exchanges = enumerate(exchanges_of(self._entries, key), first)
+            slot = self._slots[key] = [Stored(number, key, exchange, repeats) for number, exchange in exchanges]
+        return slot or []
+
+    @cached_property
+    def _first_ids(self) -> dict[str, int]:
+        """The id of the first exchange of each key."""
+        first_ids, count = {}, 0
+        for key, entry in self._entries.items():
+            first_ids[key] = count
+            count += len(entry) if isinstance(entry, list) else 1
+        return first_ids
+
+    @cached_property
+    def _by_fingerprint(self) -> _Groups[E]:
+        return _grouped(self)
+
+
+def _grouped(stored: Iterable[Stored[E]]) -> _Groups[E]:
+    groups: _Groups[E] = {}
+    for item in stored:
+        groups.setdefault(item.fingerprint, []).append(item)
+    return groups
+
+
+class MemoryShelf(MemoryRow[Exchange]):
+    """A document, open for reading."""
+
+    def __init__(self, document: Document, *, source: str) -> None:
+        super().__init__(document.entries, source=source)
+        self.version, self.meta = document.version, document.meta
+        self.tools = MemoryRow(document.tools, source=source)
+
+    def close(self) -> None:
+        return None

@@ -1,0 +1,129 @@
+"""One conversation: a user and an agent, turn by turn, until one of them ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.errors import EventLoopError, OffbookError, RecordingMismatchError, TargetError
+from offbook.messages import ToolCall
+from offbook.scenarios.mocks import MockedCall, MockedTools
+from offbook.scenarios.result import AssertionOutcome, Ending, Failure, TurnRecord
+from offbook.scenarios.scenario import Scenario
+from offbook.scenarios.target import AgentAnswer, Dialogue
+from offbook.scenarios.trajectory import Trajectory, match_trajectory
+from offbook.scenarios.user import UserMove
+
+
+class User(Protocol):
+    """Somebody who talks to an agent."""
+
+    async def next(self, turns: tuple[TurnRecord, ...]) -> UserMove:
+        """What to say next, given the turns so far, or that there is nothing more to say."""
+        ...
+
+
+class Limits(Struct, frozen=True):
+    """How long a conversation may go on: turns, and seconds for each answer of the agent."""
+
+    max_turns: int = 10
+    answer_timeout_s: float | None = 120.0
+
+
+NO_LIMITS = Limits()
+
+
+class Transcript(Struct, frozen=True):
+    """A conversation that has ended, as it was held."""
+
+    turns: tuple[TurnRecord, ...]
+    ending: Ending
+    failure: Failure | None = None
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+
+class Conversation:
+    """A conversation under way."""
+
+    def __init__(self, user: User, agent: Dialogue, tools: MockedTools, limits: Limits = NO_LIMITS) -> None:
+        self._user, self._agent, self._tools, self._limits = user, agent, tools, limits
+        self._turns: list[TurnRecord] = []
+        self._tokens, self._cost_usd = 0, 0.0
+
+    async def to_its_end(self) -> Transcript:
+        """Hold the conversation. Whatever goes wrong in it is told in what is given back."""
+        try:
+            return self._ended(await self._hold())
+        except RecordingMismatchError as error:
+            return self._ended("error", mismatch_of(error))
+        except EventLoopError:
+            raise
+        except OffbookError as error:
+            reason, _, detail = str(error).partition("\n")
+            return self._ended("error", Failure("error", reason, detail))
+
+    async def _hold(self) -> Ending:
+        for _ in range(self._limits.max_turns):
+            move = await self._user.next(tuple(self._turns))
+            if move.says is None:
+                return _ending_of(move)
+            await self._take_turn(move.says)
+            if move.is_done:
+                return _ending_of(move)
+        return "max_turns"
+
+    async def _take_turn(self, text: str) -> None:
+        index, before, started_s = len(self._turns), len(self._tools.calls), SYSTEM_CLOCK.monotonic_s()
+        self._tools.turn_index = index
+        answer = AgentAnswer("")
+        try:
+            answer = await self._answer(text)
+        finally:
+            calls = self._tools.calls[before:]
+            took_s = SYSTEM_CLOCK.monotonic_s() - started_s
+            self._turns.append(TurnRecord(index, text, answer.text, calls, took_s))
+            self._tokens += answer.usage.total_tokens
+            self._cost_usd += answer.cost_usd
+
+    async def _answer(self, text: str) -> AgentAnswer:
+        timeout_s = self._limits.answer_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                return await self._agent.say(text)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise TargetError(f"the agent did not answer within {timeout_s:g} s") from None
+
+    def _ended(self, ending: Ending, failure: Failure | None = None) -> Transcript:
+        return Transcript(tuple(self._turns), ending, failure, self._tokens, self._cost_usd)
+
+
+def mismatch_of(error: RecordingMismatchError) -> Failure:
+    """That a replay had no answer, and what differs."""
+    return Failure("mismatch", str(error).partition("\n")[0], error.difference)
+
+
+def _ending_of(move: UserMove) -> Ending:
+    return "goal_reached" if move.goal_reached else "gave_up"
+
+
+def assertions_of(scenario: Scenario, turns: tuple[TurnRecord, ...]) -> tuple[AssertionOutcome, ...]:
+    """What becomes of a scenario's assertions: those about each scripted turn, then those about all of them."""
+    outcomes = []
+    for index, scripted in enumerate(scenario.turns):
+        calls = turns[index].calls if index < len(turns) else ()
+        outcomes += [_outcome(calls, trajectory, index) for trajectory in scripted.assertions]
+    every = tuple(call for turn in turns for call in turn.calls)
+    return (*outcomes, *[_outcome(every, trajectory, None) for trajectory in scenario.assertions])
+
+
+def _outcome(calls: Iterable[MockedCall], trajectory: Trajectory, turn_index: int | None) -> AssertionOutcome:
+    made = [ToolCall(call.tool, call.args) for call in calls]
+    match = match_trajectory(made, trajectory)
+    return AssertionOutcome(match.matched, match.reason, match.difference, turn_index)

@@ -1,0 +1,190 @@
+"""Scenarios: tests of an agent by a user, simulated or scripted."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias, get_args
+
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.scenarios.mocks import Mocks
+from offbook.scenarios.mocks.conversation import Unmocked
+from offbook.scenarios.mocks.real_tool import GivenSchema
+from offbook.scenarios.result import Ending
+from offbook.scenarios.trajectory.trajectory import Trajectory
+
+Assertions: TypeAlias = Trajectory | Iterable[Trajectory]
+
+
+class ScriptedTurn(Struct, frozen=True):
+    """What a scripted user says, and what the agent should do before it answers."""
+
+    says: str
+    assertions: tuple[Trajectory, ...] = ()
+
+
+class Scenario(Struct, frozen=True):
+    """A test of an agent. `source` is where it was written, as `file:line`.
+
+    With `turns` the user keeps to a script; otherwise one is simulated from `profile`, `goal` and `knowledge`.
+    What is None is left to the config.
+    """
+
+    name: str
+    profile: str = ""
+    goal: str = ""
+    knowledge: tuple[str, ...] = ()
+    mocks: Mapping[str, object] = {}
+    schemas: Mapping[str, GivenSchema] = {}
+    side_effects: tuple[str, ...] = ()
+    assertions: tuple[Trajectory, ...] = ()
+    turns: tuple[ScriptedTurn, ...] = ()
+    agent: str | None = None
+    conversations: int | None = None
+    max_turns: int | None = None
+    unmocked: Unmocked | None = None
+    thresholds: Mapping[str, float] = {}
+    metrics: tuple[str, ...] | None = None
+    ends: tuple[Ending, ...] = ()
+    source: str = ""
+
+    @property
+    def is_scripted(self) -> bool:
+        return bool(self.turns)
+
+
+def turn(says: str, *, assertions: Assertions = ()) -> ScriptedTurn:
+    """A turn of a scripted user, with what the agent's tool calls in it should be."""
+    return ScriptedTurn(says, _listed(assertions))
+
+
+class Collector:
+    """Keeps the scenarios that are declared while it collects."""
+
+    def __init__(self) -> None:
+        self.scenarios: list[Scenario] = []
+
+
+_collectors: list[Collector] = []
+
+
+def collecting(load: Callable[[], object]) -> list[Scenario]:
+    """The scenarios that are declared while `load` runs, in order."""
+    collector = Collector()
+    _collectors.append(collector)
+    try:
+        load()
+    finally:
+        _collectors.pop()
+    return collector.scenarios
+
+
+def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write down
+    name: str,
+    *,
+    profile: str = "",
+    goal: str = "",
+    knowledge: Iterable[str] = (),
+    mocks: Mapping[str, object] | None = None,
+    schemas: Mapping[str, GivenSchema] | None = None,
+    side_effects: Iterable[str] = (),
+    assertions: Assertions = (),
+    turns: Iterable[ScriptedTurn | str] = (),
+    agent: str | None = None,
+    conversations: int | None = None,
+    max_turns: int | None = None,
+    unmocked: Unmocked | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    metrics: Iterable[str] | None = None,
+    ends: Ending | Iterable[Ending] = (),
+) -> Scenario:
+    """Declare a scenario; in a file that is collected, it is then run.
+
+    Args:
+        profile, goal, knowledge: who the simulated user is, what they want, and what they know.
+        mocks: what answers the agent's tool calls, as for Mocks.
+        schemas: the real tools, as for Mocks: mocks are then checked against them.
+        side_effects: the tools of which running one twice does harm, beside those whose `schemas` say so.
+        assertions: what the tool calls of a whole conversation should be.
+        turns: what a scripted user says, instead of a simulated one: `turn(…)` or plain texts.
+        agent: which agent to test, by its name in the config.
+        conversations: how many conversations to have; each must pass.
+        max_turns: how many turns a conversation may have.
+        unmocked: what becomes of calls of tools without a mock: `error` or `passthrough`.
+        thresholds: the least that a metric's mean must be, by metric.
+        metrics: what of the config's judge to judge by; none for an empty list, all where nothing is said.
+        ends: how the conversation must end, such as `goal_reached`; however it does, where nothing is said.
+
+    Raises:
+        InputError: something is declared wrongly; it names the scenario.
+    """
+    scripted = tuple(turn(each) if isinstance(each, str) else each for each in turns)
+    declared = Scenario(
+        name=name,
+        profile=profile,
+        goal=goal,
+        knowledge=tuple(knowledge),
+        mocks=dict(mocks or {}),
+        schemas=dict(schemas or {}),
+        side_effects=(side_effects,) if isinstance(side_effects, str) else tuple(side_effects),
+        assertions=_listed(assertions),
+        turns=scripted,
+        agent=agent,
+        conversations=conversations,
+        max_turns=max_turns,
+        unmocked=unmocked,
+        thresholds=dict(thresholds or {}),
+        metrics=None if metrics is None else tuple(metrics),
+        ends=(ends,) if isinstance(ends, str) else tuple(ends),
+        source=_place_of(inspect.currentframe()),
+    )
+    _check(declared)
+    for collector in _collectors[-1:]:
+        collector.scenarios.append(declared)
+    return declared
+
+
+def _listed(assertions: Assertions) -> tuple[Trajectory, ...]:
+    return (assertions,) if isinstance(assertions, Trajectory) else tuple(assertions)
+
+
+def _place_of(frame: object) -> str:
+    """Where the caller of a frame stands: `file:line`, seen from the working directory if the file is below it."""
+    caller = getattr(frame, "f_back", None)
+    if caller is None:
+        return ""
+    file = Path(caller.f_code.co_filename)
+    here = Path.cwd()
+    return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{caller.f_lineno}"
+
+
+def _check(declared: Scenario) -> None:
+    problem = _problem_of(declared)
+    if problem is not None:
+        raise InputError(problem, source=declared.source, place=f"scenario {declared.name!r}")
+    try:
+        Mocks(declared.mocks, schemas=declared.schemas)
+    except InputError as error:
+        place = f"scenario {declared.name!r}: {error.source}.{error.place}"
+        raise InputError(error.reason, source=declared.source, place=place, hint=error.hint) from None
+
+
+def _problem_of(declared: Scenario) -> str | None:
+    if not declared.name.strip():
+        return "the scenario has no name"
+    if not declared.turns and not declared.goal:
+        return "the scenario has neither a goal for a simulated user nor turns for a scripted one"
+    for ending in declared.ends:
+        if ending not in get_args(Ending):
+            return f"no conversation ends by {ending!r}; one of: {', '.join(get_args(Ending))}"
+    for name in ("conversations", "max_turns"):
+        value = getattr(declared, name)
+        if value is not None and not value >= 1:
+            return f"{name} must be one or more, not {value!r}"
+    unknown = [tool for tool in declared.side_effects if tool not in {*declared.mocks, *declared.schemas}]
+    if unknown and declared.unmocked != "passthrough":
+        return f"side_effects: there is no mock of {unknown[0]!r}"
+    return None

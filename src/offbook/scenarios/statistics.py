@@ -1,0 +1,120 @@
+"""What numbers say of runs that do not always end alike: pass rates, how sure they are, and the spread of metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from statistics import NormalDist, fmean
+from typing import Protocol
+
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.scenarios.result import ConversationResult, Judgement
+
+RUNS_IN_A_ROW = (1, 2, 3, 5, 10)
+
+
+class Run(Protocol):
+    """Something that passes or does not."""
+
+    @property
+    def passed(self) -> bool: ...
+
+
+class Interval(Struct, frozen=True):
+    """Where a rate lies, from 0 to 1."""
+
+    low: float
+    high: float
+
+
+class Spread(Struct, frozen=True):
+    """Values of a metric: how many, their mean, standard deviation (of all of them), least and greatest."""
+
+    count: int
+    mean: float
+    deviation: float
+    low: float
+    high: float
+
+
+def pass_rate(results: Iterable[Run]) -> float:
+    """The part of the results that passed, from 0 to 1; 0 if there are none."""
+    passed = [result.passed for result in results]
+    return sum(passed) / len(passed) if passed else 0.0
+
+
+def wilson(passes: int, runs: int, *, confidence: float = 0.95) -> Interval:
+    """Where the true pass rate lies, by Wilson's score interval: sound for few runs, and for none or all passing.
+
+    Without runs it is anywhere from 0 to 1.
+
+    Raises:
+        InputError: there are more passes than runs, a negative number of them, or confidence is not between 0 and 1.
+    """
+    _check(passes, runs)
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must be between 0 and 1, not {confidence!r}", source="wilson")
+    if runs == 0:
+        return Interval(0.0, 1.0)
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    rate, weight = passes / runs, z * z / runs
+    middle = rate + weight / 2
+    reach = z * math.sqrt(rate * (1 - rate) / runs + weight / (4 * runs))
+    low = 0.0 if passes == 0 else max(0.0, (middle - reach) / (1 + weight))
+    high = 1.0 if passes == runs else min(1.0, (middle + reach) / (1 + weight))
+    return Interval(low, high)
+
+
+def pass_hat_k(passes: int, runs: int, k: int) -> float:
+    """pass^k: how likely it is that k runs in a row all pass, estimated without bias from the runs there were.
+
+    Raises:
+        InputError: k is not from 1 to the number of runs, or there are more passes than runs.
+    """
+    _check(passes, runs)
+    if not 1 <= k <= runs:
+        raise InputError(f"k must be from 1 to the number of runs, {runs}, not {k}", source="pass_hat_k")
+    return math.comb(passes, k) / math.comb(runs, k)
+
+
+def pass_hats(passes: int, runs: int) -> dict[int, float]:
+    """pass^k for k = 1, 2, 3, 5 and 10, as far as there are so many runs."""
+    return {k: pass_hat_k(passes, runs, k) for k in RUNS_IN_A_ROW if k <= runs}
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """The mean and spread of the values; None if there are none."""
+    found = list(values)
+    if not found:
+        return None
+    mean = fmean(found)
+    deviation = math.sqrt(fmean((value - mean) ** 2 for value in found))
+    return Spread(len(found), mean, deviation, float(min(found)), float(max(found)))
+
+
+def metric_spreads(conversations: Iterable[ConversationResult]) -> dict[str, Spread]:
+    """The spread of every metric that was judged by a number, by its name, in order of the names.
+
+    Labels, judgements that failed, and numbers that are not finite are left out.
+    """
+    values: dict[str, list[float]] = {}
+    for conversation in conversations:
+        for judgement in conversation.judgements:
+            if (value := _number(judgement)) is not None:
+                values.setdefault(judgement.metric, []).append(value)
+    found = {metric: spread(values[metric]) for metric in sorted(values)}
+    return {metric: each for metric, each in found.items() if each is not None}
+
+
+def _number(judgement: Judgement) -> float | None:
+    value = judgement.value
+    if judgement.error is None and isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def _check(passes: int, runs: int) -> None:
+    if not 0 <= passes <= runs:
+        raise InputError(f"{passes} passes of {runs} runs cannot be", source="statistics")

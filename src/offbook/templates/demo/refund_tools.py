@@ -1,0 +1,33 @@
+"""What the two refund agents have in common: their tools, their first messages, and the error of giving up."""
+
+from offbook.messages import JsonObject
+from offbook.tools import Toolbox, tool
+
+MODEL = "gpt-4o-mini"
+OPENING: list[JsonObject] = [
+    {"role": "system", "content": "You refund orders that were lost. Look an order up first."},
+    {"role": "user", "content": "Order 42 never came."},
+]
+
+
+class GaveUpError(Exception):
+    """What the agents are said to raise when they cannot answer the customer."""
+
+
+async def find_order(order_id: int) -> JsonObject:
+    """Look up an order."""
+    return {"order_id": order_id, "status": "lost", "total": 30}
+
+
+@tool(side_effect=True)
+async def refund(order_id: int) -> JsonObject:
+    """Give the customer the money back."""
+    return {"order_id": order_id, "refunded": 30}
+
+
+TOOLS = Toolbox([find_order, refund])
+
+
+def told(result: JsonObject) -> str:
+    """What the model is told of a tool's result."""
+    return ", ".join(f"{name}: {value}" for name, value in result.items())

@@ -1,0 +1,36 @@
+"""flow.yaml on its recording: no network, no key, and no waiting, as the time is virtual."""
+
+from pathlib import Path
+
+from offbook import FaultPlan, WorkflowEngine, load_workflow, parse_fault, run
+from offbook.session import Replay, open_session
+from offbook.workflow import WorkflowResult
+
+ROOT = Path(__file__).parents[1]
+
+
+async def replay(*faults: str) -> WorkflowResult:
+    """Run the workflow on its recording, strictly. `faults` strike on the way."""
+    flow = load_workflow(ROOT / "flow.yaml")
+    mode = Replay(str(ROOT / "recordings" / "flow.json"))
+    async with open_session(flow.config, mode, faults=FaultPlan(map(parse_fault, faults))) as session:
+        engine = WorkflowEngine(flow, session.gateway, wrap_tools=session.wrap_tools, folder=ROOT)
+        result = await engine.run()
+        assert session.unused() == []
+    return result
+
+
+def test_the_answer_comes_from_the_documentation() -> None:
+    result = run(replay(), virtual_time=True)
+    assert result.succeeded
+    assert result.state["kind"] == "question"
+    assert result.state["answer"] == "Refunds are paid within five working days."
+
+
+def test_a_rate_limit_is_waited_for_and_changes_nothing() -> None:
+    fault = "step=answer call=2 attempt=1: http_error 429 headers.Retry-After=30"
+    result = run(replay(fault), virtual_time=True)
+    assert result.succeeded
+    assert result.state == run(replay(), virtual_time=True).state
+    assert result.steps["answer"].attempts == 3
+    assert result.latency_s == 30.0

@@ -1,0 +1,123 @@
+"""Tools made of plain functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MethodType
+from typing import TYPE_CHECKING, Any, overload
+
+from offbook.errors import InputError
+from offbook.messages import JsonObject
+from offbook.tools.definition import ToolDef, ToolFunction
+from offbook.tools.spec import ToolSpec
+
+if TYPE_CHECKING:
+    from offbook.tools.function_parameters import FunctionParameters
+
+
+class FunctionTool(ToolDef, frozen=True, dict=True, kw_only=True):
+    """A tool made of a function, which gets what its hints say: a date, an enum, a model.
+
+    It can be called as the function itself.
+    """
+
+    parameters: FunctionParameters
+
+    def bind(self, args: JsonObject) -> JsonObject:
+        return self.parameters.convert(args)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.callable(*args, **kwargs)
+
+
+def tool_of(
+    function: ToolFunction,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    prerequisites: Sequence[str | Mapping[str, str]] = (),
+    timeout_s: float | None = None,
+    side_effect: bool = False,
+    repeatable: bool = False,
+) -> FunctionTool:
+    """A tool derived from a function: its parameters from the hints, what it does from the docstring.
+
+    Args:
+        function: anything that can be called with arguments by name, synchronous or not. Its docstring
+            may describe the parameters in Google, NumPy or reST style; `Annotated[…, Field(…)]` is
+            honoured, and a parameter without a hint takes anything.
+        name: what the model calls it; by default the function's name.
+        description: what the model is told of it; by default the docstring's description.
+        prerequisites, timeout_s, side_effect, repeatable: as in `ToolDef`.
+
+    Raises:
+        InputError: a parameter that cannot be given by name, or whose hint cannot be resolved or described.
+    """
+    from offbook.tools.documentation import documentation_of  # noqa: PLC0415 - these load pydantic, which is slow
+    from offbook.tools.function_parameters import FunctionParameters  # noqa: PLC0415
+
+    if not callable(function):
+        raise InputError(f"expected a function, got {type(function).__name__} {function!r}", source=name or "tool_of")
+    written = _written(function)
+    name = _name(written) if name is None else name
+    documentation = documentation_of(_docstring(written))
+    parameters = FunctionParameters(
+        function, globals=_globals(written), descriptions=documentation.parameters, tool=name
+    )
+    spec = ToolSpec(name, documentation.description if description is None else description, parameters)
+    return FunctionTool(
+        spec,
+        function,
+        prerequisites,
+        timeout_s,
+        side_effect,
+        repeatable,
+        parameters=parameters,
+    )
+
+
+@overload
+def tool(function: ToolFunction, /) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    prerequisites: Sequence[str | Mapping[str, str]] = (),
+    timeout_s: float | None = None,
+    side_effect: bool = False,
+    repeatable: bool = False,
+) -> Callable[[ToolFunction], FunctionTool]: ...
+def tool(function: ToolFunction | None = None, /, **options: Any) -> Any:
+    """Decorator that makes a function a tool: `@tool`, or `@tool(side_effect=True)` with what `tool_of` takes."""
+    return partial(tool_of, **options) if function is None else tool_of(function)
+
+
+def _written(function: ToolFunction) -> ToolFunction:
+    """What was written down as a function, class or object, without what is wrapped around it."""
+    while True:
+        match function:
+            case partial():
+                function = function.func
+            case MethodType() | staticmethod():
+                function = function.__func__
+            case _ if hasattr(function, "__wrapped__"):
+                function = inspect.unwrap(function)
+            case _:
+                return function
+
+
+def _name(written: ToolFunction) -> str:
+    return getattr(written, "__name__", type(written).__name__)
+
+
+def _docstring(written: ToolFunction) -> str | None:
+    if hasattr(written, "__name__"):
+        return written.__doc__
+    return type(written).__call__.__doc__ or type(written).__doc__
+
+
+def _globals(written: ToolFunction) -> Mapping[str, Any]:
+    return getattr(written, "__globals__", None) or getattr(type(written).__call__, "__globals__", {})

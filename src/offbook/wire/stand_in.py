@@ -1,0 +1,129 @@
+"""The stand-in: what a server does, for clients in the same process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict
+
+from typing_extensions import Unpack
+
+from offbook.errors import InputError
+from offbook.events import Sink
+from offbook.faults import FaultPlan, PlannedFault
+from offbook.recording.document import Document
+from offbook.recording.keys import KEY_HINT, shown, unfit_reason
+from offbook.recording.latency import LatencyModel
+from offbook.recording.record_mode import RecordMode
+from offbook.recording.redaction import Redactor
+from offbook.wire.answer import Answer
+from offbook.wire.begun import Begun, begin
+from offbook.wire.http_call import HttpCall
+from offbook.wire.relay import Relay
+from offbook.wire.stage import Stage, StageOptions
+from offbook.wire.stage_log import StageLog
+
+if TYPE_CHECKING:
+    import httpx
+    import httpx2
+
+    from offbook.wire.httpx_transport import HttpxTransport
+    from offbook.wire.transport import WireTransport
+
+
+class StandInOptions(TypedDict, total=False):
+    """How calls are answered, and recorded: fields of StageOptions."""
+
+    responses: Mapping[str, Any] | Document | None
+    strict: bool | None
+    default_response: str | None
+    faults: Iterable[str | PlannedFault] | FaultPlan
+    latency_model: LatencyModel
+    latency_ms: float
+    seed: int
+    retry_after_ms: float | None
+    sink: Sink
+    record: str | os.PathLike[str] | None
+    record_mode: RecordMode
+    redactor: Redactor | None
+
+
+class StandIn(StageLog):
+    """Stands in for OpenAI, Anthropic, Gemini and Ollama behind HTTP clients of this process, without a socket.
+
+    `recording` is a path, a folder of recordings, or `sqlite:///path.db`; the `options` are those of StageOptions.
+    Paths and headers tell what a call asks, hosts do not matter. With `record`, what the recording cannot answer is
+    asked where the client wants it asked, and recorded. All its clients, of whatever threads and event loops, share one
+    way along the recording. It may be used after `close`, as if it were opened again.
+
+    Raises:
+        InputError: an option is wrong, or a recording cannot be read.
+    """
+
+    def __init__(self, recording: str | os.PathLike[str] | None = None, **options: Unpack[StandInOptions]) -> None:
+        super().__init__(Stage(StageOptions(recording=recording, **options)))
+        self._lock = threading.Lock()
+
+    def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
+        """A client for the SDKs of OpenAI, Anthropic and Google: `AsyncOpenAI(http_client=stand_in.http_client())`.
+
+        What is to be recorded is asked through `transport`, by default over the network.
+        """
+        import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
+
+        return httpx2.AsyncClient(transport=self.transport(live_async=transport))
+
+    def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
+        """The like for SDKs that do not await: `OpenAI(http_client=stand_in.sync_http_client())`."""
+        import httpx2  # noqa: PLC0415
+
+        return httpx2.Client(transport=self.transport(live=transport))
+
+    def transport(
+        self, *, live: httpx2.BaseTransport | None = None, live_async: httpx2.AsyncBaseTransport | None = None
+    ) -> WireTransport:
+        """A transport for clients of httpx2, of either kind."""
+        from offbook.wire.transport import WireTransport  # noqa: PLC0415
+
+        return WireTransport(self, live=live, live_async=live_async)
+
+    def httpx_transport(
+        self, *, live: httpx.BaseTransport | None = None, live_async: httpx.AsyncBaseTransport | None = None
+    ) -> HttpxTransport:
+        """A transport for clients of httpx, of either kind: `ollama.Client(transport=stand_in.httpx_transport())`."""
+        from offbook.wire.httpx_transport import HttpxTransport  # noqa: PLC0415 - httpx may not be installed
+
+        return HttpxTransport(self, live=live, live_async=live_async)
+
+    def answer(self, call: HttpCall) -> Answer | Relay:
+        """The answer to a call, or what is to hear it where only the real API can tell it.
+
+        Raises:
+            InputError: the call is to be recorded under a key that cannot be one.
+        """
+        with self._lock:
+            begun = begin(self._stage.sessions, call)
+        return self._relay(begun) if begun.answer is None else begun.answer
+
+    def close(self) -> None:
+        """Let go of the recording. Safe to call twice."""
+        with self._lock:
+            self._stage.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _relay(self, begun: Begun) -> Relay:
+        taken, recorder = begun.taken, self._stage.recorder
+        assert taken is not None
+        assert recorder is not None
+        if taken.step_id is not None and (reason := unfit_reason(taken.step_id)):
+            raise InputError(f"{shown(taken.step_id)} {reason}", source="step", hint=KEY_HINT)
+        return Relay(begun.session, taken, recorder, guard=self._lock)

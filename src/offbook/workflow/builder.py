@@ -1,0 +1,101 @@
+"""Workflows written in Python instead of YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import ValidationError
+
+from offbook.messages import JsonObject
+from offbook.providers.provider import Provider
+from offbook.tools import GivenTools, Toolbox
+from offbook.workflow.engine import WorkflowEngine
+from offbook.workflow.report import Report
+from offbook.workflow.schema import WorkflowDefinition
+from offbook.workflow.shape_problems import report_shape
+from offbook.workflow.validate import validate
+
+
+class WorkflowBuilder:
+    """Gathers the steps of a workflow, each by a method named like its type that takes the fields of the file.
+
+    Args:
+        state: what the state holds at first.
+        tools: functions, or tools, that the steps may call.
+        config: the fields of the file's `config`, such as `model`.
+    """
+
+    def __init__(
+        self, name: str, *, state: Mapping[str, Any] | None = None, tools: GivenTools = (), **config: Any
+    ) -> None:
+        self._toolbox = Toolbox(tools)
+        self._declared: JsonObject = {"name": name, "config": config, "state": dict(state or {})}
+        self._steps: list[JsonObject] = []
+
+    def llm_call(self, id: str, prompt: str, **fields: Any) -> Self:
+        """Ask a model."""
+        return self._add("llm_call", id, prompt=prompt, **fields)
+
+    def agent(self, id: str, prompt: str, *, terminal_tool: str | Sequence[str], **fields: Any) -> Self:
+        """Let a model call tools until it calls a terminal one."""
+        return self._add("agent", id, prompt=prompt, terminal_tool=terminal_tool, **fields)
+
+    def tool(self, id: str, tool: str, args: Mapping[str, Any] | None = None, **fields: Any) -> Self:
+        """Call a tool."""
+        return self._add("tool", id, tool=tool, args=dict(args or {}), **fields)
+
+    def router(self, id: str, conditions: Mapping[str, str], *, default: str | None = None, **fields: Any) -> Self:
+        """Choose a step: `conditions` maps expressions to the ids of steps."""
+        listed = [{"expression": expression, "target": target} for expression, target in conditions.items()]
+        return self._add("router", id, conditions=listed, default=default, **fields)
+
+    def subworkflow(self, id: str, workflow: WorkflowBuilder | WorkflowDefinition, **fields: Any) -> Self:
+        """Run another workflow. The tools of another builder come along."""
+        if isinstance(workflow, WorkflowBuilder):
+            self._toolbox = Toolbox({**workflow.toolbox, **self._toolbox})
+            return self._add("subworkflow", id, workflow=workflow.declared, **fields)
+        return self._add("subworkflow", id, workflow=workflow.model_dump(by_alias=True), **fields)
+
+    def loop(self, id: str, steps: WorkflowBuilder, **fields: Any) -> Self:
+        """Run the steps of another builder again and again."""
+        return self._add("loop", id, steps=steps.declared["steps"], **fields)
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools that the steps may call, those of workflows inside included."""
+        return self._toolbox
+
+    @property
+    def declared(self) -> JsonObject:
+        """The workflow so far, as a file would declare it."""
+        return {**self._declared, "steps": list(self._steps)}
+
+    def build(self) -> WorkflowDefinition:
+        """The workflow, checked.
+
+        Raises:
+            WorkflowError: it could not run; holds all problems.
+        """
+        report, declared = Report(source=self._declared["name"]), self.declared
+        try:
+            definition = WorkflowDefinition.model_validate(declared)
+        except ValidationError as error:
+            report_shape(error, declared, report)
+            report.conclude()
+            raise
+        validate(definition, tools=self._toolbox)
+        return definition
+
+    def engine(self, provider_gateway: Provider, **options: Any) -> WorkflowEngine:
+        """An engine for the workflow and its tools; takes what WorkflowEngine takes.
+
+        Raises:
+            WorkflowError: the workflow could not run.
+        """
+        return WorkflowEngine(self.build(), provider_gateway, tools=self._toolbox, **options)
+
+    def _add(self, kind: str, id: str, **fields: Any) -> Self:
+        told = {name.rstrip("_"): value for name, value in fields.items() if value is not None}
+        self._steps.append({"id": id, "type": kind, **told})
+        return self

@@ -1,0 +1,113 @@
+"""The built-in tool that reads text files in one folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from stat import S_ISREG
+
+from offbook.errors import InputError, ToolFailureError, ToolRefusalError, ToolResolutionError
+from offbook.tools import ToolDef, tool_of
+from offbook.wording import did_you_mean
+
+MAX_BYTES = 1_000_000
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Without blocking, as a pipe that nobody writes to would keep us waiting."""
+
+
+def read_file(name: str, *, root: str, folder: Path) -> ToolDef:
+    """A tool `name` that reads files under `root`, which is relative to `folder` and inside it.
+
+    Raises:
+        InputError: `root` leads out of `folder`, or is no folder.
+    """
+    source, base = f"tools.{name}", folder.resolve()
+    inside = (base / root).resolve()
+    if not inside.is_relative_to(base):
+        raise InputError(f"{root} leaves the folder of the workflow", source=source, place="root")
+    if not inside.is_dir():
+        raise InputError(f"there is no folder {root} beside the workflow", source=source, place="root")
+    description = "Read a text file. Paths are relative to the folder that you may read."
+    return tool_of(FileReader(inside, tool=name).read, name=name, description=description)
+
+
+class FileReader:
+    """Reads UTF-8 text files of up to 1 MB under `root`, a path without symbolic links, and nothing else."""
+
+    def __init__(self, root: Path, *, tool: str) -> None:
+        self._root, self._tool = root, tool
+
+    async def read(self, path: str) -> str:
+        """The text of a file.
+
+        Args:
+            path: the path of the file, like notes/today.txt
+
+        Raises:
+            ToolRefusalError: `path` leads elsewhere, or to what is no plain file.
+            ToolResolutionError: there is no such file.
+            ToolFailureError: it is too large, no text, or cannot be read.
+        """
+        parts = self._parts(path)
+        try:
+            data = self._data(parts, path)
+        except OSError as error:
+            raise self._translated(error, path) from None
+        if len(data) > MAX_BYTES:
+            raise ToolFailureError(f"{path} is larger than {MAX_BYTES} bytes", tool=self._tool)
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise ToolFailureError(f"{path} is no UTF-8 text", tool=self._tool) from None
+
+    def _parts(self, path: str) -> tuple[str, ...]:
+        """Where the path leads, symbolic links followed, below the root."""
+        given = Path(path)
+        if given.is_absolute() or ".." in given.parts or "\0" in path:
+            raise ToolRefusalError(f"{path!r} is no path below the folder, like notes/today.txt", tool=self._tool)
+        try:
+            found = (self._root / given).resolve()
+        except (OSError, RuntimeError, UnicodeError):
+            raise ToolRefusalError(f"{path!r} leads nowhere", tool=self._tool) from None
+        if not found.is_relative_to(self._root):
+            raise ToolRefusalError(f"{path!r} leads out of the folder", tool=self._tool)
+        return found.relative_to(self._root).parts
+
+    def _data(self, parts: tuple[str, ...], path: str) -> bytes:
+        """Up to one byte more than is allowed.
+
+        Every part is opened from the one before it and without following links, so that whatever is moved
+        or linked anew while we are at it, nothing outside the root is opened.
+        """
+        if not parts:
+            raise ToolRefusalError(f"{path!r} is a folder", tool=self._tool)
+        with ExitStack() as opened:
+            at = os.open(self._root, _FOLDER)
+            opened.callback(os.close, at)
+            for part in parts:
+                try:
+                    at = os.open(part, _FILE, dir_fd=at)
+                except FileNotFoundError:
+                    hint = did_you_mean(part, os.listdir(at), kind="there are")  # noqa: PTH208 - `at` is no path
+                    raise ToolResolutionError(f"there is no {path!r}; {hint}") from None
+                opened.callback(os.close, at)
+            if not S_ISREG(os.fstat(at).st_mode):
+                raise ToolRefusalError(f"{path!r} is no plain file", tool=self._tool)
+            return _read(at)
+
+    def _translated(self, error: OSError, path: str) -> Exception:
+        if error.errno == errno.ENOTDIR:
+            return ToolResolutionError(f"there is no {path!r}")
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            return ToolRefusalError(f"{path!r} is no plain file", tool=self._tool)
+        return ToolFailureError(f"{path!r} cannot be read: {error.strerror}", tool=self._tool)
+
+
+def _read(descriptor: int) -> bytes:
+    data = bytearray()
+    while len(data) <= MAX_BYTES and (piece := os.read(descriptor, MAX_BYTES + 1 - len(data))):
+        data += piece
+    return bytes(data)

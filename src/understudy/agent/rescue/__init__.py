@@ -1,5 +1,0 @@
-"""Tool calls that a model wrote as text, found again."""
-
-from understudy.agent.rescue.scan import Rescue, rescue
-
-__all__ = ["Rescue", "rescue"]

@@ -1,5 +1,0 @@
-"""Gemini's generateContent."""
-
-from understudy.codecs.gemini.codec import GeminiCodec
-
-__all__ = ["GeminiCodec"]

@@ -1,5 +1,0 @@
-"""OpenAI chat completions."""
-
-from understudy.codecs.openai_chat.codec import OpenAIChatCodec
-
-__all__ = ["OpenAIChatCodec"]

@@ -1,5 +1,0 @@
-"""OpenAI responses."""
-
-from understudy.codecs.openai_responses.codec import OpenAIResponsesCodec
-
-__all__ = ["OpenAIResponsesCodec"]

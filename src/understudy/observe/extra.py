@@ -1,8 +1,0 @@
-"""What is said when a package of the extra `observability` is missing."""
-
-from understudy.errors import InputError
-
-
-def missing_package(package: str, *, needed_by: str) -> InputError:
-    """The error for a sink whose package is not installed."""
-    return InputError(f"{package} is not installed", source=needed_by, hint="install understudy[observability]")

@@ -1,6 +1,0 @@
-"""Reports of scenario runs: on the console, as JSON, JUnit XML or a page, and for GitHub."""
-
-from understudy.report.catalog import reporter_of
-from understudy.report.reporter import Reporter, Reporters, report
-
-__all__ = ["Reporter", "Reporters", "report", "reporter_of"]
