@@ -10,14 +10,14 @@ from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 from offbook import RecordingProvider, run
-from offbook.explore.exploration import Explorer, Wish
-from offbook.explore.function_subject import FunctionSubject
-from offbook.explore.menu import chosen
+from offbook.explore.harness import Harness
 from offbook.explore.run import Run
-from offbook.explore.stage import Stage
+from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject, Reply, Request, Response, WholeReply
 from offbook.providers.provider import Provider
+from offbook.subjects.function import FunctionSubject
 
 CALLS, REPEATS = 30, (7, 3)
 OURS, FLOOR = "an exploration with all faults", "the clean run, as often"
@@ -49,7 +49,7 @@ async def _converse(provider: Provider) -> str:
     return response.content
 
 
-async def _agent(stage: Stage) -> str:
+async def _agent(stage: Harness) -> str:
     return await _converse(stage.gateway)
 
 
@@ -83,7 +83,7 @@ async def _record(path: Path) -> None:
 def _explored(recording: Path) -> tuple[list[Run], float]:
     """The runs of an exploration, and how long they took, in µs; the clean run is made before."""
     watch = Stopwatch()
-    explorer = Explorer(FunctionSubject(_agent, recording), Wish(dishes=chosen("all")))
+    explorer = Explorer(FunctionSubject(_agent, recording), ExploreOptions(variants=select_variants("all")))
     cases = explorer.cases
     with quiet(), watch.lap():
         exploration = explorer.explore(cases)

@@ -11,9 +11,9 @@ from msgspec import Raw, Struct
 from bench.contestants.vcrpy import record_cassette
 from bench.peers import load_peer
 from bench.workload import COST_USD, LATENCY_MS, MODEL, USAGE, By, Call, Conversation, call_at, request_of
-from offbook.recording.document import Document
-from offbook.recording.exchange import ABSENT, Exchange
-from offbook.recording.fingerprint import identify
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import ABSENT, Exchange
+from offbook.recording.match.fingerprint import identify
 from offbook.recording.stores.locate import open_store
 
 Detail = Literal["answers", "hashes", "requests"]

@@ -8,16 +8,16 @@ from typing import Literal
 
 from bench.workload import COST_USD, MODEL, USAGE
 from offbook import MockProvider, Provider, RecordingProvider, Reply, Request, Response
-from offbook.config.agent_calls import CastAgent
+from offbook.config.agents import RetryingAgent
 from offbook.config.judge import judge_maker
+from offbook.config.participants import user_maker
 from offbook.config.schema import Config, JudgeConfig, UserConfig
-from offbook.config.user import user_maker
 from offbook.gateway.gateway import DEFAULT_RETRY
 from offbook.messages import JsonObject, ToolCall, WholeReply
 from offbook.scenarios import (
-    Cast,
     HandlerContext,
     HandlerTarget,
+    Participants,
     RunRules,
     Scenario,
     ScenarioRunner,
@@ -109,8 +109,10 @@ class Talks:
 
     async def run(self, provider: Provider) -> SuiteResult:
         """Hold every conversation, by the parts that a config makes."""
-        agent = CastAgent(HandlerTarget("agent", handle), retry=DEFAULT_RETRY)
-        cast = Cast({"agent": agent}, provider, user_maker(CONFIG, self.scenarios), judge_maker(CONFIG, self.scenarios))
+        agent = RetryingAgent(HandlerTarget("agent", handle), retry=DEFAULT_RETRY)
+        cast = Participants(
+            {"agent": agent}, provider, user_maker(CONFIG, self.scenarios), judge_maker(CONFIG, self.scenarios)
+        )
         return await ScenarioRunner(cast, RULES).run(self.scenarios)
 
     async def call(self, provider: Provider) -> None:

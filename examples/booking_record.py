@@ -20,17 +20,17 @@ from offbook import Provider, RecordingProvider, Reply, Request, run
 from offbook.config import (
     Config,
     collect_scenarios,
+    import_from,
     load_config,
-    modules_of,
-    open_cast,
-    plan_of,
-    rules_of,
+    open_participants,
+    plan_run,
+    run_rules,
     scenario_files,
 )
 from offbook.config.recordings import RecordingFolder
-from offbook.config.step_names import StepNames
+from offbook.config.roles import StepNames
+from offbook.pipeline import Live
 from offbook.scenarios import ScenarioRunner, SuiteResult
-from offbook.session import Live
 
 PROJECT = Path(__file__).parent / "booking"
 
@@ -49,14 +49,14 @@ class OneByOne(Provider):
 
 async def record(config: Config, folder: Path) -> SuiteResult:
     """Hold every conversation, and keep the calls of models in `folder`."""
-    plan = plan_of(config, collect_scenarios(scenario_files(config)))
+    plan = plan_run(config, collect_scenarios(scenario_files(config)))
     names = StepNames((scenario.name, agent) for scenario, agent in plan.pairs)
-    async with open_cast(config, plan, Live()) as opened:
+    async with open_participants(config, plan, Live()) as opened:
         assert opened.cast.provider is not None
         live = OneByOne(opened.cast.provider)
         recorder = RecordingFolder(folder, names, lambda file: RecordingProvider(live, file, clock=StillClock()))
         async with recorder:
-            rules = replace(rules_of(config), concurrency=1)
+            rules = replace(run_rules(config), concurrency=1)
             return await ScenarioRunner(replace(opened.cast, provider=recorder), rules).run(plan.scenarios)
 
 
@@ -65,7 +65,7 @@ def main(folder: Path) -> None:
     for path in folder.glob("*.json"):
         path.unlink()
     config = load_config(PROJECT / "offbook.toml")
-    with serving(answer) as base_url, modules_of([config.folder]):
+    with serving(answer) as base_url, import_from([config.folder]):
         os.environ["OPENAI_BASE_URL"] = base_url
         result = run(record(config, folder))
     for scenario in result.scenarios:

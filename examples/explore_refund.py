@@ -9,8 +9,8 @@ from pathlib import Path
 
 from local_model import serving
 from offbook import OpenAIProvider, Provider, RecordingProvider, Request, Response, explore_function, run, tool
+from offbook.explore.harness import Harness
 from offbook.explore.run import Run
-from offbook.explore.stage import Stage
 from offbook.report.exploration import exploration_reporter_of, report_exploration
 from offbook.tools import Toolbox
 
@@ -32,7 +32,7 @@ async def handle(provider: Provider, tools: Toolbox) -> str:
     return (await provider.complete([task], "gpt-4o-mini", step_id="write")).content
 
 
-async def hasty(stage: Stage) -> str:
+async def hasty(stage: Harness) -> str:
     """Starts over when something fails. That repeats what was done already, too."""
     problem = ""
     for _ in range(3):
@@ -43,7 +43,7 @@ async def hasty(stage: Stage) -> str:
     raise RuntimeError(problem)
 
 
-async def patient(stage: Stage) -> str:
+async def patient(stage: Harness) -> str:
     """Leaves that to a gateway, which repeats the call that has failed and nothing else."""
     return await handle(stage.gateway, stage.tools(refund))
 

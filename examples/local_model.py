@@ -8,7 +8,7 @@ from typing import ClassVar, TypeAlias
 
 import orjson
 
-from offbook.codecs.codec import WireRequest
+from offbook.codecs.base import WireRequest
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.messages import Request, Response, TextDelta, Usage
 

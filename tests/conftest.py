@@ -1,5 +1,6 @@
 """Settings for the whole suite."""
 
+import signal
 import sys
 
 import pytest
@@ -9,6 +10,9 @@ settings.register_profile("offbook", deadline=None, derandomize=True, database=N
 settings.load_profile("offbook")
 
 pytest_plugins = ["pytester"]
+
+# a shell starts background jobs with SIGINT ignored, and programs under test inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bench.contestants.workflow_engine import NAME, EngineContestant, Shape
 from bench.workload import COST_USD, LATENCY_MS, MODEL, USAGE
 from offbook import MockProvider, ProviderGateway, Request
-from offbook.recording.document import Document
-from offbook.recording.exchange import Exchange
-from offbook.recording.fingerprint import fingerprint
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.match.fingerprint import fingerprint
 from offbook.workflow import WorkflowDefinition, WorkflowEngine, WorkflowResult
 
 

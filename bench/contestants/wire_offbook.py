@@ -10,13 +10,13 @@ from msgspec import Raw
 from bench.contestants.wire_server import PIECE, PIECES, Case, WireContestant
 from bench.library import Library, Spec
 from bench.workload import request_of, response_of
-from offbook.codecs.catalog import CODECS
 from offbook.messages import TextDelta
-from offbook.recording.document import Document
-from offbook.recording.exchange import Exchange
-from offbook.recording.fingerprint import identify
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.wire_record import TimedFrame, WireRecord
+from offbook.recording.match.fingerprint import identify
 from offbook.recording.stores.locate import open_store
-from offbook.recording.wire_record import TimedFrame, WireRecord
+from offbook.vendors import CODECS
 
 
 class OffbookServer(WireContestant):

@@ -13,13 +13,13 @@ from typing import Literal, TypeAlias
 import orjson
 from msgspec import Raw, Struct
 
-from offbook.codecs.catalog import CODECS
 from offbook.messages import Request, Response, TextDelta
-from offbook.recording.document import Document
-from offbook.recording.exchange import Exchange
-from offbook.recording.fingerprint import identify
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.wire_record import TimedFrame, WireRecord
+from offbook.recording.match.fingerprint import identify
 from offbook.recording.stores.locate import open_store
-from offbook.recording.wire_record import TimedFrame, WireRecord
+from offbook.vendors import CODECS
 
 SESSIONS = 8
 PIECES, EVERY_MS = 10, 100.0

@@ -14,15 +14,15 @@ from tests.report import browser  # noqa: E402
 
 from local_model import serving  # noqa: E402
 from offbook import run  # noqa: E402
-from offbook.explore.exploration import Exploration, Explorer, Wish  # noqa: E402
-from offbook.explore.function_subject import FunctionSubject  # noqa: E402
-from offbook.explore.menu import chosen  # noqa: E402
-from offbook.explore.stage import Stage  # noqa: E402
+from offbook.explore.harness import Harness  # noqa: E402
+from offbook.explore.runner import Exploration, ExploreOptions, Explorer  # noqa: E402
+from offbook.explore.variants import select_variants  # noqa: E402
 from offbook.report.exploration import exploration_reporter_of, report_exploration  # noqa: E402
+from offbook.subjects.function import FunctionSubject  # noqa: E402
 from refund_agent import TOOLS, ask, model, record  # noqa: E402
 
 
-async def refund_agent(stage: Stage) -> object:
+async def refund_agent(stage: Harness) -> object:
     for _ in range(3):
         try:
             return (await ask(stage.provider, stage.tools(TOOLS))).result
@@ -34,7 +34,9 @@ async def refund_agent(stage: Stage) -> object:
 def explored(folder: Path) -> Exploration:
     with serving(model) as url:
         run(record(folder / "refund.json", url))
-    return Explorer(FunctionSubject(refund_agent, folder / "refund.json"), Wish(dishes=chosen("all"))).explore()
+    return Explorer(
+        FunctionSubject(refund_agent, folder / "refund.json"), ExploreOptions(variants=select_variants("all"))
+    ).explore()
 
 
 def main(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Time, injected: the system's, or a virtual one that never waits."""
+"""The clock that everything waits on: the system's, or a virtual one that never waits."""
 
 from __future__ import annotations
 

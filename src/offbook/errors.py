@@ -60,10 +60,10 @@ class OffbookError(Exception):
     """Whatever offbook raises on purpose. It can be pickled, and so cross to another process."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (type(self), self.args, self.__dict__)
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuilt(kind: type[OffbookError], args: tuple[object, ...], attributes: dict[str, object]) -> OffbookError:
+def _rebuild(kind: type[OffbookError], args: tuple[object, ...], attributes: dict[str, object]) -> OffbookError:
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(attributes)
@@ -496,7 +496,7 @@ class RecordingMismatchError(OffbookError):
     ) -> None:
         self.reason, self.kind, self.key, self.difference = message, kind, key, difference
         self.hint, self.struck = hint, tuple(struck)
-        hints = [f"  hint: {told}" for told in (_told_struck(self.struck), hint) if told]
+        hints = [f"  hint: {told}" for told in (_describe_fired_faults(self.struck), hint) if told]
         super().__init__("\n".join([message, *filter(None, [difference]), *hints]))
 
     def but(self, *, hint: str | None = None, struck: Sequence[str] | None = None) -> "RecordingMismatchError":
@@ -511,7 +511,7 @@ class RecordingMismatchError(OffbookError):
         )
 
 
-def _told_struck(struck: Sequence[str]) -> str:
+def _describe_fired_faults(struck: Sequence[str]) -> str:
     if not struck:
         return ""
     more = f" and {len(struck) - 1} more" if len(struck) > 1 else ""

@@ -1,4 +1,4 @@
-"""What happened, as frozen values, and the sinks they are sent to."""
+"""The events that offbook emits, as frozen values, and the sinks that receive them."""
 
 import logging
 from typing import Literal, Protocol, TypeAlias
@@ -284,6 +284,6 @@ class Sinks:
         logger.exception("%s failed on %s; the run goes on, and its further failures are not reported", sink, told)
 
 
-def guarded(sink: Sink) -> Sink:
+def guard_sink(sink: Sink) -> Sink:
     """The sink as providers hold it: one that no failure gets past, and that costs nothing if it does nothing."""
     return sink if sink is NULL_SINK or isinstance(sink, Sinks) else Sinks(sink)

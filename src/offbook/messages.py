@@ -1,4 +1,4 @@
-"""The values that travel between an agent and a model: requests, responses, stream events, replies."""
+"""The values between an agent and a model: messages, tool calls, requests, responses, stream events, replies."""
 
 from __future__ import annotations
 

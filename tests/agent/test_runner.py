@@ -4,10 +4,23 @@ import asyncio
 
 import pytest
 
-from offbook import EventLoopError, InputError, MockProvider, Response, Usage, run
+from offbook import (
+    EventLoopError,
+    InputError,
+    MockProvider,
+    ReasoningDelta,
+    Response,
+    StreamRestart,
+    TextDelta,
+    ToolCallDelta,
+    Usage,
+    run,
+)
 from offbook.agent import (
     AgentError,
+    ChunkType,
     ContextManager,
+    GuardPolicy,
     MaxIterationsError,
     Message,
     MessageMeta,
@@ -16,13 +29,19 @@ from offbook.agent import (
     NoCompact,
     ProviderClient,
     ScriptedClient,
+    StreamChunk,
+    StreamError,
+    TieredCompact,
     ToolCall,
     ToolCallInfo,
     Workflow,
+    WorkflowCancelledError,
     WorkflowRunner,
 )
 from offbook.errors import ProviderTimeoutError
-from tests.agent.parts import FETCH, SUBMIT, agent, play, tool
+from offbook.workflow import parse_workflow
+from tests.agent.small_agents import FETCH, SUBMIT, agent, play, tool
+from tests.fakes import Scripted
 
 
 async def test_a_run_ends_with_what_its_terminal_tool_returns():
@@ -322,3 +341,241 @@ def test_every_error_of_a_run_is_one_family():
 
 def test_the_documented_errors_are_under_virtual_time_too():
     assert run(play([FETCH, SUBMIT]), virtual_time=True).result == "submit done"
+
+
+async def test_a_run_that_is_cancelled_before_it_starts_asks_nobody():
+    cancel = asyncio.Event()
+    cancel.set()
+    played = await play([FETCH, SUBMIT], run_options={"cancel_event": cancel}, catch=WorkflowCancelledError)
+    assert not played.client.calls
+    assert (played.error.iteration, played.error.completed_steps) == (0, {})
+
+
+async def test_the_transcript_is_kept():
+    cancel = asyncio.Event()
+    workflow = agent(fetch=lambda **_: cancel.set())
+    played = await play([FETCH, SUBMIT], workflow, run_options={"cancel_event": cancel}, catch=WorkflowCancelledError)
+    assert (played.error.iteration, played.error.completed_steps) == (1, {"fetch": 1})
+    assert [message.metadata.type for message in played.error.messages][-1] == MessageType.TOOL_RESULT
+
+
+async def test_an_event_that_is_never_set_changes_nothing():
+    assert (await play([FETCH, SUBMIT], run_options={"cancel_event": asyncio.Event()})).result == "submit done"
+
+
+def test_a_model_call_under_way_is_given_up_at_once():
+    provider = Scripted(Response(tool_calls=(FETCH,)), delay_s=3600.0)
+
+    async def cancelled_after_a_second():
+        cancel = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.call_later(1.0, cancel.set)
+        runner = WorkflowRunner(ProviderClient(provider, "any"))
+        with pytest.raises(WorkflowCancelledError) as caught:
+            await runner.run(agent(), "go", prompt_vars={"role": "tester"}, cancel_event=cancel)
+        assert len(caught.value.messages) == 2
+        return loop.time()
+
+    assert run(cancelled_after_a_second(), virtual_time=True) == pytest.approx(1.0)
+
+
+def test_tools_that_are_running_are_let_finish():
+    finished = []
+
+    async def fetch(**_):
+        await asyncio.sleep(60)
+        finished.append(True)
+
+    async def cancelled_in_the_middle():
+        cancel = asyncio.Event()
+        asyncio.get_running_loop().call_later(1.0, cancel.set)
+        return await play(
+            [FETCH, SUBMIT], agent(fetch=fetch), run_options={"cancel_event": cancel}, catch=WorkflowCancelledError
+        )
+
+    played = run(cancelled_in_the_middle(), virtual_time=True)
+    assert finished == [True]
+    assert played.error.completed_steps == {"fetch": 1}
+
+
+async def test_what_a_model_call_raises_is_raised_with_an_event_too():
+    cancel = asyncio.Event()
+    await play([OSError("gone")], run_options={"cancel_event": cancel}, catch=OSError)
+
+
+async def test_cancelling_the_task_leaves_nothing_running():
+    asked = asyncio.Event()
+
+    class Silent:
+        async def send(self, messages, tools=None):
+            asked.set()
+            await asyncio.Event().wait()
+
+    running = WorkflowRunner(Silent()).run(agent(), "go", prompt_vars={"role": "tester"}, cancel_event=asyncio.Event())
+    task = asyncio.ensure_future(running)
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+ASKED = {"prompt_vars": {"role": "tester"}}
+
+
+async def test_a_streaming_runner_tells_every_chunk():
+    heard = []
+    client = ScriptedClient([Response("Let me look.", tool_calls=(FETCH,)), SUBMIT])
+    await WorkflowRunner(client, stream=True, on_chunk=heard.append).run(agent(), "go", **ASKED)
+    assert [chunk.type for chunk in heard] == [
+        *[ChunkType.TEXT_DELTA] * 3,
+        ChunkType.TOOL_CALL_DELTA,
+        ChunkType.FINAL,
+        ChunkType.TOOL_CALL_DELTA,
+        ChunkType.FINAL,
+    ]
+    assert "".join(chunk.content for chunk in heard[:3]) == "Let me look."
+
+
+async def test_a_listener_may_be_async():
+    heard = []
+
+    async def listen(chunk):
+        heard.append(chunk.type)
+
+    await WorkflowRunner(ScriptedClient([FETCH, SUBMIT]), stream=True, on_chunk=listen).run(agent(), "go", **ASKED)
+    assert heard.count(ChunkType.FINAL) == 2
+
+
+async def test_a_stream_without_its_last_chunk_is_an_error():
+    class Cut:
+        async def send_stream(self, messages, tools=None):
+            yield StreamChunk(ChunkType.TEXT_DELTA, "partial")
+
+    with pytest.raises(StreamError, match="FINAL chunk") as caught:
+        await WorkflowRunner(Cut(), stream=True).run(agent(), "go", **ASKED)
+    assert len(caught.value.messages) == 2
+
+
+async def test_a_providers_stream_becomes_chunks():
+    heard = []
+    pieces = [
+        TextDelta("void"),
+        StreamRestart("broken"),
+        ReasoningDelta("Hm."),
+        TextDelta("Looking"),
+        ToolCallDelta(0, "{}", "a", "fetch"),
+        Response("Looking", tool_calls=(FETCH,), reasoning="Hm."),
+    ]
+    provider = Scripted(pieces, [Response(tool_calls=(SUBMIT,))])
+    runner = WorkflowRunner(ProviderClient(provider, "any"), stream=True, on_chunk=heard.append)
+    assert await runner.run(agent(), "go", **ASKED) == "submit done"
+    assert [(chunk.type, chunk.content) for chunk in heard[:6]] == [
+        (ChunkType.TEXT_DELTA, "void"),
+        (ChunkType.RESTART, "broken"),
+        (ChunkType.REASONING_DELTA, "Hm."),
+        (ChunkType.TEXT_DELTA, "Looking"),
+        (ChunkType.TOOL_CALL_DELTA, "{}"),
+        (ChunkType.FINAL, ""),
+    ]
+    assert provider.requests[0].stream
+    assert provider.closed_replies == 2
+
+
+async def test_a_listener_that_fails_lets_go_of_the_stream():
+    def refuse(_):
+        raise RuntimeError("no room")
+
+    provider = Scripted([TextDelta("one"), TextDelta("two"), Response("one two")])
+    with pytest.raises(RuntimeError, match="no room"):
+        await WorkflowRunner(ProviderClient(provider, "any"), stream=True, on_chunk=refuse).run(agent(), "go", **ASKED)
+    assert provider.closed_replies == 1
+
+
+FLOW = "{name: flow, config: {model: m}, steps: [{id: a, type: llm_call, prompt: Hi}]}"
+
+
+class SendsOnly:
+    async def send(self, messages, tools=None):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("client", "told", "hint"),
+    [
+        (MockProvider(), "MockProvider", "wrap it: ProviderClient(provider, model=…)"),
+        (agent(), "Workflow", "WorkflowRunner(client), then run(workflow, user_message)"),
+        (["hello"], "list", "a ScriptedClient([…])"),
+        (ScriptedClient, "the class ScriptedClient itself", "a ScriptedClient([…])"),
+        ("gpt-5", "a text", "a ProviderClient"),
+        (None, "None", "a ProviderClient"),
+    ],
+)
+def test_what_is_no_client_is_refused(client, told, hint):
+    with pytest.raises(InputError) as caught:
+        WorkflowRunner(client)
+    assert (caught.value.source, caught.value.reason) == ("client", f"expected a client, got {told}")
+    assert hint in caught.value.hint
+
+
+def test_a_client_that_cannot_stream_is_refused_where_it_should():
+    WorkflowRunner(SendsOnly())
+    with pytest.raises(InputError, match="expected a client, got SendsOnly"):
+        WorkflowRunner(SendsOnly(), stream=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"context_manager": TieredCompact()},
+            (
+                "context_manager: expected a ContextManager, got TieredCompact\n"
+                "  hint: context_manager=ContextManager(TieredCompact(), budget_tokens=…)"
+            ),
+        ),
+        (
+            {"policy": {"max_same_calls": 2}},
+            "policy: expected a GuardPolicy, got dict\n  hint: policy=GuardPolicy(max_same_calls=2)",
+        ),
+        ({"max_iterations": "3"}, "max_iterations: expected a whole number, got '3'"),
+        ({"max_tool_errors": "3"}, "max_tool_errors: expected a whole number, got '3'"),
+    ],
+)
+def test_options_of_a_runner_are_refused_by_name(options, told):
+    with pytest.raises(InputError) as caught:
+        WorkflowRunner(ScriptedClient([]), **options)
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(
+    ("asked", "source", "hint"),
+    [
+        ((parse_workflow(FLOW), "go"), "workflow", "a workflow from YAML is run by WorkflowEngine(workflow, provider)"),
+        (("go", agent()), "workflow", "run(workflow, user_message), in this order"),
+        ((agent(), {"role": "user", "content": "go"}), "user_message", ""),
+    ],
+)
+def test_what_cannot_be_run_is_refused(asked, source, hint):
+    with pytest.raises(InputError) as caught:
+        WorkflowRunner(ScriptedClient([])).run_sync(*asked)
+    assert caught.value.source == source
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("max_same_calls", "three", "expected a whole number, got 'three'"),
+        ("max_tool_errors", None, "expected a whole number, got None"),
+        ("max_premature_ends", 1.5, "expected a whole number, got 1.5"),
+        ("max_retries_per_step", True, "expected a whole number, got True"),
+        ("budget_usd", "1", "expected a number, got '1'"),
+        ("tool_timeout_s", [5], "expected a number, got [5]"),
+        ("budget_tokens", True, "expected a number, got True"),
+    ],
+)
+def test_a_field_of_a_policy_that_is_no_number_is_refused_by_name(field, value, reason):
+    with pytest.raises(InputError) as caught:
+        GuardPolicy(**{field: value})
+    assert (caught.value.source, caught.value.reason) == (field, reason)

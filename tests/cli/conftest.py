@@ -7,7 +7,7 @@ import pytest
 import offbook
 from offbook import MockProvider, RecordingProvider
 from offbook.cli.main import main
-from offbook.session import VENDORS
+from offbook.pipeline import VENDORS
 from tests.cli import flows
 
 

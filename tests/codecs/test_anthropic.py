@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.codecs.anthropic import AnthropicCodec
-from offbook.codecs.codec import WireRequest
+from offbook.codecs.base import WireRequest
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
 from offbook.messages import (
     ReasoningDelta,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 from offbook.codecs.anthropic import AnthropicCodec
-from offbook.codecs.codec import WireRequest
+from offbook.codecs.base import WireRequest
 from offbook.codecs.gemini import GeminiCodec
 from offbook.codecs.ollama import OllamaCodec
 from offbook.codecs.openai_chat import OpenAIChatCodec

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from offbook.codecs.codec import WireRequest
+from offbook.codecs.base import WireRequest
 from offbook.codecs.ollama import OllamaCodec
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, RequestError
 from offbook.messages import ReasoningDelta, Request, Response, TextDelta, ToolCall, ToolCallDelta, Usage

@@ -2,9 +2,8 @@
 
 import pytest
 
-from offbook.config.parts import PartsProvider
 from offbook.config.recordings import recorder_at, replay_at, slug
-from offbook.config.step_names import StepNames
+from offbook.config.roles import RoleProvider, StepNames
 from offbook.errors import NoProviderError, RecordingMismatchError
 from tests.fakes import Echo, user
 
@@ -53,4 +52,4 @@ async def test_what_is_of_no_scenario_has_no_recording(tmp_path):
 
 async def test_what_is_of_no_conversation_is_asked_of_nobody():
     with pytest.raises(NoProviderError, match="of no conversation"):
-        await PartsProvider(NAMES, {}).complete(user("hi"), "m", step_id="x")
+        await RoleProvider(NAMES, {}).complete(user("hi"), "m", step_id="x")

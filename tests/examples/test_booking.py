@@ -11,11 +11,11 @@ from signal import SIGTERM
 
 import pytest
 
-from offbook.config import collect_scenarios, load_config, modules_of, scenario_files
+from offbook.config import collect_scenarios, import_from, load_config, scenario_files
 from offbook.config.modules import load_object
 from offbook.config.recordings import slug
 from offbook.scenarios import HandlerContext, Mocks
-from offbook.scenarios.target import Stage
+from offbook.scenarios.targets import AgentEnvironment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BOOKING = EXAMPLES / "booking"
@@ -31,7 +31,7 @@ TIMEOUT_S = 60
 @pytest.fixture(scope="module")
 def modules():
     """Lets the modules of the examples be imported."""
-    with modules_of([BOOKING, EXAMPLES]):
+    with import_from([BOOKING, EXAMPLES]):
         yield
 
 
@@ -180,6 +180,6 @@ async def test_without_a_conversation_the_agent_asks_the_model_by_itself(modules
     with serving(answer) as base_url:
         monkeypatch.setenv("OPENAI_BASE_URL", base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
-        context = HandlerContext(Stage(Mocks({}).conversation()))
+        context = HandlerContext(AgentEnvironment(Mocks({}).conversation()))
         response = await handle([{"role": "user", "content": "Please cancel BK-3."}], context)
     assert [(call.tool, call.args) for call in response.tool_calls] == [("cancel_booking", {"booking_id": "BK-3"})]

@@ -6,8 +6,8 @@ import pytest
 
 from offbook import run
 from offbook.faults import FAULT_TYPES
+from offbook.pipeline import Live, open_pipeline
 from offbook.recording.stores.locate import open_store
-from offbook.session import Live, open_session
 from offbook.workflow import WorkflowEngine, load_workflow
 
 FOLDER = Path(__file__).parents[2] / "examples" / "workflows"
@@ -17,7 +17,7 @@ FLOW = load_workflow(FOLDER / "fault_replay.yaml")
 @pytest.fixture(scope="module")
 def result():
     async def work():
-        async with open_session(FLOW.config, Live(), folder=FOLDER) as session:
+        async with open_pipeline(FLOW.config, Live(), folder=FOLDER) as session:
             return await WorkflowEngine(FLOW, session.gateway, folder=FOLDER).run()
 
     return run(work(), virtual_time=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offbook import RecordingMismatchError, run
-from offbook.session import Replay, open_session
+from offbook.pipeline import Replay, open_pipeline
 from offbook.workflow import WorkflowEngine, load_workflow, parse_workflow
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def replayed(name, definition=None):
     definition = definition or load_workflow(WORKFLOWS / f"{name}.yaml")
 
     async def work():
-        async with open_session(definition.config, Replay(str(RECORDINGS / f"{name}.json"))) as session:
+        async with open_pipeline(definition.config, Replay(str(RECORDINGS / f"{name}.json"))) as session:
             engine = WorkflowEngine(definition, session.gateway, wrap_tools=session.wrap_tools, folder=WORKFLOWS)
             return await engine.run(), session.unused()
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import orjson
 
-from offbook.explore.divergence import STOP, Divergence
-from offbook.explore.run import Ending, ModelCall, Run, ToolRun
-from offbook.explore.stage import Stage
-from offbook.explore.theatre import Theatre
+from offbook.explore.harness import Harness, HarnessFactory
+from offbook.explore.options import STOP_ON_DIVERGENCE, Divergence
+from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
 from offbook.faults import FaultPlan, parse_fault
 from offbook.messages import JsonObject
-from offbook.recording.file_format import convert
-from offbook.recording.stores.memory import MemoryShelf
+from offbook.recording.format.file import document_from_dict
+from offbook.recording.stores.memory import MemoryReader
 
 REFUND = ("refund", {"order_id": 42})
-DECLARED, UNDECLARED = Ending("declared", "GaveUp", "no more"), Ending("undeclared", "KeyError", "'x'")
+DECLARED, UNDECLARED = RunFailure("declared", "GaveUp", "no more"), RunFailure("undeclared", "KeyError", "'x'")
 STRUCK = ("call=1 attempt=1: http_error 500",)
 
 
@@ -41,20 +40,22 @@ def clean_run(**fields: Any) -> Run:
     return Run(**{"result": "done", "calls": (model_call(),), **fields})
 
 
-def struck_run(**fields: Any) -> Run:
+def fired_run(**fields: Any) -> Run:
     return clean_run(**{"struck": STRUCK, **fields})
 
 
-def theatre_of(entries: JsonObject, divergence: Divergence = STOP) -> Theatre:
+def harnesses_of(entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENCE) -> HarnessFactory:
     """A theatre for a recording that is written by hand."""
-    document = convert({"_version": 2, **entries}, source="test")
-    return Theatre(MemoryShelf(document, source="run.json"), divergence)
+    document = document_from_dict({"_version": 2, **entries}, source="test")
+    return HarnessFactory(MemoryReader(document, source="run.json"), divergence)
 
 
-def stages_of(entries: JsonObject, divergence: Divergence = STOP) -> tuple[Stage, Theatre]:
+def clean_harness_of(
+    entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENCE
+) -> tuple[Harness, HarnessFactory]:
     """The stage of the clean run, and the theatre for those behind it."""
-    theatre = theatre_of(entries, divergence)
-    return theatre.stage(FaultPlan()), theatre
+    harnesses = harnesses_of(entries, divergence)
+    return harnesses.stage(FaultPlan()), harnesses
 
 
 def write_recording(path: Path, entries: JsonObject) -> Path:

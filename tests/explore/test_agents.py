@@ -11,12 +11,12 @@ import orjson
 import pytest
 from msgspec import Struct
 
-from offbook.explore.exploration import Explorer, Wish
-from offbook.explore.function_subject import FunctionSubject
-from offbook.explore.menu import chosen
-from offbook.explore.program_subject import ProgramSubject
-from offbook.explore.thread_crew import ThreadCrew
+from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Verdict
+from offbook.subjects.executors import ThreadExecutor
+from offbook.subjects.function import FunctionSubject
+from offbook.subjects.program import ProgramSubject
 from tests.explore.agents import desk
 from tests.wire.node.driver import is_required
 
@@ -110,14 +110,14 @@ def explored(agent, planted, tmp_path):
     getattr(module, "record", desk.record)(tmp_path / "run.json")
     function = getattr(module, agent, desk.sound)
     subject = FunctionSubject(function, tmp_path / "run.json", declared=[desk.GaveUpError])
-    return Explorer(subject, Wish(dishes=chosen("all"))).explore()
+    return Explorer(subject, ExploreOptions(variants=select_variants("all"))).explore()
 
 
 def explored_program(agent, planted, tmp_path):
     """The exploration of a program, with the faults that it was given."""
     path = tmp_path / "run.json"
     path.write_bytes(orjson.dumps({"_version": 2, "any": planted.answers}))
-    wish = Wish(dishes=chosen(planted.faults, ProgramSubject.menu), budget=planted.budget)
+    wish = ExploreOptions(variants=select_variants(planted.faults, ProgramSubject.menu), budget=planted.budget)
     with ProgramSubject(
         [*planted.command, agent],
         replay=path,
@@ -125,7 +125,7 @@ def explored_program(agent, planted, tmp_path):
         side_effects=["refund"],
         declared_exits=[GAVE_UP],
     ) as subject:
-        return Explorer(subject, wish, crew=ThreadCrew(subject, 2)).explore()
+        return Explorer(subject, wish, executor=ThreadExecutor(subject, 2)).explore()
 
 
 def assert_found(exploration, planted):

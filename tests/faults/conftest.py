@@ -9,10 +9,10 @@ from tests.fakes import user
 
 
 @pytest.fixture
-def strike():
+def apply():
     """Declares a fault in a recording and asks: gives what came, the error that struck, and after how many seconds."""
 
-    def strike(fault, *, stream=True, **entry):
+    def apply(fault, *, stream=True, **entry):
         async def work():
             mock = MockProvider(responses={"a": entry | {"fault": fault}}, strict=True)
             ask = mock.stream if stream else mock.complete
@@ -27,4 +27,4 @@ def strike():
 
         return run(work(), virtual_time=True)
 
-    return strike
+    return apply

@@ -20,10 +20,22 @@ from offbook import (
     TextDelta,
     run,
 )
-from offbook.errors import RecordingMismatchError
+from offbook.errors import RecordingMismatchError, ToolFaultError
 from offbook.events import FaultFired
-from offbook.faults import At, ConnectionReset, FaultInjector, FaultPlan, HttpError, StreamTruncate, chaos
+from offbook.faults import (
+    At,
+    ConnectionReset,
+    FaultInjector,
+    FaultLog,
+    FaultPlan,
+    HttpError,
+    StreamTruncate,
+    chaos,
+    inject_tools,
+    parse_fault,
+)
 from offbook.messages import WholeReply
+from offbook.recording.tool_replay import replay_tools
 from tests.fakes import Echo, Scripted, events_of, read_until_broken, user
 from tests.faults.samples import SAMPLES
 
@@ -203,15 +215,15 @@ async def test_a_recording_stays_clean_under_faults():
 async def test_the_lines_that_have_struck_nothing_are_told():
     plan = failing(At(step_id="answer", call=2), At(step_id="ask"), At(call=9))
     injector = FaultInjector(Echo(), plan)
-    assert injector.unstruck() == list(plan)
+    assert injector.unfired() == list(plan)
     await struck(injector, {"step_id": "answer"}, {"step_id": "answer"}, {"step_id": "ask"})
-    assert [str(line) for line in injector.unstruck()] == ["call=9: connection_reset"]
+    assert [str(line) for line in injector.unfired()] == ["call=9: connection_reset"]
 
 
 async def test_what_chaos_draws_is_no_line_that_struck():
     injector = FaultInjector(Echo(), chaos(seed=1, rate=1.0, faults=[ConnectionReset()]))
     assert await struck(injector, {}) == [True]
-    assert injector.unstruck() == []
+    assert injector.unfired() == []
 
 
 async def test_a_replay_without_an_answer_is_told_what_struck_before():
@@ -230,3 +242,61 @@ async def test_a_replay_without_an_answer_is_nothing_but_that_where_nothing_stru
     with pytest.raises(RecordingMismatchError) as caught:
         await injector.complete(user("Hi"), "m", step_id="ask")
     assert caught.value.struck == ()
+
+
+PLAN = FaultPlan(
+    map(parse_fault, ["call=1: timeout", "tool=refund call=1: tool_lost", "tool=refund call=9: tool_lost"])
+)
+
+
+def refund(order_id: int) -> str:
+    """Pay an order back."""
+    return f"{order_id} is paid back"
+
+
+async def strike_both(provider, tools):
+    with pytest.raises(ProviderError):
+        await provider.complete(user("Hi"), "m")
+    with pytest.raises(ToolFaultError):
+        tools["refund"].callable(order_id=7)
+
+
+async def test_what_struck_models_and_tools_is_kept_in_one_order():
+    fault_log = FaultLog()
+    await strike_both(
+        FaultInjector(Echo(), PLAN, fault_log=fault_log), inject_tools([refund], PLAN, fault_log=fault_log)
+    )
+    assert [str(fired) for fired in fault_log.fired] == [
+        "call=1 attempt=1: timeout",
+        "tool=refund call=1: tool_lost",
+    ]
+    assert [str(line) for line in fault_log.missing(PLAN)] == ["tool=refund call=9: tool_lost"]
+
+
+async def test_each_injector_misses_the_lines_of_its_own_kind_alone():
+    provider, tools = FaultInjector(Echo(), PLAN), inject_tools([refund], PLAN)
+    assert [str(line) for line in provider.unfired()] == ["call=1: timeout"]
+    await strike_both(provider, tools)
+    assert provider.unfired() == []
+    assert [str(line) for line in tools.unfired()] == ["tool=refund call=9: tool_lost"]
+
+
+async def test_a_model_without_an_answer_is_told_which_fault_had_struck_a_tool():
+    fault_log = FaultLog()
+    tools = inject_tools([refund], PLAN, fault_log=fault_log)
+    provider = FaultInjector(MockProvider(responses={}, strict=True), FaultPlan(), fault_log=fault_log)
+    with pytest.raises(ToolFaultError):
+        tools["refund"].callable(order_id=7)
+    with pytest.raises(RecordingMismatchError, match=r"a fault struck before this \(tool=refund call=1: tool_lost\)"):
+        await provider.complete(user("Hi"), "m", step_id="ask")
+
+
+async def test_a_tool_without_an_answer_is_told_which_fault_had_struck_a_model():
+    fault_log = FaultLog()
+    provider = FaultInjector(Echo(), PLAN, fault_log=fault_log)
+    with replay_tools([refund], {"_version": 2}) as replayed:
+        tools = inject_tools(replayed, FaultPlan(), fault_log=fault_log)
+        with pytest.raises(ProviderError):
+            await provider.complete(user("Hi"), "m")
+        with pytest.raises(RecordingMismatchError, match=r"a fault struck before this \(call=1 attempt=1: timeout\)"):
+            tools["refund"].callable(order_id=7)

@@ -11,7 +11,7 @@ from offbook import MemorySink, ToolCall, run
 from offbook.errors import RecordingMismatchError, ToolFaultError
 from offbook.events import FaultFired
 from offbook.faults import At, FaultPlan, PlannedFault, ToolError, inject_tools, parse_fault
-from offbook.recording.tool_recorder import record_tools
+from offbook.recording.tool_record import record_tools
 from offbook.recording.tool_replay import replay_tools
 from offbook.tools import run_tools
 from tests.faults.samples import TOOL_SAMPLES
@@ -111,7 +111,7 @@ async def test_the_lines_that_have_struck_nothing_are_told():
         [refund], plan_of("tool=refund: tool_lost", "tool=refund call=2: tool_error", "call=1: timeout")
     )
     await texts(tools, REFUND, REFUND)
-    assert [str(line) for line in tools.unstruck()] == ["tool=refund call=2: tool_error"]
+    assert [str(line) for line in tools.unfired()] == ["tool=refund call=2: tool_error"]
 
 
 async def test_another_plan_may_take_the_place_of_the_first_and_calls_go_on_being_counted():

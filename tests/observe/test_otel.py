@@ -22,13 +22,13 @@ from offbook.events import (
     ReplayServed,
     RetryScheduled,
 )
-from offbook.faults.http_error import HttpError
+from offbook.faults.http import HttpError
 from offbook.faults.injector import FaultInjector
 from offbook.faults.plan import At, FaultPlan
 from offbook.gateway.breaker import BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway
 from offbook.observe import OtelSink
-from offbook.recording.recorder import RecordingProvider
+from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
 from tests.observe.traffic import SLOW_S, Slow, abandon, drive, request
 

@@ -4,7 +4,7 @@ import asyncio
 
 from offbook.agent.context import ContextManager, SlidingWindowCompact
 from offbook.errors import AllProvidersFailedError, RecordingMismatchError
-from offbook.faults.http_error import HttpError
+from offbook.faults.http import HttpError
 from offbook.faults.injector import FaultInjector
 from offbook.faults.plan import At, FaultPlan
 from offbook.gateway.breaker import BreakerPolicy
@@ -12,11 +12,11 @@ from offbook.gateway.gateway import ProviderGateway
 from offbook.gateway.retry import RetryPolicy
 from offbook.messages import Request, Response, TextDelta, Usage, WholeReply
 from offbook.providers.provider import Provider
-from offbook.recording.fingerprint import fingerprint
-from offbook.recording.recorder import RecordingProvider
+from offbook.recording.match.fingerprint import fingerprint
+from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
 from offbook.workflow import WorkflowBuilder
-from tests.agent.context.parts import call
+from tests.agent.context.transcripts import call
 from tests.fakes import user
 
 SLOW_S = 0.75

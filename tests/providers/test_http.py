@@ -10,7 +10,7 @@ import httpx2
 import orjson
 import pytest
 
-from offbook.codecs.codec import WireRequest
+from offbook.codecs.base import WireRequest
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import (
     InputError,

@@ -14,7 +14,7 @@ from offbook.errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
-from offbook.providers.http_errors import translated_errors
+from offbook.providers.http import translate_errors
 
 EXPECTED = {
     httpx2.CloseError: ProviderConnectionError,
@@ -69,7 +69,7 @@ def instance_of(kind):
 
 def raised_through(error, provider="mine"):
     """What comes out of the boundary when `error` is raised inside."""
-    with pytest.raises(OffbookError) as caught, translated_errors(provider):
+    with pytest.raises(OffbookError) as caught, translate_errors(provider):
         raise error
     return caught.value
 
@@ -129,11 +129,11 @@ def test_an_error_is_named_once_however_many_boundaries_it_passes():
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), OSError("x")], ids=repr)
 def test_an_error_that_is_nobody_of_theirs_passes_as_it_is(error):
-    with pytest.raises(type(error)) as caught, translated_errors("mine"):
+    with pytest.raises(type(error)) as caught, translate_errors("mine"):
         raise error
     assert caught.value is error
 
 
 def test_where_nothing_fails_nothing_happens():
-    with translated_errors("mine"):
+    with translate_errors("mine"):
         pass

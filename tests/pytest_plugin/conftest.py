@@ -4,7 +4,7 @@ import pytest
 
 import offbook.pytest_plugin.fixture
 import offbook.pytest_plugin.plugin
-import offbook.pytest_plugin.scenario_file  # noqa: F401 - loaded here, or each inner run would load it anew
+import offbook.pytest_plugin.scenario_item  # noqa: F401 - loaded here, or each inner run would load it anew
 
 SETTINGS = """
 [pytest]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from offbook.recording.exchange import Exchange
+from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.locate import open_store
 
 from .programs import (

@@ -7,9 +7,9 @@ import pytest
 from offbook import MockProvider, Response, run
 from offbook.errors import InputError
 from offbook.scenarios import (
-    Cast,
     HandlerTarget,
     Judgement,
+    Participants,
     RunRules,
     ScenarioRunner,
     Trajectory,
@@ -37,7 +37,9 @@ BOOKS = {"create_booking": lambda args: {"id": f"BK-{args['time']}"}}
 
 def ran(*scenarios, rules=None, cast=None, **options):
     runner = ScenarioRunner(
-        cast or Cast({"booking": AGENT}), RunRules(**rules or {}), on_scenario=options.pop("told", lambda _: None)
+        cast or Participants({"booking": AGENT}),
+        RunRules(**rules or {}),
+        on_scenario=options.pop("told", lambda _: None),
     )
     return run(runner.run(scenarios, **options), virtual_time=True)
 
@@ -127,7 +129,7 @@ def test_scenarios_are_told_as_soon_as_they_end():
 
 
 def test_a_run_that_is_cut_off_leaves_what_has_finished():
-    runner = ScenarioRunner(Cast({"booking": AGENT}), RunRules(answer_timeout_s=None))
+    runner = ScenarioRunner(Participants({"booking": AGENT}), RunRules(answer_timeout_s=None))
 
     async def cut_off():
         running = asyncio.ensure_future(runner.run([scripted("hang", name="slow"), scripted("09:00", name="quick")]))
@@ -152,21 +154,21 @@ def test_no_more_conversations_are_held_at_once_than_allowed():
         now -= 1
         return "ok"
 
-    cast = Cast({"a": HandlerTarget("a", counting)})
+    cast = Participants({"a": HandlerTarget("a", counting)})
     result = ran(scripted("hi", conversations=10), cast=cast, rules={"concurrency": 3})
     assert (most, result.latency_s) == (3, 4)
 
 
 def test_several_agents_are_compared_on_the_same_scenarios():
     other = HandlerTarget("other", lambda messages, ctx: "no")
-    cast = Cast({"booking": AGENT, "other": other})
+    cast = Participants({"booking": AGENT, "other": other})
     wanted = scripted("09:00", assertions=Trajectory("contains", ["create_booking"]))
     result = ran(wanted, cast=cast, agents=["booking", "other"])
     assert [(each.agent, each.passed) for each in result.scenarios] == [("booking", True), ("other", False)]
 
 
 def test_a_scenario_names_its_agent():
-    cast = Cast({"booking": AGENT, "other": HandlerTarget("other", lambda messages, ctx: "no")})
+    cast = Participants({"booking": AGENT, "other": HandlerTarget("other", lambda messages, ctx: "no")})
     assert ran(scripted("09:00", agent="other"), cast=cast).scenarios[0].agent == "other"
     with pytest.raises(InputError, match="there is no agent 'billing'"):
         ran(scripted("09:00", agent="billing"), cast=cast)
@@ -180,7 +182,7 @@ def test_no_conversation_begins_when_the_budget_is_spent():
     async def costly(messages, ctx):
         return Response("ok", cost_usd=0.6)
 
-    cast = Cast({"a": HandlerTarget("a", costly)})
+    cast = Participants({"a": HandlerTarget("a", costly)})
     result = ran(scripted("hi", conversations=4), cast=cast, rules={"budget_usd": 1.0, "concurrency": 1})
     assert [held.passed for held in result.scenarios[0].conversations] == [True, True, False, False]
 
@@ -191,7 +193,7 @@ def test_a_replay_without_an_answer_is_told_as_such():
         return response.content
 
     strict = MockProvider(responses={"_version": 2, "books/a/1/agent": {"content": "hi"}}, strict=True)
-    cast = Cast({"a": HandlerTarget("a", asks_a_model)}, strict)
+    cast = Participants({"a": HandlerTarget("a", asks_a_model)}, strict)
     result = ran(scripted("hi", conversations=2), cast=cast)
     first, second = result.scenarios[0].conversations
     assert first.turns[0].agent == "hi"
@@ -203,7 +205,7 @@ def test_findings_and_thresholds_fail_a_conversation():
         async def judge(self, scenario, turns):
             return (Judgement("behavior", "rude", "it shouted", 0, "high"), Judgement("helpfulness", 2.0, "meh", 0))
 
-    cast = Cast({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Strict())
+    cast = Participants({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Strict())
     result = ran(scripted("09:00", thresholds={"helpfulness": 3.0}), cast=cast)
     kinds = [failure.kind for failure in result.scenarios[0].conversations[0].failures]
     assert kinds == ["severity", "threshold"]
@@ -221,7 +223,7 @@ def test_a_scenario_that_is_not_judged_by_a_metric_is_not_held_to_its_threshold(
         async def judge(self, scenario, turns):
             return ()
 
-    cast = Cast({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Silent())
+    cast = Participants({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Silent())
     rules = {"thresholds": {"helpfulness": 3.0}}
     assert ran(scripted("09:00", metrics=[]), cast=cast, rules=rules).passed
     assert not ran(scripted("09:00"), cast=cast, rules=rules).passed
@@ -257,7 +259,7 @@ def test_what_a_cast_puts_around_tools_sees_their_calls():
         seen.append((tool.name, tool.side_effect))
         return tool
 
-    cast = Cast({"booking": AGENT}, around_tools=around)
+    cast = Participants({"booking": AGENT}, wrap_tool=around)
     assert ran(scripted("09:00", side_effects="create_booking"), cast=cast).passed
     assert seen == [("create_booking", True)]
 

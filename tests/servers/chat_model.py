@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from offbook.codecs.codec import WireRequest
+from offbook.codecs.base import WireRequest
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.messages import Request, Response, Usage
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import orjson
 
-from offbook.codecs.codec import Codec, WireRequest
+from offbook.codecs.base import Codec, WireRequest
 from offbook.errors import ProviderError
 from offbook.messages import Request, Response, deltas_of
 

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.case import Case
-from offbook.explore.exploration import Explorer, Wish
-from offbook.explore.menu import chosen
+from offbook.explore.cases import FaultCase
+from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
 from offbook.faults import parse_fault
-from offbook.subjects.described import DescribedProgram, DescribedWorkflow
-from offbook.subjects.opening import open_subject
-from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduced
-from offbook.subjects.regression_mark import is_regression
-from offbook.subjects.terms import Terms
+from offbook.subjects.open import open_subject
+from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
+from offbook.subjects.regression_file import is_regression
+from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec
 from tests.subjects.projects import CARELESS, REFUND
 
 LOST = "tool=refund call=1: tool_lost"
@@ -24,19 +23,24 @@ LOST = "tool=refund call=1: tool_lost"
 @pytest.fixture
 def careless(project):
     project.workflow(CARELESS)
-    return DescribedWorkflow(recording="run.json", file="flow.yaml")
+    return WorkflowSpec(recording="run.json", file="flow.yaml")
 
 
 def kept(described, *lines, folder="regress", invariants=None):
     """The files of what was found with the faults of each of `lines`."""
     kind = Regression(
-        offbook="regression", verdict="wrong", faults=(), subject=described, invariants=invariants, terms=Terms()
+        offbook="regression",
+        verdict="wrong",
+        faults=(),
+        subject=described,
+        invariants=invariants,
+        terms=ExploreSettings(),
     )
     cases = [
-        Case(f"{number:04}", tuple(map(parse_fault, line.split("; "))), ()) for number, line in enumerate(lines, 7)
+        FaultCase(f"{number:04}", tuple(map(parse_fault, line.split("; "))), ()) for number, line in enumerate(lines, 7)
     ]
-    with open_subject(described, Terms()) as subject:
-        exploration = Explorer(subject, Wish(dishes=chosen("all"))).explore(cases)
+    with open_subject(described, ExploreSettings()) as subject:
+        exploration = Explorer(subject, ExploreOptions(variants=select_variants("all"))).explore(cases)
         return RegressionFolder(folder, kind).keep(subject, exploration.clean, exploration.findings)
 
 
@@ -51,16 +55,16 @@ def test_a_finding_is_kept_with_all_that_it_takes_to_run_it_again(careless):
 
 def test_it_is_a_finding_until_it_is_mended(careless, project):
     (file,) = kept(careless, LOST)
-    assert reproduced(file).verdict == "repeated side effect"
+    assert reproduce(file).verdict == "repeated side effect"
     project.write("flow.yaml", REFUND)
-    assert reproduced(file).verdict == "failed cleanly"
+    assert reproduce(file).verdict == "failed cleanly"
 
 
 def test_it_is_run_in_the_folder_that_it_was_found_in(careless, monkeypatch):
     (file,) = kept(careless, LOST)
     there = file.resolve()
     monkeypatch.chdir("/")
-    assert reproduced(there).is_finding
+    assert reproduce(there).is_finding
     assert Path.cwd() == Path("/")
 
 
@@ -84,26 +88,31 @@ def test_another_finding_does_not_take_the_place_of_one_that_is_kept(careless, p
     kept(careless, LOST)
     project.write("checks.py", "def invariant_tells(run):\n    assert run.error is None\n")
     kind = Regression(
-        offbook="regression", verdict="wrong", faults=(), subject=careless, terms=Terms(), invariants="checks.py"
+        offbook="regression",
+        verdict="wrong",
+        faults=(),
+        subject=careless,
+        terms=ExploreSettings(),
+        invariants="checks.py",
     )
-    with open_subject(careless, Terms()) as subject:
-        case = Case("0007", (parse_fault("step=plan: http_error 500"),), ())
-        wish = Wish(dishes=(), invariants=[lambda run: run.error is None])
+    with open_subject(careless, ExploreSettings()) as subject:
+        case = FaultCase("0007", (parse_fault("step=plan: http_error 500"),), ())
+        wish = ExploreOptions(variants=(), invariants=[lambda run: run.error is None])
         exploration = Explorer(subject, wish).explore([case])
         (file,) = RegressionFolder("regress", kind).keep(subject, exploration.clean, exploration.findings)
     assert str(file) == "regress/0007-2.json"
-    assert reproduced(file).judged.evidence == ("invariant_tells",)
+    assert reproduce(file).judged.evidence == ("invariant_tells",)
 
 
 def test_a_program_is_run_again_in_its_folder(project):
     project.write("agent.py", "import os, urllib.request\nurllib.request.urlopen(os.environ['OPENAI_BASE_URL'])\n")
     project.write("run.json", '{"_version": 2, "any": [{"content": "Hello!"}]}')
-    described = DescribedProgram(recording="run.json", command=(sys.executable, "agent.py"))
+    described = ProgramSpec(recording="run.json", command=(sys.executable, "agent.py"))
     regression = Regression(
         offbook="regression", verdict="crashed", faults=(parse_fault("call=1: http_error 500"),), subject=described
     )
     with pytest.raises(InputError, match="the run fails without any fault: exit 1"):
-        regression.reproduced()
+        regression.reproduce()
 
 
 @pytest.mark.parametrize(
@@ -119,7 +128,7 @@ def test_a_file_that_is_wrong_is_told_with_its_place(careless, change, reason):
     (file,) = kept(careless, LOST)
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(InputError) as caught:
-        reproduced(file)
+        reproduce(file)
     assert reason.lower() in str(caught.value).lower()
     assert caught.value.source == str(file)
     assert caught.value.place == next(iter(change)) or caught.value.place in ("subject.type", "")

@@ -3,12 +3,11 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.exploration import Explorer, Wish
-from offbook.explore.menu import chosen
+from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan
-from offbook.subjects.described import DescribedScenario
-from offbook.subjects.opening import open_subject
-from offbook.subjects.terms import USUAL_TERMS, Terms
+from offbook.subjects.open import open_subject
+from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings, ScenarioSpec
 from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
 from tests.subjects.projects import CONFIG, DESK, EAGER_DESK, SIM, SIM_ANSWERS
@@ -16,16 +15,16 @@ from tests.subjects.projects import CONFIG, DESK, EAGER_DESK, SIM, SIM_ANSWERS
 
 def described(given, **more):
     sim, recording = given
-    return DescribedScenario(recording=str(recording), file=str(sim), scenario="refunds", agent="desk", **more)
+    return ScenarioSpec(recording=str(recording), file=str(sim), scenario="refunds", agent="desk", **more)
 
 
-def verdicts(given, faults="all", *, terms=USUAL_TERMS):
+def verdicts(given, faults="all", *, terms=DEFAULT_SETTINGS):
     with open_subject(described(given), terms) as subject:
-        explored = Explorer(subject, Wish(dishes=chosen(faults))).explore()
+        explored = Explorer(subject, ExploreOptions(variants=select_variants(faults))).explore()
     return {str(each.case): each for each in explored.explored}
 
 
-def clean(given, *, terms=USUAL_TERMS):
+def clean(given, *, terms=DEFAULT_SETTINGS):
     with open_subject(described(given), terms) as subject:
         return subject.run(FaultPlan())
 
@@ -63,7 +62,7 @@ def test_an_agent_that_raises_has_crashed_unless_the_error_is_declared(project):
     given = project.scenario(desk=desk)
     each = verdicts(given, "tool_error")["tool=refund call=1: tool_error"]
     assert (each.verdict, each.run.error.type) == ("crashed", "KeyError")
-    declared = verdicts(given, "tool_error", terms=Terms(declared=("KeyError",)))
+    declared = verdicts(given, "tool_error", terms=ExploreSettings(declared=("KeyError",)))
     assert [each.verdict for each in declared.values()] == ["failed cleanly"]
 
 
@@ -85,7 +84,7 @@ def test_side_effects_are_known_by_the_schemas_and_by_name_too(project):
     sim = SIM.replace('    side_effects=["refund"],\n', "")
     given = project.scenario(desk=EAGER_DESK, sim=sim)
     assert verdicts(given, "tool_lost")["tool=refund call=1: tool_lost"].verdict == "wrong"
-    named = verdicts(given, "tool_lost", terms=Terms(side_effects=("refund",)))
+    named = verdicts(given, "tool_lost", terms=ExploreSettings(side_effects=("refund",)))
     assert named["tool=refund call=1: tool_lost"].verdict == "repeated side effect"
 
 
@@ -100,7 +99,7 @@ def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
     given = project.scenario(config=CONFIG + 'provider = "openai"\n')
     with LoopbackServer(chat_answer("asked for real")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        found = verdicts(given, "tool_error", terms=Terms(on_divergence="live"))
+        found = verdicts(given, "tool_error", terms=ExploreSettings(on_divergence="live"))
     each = found["tool=refund call=1: tool_error"]
     assert each.run.result["turns"][0]["agent"] == "asked for real"
 
@@ -155,8 +154,8 @@ def test_a_recording_of_another_conversation_is_refused(project):
 
 def test_a_scenario_that_is_not_there_is_told_with_the_nearest(project):
     sim, recording = project.scenario()
-    wrong = DescribedScenario(recording=str(recording), file=str(sim), scenario="refund", agent="desk")
-    with pytest.raises(InputError, match="did you mean 'refunds'"), open_subject(wrong, Terms()):
+    wrong = ScenarioSpec(recording=str(recording), file=str(sim), scenario="refund", agent="desk")
+    with pytest.raises(InputError, match="did you mean 'refunds'"), open_subject(wrong, ExploreSettings()):
         pass
 
 

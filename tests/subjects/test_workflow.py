@@ -3,14 +3,13 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.exploration import Explorer, Wish
-from offbook.explore.menu import chosen
+from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan, parse_fault
-from offbook.subjects.described import DescribedWorkflow
-from offbook.subjects.opening import open_subject
-from offbook.subjects.terms import Terms
+from offbook.subjects.open import open_subject
+from offbook.subjects.specs import ExploreSettings, WorkflowSpec
 from offbook.subjects.workflow import WorkflowSubject
-from offbook.workflow.load import load_workflow
+from offbook.workflow.file.load import load_workflow
 from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, REFUND
@@ -22,7 +21,7 @@ def subject_of(given, **options):
 
 
 def verdicts(subject, faults="all", **wish):
-    explored = Explorer(subject, Wish(dishes=chosen(faults), **wish)).explore()
+    explored = Explorer(subject, ExploreOptions(variants=select_variants(faults), **wish)).explore()
     return {str(each.case): each for each in explored.explored}
 
 
@@ -71,7 +70,7 @@ def test_an_error_of_a_tool_itself_is_a_crash_unless_it_is_declared(project):
     given = project.workflow(COUNT, COUNT_ANSWERS)
     crashed = verdicts(subject_of(given), "empty_response")
     assert [(each.verdict, each.run.error.type) for each in crashed.values()] == [("crashed", "ValueError")]
-    declared = verdicts(subject_of(given, terms=Terms(declared=("ValueError",))), "empty_response")
+    declared = verdicts(subject_of(given, terms=ExploreSettings(declared=("ValueError",))), "empty_response")
     assert [each.verdict for each in declared.values()] == ["failed cleanly"]
 
 
@@ -110,7 +109,7 @@ def test_what_is_asked_that_was_never_recorded_diverges(project):
 
 def test_what_was_never_recorded_can_be_answered_with_a_default(project):
     text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
-    terms = Terms(on_divergence="default", default_response="whatever")
+    terms = ExploreSettings(on_divergence="default", default_response="whatever")
     found = verdicts(subject_of(project.workflow(text), terms=terms), "empty_response")
     each = found["step=plan call=1 attempt=1: empty_response"]
     assert each.run.result["state"]["told"] == "whatever"
@@ -120,7 +119,9 @@ def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
     text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
     with LoopbackServer(chat_answer("asked for real")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        found = verdicts(subject_of(project.workflow(text), terms=Terms(on_divergence="live")), "empty_response")
+        found = verdicts(
+            subject_of(project.workflow(text), terms=ExploreSettings(on_divergence="live")), "empty_response"
+        )
     each = found["step=plan call=1 attempt=1: empty_response"]
     assert each.run.result["state"]["told"] == "asked for real"
 
@@ -129,7 +130,7 @@ def test_tools_of_a_workflow_are_marked_by_name(project):
     given = project.workflow(CARELESS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'never run'\n")
     assert {each.verdict for each in verdicts(subject_of(given), "tool_lost").values()} == {"recovered"}
-    marked = verdicts(subject_of(given, terms=Terms(side_effects=("refund",))), "tool_lost")
+    marked = verdicts(subject_of(given, terms=ExploreSettings(side_effects=("refund",))), "tool_lost")
     assert {each.verdict for each in marked.values()} == {"repeated side effect"}
 
 
@@ -145,13 +146,13 @@ def test_a_tool_with_a_side_effect_is_run_for_real_if_that_is_wished(project):
     given = project.workflow(answers=NO_TOOLS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'paid'\n")
     with pytest.raises(InputError, match="--run-tools"):
-        subject_of(given, terms=Terms(side_effects=("refund",)))
-    run = subject_of(given, terms=Terms(side_effects=("refund",), runs_tools=True)).run(FaultPlan())
+        subject_of(given, terms=ExploreSettings(side_effects=("refund",)))
+    run = subject_of(given, terms=ExploreSettings(side_effects=("refund",), runs_tools=True)).run(FaultPlan())
     assert run.result["state"]["paid"] == "paid"
 
 
 def test_a_run_that_takes_longer_than_its_deadline_has_hung(project):
-    subject = subject_of(project.workflow(), terms=Terms(deadline_s=30.0))
+    subject = subject_of(project.workflow(), terms=ExploreSettings(deadline_s=30.0))
     subject.run(FaultPlan())
     run = subject.run(FaultPlan([parse_fault("step=tell: timeout 20000")]))
     assert run.hung == "it had not ended after 30 s"
@@ -159,6 +160,6 @@ def test_a_run_that_takes_longer_than_its_deadline_has_hung(project):
 
 def test_a_described_workflow_is_opened_with_its_tools_beside_it(project):
     flow, recording = project.workflow()
-    described = DescribedWorkflow(recording=str(recording), file=str(flow), state={"order": "42"})
-    with open_subject(described, Terms()) as subject:
+    described = WorkflowSpec(recording=str(recording), file=str(flow), state={"order": "42"})
+    with open_subject(described, ExploreSettings()) as subject:
         assert subject.run(FaultPlan()).result["state"]["paid"] == "42 is paid"

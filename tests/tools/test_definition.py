@@ -1,9 +1,14 @@
 """A tool is its spec and its function, and refuses what could only fail later."""
 
-import pytest
+from datetime import date
 
+import pytest
+from pydantic import BaseModel
+
+from offbook import ToolCall
 from offbook.errors import InputError, ToolArgumentsError
-from offbook.tools import ToolDef, ToolSpec
+from offbook.tools import ToolDef, ToolSpec, run_tool, tool
+from offbook.tools.definition import wrap_tool
 
 SPEC = ToolSpec("find", parameters={"type": "object", "required": ["city"]})
 
@@ -30,3 +35,65 @@ def test_what_cannot_be_called_is_refused():
 def test_a_timeout_that_is_no_time_is_refused(timeout_s):
     with pytest.raises(InputError, match=r"^find: timeout_s: expected more than 0, got "):
         ToolDef(SPEC, print, timeout_s=timeout_s)
+
+
+class Order(BaseModel):
+    order_id: int
+
+
+def test_a_spec_is_told_in_the_openai_shape():
+    assert ToolSpec("find", "Find an order.", Order).function == {
+        "type": "function",
+        "function": {
+            "name": "find",
+            "description": "Find an order.",
+            "parameters": {"type": "object", "properties": {"order_id": {"type": "integer"}}, "required": ["order_id"]},
+        },
+    }
+
+
+def test_arguments_that_fit_come_back_as_they_came():
+    args = {"order_id": "42", "odd": 1}
+    assert ToolSpec("find", parameters=Order).check(args) is args
+
+
+def test_arguments_that_do_not_fit_are_refused():
+    with pytest.raises(ToolArgumentsError, match="order_id: missing") as caught:
+        ToolSpec("find", parameters=Order).check({})
+    assert caught.value.tool == "find"
+
+
+def test_a_wrong_declaration_is_refused_where_it_is_made():
+    with pytest.raises(InputError, match=r"^find: parameters\.required: no valid JSON schema"):
+        ToolSpec("find", parameters={"type": "object", "required": 5})
+
+
+def test_what_is_made_of_a_spec_is_made_once():
+    spec = ToolSpec("find", parameters=Order)
+    assert spec.function is spec.function
+    assert spec.schema is spec.function["function"]["parameters"]
+
+
+@tool(prerequisites=["search"], timeout_s=5, side_effect=True, repeatable=True)
+def book(on: date) -> str:
+    """Book a day."""
+    return on.isoformat()
+
+
+def test_it_is_told_to_models_and_guarded_as_the_original():
+    stand_in = wrap_tool(book, lambda **arguments: arguments, timeout_s=None)
+    assert stand_in.spec is book.spec
+    assert (stand_in.name, stand_in.prerequisites, stand_in.timeout_s) == ("book", ["search"], None)
+    assert stand_in.side_effect
+    assert stand_in.repeatable
+
+
+async def test_it_gets_the_arguments_as_the_model_gave_them_once_the_original_would_take_them():
+    stand_in = wrap_tool(book, lambda **arguments: arguments, timeout_s=None)
+    assert (await run_tool(stand_in, ToolCall("book", {"on": "2024-12-24"}))).value == {"on": "2024-12-24"}
+    with pytest.raises(ToolArgumentsError, match="on: "):
+        stand_in.bind({"on": "soon"})
+
+
+def test_it_can_be_called_as_a_function():
+    assert wrap_tool(book, lambda on: f"not {on}", timeout_s=None)(on="today") == "not today"

@@ -2,6 +2,8 @@
 
 import asyncio
 import functools
+import subprocess
+import sys
 import threading
 from contextvars import ContextVar
 
@@ -18,7 +20,8 @@ from offbook.errors import (
     ToolTimeoutError,
 )
 from offbook.messages import ToolCall
-from offbook.tools import Toolbox, ToolDef, ToolSpec, run_tool, run_tools
+from offbook.tools import Toolbox, ToolDef, ToolOutcome, ToolSpec, run_tool, run_tools
+from offbook.tools.dispatch import DaemonThreads
 
 MISS = RecordingMismatchError("nothing fits", kind="missing")
 WHO = ContextVar("WHO", default="nobody")
@@ -322,3 +325,65 @@ def test_a_cancelled_caller_leaves_no_call_behind():
 
     virtually(work())
     assert sorted(log) == ["a cancelled", "b cancelled"]
+
+
+def test_work_is_done_in_another_thread():
+    assert DaemonThreads().submit(threading.get_ident).result() != threading.get_ident()
+    assert DaemonThreads().submit(divmod, 7, 2).result() == (3, 1)
+
+
+def test_what_work_raises_is_raised_where_its_result_is_asked_for():
+    with pytest.raises(SystemExit):
+        DaemonThreads().submit(sys.exit, 3).result()
+
+
+def test_more_work_runs_at_once_than_any_pool_would_have_threads():
+    together = threading.Barrier(100)
+    work = [DaemonThreads().submit(together.wait, 60) for _ in range(100)]
+    assert sorted(each.result() for each in work) == list(range(100))
+
+
+def test_a_program_ends_while_abandoned_work_goes_on():
+    program = """
+import threading
+import offbook
+from offbook.tools import ToolDef, ToolSpec, run_tool
+
+stuck = ToolDef(ToolSpec("stuck"), callable=threading.Event().wait, timeout_s=0.01)
+outcome = offbook.run(run_tool(stuck, offbook.ToolCall("stuck")))
+print(outcome.text)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[ToolError] ToolTimeoutError: stuck took longer than 0.01 s\n", "")
+
+
+class NotFoundError(ToolResolutionError):
+    pass
+
+
+class MuteError(Exception):
+    def __str__(self):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("something went wrong"), "[ToolError] ValueError: something went wrong"),
+        (KeyError("city"), "[ToolError] KeyError: 'city'"),
+        (ToolFaultError("the station is down", tool="t"), "[ToolError] ToolFaultError: the station is down"),
+        (ToolResolutionError("no such order"), "[ToolResolutionError] no such order"),
+        (NotFoundError("no such order"), "[ToolResolutionError] no such order"),
+        (MuteError(), "[ToolError] MuteError: <MuteError that cannot be shown>"),
+        (TimeoutError(), "[ToolError] TimeoutError"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_has_this_text(error, text):
+    call = ToolCall("t")
+    assert ToolOutcome.of_error(call, error) == ToolOutcome(call, None, error, text)
+
+
+def test_a_value_is_kept_beside_its_text():
+    call = ToolCall("t")
+    assert ToolOutcome.of_value(call, {"a": 1}) == ToolOutcome(call, {"a": 1}, None, '{"a":1}')

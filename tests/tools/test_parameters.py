@@ -4,11 +4,13 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from offbook.errors import InputError
 from offbook.tools import Parameters
-from offbook.tools.parameters import parameters_of
+from offbook.tools.parameters import argument_path, arguments_error, invalid_argument, parameters_of
 
 
 class Order(BaseModel):
@@ -61,3 +63,41 @@ print({"pydantic", "jsonschema", "docstring_parser"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_path_reads_like_code():
+    assert argument_path(["items", 0, "price"]) == "items[0].price"
+    assert argument_path([0]) == "[0]"
+    assert argument_path([]) == ""
+
+
+def test_a_long_value_is_cut():
+    problem = invalid_argument("text", "is too long", "a" * 1000)
+    assert problem.startswith("text: is too long (got 'aaaa")
+    assert problem.endswith("aaa…)")
+    assert len(problem) < 120
+
+
+def test_a_problem_that_is_found_twice_is_told_once():
+    assert arguments_error(["a: missing", "b: missing", "a: missing"], tool="t").problems == (
+        "a: missing",
+        "b: missing",
+    )
+
+
+def test_a_problem_takes_one_line():
+    assert arguments_error(["a: not\neven"], tool="t").problems == ("a: not even",)
+
+
+def test_of_many_problems_the_first_are_told_and_the_others_counted():
+    told = arguments_error((f"a{number}: missing" for number in range(20)), tool="t").problems
+    assert told[:2] == ("a0: missing", "a1: missing")
+    assert told[7:] == ("a7: missing", "and 12 more")
+
+
+@given(st.lists(st.text(min_size=1, max_size=2000), max_size=40))
+def test_no_error_is_endless(problems):
+    error = arguments_error(problems, tool="t")
+    assert len(error.problems) <= 9
+    assert len(str(error)) < 3000
+    assert len(str(error).splitlines()) == 1 + len(error.problems)

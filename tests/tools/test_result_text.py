@@ -155,7 +155,7 @@ class Order:
         (object(), "<object>"),
         (Order(), "<tests.tools.test_result_text.Order>"),
         ([{"order": Order()}], '[{"order":"<tests.tools.test_result_text.Order>"}]'),
-        (ToolOutcome.of_value, "<bound method ToolOutcome.of_value of <class 'offbook.tools.outcome.ToolOutcome'>>"),
+        (ToolOutcome.of_value, "<bound method ToolOutcome.of_value of <class 'offbook.tools.dispatch.ToolOutcome'>>"),
         (object().__str__, "<method-wrapper '__str__' of object>"),
         ((number for number in ()), "<generator object <genexpr>>"),
         ("<Order object at 0x7f00>", "<Order object at 0x7f00>"),

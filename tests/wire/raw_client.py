@@ -7,7 +7,7 @@ import socket
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from offbook.wire.http_call import HttpCall
+from offbook.wire.request import HttpRequest
 
 End = Literal["complete", "closed", "reset", "silent"]
 PATIENCE_S = 5.0
@@ -42,7 +42,7 @@ class RawClient:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def ask(self, call: HttpCall) -> Heard:
+    def ask(self, call: HttpRequest) -> Heard:
         self.send(bytes_of(call, prefix=self.prefix))
         return self.hear()
 
@@ -107,13 +107,13 @@ class RawClient:
         return "complete" if data else "closed"
 
 
-def ask(url: str, call: HttpCall, *, patience_s: float = PATIENCE_S) -> Heard:
+def ask(url: str, call: HttpRequest, *, patience_s: float = PATIENCE_S) -> Heard:
     """What the server at `url` answers to a call on a connection of its own."""
     with RawClient(url, patience_s=patience_s) as client:
         return client.ask(call)
 
 
-def bytes_of(call: HttpCall, *, prefix: str = "", version: str = "1.1") -> bytes:
+def bytes_of(call: HttpRequest, *, prefix: str = "", version: str = "1.1") -> bytes:
     """The call as it goes over a connection."""
     place = prefix + call.path + (f"?{call.query}" if call.query else "")
     headers = {"host": "localhost", "content-length": str(len(call.body)), **call.headers}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from offbook.wire.http_call import HttpCall
-from offbook.wire.serving import serving
-from tests.wire.calls import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
+from offbook.wire.request import HttpRequest
+from offbook.wire.server.serving import serving
+from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
 
 LOGGERS = ("offbook.wire", "offbook.wire.http", "asyncio", "uvicorn.error")
@@ -178,7 +178,7 @@ def test_a_call_that_is_cut_or_garbled_does_no_harm(server, errors, protocol, da
 )
 def test_bodies_of_any_shape_are_answered_or_refused(server, errors, method, path, body):
     with RawClient(server.url) as client:
-        client.send(bytes_of(HttpCall(method, path, "", {}, body)))
+        client.send(bytes_of(HttpRequest(method, path, "", {}, body)))
         heard = client.hear(is_head=method == "HEAD")
         assert heard.status in (200, 201, 204, 400, 404, 405)
         assert heard.end == "complete"
@@ -197,7 +197,7 @@ def test_no_body_fails_a_session(path, body, strict, is_struck):
     rules = {"_meta": {"normalise": {"mask": ["x+"], "ignore": ["messages[*].content.id"], "whitespace": True}}}
     session = session_of(recording | rules, strict=strict, faults=LINES if is_struck else ())
     for headers in ({}, {"x-offbook-step": "b"}, {"x-offbook-step": "nowhere"}):
-        answer = answer_to(session, HttpCall("POST", path, "", headers, body))
+        answer = answer_to(session, HttpRequest("POST", path, "", headers, body))
         assert answer.status in (200, 400, 404, 422, 500 if is_struck else 200)
 
 
@@ -206,7 +206,7 @@ def test_no_body_fails_a_session(path, body, strict, is_struck):
 def test_deep_nesting_does_no_harm(server, errors, path, depth):
     nested = b"[" * depth + b"]" * depth
     for name in (b"messages", b"input", b"contents", b"content"):
-        call = HttpCall(
+        call = HttpRequest(
             "POST",
             path,
             "",

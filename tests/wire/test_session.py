@@ -4,11 +4,11 @@ import pytest
 
 from offbook.events import FaultFired, MemorySink, ReplayMissed
 from offbook.faults import FaultPlan, HttpError, chaos, parse_fault
-from offbook.wire.http_call import HttpCall
-from tests.wire.calls import answer_to, call_of, entry_of, recording_of, session_of, text_of
+from offbook.wire.request import HttpRequest
+from tests.wire.http_requests import answer_to, call_of, entry_of, recording_of, session_of, text_of
 
-MODELS = HttpCall("GET", "/v1/models", "", {}, b"")
-EMBEDDING = HttpCall("POST", "/v1/embeddings", "", {}, b'{"model": "e", "input": "x"}')
+MODELS = HttpRequest("GET", "/v1/models", "", {}, b"")
+EMBEDDING = HttpRequest("POST", "/v1/embeddings", "", {}, b'{"model": "e", "input": "x"}')
 HTTP_FAULTS = ["http_error 500", "http_error 429", "http_error 408", "timeout", "connection_reset"]
 BROKEN_ANSWERS = [
     f"stream_truncate 2 raise={how}"
@@ -90,7 +90,7 @@ def test_calls_beside_those_of_models_are_not_counted_by_plans():
 def test_what_has_not_struck_is_listed():
     session = session_of(faults=["call=1: http_error 500", "call=9: timeout"])
     answer_to(session, call_of())
-    assert [str(planned) for planned in session.unstruck()] == ["call=9: timeout"]
+    assert [str(planned) for planned in session.unfired()] == ["call=9: timeout"]
 
 
 def test_a_plan_may_be_chaos():

@@ -1,17 +1,21 @@
-"""The guarded tool-calling loop, and the guards for loops of others."""
+"""The guarded tool-calling loop, and the guards for other loops."""
 
-from offbook.agent.client import ChunkType, LLMClient, LLMResponse, StreamChunk, TextResponse
+from offbook.agent.clients import (
+    ChunkType,
+    LLMClient,
+    LLMResponse,
+    ProviderClient,
+    ScriptedClient,
+    StreamChunk,
+    TextResponse,
+)
 from offbook.agent.context import ContextManager, NoCompact, SlidingWindowCompact, TieredCompact
 from offbook.agent.guards.guardrails import Guardrails
 from offbook.agent.guards.policy import GuardPolicy
-from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo
-from offbook.agent.provider_client import ProviderClient
+from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo, Transcript
 from offbook.agent.rescue import rescue
-from offbook.agent.run import AgentRun
-from offbook.agent.runner import WorkflowRunner
-from offbook.agent.scripted_client import ScriptedClient
-from offbook.agent.transcript import Transcript
-from offbook.agent.turn import Verdict
+from offbook.agent.runner import AgentRun, WorkflowRunner
+from offbook.agent.turn import TurnVerdict
 from offbook.agent.workflow import Workflow
 from offbook.errors import (
     AgentBudgetError,
@@ -69,7 +73,7 @@ __all__ = [
     "ToolSpec",
     "ToolTimeoutError",
     "Transcript",
-    "Verdict",
+    "TurnVerdict",
     "Workflow",
     "WorkflowCancelledError",
     "WorkflowRunner",

@@ -1,10 +1,10 @@
-"""One answer of a model, read, and what the guards say to it."""
+"""One answer of a model, and the verdict of the guards on it."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from offbook.agent import nudges
+from offbook.agent.guards import nudges
 from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo
 from offbook.errors import AgentError
 from offbook.messages import JsonObject, ToolCall
@@ -31,7 +31,7 @@ class Objection(Struct, frozen=True):
     error: AgentError | None = None
 
 
-class Verdict(Struct, frozen=True, gc=False):
+class TurnVerdict(Struct, frozen=True, gc=False):
     """What is to be done with a turn: make all its calls, or none."""
 
     turn: Turn
@@ -52,9 +52,7 @@ class Verdict(Struct, frozen=True, gc=False):
     def messages(self) -> list[JsonObject]:
         """What to put behind the conversation now, in the OpenAI chat shape: the turn, and what was refused of it."""
         turn = self.turn
-        said = (
-            [] if _is_silent(turn) else [WireMessage("assistant", turn.text or None, tool_calls=turn.calls).to_dict()]
-        )
+        said = [] if _is_empty(turn) else [WireMessage("assistant", turn.text or None, tool_calls=turn.calls).to_dict()]
         return said + [message.to_dict() for message in self._refusals(None)]
 
     def said(self, step_index: int) -> list[Message]:
@@ -64,7 +62,7 @@ class Verdict(Struct, frozen=True, gc=False):
         if turn.reasoning:
             thought = MessageMeta(MessageType.REASONING, step_index)
             messages.append(Message(MessageRole.ASSISTANT, turn.reasoning, thought))
-        if not _is_silent(turn):
+        if not _is_empty(turn):
             kind = MessageType.TOOL_CALL if turn.calls else MessageType.TEXT_RESPONSE
             calls = tuple([ToolCallInfo.of(call) for call in turn.calls])
             messages.append(Message(MessageRole.ASSISTANT, turn.text, MessageMeta(kind, step_index), calls))
@@ -94,6 +92,6 @@ class Verdict(Struct, frozen=True, gc=False):
         ]
 
 
-def _is_silent(turn: Turn) -> bool:
+def _is_empty(turn: Turn) -> bool:
     """Whether a turn says nothing at all; providers refuse empty messages."""
     return not turn.calls and not turn.text.strip()

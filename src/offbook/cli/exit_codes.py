@@ -1,4 +1,4 @@
-"""What the exit codes of commands mean."""
+"""The exit codes of commands."""
 
 FINE = 0
 FAILED = 1

@@ -1,22 +1,16 @@
-"""The `offbook` command: its subcommands, and how errors end it."""
+"""The `offbook` command: registers its subcommands, and turns errors into a message and an exit code."""
 
 import sys
 from typing import Annotated
 
 import typer
 
-from offbook.cli import (
+from offbook.cli.commands import (
     demo,
     explore,
     graph,
     init,
     prompts,
-    recording_check,
-    recording_diff,
-    recording_merge,
-    recording_prune,
-    recording_redact,
-    recording_show,
     replay,
     resume,
     run,
@@ -26,9 +20,10 @@ from offbook.cli import (
     test,
     validate,
 )
-from offbook.cli.behind_dashes import TakesProgram
-from offbook.cli.exec import execute
+from offbook.cli.commands.exec import execute
+from offbook.cli.commands.recording import check, diff, merge, prune, redact, show
 from offbook.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
+from offbook.cli.options import ProgramCommand
 from offbook.errors import InputError, OffbookError, RecordingMismatchError
 from offbook.version import __version__
 
@@ -51,7 +46,7 @@ app.command("run")(run.run)
 app.command("replay")(replay.replay)
 app.command("exec", context_settings={"allow_interspersed_args": False})(execute)
 app.command("serve")(serve.serve)
-app.command("explore", cls=TakesProgram)(explore.explore)
+app.command("explore", cls=ProgramCommand)(explore.explore)
 app.command("test")(test.run_tests)
 app.command("prompts")(prompts.prompts)
 app.command("runs")(runs.runs)
@@ -60,12 +55,12 @@ app.command("validate")(validate.validate)
 app.command("graph")(graph.graph)
 app.command("schema")(schema.schema)
 app.add_typer(recording, name="recording")
-recording.command("show")(recording_show.show)
-recording.command("check")(recording_check.check)
-recording.command("diff")(recording_diff.diff)
-recording.command("merge")(recording_merge.merge)
-recording.command("redact")(recording_redact.redact)
-recording.command("prune")(recording_prune.prune)
+recording.command("show")(show.show)
+recording.command("check")(check.check)
+recording.command("diff")(diff.diff)
+recording.command("merge")(merge.merge)
+recording.command("redact")(redact.redact)
+recording.command("prune")(prune.prune)
 
 
 def _print_version(asked: bool) -> None:
@@ -104,18 +99,17 @@ def _wants_json() -> bool:
 
 
 def _end_interrupted() -> None:
-    from offbook.cli.error_document import told_ending
+    from offbook.cli.output.console import ending_document
 
     if _wants_json():
-        typer.echo(told_ending("SIGINT", "interrupted", exit_code=INTERRUPTED))
+        typer.echo(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
     sys.exit(INTERRUPTED)
 
 
 def _end(error: OffbookError, code: int) -> None:
-    from offbook.cli.console import say
-    from offbook.cli.error_document import error_document
+    from offbook.cli.output.console import error_document, print_message
 
     if _wants_json():
         typer.echo(error_document(error, exit_code=code))
-    say("error: ", str(error), style="bold red", is_err=True)
+    print_message("error: ", str(error), style="bold red", is_err=True)
     sys.exit(code)

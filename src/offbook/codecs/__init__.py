@@ -1,1 +1,1 @@
-"""Protocols, each as a codec: bytes to values and back."""
+"""Codecs: one for each model protocol, from bytes to values and back."""

@@ -1,11 +1,11 @@
-"""Messages in the OpenAI chat shape, checked, for codecs that have to take them apart."""
+"""Messages in the OpenAI chat shape as declared types, with the call ids and data URLs that other protocols need."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from offbook.codecs.parsing import convert_request
+from offbook.codecs.base import convert_request
 from offbook.messages import JsonObject, ToolCall
 
 RAW_ARGUMENTS = "raw_arguments"
@@ -62,3 +62,57 @@ def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:
 def arguments_object(call: ToolCall) -> JsonObject:
     """The arguments as an object; a text that is no JSON object is kept under `raw_arguments`."""
     return call.args if call.raw_arguments is None else {RAW_ARGUMENTS: call.raw_arguments}
+
+
+class CallIds:
+    """Numbers calls in order of appearance, and finds the call that a result answers."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: list[tuple[str, str]] = []
+
+    def of_call(self, tool: str, *, given: str | None = None) -> str:
+        """The id of the next call: the one that it was given, or `call_{n}`."""
+        call_id = given or f"call_{self._count}"
+        self._count += 1
+        self._open.append((call_id, tool))
+        return call_id
+
+    def of_result(self, tool: str | None, *, given: str | None = None) -> str:
+        """The id of the call that a result answers.
+
+        It is the one that the result was given, else that of the first unanswered call of its tool,
+        else of the first unanswered call; a result that answers no call has a number of its own.
+        """
+        answered = self._answered(tool, given)
+        if answered is not None:
+            self._open.remove(answered)
+            return answered[0]
+        if given:
+            return given
+        self._count += 1
+        return f"call_{self._count - 1}"
+
+    def _answered(self, tool: str | None, given: str | None) -> tuple[str, str] | None:
+        if given:
+            return next((call for call in self._open if call[0] == given), None)
+        first = self._open[0] if self._open else None
+        return next((call for call in self._open if call[1] == tool), first)
+
+
+class DataUrl(Struct, frozen=True):
+    """A media type and base64 content."""
+
+    media_type: str
+    data: str
+
+    def __str__(self) -> str:
+        return f"data:{self.media_type};base64,{self.data}"
+
+
+def parse_data_url(url: str) -> DataUrl | None:
+    """The URL's media type and content, or None where it is no base64 `data:` URL."""
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:") or not head.endswith(";base64"):
+        return None
+    return DataUrl(head.removeprefix("data:").partition(";")[0], data)

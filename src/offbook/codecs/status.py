@@ -1,4 +1,4 @@
-"""HTTP statuses other than success, as errors."""
+"""Turns an HTTP error status into the error that offbook raises, and reads Retry-After."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

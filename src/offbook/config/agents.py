@@ -1,24 +1,68 @@
-"""From what a config says of an agent to the agent under test."""
+"""Builds the agents that a config declares, with their model calls labelled and retried."""
 
 from __future__ import annotations
 
 from typing import cast
 
+from msgspec.structs import replace
+
 from offbook.agent import Workflow
-from offbook.config.agent_calls import CastAgent
 from offbook.config.modules import load_object
 from offbook.config.schema import AgentConfig, Config, EndpointConfig, HandlerConfig, RunnerConfig, WorkflowConfig
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
-from offbook.gateway.gateway import DEFAULT_RETRY
+from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from offbook.gateway.retry import RetryPolicy
+from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
-from offbook.scenarios.target import EngineTarget, HandlerTarget, HttpTarget, RunnerTarget, Target
-from offbook.scenarios.target.handler import Handler
+from offbook.scenarios.targets import (
+    AgentEnvironment,
+    Dialogue,
+    EngineTarget,
+    HandlerTarget,
+    HttpTarget,
+    RunnerTarget,
+    Target,
+)
+from offbook.scenarios.targets.handler import Handler
+from offbook.scenarios.targets.target import AGENT_STEP
 from offbook.workflow import WorkflowDefinition, load_workflow
 
 
-def agent_of(config: Config, name: str, provider: Provider, *, sink: Sink = NULL_SINK) -> Target:
+class AgentStepProvider(Provider):
+    """Passes calls on under the step `agent`, or `agent.<step>` where they have a step of their own."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.name = provider.name
+        self._provider = provider
+
+    async def send(self, request: Request) -> Reply:
+        own = "" if request.step_id in (None, "", AGENT_STEP) else f".{request.step_id}"
+        return await self._provider.send(replace(request, step_id=f"{AGENT_STEP}{own}"))
+
+
+class RetryingAgent:
+    """An agent whose model calls are kept apart, and tried again as `retry` says; None is not at all."""
+
+    def __init__(self, target: Target, *, retry: RetryPolicy | None, sink: Sink = NULL_SINK) -> None:
+        self.name, self._target, self._retry, self._sink = target.name, target, retry, sink
+
+    def begin(self, stage: AgentEnvironment) -> Dialogue:
+        if stage.provider is None:
+            return self._target.begin(stage)
+        calls = AgentStepProvider(stage.provider)
+        provider = calls if self._retry is None else with_retry(calls, self._retry, sink=self._sink)
+        return self._target.begin(AgentEnvironment(stage.tools, provider))
+
+
+def with_retry(provider: Provider, retry: RetryPolicy, *, sink: Sink = NULL_SINK) -> ProviderGateway:
+    """The provider behind a gateway that tries failed calls again."""
+    gateway = ProviderGateway(retry=retry, breaker=None, sink=sink)
+    gateway.register(provider)
+    return gateway
+
+
+def build_agent(config: Config, name: str, provider: Provider, *, sink: Sink = NULL_SINK) -> Target:
     """The agent of that name. Its models are asked by what its conversations give, else by `provider`.
 
     An endpoint is asked once: that it failed is a finding. Models of other agents are asked again when they fail;
@@ -28,10 +72,10 @@ def agent_of(config: Config, name: str, provider: Provider, *, sink: Sink = NULL
         InputError: a module, a workflow or something in it is not there or wrong.
     """
     declared = config.agents[name]
-    return CastAgent(_target(config, name, declared, provider), retry=_retry(config, declared), sink=sink)
+    return RetryingAgent(_target(config, name, declared, provider), retry=_retry(config, declared), sink=sink)
 
 
-def workflow_of(config: Config, declared: WorkflowConfig) -> WorkflowDefinition:
+def agent_workflow(config: Config, declared: WorkflowConfig) -> WorkflowDefinition:
     """The workflow that an agent is.
 
     Raises:
@@ -70,6 +114,6 @@ def _retry(config: Config, declared: AgentConfig) -> RetryPolicy | None:
     if isinstance(declared, EndpointConfig):
         return None
     if isinstance(declared, WorkflowConfig):
-        retry = workflow_of(config, declared).config.retry
+        retry = agent_workflow(config, declared).config.retry
         return DEFAULT_RETRY if retry is None else retry.policy()
     return DEFAULT_RETRY

@@ -1,4 +1,4 @@
-"""Finding and reading the config of a project: `offbook.toml`, or `[tool.offbook]` in `pyproject.toml`."""
+"""Finds and reads a project's config: `offbook.toml`, or `[tool.offbook]` in `pyproject.toml`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,72 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
-from offbook.config.problems import problem_of
-from offbook.config.schema import AGENT_KINDS, AgentConfig, Config, JudgeConfig, RunConfig, UserConfig
+from offbook.config.schema import (
+    AGENT_KINDS,
+    REFERENCE_PATTERN,
+    AgentConfig,
+    Config,
+    JudgeConfig,
+    RunConfig,
+    UserConfig,
+)
 from offbook.errors import InputError
-from offbook.wording import did_you_mean
-from offbook.workflow.config_definition import Definition
+from offbook.text import did_you_mean
+from offbook.workflow.file.problems import EXPECTED, LIMITS
+from offbook.workflow.file.schema import Definition
 
-FILE = "offbook.toml"
+MAX_VALUE_CHARS = 60
+
+
+def validation_input_error(error: ValidationError, kind: type[Definition], *, source: str, place: str) -> InputError:
+    """The first thing that is wrong with the section at `place`, which should be of this kind."""
+    details = error.errors(include_url=False)[0]
+    path = ".".join([place, *map(str, details["loc"])])
+    reason, hint = _reason_and_hint(details, kind)
+    return InputError(reason, source=source, place=path, hint=hint)
+
+
+def _reason_and_hint(details: ErrorDetails, kind: type[Definition]) -> tuple[str, str]:
+    reason, name, given = details["type"], str(details["loc"][-1]), _value_text(details["input"])
+    if reason == "extra_forbidden":
+        return f"unknown key {name!r}", did_you_mean(name, kind.model_fields, kind="keys")
+    if reason == "missing":
+        return "it is missing", ""
+    if reason == "literal_error":
+        known = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+        return f"unknown value {given}", did_you_mean(str(details["input"]), known, kind="one of")
+    return _mismatch_reason(details, given), ""
+
+
+def _mismatch_reason(details: ErrorDetails, given: str) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind in EXPECTED:
+        return f"expected {EXPECTED[kind].replace('mapping', 'table')}, got {given}"
+    if kind in LIMITS:
+        return f"expected {LIMITS[kind]} {next(iter(context.values())):g}, got {given}"
+    if kind == "string_pattern_mismatch" and context["pattern"] == REFERENCE_PATTERN:
+        return f"expected 'module:name', got {given}"
+    if kind == "string_too_short":
+        return "expected something, got nothing"
+    return f"{details['msg']}, got {given}"
+
+
+def _value_text(given: object) -> str:
+    if isinstance(given, dict):
+        return "a table"
+    if isinstance(given, list | tuple):
+        return "a list"
+    text = str(given).lower() if isinstance(given, bool) else repr(given)
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
+
+
+CONFIG_FILE = "offbook.toml"
 PROJECT_FILE = "pyproject.toml"
 SECTIONS = ("agent", "agents", "user", "judge", "run")
-NAME = re.compile(r"[\w.-]{1,100}")
-AGENT = "agent"
+AGENT_NAME = re.compile(r"[\w.-]{1,100}")
+DEFAULT_AGENT = "agent"
 
 D = TypeVar("D", bound=Definition)
 
@@ -34,13 +88,13 @@ def find_config(start: str | os.PathLike[str] = ".") -> Config:
     """
     folder = Path(start).resolve()
     for place in (folder, *folder.parents):
-        if (place / FILE).is_file():
-            return load_config(place / FILE)
+        if (place / CONFIG_FILE).is_file():
+            return load_config(place / CONFIG_FILE)
         project = place / PROJECT_FILE
         if project.is_file() and (section := _section(_document(project))) is not None:
             return _config(section, project)
-    hint = f'write {FILE}:\n    [agent]\n    handler = "my_agent:handle"'
-    raise InputError(f"there is no {FILE} here or above", source=str(folder), hint=hint)
+    hint = f'write {CONFIG_FILE}:\n    [agent]\n    handler = "my_agent:handle"'
+    raise InputError(f"there is no {CONFIG_FILE} here or above", source=str(folder), hint=hint)
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
@@ -98,7 +152,7 @@ def _agents(document: Mapping[str, Any], source: str) -> dict[str, AgentConfig]:
     agents: dict[str, AgentConfig] = {}
     if "agent" in document:
         fields = dict(document["agent"])
-        name = fields.pop("name", AGENT)
+        name = fields.pop("name", DEFAULT_AGENT)
         agents[_checked_name(name, source, "agent.name")] = _agent(fields, source, "agent")
     for name, fields in document.get("agents", {}).items():
         place = f"agents.{name}"
@@ -109,7 +163,7 @@ def _agents(document: Mapping[str, Any], source: str) -> dict[str, AgentConfig]:
 
 
 def _checked_name(name: object, source: str, place: str) -> str:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not AGENT_NAME.fullmatch(name):
         hint = "a name is up to 100 letters, digits, '_', '-' and '.'"
         raise InputError(f"{name!r} is no name for an agent", source=source, place=place, hint=hint)
     return name
@@ -132,4 +186,4 @@ def _read(kind: type[D], fields: Mapping[str, Any], source: str, place: str) -> 
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        raise problem_of(error, kind, source=source, place=place) from None
+        raise validation_input_error(error, kind, source=source, place=place) from None

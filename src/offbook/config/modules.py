@@ -1,4 +1,4 @@
-"""The Python modules of a project: imported from its folder, and forgotten when the run is over."""
+"""Imports the Python modules of a project from its folder, and forgets them when the run is over."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from traceback import walk_tb
 from types import ModuleType
 
 from offbook.errors import InputError
-from offbook.wording import did_you_mean
+from offbook.text import did_you_mean
 
-FOREIGN = "site-packages"
+SITE_PACKAGES = "site-packages"
 
 
 @contextmanager
-def modules_of(folders: Iterable[Path]) -> Iterator[None]:
+def import_from(folders: Iterable[Path]) -> Iterator[None]:
     """Let modules in the folders be imported, the first folder first.
 
     Those that are, are forgotten at the end, so that a next run reads them anew; those imported before stay.
@@ -50,7 +50,7 @@ def load_object(reference: str, *, source: str, place: str) -> object:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             hint = "modules are looked for in the config's folder, and where Python has them"
             raise InputError(f"there is no module {module_name!r}", source=source, place=place, hint=hint) from None
-        raise import_problem(error, f"importing {module_name} fails") from error
+        raise import_error(error, f"importing {module_name} fails") from error
     if not hasattr(module, name):
         names = [other for other in vars(module) if not other.startswith("_")]
         hint = did_you_mean(name, names, kind="names in it")
@@ -59,7 +59,7 @@ def load_object(reference: str, *, source: str, place: str) -> object:
     return found
 
 
-def execute(file: Path) -> ModuleType:
+def execute_file(file: Path) -> ModuleType:
     """The module in a file, executed anew.
 
     Raises:
@@ -76,11 +76,11 @@ def execute(file: Path) -> ModuleType:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise import_problem(error, "importing it fails", inside=file.parent) from error
+        raise import_error(error, "importing it fails", inside=file.parent) from error
     return module
 
 
-def import_problem(error: BaseException, what: str, *, inside: Path | None = None) -> InputError:
+def import_error(error: BaseException, what: str, *, inside: Path | None = None) -> InputError:
     """The failure of an import, told with the file and line where it happened; preferably one of `inside`."""
     if isinstance(error, SyntaxError) and error.filename:
         return InputError(f"{what}: {type(error).__name__}: {error.msg}", source=f"{error.filename}:{error.lineno}")
@@ -91,9 +91,9 @@ def import_problem(error: BaseException, what: str, *, inside: Path | None = Non
 
 
 def _is_foreign(file: Path) -> bool:
-    return FOREIGN in file.parts or not file.is_file() or file.is_relative_to(Path(__file__).parent)
+    return SITE_PACKAGES in file.parts or not file.is_file() or file.is_relative_to(Path(__file__).parent)
 
 
 def _is_in(folder: Path, module: ModuleType) -> bool:
     origin = getattr(module, "__file__", None)
-    return origin is not None and Path(origin).is_relative_to(folder) and FOREIGN not in Path(origin).parts
+    return origin is not None and Path(origin).is_relative_to(folder) and SITE_PACKAGES not in Path(origin).parts

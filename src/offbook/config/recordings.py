@@ -1,4 +1,4 @@
-"""Recordings of scenarios: all in one, or one for each in a folder."""
+"""Recordings of scenarios: all in one file, or one file for each scenario in a folder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from offbook.config.step_names import OF_THE_RUN, StepNames
+from offbook.config.roles import RUN_CALLER, StepNames
 from offbook.errors import RecordingMismatchError
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
-from offbook.recording.cursor import Unused
-from offbook.recording.recorder import RecordingProvider
+from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
 
 MAX_SLUG_CHARS = 80
@@ -43,14 +43,14 @@ def replay_at(path: str, names: StepNames) -> MockProvider | RecordingFolder:
     """
     if not is_folder(path):
         return MockProvider(path, strict=True)
-    return RecordingFolder(Path(path), names, _replayed)
+    return RecordingFolder(Path(path), names, _open_replay)
 
 
-def _replayed(file: Path) -> Provider:
-    return MockProvider(file, strict=True) if file.exists() else NotRecorded(file)
+def _open_replay(file: Path) -> Provider:
+    return MockProvider(file, strict=True) if file.exists() else MissingRecording(file)
 
 
-class NotRecorded(Provider):
+class MissingRecording(Provider):
     """In the place of a recording that is not there: answers nothing."""
 
     name = "replay"
@@ -83,13 +83,13 @@ class RecordingFolder(Provider):
 
     def _file_name(self, step_id: str | None) -> str:
         asker = self._names.asker(step_id)
-        return RUN_FILE if asker == OF_THE_RUN else f"{slug('' if asker is None else asker.scenario)}.json"
+        return RUN_FILE if asker == RUN_CALLER else f"{slug('' if asker is None else asker.scenario)}.json"
 
     async def close(self) -> None:
         for provider in self._opened.values():
             await provider.close()
 
-    def unused(self) -> list[Unused]:
+    def unused(self) -> list[UnusedEntry]:
         """The exchanges of recordings that were asked, which were never served."""
         mocks = (provider for provider in self._opened.values() if isinstance(provider, MockProvider))
         return [left for mock in mocks for left in mock.unused()]

@@ -1,4 +1,4 @@
-"""What a config may say: the agents under test, the simulated user, the judge, and how scenarios are run."""
+"""The pydantic models of a config file: agents under test, simulated user, judge, and run options."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from offbook.scenarios.judge import Severity
-from offbook.workflow.config_definition import Definition, Listed, Name, Seconds, Temperature
+from offbook.workflow.file.schema import Definition, ListOf, Name, Seconds, Temperature
 
 REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
-GroupedBy = Literal["label", "model", "none"]
+ErrorGroupingMode = Literal["label", "model", "none"]
 VendorName = Literal["openai", "openai_responses", "anthropic", "google", "ollama"]
 Reference = Annotated[str, Field(pattern=REFERENCE_PATTERN)]
 
@@ -84,9 +84,9 @@ class JudgeConfig(Definition):
     provider: VendorName | None = None
     model: Name | None = None
     base_url: Name | None = None
-    metrics: Listed[Name] | None = None
+    metrics: ListOf[Name] | None = None
     thresholds: dict[str, float] = Field(default_factory=dict)
-    group_errors: GroupedBy = "label"
+    group_errors: ErrorGroupingMode = "label"
     temperature: Temperature | None = None
     max_tokens: PositiveInt | None = None
 
@@ -94,7 +94,7 @@ class JudgeConfig(Definition):
 class RunConfig(Definition):
     """How scenarios are found and run, where they do not say otherwise."""
 
-    scenarios: Listed[Name] = ("**/sim_*.py",)
+    scenarios: ListOf[Name] = ("**/sim_*.py",)
     conversations: PositiveInt = 1
     max_turns: PositiveInt = 10
     concurrency: PositiveInt = 8
@@ -102,7 +102,7 @@ class RunConfig(Definition):
     unmocked: Literal["error", "passthrough"] = "error"
     budget_usd: NonNegativeFloat | None = None
     repeat: PositiveInt = 1
-    fail_on: Listed[Severity] = ("high", "critical")
+    fail_on: ListOf[Severity] = ("high", "critical")
 
 
 class Config(Definition):

@@ -1,1 +1,1 @@
-"""Explore: a recorded run, replayed with every fault at every place, and what breaks."""
+"""Replays a recorded run with each fault at each of its calls, and judges what the run makes of it."""

@@ -1,8 +1,10 @@
-"""What one run did: its calls of models and tools, how it ended, and what it gave."""
+"""The record of one run: its calls of models and tools, how it ended, and its result."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -58,7 +60,7 @@ class ToolRun(Struct, frozen=True, kw_only=True):
     side_effect: bool = False
 
 
-class Ending(Struct, frozen=True):
+class RunFailure(Struct, frozen=True):
     """The error that ended a run. One that the agent is said to raise is declared."""
 
     kind: ErrorKind
@@ -75,7 +77,7 @@ class Run(Struct, frozen=True, kw_only=True):
     """
 
     result: Any = None
-    error: Ending | None = None
+    error: RunFailure | None = None
     broken: tuple[str, ...] = ()
     calls: tuple[ModelCall, ...] = ()
     tools: tuple[ToolRun, ...] = ()
@@ -94,3 +96,13 @@ class Run(Struct, frozen=True, kw_only=True):
     def side_effects(self) -> Counter[str]:
         """How often each tool with a side effect has run."""
         return Counter(each.tool for each in self.tools if each.side_effect and each.has_run)
+
+
+_OBJECT_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")
+
+
+def normalize_text(text: str, names: Mapping[str, str] | None = None) -> str:
+    """The text with other `names` for what is named there, longest first, and without addresses of objects."""
+    for name in sorted(names or {}, key=len, reverse=True):
+        text = text.replace(name, (names or {})[name])
+    return _OBJECT_ADDRESS.sub("0x…", text)

@@ -1,4 +1,4 @@
-"""The verdict on a run that met a fault, and the evidence for it."""
+"""The verdict on a run with a fault, and the evidence for it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,46 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from offbook.explore.cut_result import is_cut, is_nothing
 from offbook.explore.run import Run
-from offbook.explore.site import row_of
-from offbook.wording import counted
+from offbook.explore.sites import row_of
+from offbook.text import pluralize
+
+
+def is_empty_result(result: Any) -> bool:
+    """Whether a result says nothing: it is empty, or all that it has is."""
+    if isinstance(result, str):
+        return not result.strip()
+    return result is None or (isinstance(result, dict | list) and not result)
+
+
+def is_truncated(result: Any, whole: Any) -> bool:
+    """Whether `result` is `whole` with the ends of some texts missing, or all of them, and nothing else in it."""
+    if result == whole or is_empty_result(whole):
+        return False
+    if is_empty_result(result):
+        return True
+    if isinstance(result, str) and isinstance(whole, str):
+        return _is_truncated_text(result, whole)
+    if isinstance(result, dict) and isinstance(whole, dict) and result.keys() == whole.keys():
+        return _are_truncated([(result[name], whole[name]) for name in whole])
+    if isinstance(result, list) and isinstance(whole, list) and len(result) == len(whole):
+        return _are_truncated(list(zip(result, whole, strict=True)))
+    return False
+
+
+def _is_truncated_text(text: str, whole: str) -> bool:
+    """Whether the text ends before the other does, or its lines before those of the other."""
+    text, whole = text.strip(), whole.strip()
+    if whole.startswith(text):
+        return text != whole
+    lines, whole_lines = text.splitlines(), whole.splitlines()
+    pairs = list(zip(lines, whole_lines, strict=False))
+    return len(lines) == len(whole_lines) and all(line.startswith(cut.strip()) for cut, line in pairs)
+
+
+def _are_truncated(pairs: Sequence[tuple[Any, Any]]) -> bool:
+    return all(one == other or is_truncated(one, other) for one, other in pairs)
+
 
 Verdict = Literal[
     "repeated side effect",
@@ -35,67 +71,67 @@ Invariant: TypeAlias = Callable[[Run], Any]
 """Must hold for every run: raises AssertionError, or returns False, where it does not."""
 
 
-class Judged(Struct, frozen=True):
+class Assessment(Struct, frozen=True):
     """A verdict, and what it rests on."""
 
     verdict: Verdict
     evidence: tuple[str, ...] = ()
 
 
-def judge(run: Run, clean: Run, *, invariants: Sequence[Invariant] = ()) -> Judged:
+def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = ()) -> Assessment:
     """The verdict on a run, beside the run without a fault."""
     broken = [*run.broken, *broken_invariants(run, invariants)]
-    repeated = _repeated(run, clean)
+    repeated = _repeated_side_effects(run, clean)
     if repeated:
-        return Judged("repeated side effect", tuple(repeated))
+        return Assessment("repeated side effect", tuple(repeated))
     if run.hung:
-        return Judged("hung", (run.hung,))
+        return Assessment("hung", (run.hung,))
     if broken and not run.diverged:
-        return Judged("wrong", tuple(broken))
+        return Assessment("wrong", tuple(broken))
     if not run.struck:
-        return Judged("not struck", ("the run never came by this place",))
-    careless = [*_too_soon(run), *_forgetful(run)]
+        return Assessment("not struck", ("the run never came by this place",))
+    careless = [*_too_soon(run), *_lost_context(run)]
     if careless:
-        return Judged("wrong", tuple(careless))
-    return _ended(run, clean)
+        return Assessment("wrong", tuple(careless))
+    return _assess_end(run, clean)
 
 
-def _ended(run: Run, clean: Run) -> Judged:
+def _assess_end(run: Run, clean: Run) -> Assessment:
     if run.diverged:
-        return Judged("diverged", (run.diverged,))
+        return Assessment("diverged", (run.diverged,))
     if run.error is not None:
-        return _failed(run, clean)
-    return _same_result(run, clean) if run.result == clean.result else _other_result(run, clean)
+        return _assess_failure(run, clean)
+    return _assess_same_result(run, clean) if run.result == clean.result else _assess_other_result(run, clean)
 
 
-def _same_result(run: Run, clean: Run) -> Judged:
-    missing = _missing(run, clean)
+def _assess_same_result(run: Run, clean: Run) -> Assessment:
+    missing = _missing_side_effects(run, clean)
     if missing:
-        return Judged("wrong", (f"it says the same, and {', '.join(missing)} did not run",))
+        return Assessment("wrong", (f"it says the same, and {', '.join(missing)} did not run",))
     if _without_repeats(run) != _without_repeats(clean):
-        return Judged("degraded", ("the same result by other calls of tools",))
+        return Assessment("degraded", ("the same result by other calls of tools",))
     if _was_ignored(run, clean):
-        return Judged("silent", ("a tool gave something broken, and the answer is the same",))
-    return Judged("recovered", (_recovery(run, clean),))
+        return Assessment("silent", ("a tool gave something broken, and the answer is the same",))
+    return Assessment("recovered", (_recovery_text(run, clean),))
 
 
-def _failed(run: Run, clean: Run) -> Judged:
+def _assess_failure(run: Run, clean: Run) -> Assessment:
     assert run.error is not None
     told = f"{run.error.type}: {run.error.message}"
     if run.error.kind == "undeclared":
-        return Judged("crashed", (told,))
-    missing = _missing(run, clean)
+        return Assessment("crashed", (told,))
+    missing = _missing_side_effects(run, clean)
     if run.side_effects and missing:
         half = f"half done: {', '.join(sorted(run.side_effects))} ran, {', '.join(missing)} did not"
-        return Judged("wrong", (half, told))
-    return Judged("failed cleanly", (told,))
+        return Assessment("wrong", (half, told))
+    return Assessment("failed cleanly", (told,))
 
 
-def _other_result(run: Run, clean: Run) -> Judged:
-    if _struck_by(run, "tool_empty") or not is_cut(run.result, clean.result):
-        return Judged("degraded", ("another result, and no assertion is broken",))
-    given = "nothing" if is_nothing(run.result) else "only a part of the result"
-    return Judged("silent", (f"it gave {given}, and no error",))
+def _assess_other_result(run: Run, clean: Run) -> Assessment:
+    if _has_fired(run, "tool_empty") or not is_truncated(run.result, clean.result):
+        return Assessment("degraded", ("another result, and no assertion is broken",))
+    given = "nothing" if is_empty_result(run.result) else "only a part of the result"
+    return Assessment("silent", (f"it gave {given}, and no error",))
 
 
 def _too_soon(run: Run) -> list[str]:
@@ -106,18 +142,18 @@ def _too_soon(run: Run) -> list[str]:
     ][:1]
 
 
-def _forgetful(run: Run) -> list[str]:
+def _lost_context(run: Run) -> list[str]:
     """The call that lacks messages for no reason: after an overflow it would have one."""
-    if _struck_by(run, "context_overflow"):
+    if _has_fired(run, "context_overflow"):
         return []
     return [
-        f"after the failure it asked without {counted(call.forgot, 'message')} of its conversation"
+        f"after the failure it asked without {pluralize(call.forgot, 'message')} of its conversation"
         for call in run.calls
         if call.forgot
     ][:1]
 
 
-def _missing(run: Run, clean: Run) -> list[str]:
+def _missing_side_effects(run: Run, clean: Run) -> list[str]:
     """The tools whose side effects came less often than in the clean run."""
     done, wanted = run.side_effects, clean.side_effects
     return [tool for tool in wanted if done[tool] < wanted[tool]]
@@ -128,11 +164,11 @@ def _without_repeats(run: Run) -> list[bytes]:
     return list(dict.fromkeys(msgspec.json.encode(call, order="sorted") for call in run.trajectory))
 
 
-def _repeated(run: Run, clean: Run) -> list[str]:
+def _repeated_side_effects(run: Run, clean: Run) -> list[str]:
     """The tools whose side effects came more often than in the clean run."""
     usual = clean.side_effects
     return [
-        f"{tool} ran {counted(times, 'time')}, without the fault {counted(usual[tool], 'time')}"
+        f"{tool} ran {pluralize(times, 'time')}, without the fault {pluralize(usual[tool], 'time')}"
         for tool, times in sorted(run.side_effects.items())
         if times > usual[tool]
     ]
@@ -140,16 +176,16 @@ def _repeated(run: Run, clean: Run) -> list[str]:
 
 def _was_ignored(run: Run, clean: Run) -> bool:
     """Whether a tool's result was broken, told to the agent as good, and nothing came of it."""
-    is_broken = _struck_by(run, "tool_garbled") or _struck_by(run, "tool_empty")
+    is_broken = _has_fired(run, "tool_garbled") or _has_fired(run, "tool_empty")
     return is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools
 
 
-def _struck_by(run: Run, fault: str) -> bool:
+def _has_fired(run: Run, fault: str) -> bool:
     return any(f": {fault}" in line for line in run.struck)
 
 
-def _recovery(run: Run, clean: Run) -> str:
-    told = f"the same result, with {counted(len(run.calls) - len(clean.calls), 'further call')}"
+def _recovery_text(run: Run, clean: Run) -> str:
+    told = f"the same result, with {pluralize(len(run.calls) - len(clean.calls), 'further call')}"
     waited_s = run.took_s - clean.took_s
     return f"{told} and {waited_s:.1f} s more" if run.took_s or clean.took_s else told
 

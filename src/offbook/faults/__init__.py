@@ -1,37 +1,26 @@
-"""Faults: one small file each, declared the same way wherever they strike."""
+"""Faults: the ways in which a model or a tool can fail, and the plans that say where."""
 
 from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
-from offbook.faults.chaos import Chaos
-from offbook.faults.connection_reset import ConnectionReset
-from offbook.faults.content_filter import ContentFilter
-from offbook.faults.context_overflow import ContextOverflow
-from offbook.faults.empty_response import EmptyResponse
-from offbook.faults.fault import Fault, StruckCall
+from offbook.faults.connection import ConnectionReset, Timeout
+from offbook.faults.fault import Fault, FaultedCall
 from offbook.faults.from_error import fault_of, stream_fault_of
-from offbook.faults.http_error import HttpError
-from offbook.faults.injector import FaultInjector
-from offbook.faults.invalid_tool_args import InvalidToolArgs
-from offbook.faults.malformed_response import MalformedResponse
-from offbook.faults.partial_response import PartialResponse
-from offbook.faults.plan import FaultPlan, chaos
+from offbook.faults.http import ContextOverflow, HttpError, WrongContentType
+from offbook.faults.injector import FaultInjector, FaultLog, FaultyTools, inject_tools
+from offbook.faults.plan import Chaos, FaultPlan, chaos
+from offbook.faults.response import (
+    ContentFilter,
+    EmptyResponse,
+    InvalidToolArgs,
+    MalformedResponse,
+    PartialResponse,
+    ToolCallFault,
+    UnknownTool,
+    WrongShape,
+)
 from offbook.faults.site import At, PlannedFault, Site, ToolSite
-from offbook.faults.slow_drip import SlowDrip
-from offbook.faults.stream_stall import StreamStall
-from offbook.faults.stream_truncate import StreamTruncate
-from offbook.faults.strikes import Strikes
+from offbook.faults.stream import SlowDrip, StreamStall, StreamTruncate
 from offbook.faults.text_form import parse_fault
-from offbook.faults.timeout import Timeout
-from offbook.faults.tool_call_fault import ToolCallFault
-from offbook.faults.tool_empty import ToolEmpty
-from offbook.faults.tool_error import ToolError
-from offbook.faults.tool_fault import StruckTool, ToolFault
-from offbook.faults.tool_garbled import ToolGarbled
-from offbook.faults.tool_injector import FaultyTools, inject_tools
-from offbook.faults.tool_lost import ToolLost
-from offbook.faults.tool_timeout import ToolTimeout
-from offbook.faults.unknown_tool import UnknownTool
-from offbook.faults.wrong_content_type import WrongContentType
-from offbook.faults.wrong_shape import WrongShape
+from offbook.faults.tools import FaultedToolCall, ToolEmpty, ToolError, ToolFault, ToolGarbled, ToolLost, ToolTimeout
 
 __all__ = [
     "FAULT_TYPES",
@@ -46,7 +35,10 @@ __all__ = [
     "EmptyResponse",
     "Fault",
     "FaultInjector",
+    "FaultLog",
     "FaultPlan",
+    "FaultedCall",
+    "FaultedToolCall",
     "FaultyTools",
     "HttpError",
     "InvalidToolArgs",
@@ -57,9 +49,6 @@ __all__ = [
     "SlowDrip",
     "StreamStall",
     "StreamTruncate",
-    "Strikes",
-    "StruckCall",
-    "StruckTool",
     "Timeout",
     "ToolCallFault",
     "ToolEmpty",

@@ -1,28 +1,24 @@
-"""All faults, by the names under which they are declared."""
+"""All faults by the names under which they are declared."""
 
-from typing import TypeAlias, get_args
+from collections.abc import Mapping
+from typing import Any, TypeAlias, get_args
 
-from offbook.faults.connection_reset import ConnectionReset
-from offbook.faults.content_filter import ContentFilter
-from offbook.faults.context_overflow import ContextOverflow
-from offbook.faults.empty_response import EmptyResponse
-from offbook.faults.http_error import HttpError
-from offbook.faults.invalid_tool_args import InvalidToolArgs
-from offbook.faults.malformed_response import MalformedResponse
-from offbook.faults.partial_response import PartialResponse
-from offbook.faults.slow_drip import SlowDrip
-from offbook.faults.stream_stall import StreamStall
-from offbook.faults.stream_truncate import StreamTruncate
-from offbook.faults.timeout import Timeout
-from offbook.faults.tool_call_fault import ToolCallFault
-from offbook.faults.tool_empty import ToolEmpty
-from offbook.faults.tool_error import ToolError
-from offbook.faults.tool_garbled import ToolGarbled
-from offbook.faults.tool_lost import ToolLost
-from offbook.faults.tool_timeout import ToolTimeout
-from offbook.faults.unknown_tool import UnknownTool
-from offbook.faults.wrong_content_type import WrongContentType
-from offbook.faults.wrong_shape import WrongShape
+from offbook.faults.connection import ConnectionReset, Timeout
+from offbook.faults.http import ContextOverflow, HttpError, WrongContentType
+from offbook.faults.response import (
+    ContentFilter,
+    EmptyResponse,
+    InvalidToolArgs,
+    MalformedResponse,
+    PartialResponse,
+    ToolCallFault,
+    UnknownTool,
+    WrongShape,
+)
+from offbook.faults.stream import SlowDrip, StreamStall, StreamTruncate
+from offbook.faults.tools import ToolEmpty, ToolError, ToolGarbled, ToolLost, ToolTimeout
+from offbook.schema_errors import shape_hint
+from offbook.text import did_you_mean, suggestion
 
 AnyFault: TypeAlias = (
     ConnectionReset
@@ -54,3 +50,23 @@ TOOL_FAULT_TYPES: dict[str, type[AnyToolFault]] = {
 """Those that strike tools, which only a plan can have."""
 
 PLANNED_FAULT_TYPES: dict[str, type[AnyFault | AnyToolFault]] = {**FAULT_TYPES, **TOOL_FAULT_TYPES}
+
+
+def explain_fault_error(
+    reason: str, path: str, declared: Any, types: Mapping[str, type[AnyFault | AnyToolFault]] = FAULT_TYPES
+) -> tuple[str, str]:
+    """The reason and the hint for a msgspec error at `path` in a declared fault of one of these types."""
+    name = str(declared.get("type", "")) if isinstance(declared, dict) else ""
+    if name in types:
+        return reason, shape_hint(reason, path, types[name])
+    return reason.replace("Invalid value", "unknown fault type"), fault_type_hint(name, types)
+
+
+def fault_type_hint(name: str, types: Mapping[str, type[AnyFault | AnyToolFault]]) -> str:
+    """A hint for a fault type that is not one of `types`: which they are, and whether it is one of tools."""
+    if name in TOOL_FAULT_TYPES:
+        return f"it strikes a tool, by a line of a plan: 'tool=refund: {name}'"
+    of_tools = sorted(types.keys() & TOOL_FAULT_TYPES)
+    listed = suggestion("", types.keys() - TOOL_FAULT_TYPES, kind="fault types")
+    hint = " ".join(filter(None, [did_you_mean(name, types), listed]))
+    return f"{hint}; of tools: {', '.join(of_tools)}" if of_tools else hint

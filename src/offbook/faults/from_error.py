@@ -1,4 +1,4 @@
-"""The fault that tells of an error, so that a recorded failure can be replayed."""
+"""Turns an error into the fault that reproduces it, so that a recorded failure can be replayed."""
 
 from datetime import timedelta
 
@@ -6,11 +6,10 @@ from offbook.clock import VIRTUAL_EPOCH
 from offbook.codecs.status import retry_after_s
 from offbook.errors import MalformedResponseError, ProviderError, RateLimitError
 from offbook.faults.catalog import AnyFault
-from offbook.faults.connection_reset import ConnectionReset
-from offbook.faults.http_error import HttpError
-from offbook.faults.malformed_response import MalformedResponse
-from offbook.faults.stream_truncate import StreamTruncate
-from offbook.faults.timeout import Timeout
+from offbook.faults.connection import ConnectionReset, Timeout
+from offbook.faults.http import HttpError
+from offbook.faults.response import MalformedResponse
+from offbook.faults.stream import StreamTruncate
 
 _TWO_MOMENTS = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))
 

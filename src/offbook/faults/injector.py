@@ -1,16 +1,56 @@
-"""The injector: a provider that fails on purpose, where a plan says so."""
+"""Injects the faults of a plan into calls of models and tools, and logs which fired."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from typing import Any
+
+from msgspec.structs import replace
+
 from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, Sink
-from offbook.faults.fault import StruckCall
-from offbook.faults.numbering import Numbering
+from offbook.faults.catalog import AnyToolFault
+from offbook.faults.fault import FaultedCall
 from offbook.faults.plan import FaultPlan
-from offbook.faults.site import PlannedFault
-from offbook.faults.strikes import Strikes
-from offbook.messages import Reply, Request
+from offbook.faults.site import Numbering, PlannedFault, ToolSite
+from offbook.faults.tools import FaultedToolCall
+from offbook.messages import JsonObject, Reply, Request, ToolCall
 from offbook.providers.provider import Provider
+from offbook.tools.definition import ToolDef, wrap_tool
+from offbook.tools.dispatch import is_async, run_tool
+from offbook.tools.toolbox import GivenTools, Toolbox
+
+
+class FaultLog:
+    """What struck, in order: `fired` has it as lines of a plan. Injectors that share one tell of each other's."""
+
+    def __init__(self) -> None:
+        self.fired: list[PlannedFault] = []
+        self._lines: list[PlannedFault] = []
+
+    def note(self, fired: PlannedFault, line: PlannedFault | None) -> None:
+        """Keep what struck at a site, by which line of a plan if by one."""
+        self.fired.append(fired)
+        if line is not None and line not in self._lines:
+            self._lines.append(line)
+
+    def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
+        """Those of the lines that have struck nothing so far."""
+        return [line for line in lines if line not in self._lines]
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Let a replay that has no answer say what struck before."""
+        try:
+            yield
+        except RecordingMismatchError as error:
+            if not self.fired:
+                raise
+            raise error.but(struck=[str(planned) for planned in self.fired]) from None
 
 
 class FaultInjector(Provider):
@@ -27,38 +67,139 @@ class FaultInjector(Provider):
         plan: FaultPlan,
         *,
         numbering: Numbering | None = None,
-        strikes: Strikes | None = None,
+        fault_log: FaultLog | None = None,
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.name = provider.name
         self._provider, self._plan, self._sink, self._clock = provider, plan, sink, clock
-        self._numbering, self._strikes = numbering or Numbering(), strikes or Strikes()
+        self._numbering, self._fault_log = numbering or Numbering(), fault_log or FaultLog()
 
     @property
     def fired(self) -> list[PlannedFault]:
         """What struck, in order."""
-        return self._strikes.fired
+        return self._fault_log.fired
 
     async def send(self, request: Request) -> Reply:
         site = self._numbering.site(request)
         fault = self._plan.fault_at(site)
         if fault is None:
             return await self._clean(request)
-        self._strikes.note(PlannedFault(site.named(), fault), self._plan.line_at(site))
+        self._fault_log.note(PlannedFault(site.named(), fault), self._plan.line_at(site))
         self._sink.emit(
             FaultFired(request.step_id, request.model, fault.type, request.workflow, site.call, site.attempt)
         )
-        return await fault.strike(StruckCall(request, lambda: self._clean(request), self._clock, self.name))
+        return await fault.apply(FaultedCall(request, lambda: self._clean(request), self._clock, self.name))
 
-    def unstruck(self) -> list[PlannedFault]:
+    def unfired(self) -> list[PlannedFault]:
         """The lines about models that have struck nothing so far: a mistyped step, a call that never came."""
-        return self._strikes.missing(line for line in self._plan if line.at.tool is None)
+        return self._fault_log.missing(line for line in self._plan if line.at.tool is None)
 
     async def _clean(self, request: Request) -> Reply:
         """The reply without a fault. A replay that has none says what struck before."""
-        with self._strikes.told():
+        with self._fault_log.told():
             return await self._provider.send(request)
 
     async def close(self) -> None:
         await self._provider.close()
+
+
+def inject_tools(
+    tools: GivenTools,
+    plan: FaultPlan,
+    *,
+    fault_log: FaultLog | None = None,
+    sink: Sink = NULL_SINK,
+    clock: Clock = SYSTEM_CLOCK,
+) -> FaultyTools:
+    """The same tools, which fail where the plan has a fault for them.
+
+    Args:
+        tools: functions and tools, as `Toolbox` takes them. Put a recorder or a replay inside: `inject_tools`
+            goes around it, so that recordings stay clean.
+        plan: its lines with a `tool` count here, and the others nothing.
+        strikes: keeps what struck; injectors that share it tell of each other's.
+        sink: told of every fault that strikes.
+    """
+    return FaultyTools(Toolbox(tools), plan, fault_log=fault_log or FaultLog(), sink=sink, clock=clock)
+
+
+class FaultyTools(Toolbox):
+    """Tools that fail where `plan` says so, which may be exchanged for another.
+
+    `fired` lists what struck, as lines of a plan, and `unstruck()` what did not. The calls of each tool are
+    counted from 1, however often it is wrapped; a call whose arguments are refused is none.
+
+    A synchronous tool fails at once when it is called, except where a fault has it wait: that call gives
+    something to wait for.
+    """
+
+    def __init__(self, tools: Toolbox, plan: FaultPlan, *, fault_log: FaultLog, sink: Sink, clock: Clock) -> None:
+        self.plan = plan
+        self._fault_log, self._sink, self._clock = fault_log, sink, clock
+        self._counts: dict[str, Iterator[int]] = {}
+        super().__init__([self.wrap(tool) for tool in tools.values()])
+
+    @property
+    def fired(self) -> list[PlannedFault]:
+        """What struck, in order."""
+        return self._fault_log.fired
+
+    def unfired(self) -> list[PlannedFault]:
+        """The lines of the plan about tools that have struck nothing so far."""
+        return self._fault_log.missing(line for line in self.plan if line.at.tool is not None)
+
+    def wrap(self, tool: ToolDef) -> ToolDef:
+        """A further tool, put in place like the others; its calls count with theirs."""
+
+        def call(**arguments: Any) -> Any:
+            fault = self._fault(tool)
+            return self._run(tool, arguments) if fault is None else self._apply(fault, tool, arguments)
+
+        async def call_and_wait(**arguments: Any) -> Any:
+            fault, struck = self._fault(tool), self._struck(tool, arguments)
+            return await (struck.run() if fault is None else fault.apply_to_tool(struck))
+
+        waits = is_async(tool.callable) or tool.timeout_s is not None
+        return wrap_tool(tool, call_and_wait if waits else call, timeout_s=tool.timeout_s)
+
+    def _fault(self, tool: ToolDef) -> AnyToolFault | None:
+        """Count a call, and give the fault that strikes it, if one does."""
+        site = ToolSite(tool.name, next(self._counts.setdefault(tool.name, count(1))))
+        fault = self.plan.tool_fault_at(site)
+        if fault is not None:
+            self._fault_log.note(PlannedFault(site.named(), fault), self.plan.line_at(site))
+            self._sink.emit(FaultFired(None, "", fault.type, call=site.call, tool=site.tool))
+        return fault
+
+    def _apply(self, fault: AnyToolFault, tool: ToolDef, arguments: JsonObject) -> Any:
+        """What a call of a synchronous tool comes to, or what gives it where there is something to wait for."""
+        struck = self._struck(tool, arguments)
+        if fault.wait_s:
+            return fault.apply_to_tool(struck)
+        given = self._run(tool, arguments) if fault.runs_tool else None
+        if isinstance(given, Awaitable):
+            return fault.apply_to_tool(replace(struck, run=lambda: given))
+        return fault.outcome(tool.name)
+
+    def _struck(self, tool: ToolDef, arguments: JsonObject) -> FaultedToolCall:
+        return FaultedToolCall(tool.name, arguments, partial(self._run_to_its_end, tool, arguments), self._clock)
+
+    def _run(self, tool: ToolDef, arguments: JsonObject) -> Any:
+        with self._fault_log.told():
+            value = tool.callable(**tool.bind(arguments))
+        return self._awaited(value) if isinstance(value, Awaitable) else value
+
+    async def _awaited(self, value: Awaitable[Any]) -> Any:
+        with self._fault_log.told():
+            return await value
+
+    async def _run_to_its_end(self, tool: ToolDef, arguments: JsonObject) -> Any:
+        if tool.timeout_s is None:
+            value = self._run(tool, arguments)
+            return await value if isinstance(value, Awaitable) else value
+        with self._fault_log.told():
+            outcome = await run_tool(tool, ToolCall(tool.name, arguments))
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value

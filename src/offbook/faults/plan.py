@@ -1,21 +1,43 @@
-"""A plan: which fault strikes where."""
+"""A fault plan: which fault fires at which call, from a list, a JSON file, or seeded chaos."""
 
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from offbook.errors import InputError
-from offbook.faults.catalog import FAULT_TYPES, PLANNED_FAULT_TYPES, AnyFault, AnyToolFault
-from offbook.faults.chaos import Chaos
-from offbook.faults.complaint import broken_json, fault_complaint, reason_and_path, shape_hint, value_at
+from offbook.faults.catalog import FAULT_TYPES, PLANNED_FAULT_TYPES, AnyFault, AnyToolFault, explain_fault_error
 from offbook.faults.site import At, PlannedFault, Site, ToolSite
-from offbook.faults.tool_fault import ToolFault
+from offbook.faults.tools import ToolFault
+from offbook.schema_errors import explain_json_error, explain_msgspec_error, shape_hint, value_at
+
+
+class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
+    """A share `rate` of all attempts fails, each with one of `faults`; `seed` decides which and how.
+
+    What is drawn for a site depends on the seed and the site alone, not on what else happens.
+    """
+
+    seed: int
+    rate: Annotated[float, Meta(ge=0.0, le=1.0)]
+    faults: Annotated[tuple[AnyFault, ...], Meta(min_length=1)]
+
+    def draw(self, site: Site) -> AnyFault | None:
+        """The fault that strikes at `site`, if one does."""
+        place = (self.seed, site.workflow, site.step_id, site.call, site.attempt)
+        lot = random.Random(repr(place))  # noqa: S311 - a lot, not a secret
+        return lot.choice(self.faults) if lot.random() < self.rate else None
+
+    def __str__(self) -> str:
+        return f"chaos seed={self.seed} rate={self.rate!r}: {' | '.join(str(fault) for fault in self.faults)}"
+
 
 _EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"type": "timeout", "after_ms": 5000}}]}'
 
@@ -30,7 +52,7 @@ class FaultPlan:
     """
 
     def __init__(self, faults: Iterable[PlannedFault] = (), *, chaos: Chaos | None = None) -> None:
-        declared = _read(_written(_PlanFile(tuple(faults), chaos)), source="")
+        declared = _decode(_encode(_PlanFile(tuple(faults), chaos)), source="")
         self.faults, self.chaos = declared.faults, declared.chaos
 
     def fault_at(self, site: Site) -> AnyFault | None:
@@ -55,7 +77,7 @@ class FaultPlan:
         Raises:
             InputError: the file cannot be written.
         """
-        data = _written(_PlanFile(self.faults, self.chaos))
+        data = _encode(_PlanFile(self.faults, self.chaos))
         try:
             Path(path).write_bytes(msgspec.json.format(data, indent=2) + b"\n")
         except OSError as error:
@@ -73,7 +95,7 @@ class FaultPlan:
             data = Path(path).read_bytes()
         except OSError as error:
             raise InputError(error.strerror or str(error), source=source, hint="write one with plan.save()") from None
-        declared = _read(data, source=source)
+        declared = _decode(data, source=source)
         return cls(declared.faults, chaos=declared.chaos)
 
     def __iter__(self) -> Iterator[PlannedFault]:
@@ -97,26 +119,28 @@ class _PlanFile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     chaos: Chaos | None = None
 
 
-def _written(plan: _PlanFile) -> bytes:
+def _encode(plan: _PlanFile) -> bytes:
     try:
         return msgspec.json.encode(plan)
     except (TypeError, ValueError) as error:
         raise InputError(f"the plan cannot be written as JSON: {error}", hint=_EXAMPLE) from None
 
 
-def _read(data: bytes, *, source: str) -> _PlanFile:
+def _decode(data: bytes, *, source: str) -> _PlanFile:
     try:
         declared = msgspec.json.decode(data.decode())
         plan = msgspec.json.decode(data, type=_PlanFile)
     except msgspec.ValidationError as error:
-        raise _misshapen(declared, error, source) from None
+        raise _shape_error(declared, error, source) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason, place = broken_json(data, error)
+        reason, place = explain_json_error(data, error)
         raise InputError(reason, source=source, place=place, hint=f"a plan is like {_EXAMPLE}") from None
-    return _PlanFile(tuple(_line(planned, index, source) for index, planned in enumerate(plan.faults)), plan.chaos)
+    return _PlanFile(
+        tuple(_check_line(planned, index, source) for index, planned in enumerate(plan.faults)), plan.chaos
+    )
 
 
-def _line(planned: PlannedFault, index: int, source: str) -> PlannedFault:
+def _check_line(planned: PlannedFault, index: int, source: str) -> PlannedFault:
     try:
         return planned.at.fail(planned.fault)
     except InputError as error:
@@ -124,12 +148,12 @@ def _line(planned: PlannedFault, index: int, source: str) -> PlannedFault:
         raise InputError(error.reason, source=source, place=place, hint=error.hint) from None
 
 
-def _misshapen(declared: object, error: Exception, source: str) -> InputError:
-    reason, path = reason_and_path(error)
+def _shape_error(declared: object, error: Exception, source: str) -> InputError:
+    reason, path = explain_msgspec_error(error)
     hint = f"a plan is like {_EXAMPLE}"
     if found := re.match(r"(\.faults\[\d+\]\.fault|\.chaos\.faults\[\d+\])(.*)", path):
         types = FAULT_TYPES if path.startswith(".chaos") else PLANNED_FAULT_TYPES
-        reason, hint = fault_complaint(reason, found[2], value_at(declared, found[1]), types)
+        reason, hint = explain_fault_error(reason, found[2], value_at(declared, found[1]), types)
     elif "unknown field" in reason:
         hint = shape_hint(reason, "", _shape_at(path))
     return InputError(reason, source=source, place=path.removeprefix("."), hint=hint)

@@ -1,4 +1,4 @@
-"""Where a fault strikes: the place of a call among all that are made, and how a plan names such places."""
+"""Where a fault fires: which call and which attempt a request is, and how a plan names such sites."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.faults.catalog import TOOL_FAULT_TYPES, AnyFault, AnyToolFault
-from offbook.faults.stream_stall import StreamStall
-from offbook.faults.stream_truncate import StreamTruncate
-from offbook.faults.tool_fault import ToolFault
-from offbook.faults.words import join, told
+from offbook.faults.stream import StreamStall, StreamTruncate
+from offbook.faults.text_fields import field_words, join_words
+from offbook.faults.tools import ToolFault
+from offbook.messages import Request
 
 Count = Annotated[int, Meta(ge=1)]
 
-_OF_MODELS = ("workflow", "step_id", "attempt", "chunk")
+_MODEL_ONLY_FIELDS = ("workflow", "step_id", "attempt", "chunk")
 
 
 class Site(Struct, frozen=True):
@@ -82,7 +82,7 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
             raise InputError(
                 f"the site says after {self.chunk} chunks, the fault after {fault.after_chunks}",
                 place="chunk",
-                hint="tell one of them" + _further_field(fault),
+                hint="tell one of them" + _stall_hint(fault),
             )
         return PlannedFault(self, replace(fault, after_chunks=self.chunk))
 
@@ -108,16 +108,19 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         if self.tool is not None and not is_of_tools:
             hint = f"use one of {', '.join(TOOL_FAULT_TYPES)}, or leave tool out"
             raise InputError(f"{fault.type} strikes models, not tools", place="tool", hint=hint)
-        told_too = next((name for name in _OF_MODELS if is_of_tools and getattr(self, name) is not None), None)
+        told_too = next((name for name in _MODEL_ONLY_FIELDS if is_of_tools and getattr(self, name) is not None), None)
         if told_too is not None:
             hint = "tell the tool, and maybe which of its calls: 'tool=refund call=2'"
             raise InputError("this is not known of a call of a tool", place=told_too, hint=hint)
 
     def __str__(self) -> str:
-        return join(("step" if name == "step_id" else name, value) for name, value in told(self)) or "everywhere"
+        return (
+            join_words(("step" if name == "step_id" else name, value) for name, value in field_words(self))
+            or "everywhere"
+        )
 
 
-def _further_field(fault: StreamTruncate | StreamStall) -> str:
+def _stall_hint(fault: StreamTruncate | StreamStall) -> str:
     """What a count that is too much may have been meant for."""
     return f"; how long it stalls is told by for_ms={fault.after_chunks}" if isinstance(fault, StreamStall) else ""
 
@@ -130,3 +133,32 @@ class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __str__(self) -> str:
         return f"{self.at}: {self.fault.text(without='' if self.at.chunk is None else 'after_chunks')}"
+
+
+class Numbering:
+    """Gives every request its site, by the number of its call if it carries one, else by counting.
+
+    A first attempt is a new call of its step. A later one belongs to the latest call that made the
+    attempt before it with the same messages, else to the latest call at all.
+    """
+
+    def __init__(self) -> None:
+        self._last_tries: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
+        self._overall: dict[tuple[str, str | None, int], int] = {}
+
+    def site(self, request: Request) -> Site:
+        call = request.call or self._counted(request)
+        key = (request.workflow, request.step_id, call)
+        overall = self._overall.setdefault(key, len(self._overall) + 1)
+        return Site(*key, overall, request.attempt)
+
+    def _counted(self, request: Request) -> int:
+        tries = self._last_tries.setdefault((request.workflow, request.step_id), [])
+        messages = hash(repr(request.messages))
+        if request.attempt == 1 or not tries:
+            tries.append((request.attempt, messages))
+            return len(tries)
+        before = (request.attempt - 1, messages)
+        place = next((place for place in reversed(range(len(tries))) if tries[place] == before), len(tries) - 1)
+        tries[place] = (request.attempt, messages)
+        return place + 1

@@ -1,4 +1,4 @@
-"""The text form of a planned fault, as it is written on a command line."""
+"""Reads a planned fault from one line of text, as it is written on a command line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from msgspec import Struct
 from msgspec.structs import fields as struct_fields
 
 from offbook.errors import InputError
-from offbook.faults.catalog import PLANNED_FAULT_TYPES, AnyFault, AnyToolFault
-from offbook.faults.complaint import fault_complaint, reason_and_path, shape_hint, type_hint
+from offbook.faults.catalog import (
+    PLANNED_FAULT_TYPES,
+    AnyFault,
+    AnyToolFault,
+    explain_fault_error,
+    fault_type_hint,
+)
 from offbook.faults.site import At, PlannedFault
-from offbook.faults.words import join, read, split
+from offbook.faults.text_fields import join_words, parse_value, split_words
+from offbook.schema_errors import explain_msgspec_error, shape_hint
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
 _EXAMPLES = (
@@ -38,44 +44,44 @@ def parse_fault(text: str) -> PlannedFault:
     if line is None:
         raise InputError("expected where, a colon and a fault", source=repr(text), hint=_EXAMPLES)
     try:
-        return _where(line[1]).fail(_fault(line[2]))
+        return _parse_at(line[1]).fail(_parse_declared_fault(line[2]))
     except InputError as error:
         place = "step" if error.place == "step_id" else error.place
         raise InputError(error.reason, source=repr(text), place=place, hint=error.hint) from None
 
 
-def _where(text: str) -> At:
-    words = list(split(text))
+def _parse_at(text: str) -> At:
+    words = list(split_words(text))
     if words == [("", "everywhere")]:
         return At()
     bare = next((word for name, word in words if not name), None)
     if not words or bare is not None:
         raise InputError(f"expected where, got {bare or ''!r}", hint=_EXAMPLES)
-    fields = _fields([("step_id" if name == "step" else name, word) for name, word in words], At)
+    fields = _parse_fields([("step_id" if name == "step" else name, word) for name, word in words], At)
     try:
         return msgspec.convert(fields, At)
     except msgspec.ValidationError as error:
-        reason, path = reason_and_path(error)
+        reason, path = explain_msgspec_error(error)
         hint = shape_hint(reason, path, At).replace("step_id", "step")
         raise InputError(reason, place=path.lstrip("."), hint=hint) from None
 
 
-def _fault(text: str) -> AnyFault | AnyToolFault:
-    words = list(split(text))
-    kind, types = join(words[:1]), PLANNED_FAULT_TYPES
+def _parse_declared_fault(text: str) -> AnyFault | AnyToolFault:
+    words = list(split_words(text))
+    kind, types = join_words(words[:1]), PLANNED_FAULT_TYPES
     if kind not in types:
         reason = f"unknown fault type {kind!r}" if kind else "expected a fault behind the colon"
-        raise InputError(reason, hint=type_hint(kind, types))
-    fields = {"type": kind} | _fields(_named(words[1:], types[kind]), types[kind])
+        raise InputError(reason, hint=fault_type_hint(kind, types))
+    fields = {"type": kind} | _parse_fields(_name_first_word(words[1:], types[kind]), types[kind])
     try:
         return msgspec.convert(fields, types[kind])
     except msgspec.ValidationError as error:
-        reason, path = reason_and_path(error)
-        reason, hint = fault_complaint(reason, path, fields, types)
+        reason, path = explain_msgspec_error(error)
+        reason, hint = explain_fault_error(reason, path, fields, types)
         raise InputError(reason, place=path.lstrip("."), hint=hint) from None
 
 
-def _named(words: list[tuple[str, str]], shape: type[Struct]) -> list[tuple[str, str]]:
+def _name_first_word(words: list[tuple[str, str]], shape: type[Struct]) -> list[tuple[str, str]]:
     """The words with the name of the shape's first field on the first, if that has none."""
     names = shape.__struct_encode_fields__
     if words and names and not words[0][0]:
@@ -87,7 +93,7 @@ def _named(words: list[tuple[str, str]], shape: type[Struct]) -> list[tuple[str,
     return words
 
 
-def _fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict[str, Any]:
+def _parse_fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict[str, Any]:
     """The values that the words tell, by the names of their fields."""
     kinds = {info.encode_name: info.type for info in struct_fields(shape)}
     fields: dict[str, Any] = {}
@@ -98,5 +104,5 @@ def _fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict[str, 
             target, key, kind = fields.setdefault(field, {}), entry, get_args(kinds[field])[1]
         if not isinstance(target, dict) or key in target:
             raise InputError("told twice", place=name, hint="tell it once")
-        target[key] = read(word, kind)
+        target[key] = parse_value(word, kind)
     return fields

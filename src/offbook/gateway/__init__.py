@@ -1,1 +1,1 @@
-"""The gateway and its parts: routing, retry, breaker, rate limit, deadline, budget."""
+"""The provider gateway and its parts: routing, retry, circuit breaker, rate limit, deadline and budget."""

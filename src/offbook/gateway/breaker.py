@@ -1,4 +1,4 @@
-"""The circuit breaker: a provider that keeps failing is left alone for a while."""
+"""The circuit breaker: opens the circuit on a provider that keeps failing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from offbook.clock import Clock
 from offbook.errors import BreakerOpenError, InputError, ProviderError
 from offbook.events import BreakerChanged, Sink
 from offbook.messages import Reply, Request, Response
-from offbook.providers.provider import Provider
-from offbook.providers.watch import watched
+from offbook.providers.provider import Provider, notify_on_end
 
 BreakerState = Literal["closed", "open", "half_open"]
-Outcome = Literal["success", "failure", "neither"]
+BreakerOutcome = Literal["success", "failure", "neither"]
 
 
 class BreakerPolicy(Struct, frozen=True):
@@ -64,7 +63,7 @@ class Breaker:
         self._is_probing = True
         return self._period
 
-    def leave(self, outcome: Outcome, *, period: int) -> None:
+    def leave(self, outcome: BreakerOutcome, *, period: int) -> None:
         """Take note of how a call ended that was let through in `period`."""
         if period != self._period:
             return
@@ -93,7 +92,7 @@ class Breaker:
             self._sink.emit(BreakerChanged(self._name, state))
 
 
-class BreakingProvider(Provider):
+class CircuitBreakerProvider(Provider):
     """Asks `provider` while its breaker lets calls through."""
 
     def __init__(self, provider: Provider, breaker: Breaker, *, name: str) -> None:
@@ -103,20 +102,20 @@ class BreakingProvider(Provider):
         period = self._breaker.enter()
 
         def ended(outcome: Response | BaseException) -> None:
-            self._breaker.leave(outcome_of(outcome), period=period)
+            self._breaker.leave(classify_outcome(outcome), period=period)
 
         try:
             reply = await self._provider.send(request)
         except BaseException as error:
             ended(error)
             raise
-        return watched(reply, ended)
+        return notify_on_end(reply, ended)
 
     async def close(self) -> None:
         await self._provider.close()
 
 
-def outcome_of(outcome: Response | BaseException) -> Outcome:
+def classify_outcome(outcome: Response | BaseException) -> BreakerOutcome:
     """What the end of a call says of its provider: a rate limit, a refused request or a caller that left, nothing."""
     if isinstance(outcome, Response):
         return "success"

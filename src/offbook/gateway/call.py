@@ -1,21 +1,101 @@
-"""One call through the gateway: tries, waits, and the next provider."""
+"""One call through the gateway, whole or streamed: its attempts, waits and fallbacks, and the events it emits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.clock import Clock
-from offbook.errors import AllProvidersFailedError, Attempt, ProviderError
-from offbook.events import Sink
-from offbook.gateway.budget import Budget
-from offbook.gateway.deadline import Deadline
-from offbook.gateway.journey import Journey
+from offbook.errors import AllProvidersFailedError, Attempt, ProviderError, StreamInterruptedError
+from offbook.events import AttemptEnded, AttemptStarted, CallEnded, CallStarted, FallbackTaken, RetryScheduled, Sink
+from offbook.gateway.limits import Budget, Deadline
 from offbook.gateway.retry import RetryPolicy
-from offbook.gateway.routing import Route
-from offbook.messages import Reply, Request, Response, WholeReply
+from offbook.gateway.routing import ProviderRoute
+from offbook.messages import (
+    Accumulator,
+    Reply,
+    Request,
+    Response,
+    StreamDelta,
+    StreamedReply,
+    StreamEnd,
+    StreamEvent,
+    StreamRestart,
+    WholeReply,
+)
+
+
+class CallEvents:
+    """Emits the events of one call, in order. An attempt that is under way when the call ends, ends with it."""
+
+    def __init__(self, request: Request, *, sink: Sink, clock: Clock) -> None:
+        self._request, self._sink, self._clock = request, sink, clock
+        self._started_s = clock.monotonic_s()
+        self._attempt: AttemptStarted | None = None
+        self._attempt_started_s = 0.0
+        self._provider = ""
+        sink.emit(CallStarted(request.step_id, request.model, request.workflow, request.call))
+
+    def attempt_started(self, provider: str, request: Request) -> None:
+        self._provider = provider
+        self._attempt_started_s = self._clock.monotonic_s()
+        self._attempt = AttemptStarted(
+            request.step_id, provider, request.model, request.workflow, request.call, request.attempt
+        )
+        self._sink.emit(self._attempt)
+
+    def attempt_ended(self, error: BaseException | None) -> None:
+        started, self._attempt = self._attempt, None
+        if started is None:
+            return
+        self._sink.emit(
+            AttemptEnded(
+                started.step_id,
+                started.provider,
+                started.model,
+                self._clock.monotonic_s() - self._attempt_started_s,
+                None if error is None else type(error).__name__,
+                error.status_code if isinstance(error, ProviderError) else None,
+                started.workflow,
+                started.call,
+                started.attempt,
+            )
+        )
+
+    def retrying(self, error: ProviderError, wait_s: float, attempt: int) -> None:
+        asked = self._request
+        told = type(error).__name__
+        self._sink.emit(
+            RetryScheduled(asked.step_id, self._provider, wait_s, told, asked.workflow, asked.call, attempt)
+        )
+
+    def falling_back(self, provider: str) -> None:
+        asked = self._request
+        self._sink.emit(FallbackTaken(asked.step_id, self._provider, provider, asked.workflow, asked.call))
+
+    def ended(self, outcome: Response | BaseException) -> None:
+        """The end of the call: its response, or what it failed with (a caller that left included)."""
+        error = outcome if isinstance(outcome, BaseException) else None
+        response = outcome if isinstance(outcome, Response) else Response(finish_reason=None)
+        self.attempt_ended(error)
+        asked = self._request
+        self._sink.emit(
+            CallEnded(
+                asked.step_id,
+                self._provider,
+                response.model or asked.model,
+                self._clock.monotonic_s() - self._started_s,
+                response.usage.prompt_tokens,
+                response.usage.completion_tokens,
+                response.cost_usd,
+                response.finish_reason,
+                None if error is None else type(error).__name__,
+                asked.workflow,
+                asked.call,
+            )
+        )
 
 
 class CallRules(Struct, frozen=True):
@@ -29,16 +109,16 @@ class CallRules(Struct, frozen=True):
     clock: Clock
 
 
-class Call:
+class GatewayCall:
     """A request on its way over its routes, from one attempt to the next."""
 
     _response: Response
 
-    def __init__(self, request: Request, routes: Sequence[Route], rules: CallRules) -> None:
+    def __init__(self, request: Request, routes: Sequence[ProviderRoute], rules: CallRules) -> None:
         self._request, self._routes, self._rules = request, routes, rules
         self._place, self._attempt = 0, 1
         self._attempts: list[Attempt] = []
-        self._journey = Journey(request, sink=rules.sink, clock=rules.clock)
+        self._call_events = CallEvents(request, sink=rules.sink, clock=rules.clock)
         self._deadline = Deadline(rules.deadline_s, attempts=self._attempts, clock=rules.clock)
 
     async def reply(self) -> Reply:
@@ -52,7 +132,7 @@ class Call:
             await self._deadline.meet(self._begin)
             self._finish(self._response)
         except BaseException as error:
-            self._journey.ended(error)
+            self._call_events.ended(error)
             raise
         return WholeReply(self._response)
 
@@ -60,7 +140,7 @@ class Call:
         """Ask the route and attempt whose turn it is, and those after it, until a reply can be taken."""
         while True:
             request = self._numbered()
-            self._journey.attempt_started(self._route.provider.name, request)
+            self._call_events.attempt_started(self._route.provider.name, request)
             try:
                 return await self._take(await self._route.provider.send(request))
             except ProviderError as error:
@@ -75,7 +155,7 @@ class Call:
 
         A wait that would outlast the deadline is not begun.
         """
-        self._journey.attempt_ended(error)
+        self._call_events.attempt_ended(error)
         retry, now = self._rules.retry, self._rules.clock.utc_now()
         wait_s = retry.wait_s(error, self._request, self._attempt, now=now)
         is_late = wait_s is not None and wait_s >= self._deadline.left_s
@@ -84,17 +164,17 @@ class Call:
         note = "" if wait_s is not None else retry.refused_wait(error, now=now)
         self._attempts.append(Attempt(self._route.provider.name, self._attempt, error, wait_s or 0.0, note))
         if wait_s is not None:
-            self._journey.retrying(error, wait_s, self._attempt)
+            self._call_events.retrying(error, wait_s, self._attempt)
             self._attempt += 1
             await self._rules.clock.sleep_s(wait_s)
         elif self._place + 1 < len(self._routes):
             self._place, self._attempt = self._place + 1, 1
-            self._journey.falling_back(self._route.provider.name)
+            self._call_events.falling_back(self._route.provider.name)
         else:
             raise self._deadline.exceeded() if is_late else AllProvidersFailedError(self._attempts) from error
 
     @property
-    def _route(self) -> Route:
+    def _route(self) -> ProviderRoute:
         return self._routes[self._place]
 
     def _numbered(self) -> Request:
@@ -105,4 +185,100 @@ class Call:
 
     def _finish(self, response: Response) -> None:
         self._rules.budget.spend(response.cost_usd)
-        self._journey.ended(response)
+        self._call_events.ended(response)
+
+
+async def reply_from_first_event(events: AsyncGenerator[StreamEvent, None]) -> StreamedReply:
+    """The reply of `events`, once the first of them has come.
+
+    As they have begun then, they are closed even if the reply is neither read nor closed: the event
+    loop sees to it.
+    """
+    return StreamedReply(_FirstThenRest(await anext(events), events), source=events)
+
+
+class _FirstThenRest(AsyncIterator[StreamEvent]):
+    """Events of which the first was read already, and comes again."""
+
+    def __init__(self, first: StreamEvent, rest: AsyncIterator[StreamEvent]) -> None:
+        self._first: StreamEvent | None = first
+        self._rest = rest
+
+    def __anext__(self) -> Awaitable[StreamEvent]:
+        first, self._first = self._first, None
+        return self._rest.__anext__() if first is None else _immediate(first)
+
+    async def aclose(self) -> None:
+        self._first = None
+
+
+async def _immediate(event: StreamEvent) -> StreamEvent:
+    return event
+
+
+class StreamedGatewayCall(GatewayCall):
+    """A call whose reply comes event by event. A failure after the first ends the stream, or starts it over."""
+
+    _reply: Reply
+    _events: AsyncIterator[StreamEvent]
+    _first: StreamEvent | None
+    _seen: list[StreamDelta | StreamRestart]
+
+    async def reply(self) -> Reply:
+        """The reply to the request, which has begun.
+
+        Raises:
+            AllProvidersFailedError: no route gave one.
+            DeadlineExceededError: none did in time.
+        """
+        return await reply_from_first_event(self._stream())
+
+    async def _stream(self) -> AsyncGenerator[StreamEvent, None]:
+        try:
+            await self._deadline.meet(self._begin)
+            try:
+                while not isinstance(event := await self._deadline.meet(self._next), StreamEnd):
+                    self._seen.append(event)
+                    yield event
+            finally:
+                await self._reply.aclose()
+            self._finish(event.response)
+        except BaseException as error:
+            self._call_events.ended(error)
+            raise
+        yield event
+
+    async def _take(self, reply: Reply) -> None:
+        """Take in the reply, as far as is needed to know that it works: to its first event."""
+        self._events, self._seen = aiter(reply), []
+        self._reply = StreamedReply(self._events, source=reply)
+        self._first = await anext(self._events)
+
+    async def _next(self) -> StreamEvent:
+        """The next event, which is a StreamRestart if the stream broke and starts over."""
+        event, self._first = self._first, None
+        if event is not None:
+            return event
+        try:
+            return await anext(self._events)
+        except ProviderError as error:
+            await self._restart(error)
+            return StreamRestart(str(error))
+
+    async def _restart(self, error: ProviderError) -> None:
+        """Begin again after the stream broke, if that is allowed."""
+        if not self._rules.restart_streams:
+            self._call_events.attempt_ended(error)
+            raise StreamInterruptedError(error, partial=self._partial()) from error
+        await self._advance(error)
+        await self._begin()
+
+    def _partial(self) -> Response:
+        """What had come when the stream broke."""
+        joined = Accumulator()
+        for event in self._seen:
+            if isinstance(event, StreamRestart):
+                joined = Accumulator()
+            else:
+                joined.add(event)
+        return joined.join(Response(model=self._request.model, provider=self._route.provider.name, finish_reason=None))

@@ -1,4 +1,4 @@
-"""The gateway: one provider made of many, that routes, retries, falls back and keeps within limits."""
+"""ProviderGateway: one provider made of many, which routes, retries, falls back and keeps within limits."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from itertools import count
 
 from msgspec.structs import replace
 
-from offbook.argument import check_argument
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
-from offbook.events import NULL_SINK, Sink, Sinks, guarded
-from offbook.gateway.breaker import NO_BREAKER, Breaker, BreakerPolicy, BreakingProvider
-from offbook.gateway.budget import Budget
-from offbook.gateway.call import Call, CallRules
-from offbook.gateway.rate_limit import LimitedProvider, RateLimit
+from offbook.events import NULL_SINK, Sink, Sinks, guard_sink
+from offbook.gateway.breaker import NO_BREAKER, Breaker, BreakerPolicy, CircuitBreakerProvider
+from offbook.gateway.call import CallRules, GatewayCall, StreamedGatewayCall
+from offbook.gateway.limits import Budget
+from offbook.gateway.rate_limit import RateLimit, RateLimitedProvider
 from offbook.gateway.retry import RetryPolicy
-from offbook.gateway.routing import Route, RoutingTable
-from offbook.gateway.streamed_call import StreamedCall
+from offbook.gateway.routing import ProviderRoute, RoutingTable
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
+from offbook.schema_errors import check_type
 
 DEFAULT_RETRY = RetryPolicy()
 DEFAULT_BREAKER = BreakerPolicy()
@@ -58,7 +57,7 @@ class ProviderGateway(Provider):
         _check_retry(retry)
         if breaker is not None:
             hint = "breaker=BreakerPolicy(failures=3), or None"
-            check_argument(breaker, BreakerPolicy, source="breaker", hint=hint)
+            check_type(breaker, BreakerPolicy, source="breaker", hint=hint)
         self.budget = Budget(budget_usd)
         self.breakers: dict[str, Breaker] = {}
         self._breaker_policy = breaker or NO_BREAKER
@@ -69,7 +68,7 @@ class ProviderGateway(Provider):
             deadline_s=_checked_deadline(deadline_s),
             restart_streams=restart_streams,
             budget=self.budget,
-            sink=guarded(sink),
+            sink=guard_sink(sink),
             clock=clock,
         )
 
@@ -100,11 +99,11 @@ class ProviderGateway(Provider):
         if not isinstance(provider, Provider):
             raise InputError(f"expected a provider, got {provider!r}", hint="register(MockProvider(…)), say")
         name = self._free_name(provider.name)
-        limited = provider if rate_limit is None else LimitedProvider(provider, rate_limit, clock=self._rules.clock)
+        limited = provider if rate_limit is None else RateLimitedProvider(provider, rate_limit, clock=self._rules.clock)
         breaker = Breaker(name, self._breaker_policy, clock=self._rules.clock, sink=self._rules.sink)
         self.breakers[name] = breaker
-        breaking = BreakingProvider(limited, breaker, name=name)
-        self._routing.add(Route(breaking, tuple(models), priority, is_fallback, as_model))
+        breaking = CircuitBreakerProvider(limited, breaker, name=name)
+        self._routing.add(ProviderRoute(breaking, tuple(models), priority, is_fallback, as_model))
 
     def using(
         self,
@@ -139,7 +138,7 @@ class ProviderGateway(Provider):
     async def send(self, request: Request) -> Reply:
         self.budget.check()
         routes = self._routing.find(request.model)
-        call = StreamedCall if request.stream else Call
+        call = StreamedGatewayCall if request.stream else GatewayCall
         return await call(self._counted(request), routes, self._rules).reply()
 
     async def close(self) -> None:
@@ -164,7 +163,7 @@ class ProviderGateway(Provider):
 def _check_retry(retry: object) -> None:
     """Raises InputError if that is no RetryPolicy."""
     times = retry if isinstance(retry, int) else 3
-    check_argument(retry, RetryPolicy, source="retry", hint=f"retry=RetryPolicy(max_retries={times:d})")
+    check_type(retry, RetryPolicy, source="retry", hint=f"retry=RetryPolicy(max_retries={times:d})")
 
 
 def _checked_deadline(deadline_s: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The rate limiter: calls wait until there is room for them."""
+"""The rate limiter: calls wait until the provider's requests and tokens per minute allow them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from msgspec import Struct
 from offbook.clock import Clock
 from offbook.errors import InputError, ProviderError
 from offbook.messages import Reply, Request, Response
-from offbook.providers.provider import Provider
-from offbook.providers.watch import watched
+from offbook.providers.provider import Provider, notify_on_end
 
 CHARS_PER_TOKEN = 4
 MINUTE_S = 60.0
 SHORTEST_WAIT_S = 1e-6
-GLANCE_S = 1.0
+POLL_S = 1.0
 
 
 class RateLimit(Struct, frozen=True):
@@ -31,7 +30,7 @@ class RateLimit(Struct, frozen=True):
                 raise InputError(f"expected a number above zero, got {value!r}", source=name)
 
 
-class Bucket:
+class TokenBucket:
     """A store that holds a minute's worth and fills up evenly. It may be overdrawn by what was not foreseen."""
 
     def __init__(self, per_minute: float, *, clock: Clock) -> None:
@@ -62,7 +61,7 @@ class Bucket:
         self._filled_at_s = now_s
 
 
-class LimitedProvider(Provider):
+class RateLimitedProvider(Provider):
     """Asks `provider` at no more than the given rate; callers wait in the order in which they came.
 
     Tokens are estimated before a call (its text, and `max_tokens`) and settled after it: by what was
@@ -82,7 +81,7 @@ class LimitedProvider(Provider):
         estimate = estimated_tokens(request) if self._tokens is not None else 0
         async with self._queue_here():
             while wait_s := self._wait_s(estimate):
-                await self._clock.sleep_s(min(wait_s, GLANCE_S))
+                await self._clock.sleep_s(min(wait_s, POLL_S))
             self._take(1, estimate)
 
         def ended(outcome: Response | BaseException) -> None:
@@ -94,7 +93,7 @@ class LimitedProvider(Provider):
         except ProviderError:
             self._take(0, -estimate)
             raise
-        return reply if self._tokens is None else watched(reply, ended)
+        return reply if self._tokens is None else notify_on_end(reply, ended)
 
     async def close(self) -> None:
         await self._provider.close()
@@ -117,8 +116,8 @@ class LimitedProvider(Provider):
             self._tokens.take(tokens)
 
 
-def _bucket(per_minute: float | None, clock: Clock) -> Bucket | None:
-    return None if per_minute is None else Bucket(per_minute, clock=clock)
+def _bucket(per_minute: float | None, clock: Clock) -> TokenBucket | None:
+    return None if per_minute is None else TokenBucket(per_minute, clock=clock)
 
 
 def estimated_tokens(request: Request) -> int:

@@ -1,4 +1,4 @@
-"""When to try a call again, and how long to wait before that."""
+"""RetryPolicy: which failures are retried, and after what wait."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from offbook.argument import check_argument, check_number, check_whole_number
 from offbook.codecs.status import retry_after_s
 from offbook.errors import BreakerOpenError, InputError, ProviderError, RateLimitError
 from offbook.messages import Request
+from offbook.schema_errors import check_int, check_number, check_type
 
 RETRYABLE_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
@@ -39,8 +39,8 @@ class RetryPolicy(Struct, frozen=True):
     statuses: frozenset[int] = RETRYABLE_STATUSES
 
     def __post_init__(self) -> None:
-        check_whole_number(self.max_retries, source="max_retries")
-        check_argument(self.statuses, Collection, source="statuses", hint="statuses={429, 503}")
+        check_int(self.max_retries, source="max_retries")
+        check_type(self.statuses, Collection, source="statuses", hint="statuses={429, 503}")
         for name in ("max_retries", "backoff_s", "multiplier", "max_backoff_s", "jitter", "max_retry_after_s"):
             check_number(getattr(self, name), source=name)
             if not getattr(self, name) >= 0:
@@ -55,14 +55,14 @@ class RetryPolicy(Struct, frozen=True):
         """
         if attempt > self.max_retries or not self._is_worth_it(error):
             return None
-        asked_s = _asked_s(error, now)
+        asked_s = _requested_wait_s(error, now)
         if asked_s is not None:
             return asked_s if asked_s <= self.max_retry_after_s else None
         return self.pause_s(request, attempt)
 
     def refused_wait(self, error: ProviderError, *, now: datetime) -> str:
         """In words that the provider asks for a longer wait than it is given; empty if it does not."""
-        asked_s = _asked_s(error, now)
+        asked_s = _requested_wait_s(error, now)
         if asked_s is None or asked_s <= self.max_retry_after_s or not self._is_worth_it(error):
             return ""
         return f"it asks to wait {asked_s:g} s, and max_retry_after_s is {self.max_retry_after_s:g}"
@@ -92,7 +92,7 @@ class RetryPolicy(Struct, frozen=True):
         return int.from_bytes(lot, "big") / 2**63 - 1.0
 
 
-def _asked_s(error: ProviderError, now: datetime) -> float | None:
+def _requested_wait_s(error: ProviderError, now: datetime) -> float | None:
     """How long the provider asks to wait, if it does."""
     if isinstance(error, RateLimitError) and error.retry_after_s is not None:
         return error.retry_after_s

@@ -1,4 +1,4 @@
-"""Which providers may answer a request, and in which order."""
+"""Which providers can answer a request, and in which order they are tried."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from msgspec import Struct
 from offbook.errors import NoProviderError
 from offbook.providers.provider import Provider
 
-REMEMBERED_MODELS = 256
+CACHED_MODELS = 256
 
 
-class Route(Struct, frozen=True):
+class ProviderRoute(Struct, frozen=True):
     """A provider and what it is asked: the models it takes, its rank, and the name it knows the model by.
 
     Lower `priority` comes first; a fallback comes after all that are none.
@@ -33,14 +33,14 @@ class RoutingTable:
     """All routes, in the order in which they were added, and which of them lead to a model."""
 
     def __init__(self) -> None:
-        self.routes: list[Route] = []
-        self._remembered = lru_cache(REMEMBERED_MODELS)(self._find)
+        self.routes: list[ProviderRoute] = []
+        self._remembered = lru_cache(CACHED_MODELS)(self._find)
 
-    def add(self, route: Route) -> None:
+    def add(self, route: ProviderRoute) -> None:
         self.routes.append(route)
         self._remembered.cache_clear()
 
-    def find(self, model: str) -> list[Route]:
+    def find(self, model: str) -> list[ProviderRoute]:
         """The routes that take `model`, first choice first.
 
         Raises:
@@ -48,7 +48,7 @@ class RoutingTable:
         """
         return self._remembered(model)
 
-    def _find(self, model: str) -> list[Route]:
+    def _find(self, model: str) -> list[ProviderRoute]:
         chosen = [route for route in self.routes if route.takes(model)]
         if not chosen:
             known = "; ".join(f"{route.provider.name}: {', '.join(route.models)}" for route in self.routes)

@@ -1,4 +1,4 @@
-"""Event sinks: Prometheus, OpenTelemetry, JSON lines."""
+"""Event sinks: Prometheus, OpenTelemetry and JSON lines."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What is said when a package of the extra `observability` is missing."""
+"""The error for a sink whose optional package is not installed."""
 
 from offbook.errors import InputError
 

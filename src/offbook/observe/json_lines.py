@@ -1,4 +1,4 @@
-"""Events as JSON, one a line: written as they happen, and read back."""
+"""Writes events as JSON lines, and reads them back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class JsonLinesSink:
 
     def __init__(self, target: str | os.PathLike[str] | TextIO, *, clock: Clock | None = None) -> None:
         self._is_owner = isinstance(target, str | os.PathLike)
-        self._file = _opened(target) if isinstance(target, str | os.PathLike) else target
+        self._file = _open_for_writing(target) if isinstance(target, str | os.PathLike) else target
         self._clock = clock
 
     def emit(self, event: Event) -> None:
@@ -72,7 +72,7 @@ def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
         raise InputError(str(error.strerror), source=os.fspath(path)) from error
 
 
-def _opened(path: str | os.PathLike[str]) -> TextIO:
+def _open_for_writing(path: str | os.PathLike[str]) -> TextIO:
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return Path(path).open("w", encoding="utf-8", newline="\n")

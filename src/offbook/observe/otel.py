@@ -1,10 +1,11 @@
-"""Events as OpenTelemetry spans, by the semantic conventions for generative AI."""
+"""Turns events into OpenTelemetry spans, by the semantic conventions for generative AI."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.events import (
@@ -21,15 +22,75 @@ from offbook.events import (
     RetryScheduled,
 )
 from offbook.observe.extra import missing_package
-from offbook.observe.open_spans import WHOLE_CALL, CallKey, OpenSpans
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+
+CallKey: TypeAlias = tuple[str, str | None, int]
+WHOLE_CALL = 0
+
+
+class OpenSpan(NamedTuple):
+    """A span of a whole call, or of the attempt of that number, and the task that began it."""
+
+    span: Span
+    attempt: int
+    task: asyncio.Task[Any] | None
+
+
+class OpenSpans:
+    """Open spans by call (workflow, step, number), the innermost last.
+
+    Calls of several gateways may have the same number: one inside the other, where a gateway asks a
+    gateway, or side by side in tasks of their own. The current task's spans therefore come first;
+    those of other tasks are for streams that one task begins and another reads. What has ended is
+    not kept.
+    """
+
+    def __init__(self) -> None:
+        self._by_call: dict[CallKey, list[OpenSpan]] = {}
+
+    def add(self, call: CallKey, span: Span, *, attempt: int) -> None:
+        self._by_call.setdefault(call, []).append(OpenSpan(span, attempt, _current_task()))
+
+    def innermost(self, call: CallKey) -> Span | None:
+        """The last span that the current task began for the call."""
+        task = _current_task()
+        return next((opened.span for opened in reversed(self._by_call.get(call, ())) if opened.task is task), None)
+
+    def find(self, call: CallKey, *, attempt: int) -> Span | None:
+        """The last span of that attempt: of the current task, or else of any."""
+        fitting = [opened for opened in self._by_call.get(call, ()) if opened.attempt == attempt]
+        if not fitting:
+            return None
+        task = _current_task()
+        return next((opened.span for opened in reversed(fitting) if opened.task is task), fitting[-1].span)
+
+    def take(self, call: CallKey, *, attempt: int) -> Span | None:
+        """The same, and it counts as ended."""
+        span = self.find(call, attempt=attempt)
+        if span is not None:
+            left = [opened for opened in self._by_call.pop(call) if opened.span is not span]
+            if left:
+                self._by_call[call] = left
+        return span
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
 
 try:
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
 except ImportError as error:
     raise missing_package("opentelemetry-api", needed_by="OtelSink") from error
 
-_OfACall: TypeAlias = CallStarted | AttemptStarted | AttemptEnded | RetryScheduled | FallbackTaken | CallEnded
-_OfAnAttempt: TypeAlias = ReplayServed | ReplayMissed | CallRecorded | FaultFired
+_CallEvent: TypeAlias = CallStarted | AttemptStarted | AttemptEnded | RetryScheduled | FallbackTaken | CallEnded
+_AttemptEvent: TypeAlias = ReplayServed | ReplayMissed | CallRecorded | FaultFired
 _Attributes: TypeAlias = dict[str, str | int | float | tuple[str, ...] | None]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,7 +115,7 @@ class OtelSink:
         self._tracer = get_tracer("offbook", tracer_provider=tracer_provider)
         self._clock = clock
         self._open = OpenSpans()
-        self._tellers: dict[type, Callable[[Any], None]] = {
+        self._handlers: dict[type, Callable[[Any], None]] = {
             CallStarted: self._call_started,
             AttemptStarted: self._attempt_started,
             AttemptEnded: self._attempt_ended,
@@ -68,7 +129,7 @@ class OtelSink:
         }
 
     def emit(self, event: Event) -> None:
-        tell = self._tellers.get(type(event))
+        tell = self._handlers.get(type(event))
         if tell is not None:
             tell(event)
 
@@ -165,7 +226,7 @@ class OtelSink:
         span = self._begin(name, of_a_tool | attributes, parent=None, start_ns=now_ns, kind=SpanKind.INTERNAL)
         span.end(now_ns)
 
-    def _tell_attempt(self, event: _OfAnAttempt, attributes: _Attributes, *, lasted_s: float = 0.0) -> None:
+    def _tell_attempt(self, event: _AttemptEvent, attributes: _Attributes, *, lasted_s: float = 0.0) -> None:
         """Set the attributes on the span of the event's attempt, or on one of their own if that is not open."""
         span = self._open.find(_key(event), attempt=event.attempt)
         if span is not None:
@@ -175,11 +236,11 @@ class OtelSink:
         start_ns = now_ns - round(lasted_s * 1e9)
         self._begin(_chat(event.model), chat, parent=None, start_ns=start_ns).end(now_ns)
 
-    def _note(self, event: _OfACall, name: str, attributes: _Attributes) -> None:
+    def _note(self, event: _CallEvent, name: str, attributes: _Attributes) -> None:
         """Add an event to the span of the call."""
         span = self._open.find(_key(event), attempt=WHOLE_CALL)
         if span is not None:
-            span.add_event(name, _given(attributes), timestamp=self._now_ns())
+            span.add_event(name, _without_none(attributes), timestamp=self._now_ns())
 
     def _begin(
         self,
@@ -195,7 +256,7 @@ class OtelSink:
             name,
             context=None if parent is None else set_span_in_context(parent),
             kind=kind,
-            attributes=_given(attributes),
+            attributes=_without_none(attributes),
             start_time=self._now_ns() if start_ns is None else start_ns,
         )
 
@@ -209,7 +270,7 @@ class OtelSink:
         return (self._clock.utc_now() - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-def _key(event: _OfACall | _OfAnAttempt) -> CallKey:
+def _key(event: _CallEvent | _AttemptEvent) -> CallKey:
     return event.workflow, event.step_id, event.call
 
 
@@ -226,9 +287,9 @@ def _conventional(provider: str) -> str:
     return _CONVENTIONAL_NAMES.get(provider, provider)
 
 
-def _given(attributes: _Attributes) -> dict[str, str | int | float | tuple[str, ...]]:
+def _without_none(attributes: _Attributes) -> dict[str, str | int | float | tuple[str, ...]]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _set(span: Span, attributes: _Attributes) -> None:
-    span.set_attributes(_given(attributes))
+    span.set_attributes(_without_none(attributes))

@@ -1,4 +1,4 @@
-"""Events as Prometheus metrics."""
+"""Turns events into Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PrometheusSink:
         except ValueError as error:
             reason, hint = "the registry holds offbook's metrics already", "share one PrometheusSink"
             raise InputError(reason, source="registry", hint=hint) from error
-        self._tellers: dict[type, Callable[[Any], None]] = {
+        self._handlers: dict[type, Callable[[Any], None]] = {
             ReplayServed: self._replay_served,
             ReplayMissed: self._replay_missed,
             FaultFired: self._fault_fired,
@@ -87,7 +87,7 @@ class PrometheusSink:
         }
 
     def emit(self, event: Event) -> None:
-        tell = self._tellers.get(type(event))
+        tell = self._handlers.get(type(event))
         if tell is not None:
             tell(event)
 

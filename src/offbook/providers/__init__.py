@@ -1,1 +1,1 @@
-"""Providers: the seam, the one that speaks HTTP, and the catalog."""
+"""Providers: the interface, the HTTP provider, and one for each vendor."""

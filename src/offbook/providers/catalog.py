@@ -1,10 +1,10 @@
-"""The vendors' providers: each a codec and where its vendor's server is."""
+"""The providers of the vendors, each an HTTP provider with its codec and base URL."""
 
 from __future__ import annotations
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.codecs.anthropic import AnthropicCodec
-from offbook.codecs.codec import Codec
+from offbook.codecs.base import Codec
 from offbook.codecs.gemini import GeminiCodec
 from offbook.codecs.ollama import OllamaCodec
 from offbook.codecs.openai_chat import OpenAIChatCodec

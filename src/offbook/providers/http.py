@@ -1,9 +1,10 @@
-"""The one HTTP provider: any codec, any base URL."""
+"""The HTTP provider: any codec at any base URL, with HTTP failures translated to offbook's errors."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -12,16 +13,67 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.codecs.codec import Codec, WireRequest
+from offbook.codecs.base import Codec, WireRequest
 from offbook.codecs.status import error_of_status
-from offbook.errors import InputError, MalformedResponseError, RequestError
+from offbook.errors import (
+    InputError,
+    MalformedResponseError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+    RequestError,
+)
 from offbook.messages import Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
-from offbook.providers.http_errors import translated_errors
 from offbook.providers.pricing import PriceTable
 from offbook.providers.provider import Provider
 
 if TYPE_CHECKING:
     import httpx2
+
+
+@contextmanager
+def translate_errors(provider: str) -> Iterator[None]:
+    """Raise what httpx2 and the codecs raise as our errors, with the provider's name on them."""
+    import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
+
+    try:
+        yield
+    except ProviderError as error:
+        error.attribute(provider)
+        raise
+    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, httpx2.CookieConflict) as error:
+        raise translate_error(error, provider) from error
+
+
+def translate_error(error: Exception, provider: str) -> ProviderError | InputError:
+    """Our error for one of httpx2's."""
+    import httpx2  # noqa: PLC0415
+
+    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    match error:
+        case httpx2.ConnectError() | httpx2.ConnectTimeout():
+            kind = ProviderTimeoutError if isinstance(error, httpx2.ConnectTimeout) else ProviderConnectionError
+            return kind(f"no connection{_server_of(error)} ({told})", provider=provider)
+        case httpx2.TimeoutException():
+            return ProviderTimeoutError(f"no answer in time ({told})", provider=provider)
+        case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
+            return InputError(told, source=f"{provider}: base_url")
+        case httpx2.DecodingError() | httpx2.TooManyRedirects() | httpx2.SSEError():
+            return MalformedResponseError(told, provider=provider)
+        case httpx2.TransportError() | httpx2.StreamError():
+            return ProviderConnectionError(told, provider=provider)
+        case _:
+            return ProviderError(told, provider=provider)
+
+
+def _server_of(error: httpx2.RequestError) -> str:
+    """Which server was asked, without what may be secret in its URL."""
+    try:
+        url = error.request.url
+    except (AttributeError, RuntimeError):  # an error that belongs to no request
+        return ""
+    return f" to {url.scheme}://{url.netloc.decode()}"
+
 
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
@@ -70,14 +122,14 @@ class HttpProvider(Provider):
     async def send(self, request: Request) -> Reply:
         started_s = self._clock.monotonic_s()
         wire = self.codec.encode_request(request)
-        with translated_errors(self.name):
+        with translate_errors(self.name):
             answer = await self._client().send(self._encode(wire), stream=True)
         if answer.status_code != 200:
             await self._refuse(answer)
         if request.stream:
             return StreamedReply(self._events(answer, request, started_s), source=answer)
         data = await self._read(answer)
-        with translated_errors(self.name):
+        with translate_errors(self.name):
             response = self.codec.decode_response(data)
         return WholeReply(self._complete(response, request, started_s))
 
@@ -114,7 +166,7 @@ class HttpProvider(Provider):
 
     async def _refuse(self, answer: httpx2.Response) -> None:
         body = await self._read(answer)
-        with translated_errors(self.name):
+        with translate_errors(self.name):
             raise error_of_status(
                 answer.status_code,
                 headers=answer.headers,
@@ -125,7 +177,7 @@ class HttpProvider(Provider):
 
     async def _read(self, answer: httpx2.Response) -> bytes:
         data = bytearray()
-        with translated_errors(self.name):
+        with translate_errors(self.name):
             try:
                 async for piece in answer.aiter_bytes():
                     data += piece
@@ -137,7 +189,7 @@ class HttpProvider(Provider):
     async def _events(self, answer: httpx2.Response, request: Request, started_s: float) -> AsyncIterator[StreamEvent]:
         decoder, received = self.codec.stream_decoder(), 0
         try:
-            with translated_errors(self.name):
+            with translate_errors(self.name):
                 async for piece in answer.aiter_bytes():
                     received += len(piece)
                     self._limit(received)

@@ -1,4 +1,4 @@
-"""What tokens cost: a dated table, shipped as data, that a user can extend or replace."""
+"""What tokens cost: a dated price table, shipped as data, that users can extend or replace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that a vendor's own SDK received, as our values."""
+"""Reads what a vendor's own SDK returned as a Response."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from offbook.providers.catalog import (
 )
 from offbook.providers.pricing import PriceTable
 
-VENDORS: Mapping[str, type[CatalogProvider]] = {
+_PROVIDERS: Mapping[str, type[CatalogProvider]] = {
     vendor.vendor_name: vendor
     for vendor in (OpenAIProvider, AnthropicProvider, GoogleProvider, OllamaProvider, OpenAIResponsesProvider)
 }
@@ -48,14 +48,14 @@ def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTab
         InputError: there is no such vendor, or the answer is none of these.
         MalformedResponseError: the answer is not in that vendor's shape.
     """
-    if vendor not in VENDORS:
-        raise InputError(f"unknown vendor {vendor!r}", source="vendor", hint=f"one of: {', '.join(VENDORS)}")
-    response = VENDORS[vendor].vendor_codec.decode_response(_json_of(answer))
+    if vendor not in _PROVIDERS:
+        raise InputError(f"unknown vendor {vendor!r}", source="vendor", hint=f"one of: {', '.join(_PROVIDERS)}")
+    response = _PROVIDERS[vendor].vendor_codec.decode_response(_to_json(answer))
     cost_usd = (prices or PriceTable.shipped()).cost_usd(vendor, response.model, response.usage)
     return replace(response, provider=vendor, cost_usd=cost_usd)
 
 
-def _json_of(answer: SdkAnswer) -> bytes:
+def _to_json(answer: SdkAnswer) -> bytes:
     if isinstance(answer, SdkObject):
         return answer.model_dump_json(by_alias=True, exclude_none=True).encode()
     if isinstance(answer, Mapping):

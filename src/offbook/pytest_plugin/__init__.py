@@ -1,1 +1,1 @@
-"""The pytest plugin: a fixture that records and replays, and scenarios as test items."""
+"""The pytest plugin: a fixture that records and replays, explored tests, and scenarios as test items."""

@@ -2,36 +2,80 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import pytest
+
 from offbook.clock import refuse_in_loop, run
-from offbook.errors import InputError
-from offbook.faults import FaultPlan, PlannedFault, Strikes, inject_tools, parse_fault
+from offbook.errors import InputError, RecordingMismatchError
+from offbook.faults import FaultInjector, FaultLog, FaultPlan, PlannedFault, inject_tools, parse_fault
+from offbook.faults.site import Numbering
 from offbook.gateway.gateway import ProviderGateway
+from offbook.messages import Reply, Request
+from offbook.pipeline import live_provider
 from offbook.providers.provider import Provider
-from offbook.pytest_plugin.answers import Answers
-from offbook.pytest_plugin.answers_choice import answers_of
-from offbook.pytest_plugin.fault_desk import FaultDesk
-from offbook.pytest_plugin.missed_calls import fail_if_missed
+from offbook.pytest_plugin.backend import AnsweredCall, HttpDoubles, RecordingBackend, RecordingUsage, backend_for
 from offbook.pytest_plugin.plan import RecordingPlan
-from offbook.pytest_plugin.record_again import record_again
-from offbook.pytest_plugin.tally import AnsweredCall, Tally
-from offbook.pytest_plugin.unused_entries import fail_if_unused
-from offbook.pytest_plugin.wires import Wires
-from offbook.recording.cursor import Unused
-from offbook.session import live_provider
+from offbook.pytest_plugin.recordings import fail_if_unused
+from offbook.recording.match.cursor import UnusedEntry
+from offbook.text import pluralize
 from offbook.tools import Toolbox
 from offbook.tools.definition import ToolDef
 from offbook.tools.toolbox import GivenTool, GivenTools
-from offbook.wire.stand_in import StandIn
+from offbook.wire.api import StandIn
+from offbook.wire.calls import Miss
 
 if TYPE_CHECKING:
     import httpx2
 
-    from offbook.wire.serving import WireServer
+    from offbook.wire.server.serving import WireServer
+
+
+class RuntimeFaultInjector(Provider):
+    """Passes requests on to `provider`, except where a fault was asked for. Calls are counted from the first.
+
+    What it passes on to stays open when this is closed. `strikes` keeps what struck. What a replay has no answer for
+    though nothing struck before says `hint`.
+    """
+
+    def __init__(self, provider: Provider, plan: FaultPlan, *, fault_log: FaultLog, hint: str) -> None:
+        self.name = provider.name
+        self._provider, self._numbering, self._fault_log, self._hint = provider, Numbering(), fault_log, hint
+        self.follow(plan)
+
+    def follow(self, plan: FaultPlan) -> None:
+        """Let faults strike as this plan says, from now on."""
+        self._injector = FaultInjector(self._provider, plan, numbering=self._numbering, fault_log=self._fault_log)
+
+    async def send(self, request: Request) -> Reply:
+        try:
+            return await self._injector.send(request)
+        except RecordingMismatchError as error:
+            raise error.but(hint="" if error.struck else self._hint) from None
+
+
+def record_again_hint(node_id: str) -> str:
+    """The hint to whoever changed what a test asks."""
+    return f"record the test again, or undo the change: pytest {shlex.quote(node_id)} --offbook-record=fresh"
+
+
+def fail_if_missed(misses: list[Miss], recording: str, node_id: str) -> None:
+    """Fail the test that is running if there are some: show the first, and how to record the test again.
+
+    That is not told if a fault has struck before every miss: what follows one is not to be recorded.
+    """
+    __tracebackhide__ = True
+    if not misses:
+        return
+    told = f"{recording}: {pluralize(len(misses), 'call')} not recorded; the first, to {misses[0].place}:\n{misses[0]}"
+    if not all(miss.is_after_fault for miss in misses):
+        told += f"\n  hint: {record_again_hint(node_id)}"
+    pytest.fail(told, pytrace=False)
+
 
 T = TypeVar("T")
 
@@ -43,11 +87,11 @@ class Offbook:
         self.recording = plan.location
         self._plan = plan
         self._given: Provider | Callable[[], Provider] = self._vendor
-        self._desk: FaultDesk | None = None
+        self._fault_injector: RuntimeFaultInjector | None = None
         self._gateway: ProviderGateway | None = None
         self._is_wired = False
-        self._faults, self._strikes = FaultPlan(), Strikes()
-        self._faulty_tools = inject_tools((), self._faults, strikes=self._strikes)
+        self._faults, self._fault_log = FaultPlan(), FaultLog()
+        self._faulty_tools = inject_tools((), self._faults, fault_log=self._fault_log)
 
     def __repr__(self) -> str:
         return f"<offbook {'recording' if self.is_recording else 'replaying'} {self.recording}>"
@@ -65,10 +109,12 @@ class Offbook:
             InputError: it is to replay, and there is no recording.
         """
         __tracebackhide__ = True
-        if self._desk is None:
-            hint = record_again(self._plan.node_id)
-            self._desk = FaultDesk(self._answers.provider, self._faults, strikes=self._strikes, hint=hint)
-        return self._desk
+        if self._fault_injector is None:
+            hint = record_again_hint(self._plan.node_id)
+            self._fault_injector = RuntimeFaultInjector(
+                self._answers.provider, self._faults, fault_log=self._fault_log, hint=hint
+            )
+        return self._fault_injector
 
     @property
     def gateway(self) -> ProviderGateway:
@@ -150,8 +196,8 @@ class Offbook:
         __tracebackhide__ = True
         planned = [parse_fault(each) if isinstance(each, str) else each for each in faults]
         self._faults = self._faulty_tools.plan = FaultPlan([*self._faults, *planned])
-        if self._desk is not None:
-            self._desk.follow(self._faults)
+        if self._fault_injector is not None:
+            self._fault_injector.follow(self._faults)
         if self._is_wired:
             self._answers.wires.follow(self._faults)
 
@@ -165,7 +211,7 @@ class Offbook:
         refuse_in_loop(work)
         return run(self._disconnected_after(work), virtual_time=not self.is_recording)
 
-    def unused(self) -> list[Unused]:
+    def unused(self) -> list[UnusedEntry]:
         """The entries of the recording that were not served so far; none while recording."""
         return self._answers.unused()
 
@@ -181,11 +227,11 @@ class Offbook:
         if self._plan.is_unused_error:
             fail_if_unused(self.unused(), self.recording)
 
-    def close(self, *, passed: bool) -> Tally:
+    def close(self, *, passed: bool) -> RecordingUsage:
         """Let go of the recording. What was recorded is kept if the test has passed."""
-        return self._answers.close(passed=passed) if "_answers" in vars(self) else Tally(self.recording)
+        return self._answers.close(passed=passed) if "_answers" in vars(self) else RecordingUsage(self.recording)
 
-    def _wires(self) -> Wires:
+    def _wires(self) -> HttpDoubles:
         __tracebackhide__ = True
         wires = self._answers.wires
         if not self._is_wired:
@@ -194,8 +240,8 @@ class Offbook:
         return wires
 
     @cached_property
-    def _answers(self) -> Answers:
-        return answers_of(self._plan, self._live)
+    def _answers(self) -> RecordingBackend:
+        return backend_for(self._plan, self._live)
 
     def _live(self) -> Provider:
         return self._given if isinstance(self._given, Provider) else self._given()

@@ -1,4 +1,4 @@
-"""The plugin's options on the command line of pytest."""
+"""The plugin's command-line options and the help of its markers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import pytest
 
-GivenMode: TypeAlias = Literal["none", "once", "new", "all", "append", "fresh"]
-MARKER = (
+RecordOption: TypeAlias = Literal["none", "once", "new", "all", "append", "fresh"]
+OFFBOOK_MARKER_HELP = (
     "offbook(recording=None, strict=True, record=None, provider=None, unused='report'): how the fixture "
     "`offbook` records and replays. recording= is a file, relative to the test's folder; strict=False answers what "
     "it lacks with a default; record= is a mode as for --offbook-record; provider= names the vendor that is asked "
     "when recording; unused='error' fails a test that leaves entries of its recording unused."
 )
 
-EXPLORE_MARKER = (
+EXPLORE_MARKER_HELP = (
     "explore(recording=None, faults='all', budget=None, declared=(), fail_on=None, on_divergence='stop', "
     "default_response='Mock response', deadline_s=3600): the test, which uses the fixture `offbook`, is replayed "
     "with each fault at each place of its recording, one item a case. It fails on a verdict that is a finding, or one "
@@ -22,10 +22,10 @@ EXPLORE_MARKER = (
 )
 
 
-class Options(NamedTuple):
+class PluginOptions(NamedTuple):
     """What the command line asks for. `record` is None where it says nothing."""
 
-    record: GivenMode | None
+    record: RecordOption | None
     keep_failed: bool
     strict_unused: bool
     report_unused: bool
@@ -36,7 +36,7 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("offbook", "models and tools, recorded and replayed")
     group.addoption(
         "--offbook-record",
-        choices=get_args(GivenMode),
+        choices=get_args(RecordOption),
         help="none: replay, and refuse what is not recorded (the default); once: record where there is no recording; "
         "new: record what is missing; all: record everything again; append: record everything, behind what is there; "
         "fresh: record everything again, and remove what is no longer asked",
@@ -50,10 +50,10 @@ def add_options(parser: pytest.Parser) -> None:
         group.addoption(f"--offbook-{name}", action="store_true", help=told)
 
 
-def options_of(config: pytest.Config) -> Options:
+def options_of(config: pytest.Config) -> PluginOptions:
     """The options as given."""
     given = config.getoption
-    return Options(
+    return PluginOptions(
         given("offbook_record"),
         given("offbook_keep_failed"),
         given("offbook_strict_unused"),

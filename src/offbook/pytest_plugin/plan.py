@@ -1,4 +1,4 @@
-"""How one test is recorded or replayed, as its marker and the command line say together."""
+"""How one test is recorded or replayed, from its markers and the command line."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
-from offbook.pytest_plugin.explore_marker import explore_marker_of
-from offbook.pytest_plugin.marker import Marker, marker_of
-from offbook.pytest_plugin.options import GivenMode, options_of
-from offbook.pytest_plugin.recording_place import default_recording, located
-from offbook.recording.record_mode import RecordMode, moment
+from offbook.pytest_plugin.markers import OffbookMarker, explore_marker_of, offbook_marker_of
+from offbook.pytest_plugin.options import RecordOption, options_of
+from offbook.pytest_plugin.recordings import default_recording, resolve_recording
+from offbook.recording.record_mode import RecordMode, timestamp
 from offbook.recording.stores.locate import open_store
 
 _STARTED_AT = pytest.StashKey[str]()
@@ -35,22 +34,24 @@ class RecordingPlan(Struct, frozen=True):
     keeps_failed: bool = False
 
 
-def plan_of(item: pytest.Item) -> RecordingPlan:
+def recording_plan_of(item: pytest.Item) -> RecordingPlan:
     """The plan for a test. What the command line says goes before its marker.
 
     Raises:
         InputError: the marker says something that cannot be, or names no recording.
     """
-    said, explored = marker_of(item), explore_marker_of(item)
+    said, explored = offbook_marker_of(item), explore_marker_of(item)
     if explored is not None:
         said = replace(said, recording=explored.recording or said.recording)
-    return planned(item, said, default_recording(item.path, _name(item, is_explored=explored is not None)))
+    return recording_plan(
+        item, said, default_recording(item.path, _recording_name(item, is_explored=explored is not None))
+    )
 
 
-def planned(item: pytest.Item, said: Marker, recording: Path) -> RecordingPlan:
+def recording_plan(item: pytest.Item, said: OffbookMarker, recording: Path) -> RecordingPlan:
     """The plan for what a marker says, with `recording` where it names none."""
     options = options_of(item.config)
-    location = located(said.recording, item.path.parent) if said.recording else str(recording)
+    location = resolve_recording(said.recording, item.path.parent) if said.recording else str(recording)
     return RecordingPlan(
         location,
         item.nodeid,
@@ -63,14 +64,14 @@ def planned(item: pytest.Item, said: Marker, recording: Path) -> RecordingPlan:
     )
 
 
-def _record_mode(mode: GivenMode, location: str) -> RecordMode | None:
+def _record_mode(mode: RecordOption, location: str) -> RecordMode | None:
     """The mode to record by; None to replay, and so does `once` where there was a recording before the first test."""
     if mode == "none" or (mode == "once" and open_store(location).exists()):
         return None
     return mode
 
 
-def _name(item: pytest.Item, *, is_explored: bool) -> str:
+def _recording_name(item: pytest.Item, *, is_explored: bool) -> str:
     """The name of a test with the classes that it is in; if it is explored, the same for all its cases."""
     classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     return ".".join([*classes, item.name.partition("[")[0] if is_explored else item.name])
@@ -78,4 +79,4 @@ def _name(item: pytest.Item, *, is_explored: bool) -> str:
 
 def _started_at(config: pytest.Config) -> str:
     """When this was first asked for: every test is planned before the first of them runs."""
-    return config.stash.setdefault(_STARTED_AT, moment(SYSTEM_CLOCK))
+    return config.stash.setdefault(_STARTED_AT, timestamp(SYSTEM_CLOCK))

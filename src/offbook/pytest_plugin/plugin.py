@@ -1,4 +1,4 @@
-"""The hooks by which pytest knows offbook. What they need is loaded when a test needs it."""
+"""The hooks that pytest calls. What they need is imported when a test needs it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from offbook.pytest_plugin.options import EXPLORE_MARKER, MARKER, add_options
-from offbook.pytest_plugin.outcome import PLAN, TALLY, has_passed, tell
-from offbook.pytest_plugin.summary import Summary
+from offbook.pytest_plugin.options import EXPLORE_MARKER_HELP, OFFBOOK_MARKER_HELP, add_options
+from offbook.pytest_plugin.summary import PLAN, USAGE, RecordingSummary, attach_usage, has_passed
 
 if TYPE_CHECKING:
+    from offbook.pytest_plugin.explored_test import ExploredFixture
     from offbook.pytest_plugin.fixture import Offbook
-    from offbook.pytest_plugin.staged_offbook import StagedOffbook
 
 FIXTURE = "offbook"
 EXPLORE = "explore"
-_COMPLAINT = pytest.StashKey[str]()
+_MARKER_ERROR = pytest.StashKey[str]()
 _OPENED: pytest.StashKey[Offbook] = pytest.StashKey()
 
 
@@ -27,10 +26,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", MARKER)
-    config.addinivalue_line("markers", EXPLORE_MARKER)
+    config.addinivalue_line("markers", OFFBOOK_MARKER_HELP)
+    config.addinivalue_line("markers", EXPLORE_MARKER_HELP)
     if not _is_worker(config):
-        config.pluginmanager.register(Summary(), "offbook-summary")
+        config.pluginmanager.register(RecordingSummary(), "offbook-summary")
 
 
 def _is_worker(config: pytest.Config) -> bool:
@@ -45,12 +44,12 @@ def pytest_collect_file(
     """A file of scenarios is collected as such, and not as a module of tests as well; so is a finding that was kept."""
     found = yield
     if _is_regression(file_path):
-        from offbook.pytest_plugin.regression_file import RegressionFile
+        from offbook.pytest_plugin.regression_item import RegressionFile
 
         return [*found, RegressionFile.from_parent(parent, path=file_path)]
     if not _declares_scenarios(file_path):
         return found
-    from offbook.pytest_plugin.scenario_file import ScenarioFile
+    from offbook.pytest_plugin.scenario_item import ScenarioFile
 
     others = [each for each in found if not isinstance(each, pytest.Module)]
     return [*others, ScenarioFile.from_parent(parent, path=file_path)]
@@ -64,7 +63,7 @@ def _declares_scenarios(file: Path) -> bool:
 def _is_regression(file: Path) -> bool:
     if file.suffix != ".json":
         return False
-    from offbook.subjects.regression_mark import is_regression
+    from offbook.subjects.regression_file import is_regression
 
     return is_regression(file)
 
@@ -72,28 +71,28 @@ def _is_regression(file: Path) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that is explored has an item for each case."""
     if metafunc.definition.get_closest_marker(EXPLORE) is not None and FIXTURE in metafunc.fixturenames:
-        from offbook.pytest_plugin.explored_cases import parametrise
+        from offbook.pytest_plugin.explored_test import parametrize_cases
 
-        parametrise(metafunc)
+        parametrize_cases(metafunc)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Plan what becomes of each recording, and refuse markers that are wrong, before anything runs."""
     for item in items:
         if item.get_closest_marker(FIXTURE) is not None or FIXTURE in getattr(item, "fixturenames", ()):
-            _plan(item)
+            _plan_recording(item)
 
 
-def _plan(item: pytest.Item) -> None:
+def _plan_recording(item: pytest.Item) -> None:
     from offbook.errors import InputError
-    from offbook.pytest_plugin.plan import plan_of
+    from offbook.pytest_plugin.plan import recording_plan_of
 
     try:
-        plan = plan_of(item)
+        plan = recording_plan_of(item)
     except InputError as error:
         if not _is_worker(item.config):
             raise pytest.UsageError(str(error)) from None
-        item.stash[_COMPLAINT] = str(error)
+        item.stash[_MARKER_ERROR] = str(error)
         return
     if FIXTURE in getattr(item, "fixturenames", ()):
         item.stash[PLAN] = plan
@@ -102,28 +101,28 @@ def _plan(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fail a test whose marker is wrong, in a worker: there, a usage error would take everything down."""
-    if _COMPLAINT in item.stash:
-        pytest.fail(item.stash[_COMPLAINT], pytrace=False)
+    if _MARKER_ERROR in item.stash:
+        pytest.fail(item.stash[_MARKER_ERROR], pytrace=False)
 
 
 @pytest.fixture(name=FIXTURE)
-def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | StagedOffbook]:
+def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixture]:
     """Stands in for models and tools: `provider`, `http_client()`, `tools(…)`, answered from the test's recording."""
     from offbook.pytest_plugin.fixture import Offbook
-    from offbook.pytest_plugin.plan import plan_of
+    from offbook.pytest_plugin.plan import recording_plan_of
 
     item: pytest.Item = request.node
     explored = getattr(request, "param", None)
     if explored is not None:
-        from offbook.pytest_plugin.staged_offbook import StagedOffbook
+        from offbook.pytest_plugin.explored_test import ExploredFixture
 
-        yield StagedOffbook(explored.recording)
+        yield ExploredFixture(explored.recording)
         return
     if PLAN not in item.stash:  # asked for by name, while the test runs
-        item.stash[PLAN] = plan_of(item)
+        item.stash[PLAN] = recording_plan_of(item)
     opened = item.stash[_OPENED] = Offbook(item.stash[PLAN])
     yield opened
-    item.stash[TALLY] = opened.close(passed=has_passed(item))
+    item.stash[USAGE] = opened.close(passed=has_passed(item))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -136,7 +135,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     explored = explored_case_of(pyfuncitem)
     if explored is None:
         return None
-    pyfuncitem.stash[TALLY] = ExploredTest(pyfuncitem, explored).run()
+    pyfuncitem.stash[USAGE] = ExploredTest(pyfuncitem, explored).run()
     return True
 
 
@@ -155,5 +154,5 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Note whether the test passed, and tell on its reports what it did with its recording."""
     report = yield
-    tell(report, item)
+    attach_usage(report, item)
     return report

@@ -1,33 +1,53 @@
-"""Scenarios as items that pytest runs."""
+"""Scenario files collected by pytest, with an item for each scenario."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from offbook.clock import run
-from offbook.config import open_cast, plan_of, rules_of
+from offbook.config import Config, collect_scenarios, find_config, import_from, open_participants, plan_run, run_rules
 from offbook.config.recordings import slug
-from offbook.errors import OffbookError
+from offbook.errors import InputError, OffbookError
+from offbook.pipeline import Live, Replay
 from offbook.providers.provider import Provider
-from offbook.pytest_plugin.answers import Answers
-from offbook.pytest_plugin.answers_choice import answers_of
-from offbook.pytest_plugin.late_provider import LateProvider
-from offbook.pytest_plugin.marker import Marker
-from offbook.pytest_plugin.outcome import PLAN, TALLY, has_passed
-from offbook.pytest_plugin.plan import RecordingPlan, planned
-from offbook.pytest_plugin.recording_place import FOLDER
-from offbook.pytest_plugin.scenario_text import conversation_text, failure_text
-from offbook.pytest_plugin.unused_entries import fail_if_unused
-from offbook.report.place import place_of
-from offbook.scenarios import Scenario, ScenarioResult, ScenarioRunner
-from offbook.session import Live, Replay
+from offbook.pytest_plugin.backend import OnDemandProvider, RecordingBackend, backend_for
+from offbook.pytest_plugin.markers import OffbookMarker
+from offbook.pytest_plugin.plan import RecordingPlan, recording_plan
+from offbook.pytest_plugin.recordings import FOLDER, fail_if_unused
+from offbook.pytest_plugin.summary import PLAN, USAGE, has_passed
+from offbook.report.scenarios.failures import failure_notes, parse_location
+from offbook.report.text import one_line
+from offbook.scenarios import ConversationResult, Scenario, ScenarioResult, ScenarioRunner
 
-if TYPE_CHECKING:
-    from offbook.pytest_plugin.scenario_file import ScenarioFile
+MAX_LINE_CHARS = 200
+MAX_CONVERSATIONS = 3
+
+
+def failure_text(result: ScenarioResult) -> str:
+    """Why a scenario did not pass: each reason, with what differs."""
+    lines = [line for note in failure_notes(result) for line in (note.headline, *(f"  {more}" for more in note.detail))]
+    return "\n".join(lines)
+
+
+def conversation_text(result: ScenarioResult) -> str:
+    """The conversations of a scenario, those that did not pass first, and not too many."""
+    order = sorted(result.conversations, key=lambda each: each.passed)
+    return "\n".join(line for each in order[:MAX_CONVERSATIONS] for line in _conversation_lines(each))
+
+
+def _conversation_lines(conversation: ConversationResult) -> Iterator[str]:
+    yield f"conversation {conversation.index + 1} with {conversation.agent}: {conversation.ending}"
+    for turn in conversation.turns:
+        yield f"  user:  {one_line(turn.user, MAX_LINE_CHARS)}"
+        for call in turn.calls:
+            yield f"  tool:  {one_line(f'{call.tool}({call.args})', MAX_LINE_CHARS)}"
+        yield f"  agent: {one_line(turn.agent, MAX_LINE_CHARS)}"
 
 
 class ScenarioItem(pytest.Item):
@@ -39,9 +59,9 @@ class ScenarioItem(pytest.Item):
     def __init__(self, *, scenario: Scenario, **given: Any) -> None:
         super().__init__(**given)
         self.scenario = scenario
-        self._answers: Answers | None = None
+        self._answers: RecordingBackend | None = None
         recording = self.path.parent / FOLDER / f"{slug(scenario.name)}.json"
-        self.stash[PLAN] = planned(self, Marker(), recording)
+        self.stash[PLAN] = recording_plan(self, OffbookMarker(), recording)
 
     def runtest(self) -> None:
         plan = self.stash[PLAN]
@@ -54,10 +74,10 @@ class ScenarioItem(pytest.Item):
 
     def teardown(self) -> None:
         if self._answers is not None:
-            self.stash[TALLY] = self._answers.close(passed=has_passed(self))
+            self.stash[USAGE] = self._answers.close(passed=has_passed(self))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, place_of(self.scenario.source).line - 1, self.name
+        return self.path, parse_location(self.scenario.source).line - 1, self.name
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *style: Any) -> Any:
         error = excinfo.value
@@ -66,10 +86,39 @@ class ScenarioItem(pytest.Item):
     async def _held(self, plan: RecordingPlan) -> ScenarioResult:
         config = cast("ScenarioFile", self.parent).project
         mode = Replay(f"{Path(plan.location).parent}/") if plan.record is None else Live()
-        wanted = plan_of(config, [self.scenario])
-        async with open_cast(config, wanted, mode) as opened:
-            answers = self._answers = answers_of(plan, lambda: cast("Provider", opened.cast.provider))
-            provider = LateProvider(lambda: answers.provider, name="offbook")
-            runner = ScenarioRunner(replace(opened.cast, provider=provider), rules_of(config))
+        wanted = plan_run(config, [self.scenario])
+        async with open_participants(config, wanted, mode) as opened:
+            answers = self._answers = backend_for(plan, lambda: cast("Provider", opened.cast.provider))
+            provider = OnDemandProvider(lambda: answers.provider, name="offbook")
+            runner = ScenarioRunner(replace(opened.cast, provider=provider), run_rules(config))
             held = await runner.run([self.scenario], agents=wanted.agents, repeat=config.run.repeat)
             return held.scenarios[0]
+
+
+class ScenarioFile(pytest.File):
+    """A file like `sim_booking.py`, with an item for each scenario that it declares.
+
+    `project` is the config nearest to it; modules beside it and beside that can be imported while scenarios run.
+    """
+
+    project: Config
+
+    def collect(self) -> Iterator[ScenarioItem]:
+        try:
+            self.project = find_config(self.path.parent)
+            with import_from(self._folders()):
+                scenarios = collect_scenarios([self.path])
+        except InputError as error:
+            raise self.CollectError(str(error)) from None
+        for scenario in scenarios:
+            yield ScenarioItem.from_parent(self, name=scenario.name, scenario=scenario)
+
+    def setup(self) -> None:
+        self._opened = ExitStack()
+        self._opened.enter_context(import_from(self._folders()))
+
+    def teardown(self) -> None:
+        self._opened.close()
+
+    def _folders(self) -> list[Path]:
+        return [self.project.folder, self.path.parent]

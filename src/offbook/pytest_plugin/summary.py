@@ -1,23 +1,49 @@
-"""What all tests did with their recordings, told at the end of the run."""
+"""What tests did with their recordings: noted on their reports, and summed up at the end of the run."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from offbook.pytest_plugin.options import options_of
-from offbook.pytest_plugin.outcome import REPORTED
-from offbook.pytest_plugin.unused_entries import shown
-from offbook.pytest_plugin.unused_recordings import unused_recordings
-from offbook.wording import counted
+from offbook.pytest_plugin.recordings import join_entries, unused_recordings
+from offbook.text import pluralize
 
-COMPLETE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+if TYPE_CHECKING:
+    from offbook.pytest_plugin.backend import RecordingUsage
+    from offbook.pytest_plugin.plan import RecordingPlan
 
 
-class Summary:
+PLAN: pytest.StashKey[RecordingPlan] = pytest.StashKey()
+PASSED = pytest.StashKey[bool]()
+USAGE: pytest.StashKey[RecordingUsage] = pytest.StashKey()
+REPORT_ATTRIBUTE = "offbook"
+"""The attribute of a test's report that tells what it did with its recording; reports of workers keep it."""
+
+
+def has_passed(item: pytest.Item) -> bool:
+    """Whether the test itself has run to its end without a failure."""
+    return item.stash.get(PASSED, False)
+
+
+def attach_usage(report: pytest.TestReport, item: pytest.Item) -> None:
+    """Tell on the reports of a test what its recording is, and in the end what it did with it."""
+    if report.when == "call":
+        item.stash[PASSED] = report.passed
+    if report.when == "setup" and PLAN in item.stash:
+        setattr(report, REPORT_ATTRIBUTE, {"recording": item.stash[PLAN].location})
+    if report.when == "teardown" and USAGE in item.stash:
+        setattr(report, REPORT_ATTRIBUTE, item.stash[USAGE].to_dict())
+
+
+COMPLETE_RUNS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+
+
+class RecordingSummary:
     """Gathers what the reports of tests tell, also of those that ran in workers."""
 
     def __init__(self) -> None:
@@ -25,7 +51,7 @@ class Summary:
         self._is_cut_off = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        told = getattr(report, REPORTED, None)
+        told = getattr(report, REPORT_ATTRIBUTE, None)
         if told is not None:
             self._told.append(told)
 
@@ -36,7 +62,7 @@ class Summary:
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
     ) -> None:
         lines = [*self._counts(), *self._unused(config.rootpath)]
-        if options_of(config).report_unused and exitstatus in COMPLETE and not self._is_cut_off:
+        if options_of(config).report_unused and exitstatus in COMPLETE_RUNS and not self._is_cut_off:
             lines += self._unused_recordings(config)
         if lines:
             terminalreporter.section("offbook")
@@ -46,9 +72,9 @@ class Summary:
     def _counts(self) -> Iterable[str]:
         if self._told:
             served, recorded, missed = (self._sum(name) for name in ("served", "recorded", "missed"))
-            yield f"{counted(served, 'call')} served from recordings, {recorded:,} recorded live, {missed:,} missed"
+            yield f"{pluralize(served, 'call')} served from recordings, {recorded:,} recorded live, {missed:,} missed"
         if dropped := self._sum("dropped"):
-            yield f"{counted(dropped, 'call')} of failed tests not kept; --offbook-keep-failed keeps them"
+            yield f"{pluralize(dropped, 'call')} of failed tests not kept; --offbook-keep-failed keeps them"
 
     def _sum(self, name: str) -> int:
         return sum(int(str(told.get(name, 0))) for told in self._told)
@@ -57,7 +83,7 @@ class Summary:
         for told in self._told:
             left = told.get("unused", ())
             if isinstance(left, list | tuple) and left:
-                yield f"not used in {_relative(str(told['recording']), root)}: {shown(list(left))}"
+                yield f"not used in {_relative(str(told['recording']), root)}: {join_entries(list(left))}"
 
     def _unused_recordings(self, config: pytest.Config) -> Iterable[str]:
         used = {str(told["recording"]) for told in self._told}

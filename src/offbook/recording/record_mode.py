@@ -1,4 +1,4 @@
-"""Record modes: what is asked live, and what becomes of what is there."""
+"""Record modes: which calls are made live, and what happens to the exchanges already recorded."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Literal, get_args
 
 from offbook.clock import Clock
 from offbook.errors import InputError
-from offbook.recording.entries import Recorded
-from offbook.recording.fresh_run import Part
-from offbook.recording.fresh_writer import FreshWriter
-from offbook.recording.stores.store import Store, Stored, Writer
+from offbook.recording.format.document import AnyExchange
+from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
+from offbook.recording.stores.store import RecordingWriter, Store, StoredExchange
 
 RecordMode = Literal["append", "once", "new", "all", "fresh"]
 
@@ -22,23 +21,23 @@ def check_mode(record: str) -> None:
         raise InputError(f"unknown mode {record!r}", source="record", hint=f"one of: {known}")
 
 
-def open_writer(store: Store, record: RecordMode, part: Part) -> Writer:
+def open_writer(store: Store, record: RecordMode, part: ExchangeKind) -> RecordingWriter:
     """Open a store for a recorder of that part, in that mode. Raises as `Store.write` does."""
-    return FreshWriter(store, part) if record == "fresh" else store.write()
+    return ReplaceOnCloseWriter(store, part) if record == "fresh" else store.write()
 
 
-def moment(clock: Clock) -> str:
+def timestamp(clock: Clock) -> str:
     """Now, as recordings tell it."""
     return clock.utc_now().isoformat(timespec="microseconds")
 
 
-def end_of(row: Iterable[Stored[Recorded]], clock: Clock) -> str:
+def timestamp_after(row: Iterable[StoredExchange[AnyExchange]], clock: Clock) -> str:
     """A moment behind all that the row holds now, whatever clock it was made by."""
     latest = max((stored.exchange.recorded_at or "" for stored in row), default="")
-    return max(moment(clock), latest + "~")
+    return max(timestamp(clock), latest + "~")
 
 
-class Replacing:
+class KeyReplacement:
     """What a run replaces: of each key that it touches, what was there at `found_until`; nothing if that is None."""
 
     def __init__(self, found_until: str | None) -> None:

@@ -1,33 +1,75 @@
-"""Replay: a provider that answers from a recording."""
+"""The mock provider: answers model calls from a recording."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError, MismatchKind
-from offbook.events import NULL_SINK, ReplayMissed, ReplayServed, Sink, guarded
-from offbook.faults import AnyFault
-from offbook.messages import Reply, Request, Response, WholeReply
+from offbook.events import NULL_SINK, ReplayMissed, ReplayServed, Sink, guard_sink
+from offbook.faults import AnyFault, FaultedCall
+from offbook.messages import Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 from offbook.providers.provider import Provider
-from offbook.recording.cursor import Cursor, Match, Unused
-from offbook.recording.document import Document, check_strict, rules_of
-from offbook.recording.exchange import Exchange
-from offbook.recording.file_format import convert
-from offbook.recording.fingerprint import fingerprint
+from offbook.recording.format.document import Document, check_strict, rules_from_meta
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.file import document_from_dict
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.miss import mismatch_error
-from offbook.recording.playback import Player
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
+from offbook.recording.match.fingerprint import fingerprint
+from offbook.recording.match.mismatch import mismatch_error
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.memory import MemoryShelf
-from offbook.recording.stores.store import Shelf
+from offbook.recording.stores.memory import MemoryReader
+from offbook.recording.stores.store import RecordingReader
+
+
+class Playback:
+    """Turns exchanges into replies."""
+
+    def __init__(self, *, latency: Latency, clock: Clock, provider: str) -> None:
+        self._latency, self._clock, self._provider = latency, clock, provider
+
+    async def play(self, exchange: Exchange, request: Request) -> Reply:
+        """The reply that `exchange` makes to `request`, or the failure that it recorded."""
+        paced = self._latency.is_recorded and exchange.chunks is not None
+        if exchange.fault is None and not request.stream:
+            await self.wait(exchange.latency_ms)
+            return WholeReply(self._response(exchange, request))
+        if not paced:
+            await self.wait(exchange.latency_ms)
+        reply = StreamedReply(self._events(exchange, request, paced=paced))
+        if exchange.fault is None:
+            return reply
+
+        async def clean() -> Reply:
+            return reply
+
+        return await exchange.fault.apply(FaultedCall(request, clean, self._clock, exchange.provider or self._provider))
+
+    async def wait(self, recorded_ms: float) -> None:
+        """Let the time of a call pass that took `recorded_ms` when it was recorded."""
+        if not self._latency.is_none:
+            await self._clock.sleep_s(self._latency.delay_ms(recorded_ms) / 1000.0)
+
+    async def _events(self, exchange: Exchange, request: Request, *, paced: bool) -> AsyncIterator[StreamEvent]:
+        started_s = self._clock.monotonic_s()
+        for at_ms, delta in exchange.timed_deltas():
+            if paced:
+                await self._clock.sleep_s(started_s + at_ms / 1000.0 - self._clock.monotonic_s())
+            yield delta
+        if paced:
+            await self._clock.sleep_s(started_s + exchange.latency_ms / 1000.0 - self._clock.monotonic_s())
+        yield StreamEnd(self._response(exchange, request))
+
+    def _response(self, exchange: Exchange, request: Request) -> Response:
+        return exchange.response(model=request.model, provider=self._provider)
+
 
 logger = logging.getLogger("offbook.replay")
-_MISMATCHES: dict[MismatchKind, str] = {
+_MISMATCH_WARNINGS: dict[MismatchKind, str] = {
     "missing": "is not in the recording; answered with the default response",
     "drifted": "asks something else than was recorded; answered as recorded",
     "exhausted": "is asked more often than it was recorded; answered as before",
@@ -67,11 +109,11 @@ class MockProvider(Provider):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._latency = Latency(latency_model, latency_ms=latency_ms, seed=seed)
-        self._player = Player(latency=self._latency, clock=clock, provider=self.name)
-        self._shelf = _open_shelf(responses_file, responses)
-        self._rules = rules_of(self._shelf.meta, source=self._shelf.source)
+        self._player = Playback(latency=self._latency, clock=clock, provider=self.name)
+        self._shelf = _open_reader(responses_file, responses)
+        self._rules = rules_from_meta(self._shelf.meta, source=self._shelf.source)
         self._cursor = Cursor(self._shelf)
-        self._strict, self._default_response, self._sink = strict, default_response, guarded(sink)
+        self._strict, self._default_response, self._sink = strict, default_response, guard_sink(sink)
         self.calls: list[ReplayServed] = []
         self._warned: Counter[str] = Counter()
         if strict:
@@ -81,14 +123,14 @@ class MockProvider(Provider):
         request_hash = fingerprint(request, self._rules)
         match = self._cursor.match(request.step_id, request_hash)
         if match.mismatch is not None:
-            self._tell_mismatch(request, match)
+            self._report_mismatch(request, match)
         stored = match.stored
         if stored is None:
-            self._tell_served(request, match, request_hash, None)
+            self._report_served(request, match, request_hash, None)
             return await self._default(request)
         exchange = stored.exchange
         self._cursor.use(stored)
-        self._tell_served(request, match, request_hash, exchange.fault)
+        self._report_served(request, match, request_hash, exchange.fault)
         if self._latency.is_none and exchange.fault is None and not request.stream:
             return WholeReply(exchange.response(model=request.model, provider=self.name))
         return await self._player.play(exchange, request)
@@ -109,11 +151,11 @@ class MockProvider(Provider):
         self._warned.clear()
         self._shelf.close()
 
-    def unused(self) -> list[Unused]:
+    def unused(self) -> list[UnusedEntry]:
         """The exchanges that were never served, in the recording's order."""
         return self._cursor.unused()
 
-    def _tell_mismatch(self, request: Request, match: Match[Exchange]) -> None:
+    def _report_mismatch(self, request: Request, match: ExchangeMatch[Exchange]) -> None:
         """Raise the mismatch if strict, else warn of it in one line, once a step."""
         if self._strict:
             error = mismatch_error(request, match, self._shelf, self._rules)
@@ -124,12 +166,14 @@ class MockProvider(Provider):
             )
             raise error
         who = f"step {request.step_id!r}" if request.step_id else f"a call of {request.model!r}"
-        told = f"{self._shelf.source}: {who} {_MISMATCHES[match.mismatch or 'missing']}"
+        told = f"{self._shelf.source}: {who} {_MISMATCH_WARNINGS[match.mismatch or 'missing']}"
         self._warned[told] += 1
         if self._warned[told] == 1:
             logger.warning("%s", told)
 
-    def _tell_served(self, request: Request, match: Match[Exchange], request_hash: str, fault: AnyFault | None) -> None:
+    def _report_served(
+        self, request: Request, match: ExchangeMatch[Exchange], request_hash: str, fault: AnyFault | None
+    ) -> None:
         call = ReplayServed(
             request.step_id,
             request.model,
@@ -149,7 +193,9 @@ class MockProvider(Provider):
         return WholeReply(Response(content=self._default_response, model=request.model, provider=self.name))
 
 
-def _open_shelf(responses_file: str | os.PathLike[str] | None, responses: Mapping[str, Any] | Document | None) -> Shelf:
+def _open_reader(
+    responses_file: str | os.PathLike[str] | None, responses: Mapping[str, Any] | Document | None
+) -> RecordingReader:
     if isinstance(responses_file, Mapping):
         raise InputError("a document is given where a file is expected", hint="pass it by name: responses={…}")
     if responses_file is not None and responses is not None:
@@ -157,5 +203,5 @@ def _open_shelf(responses_file: str | os.PathLike[str] | None, responses: Mappin
     if responses_file is not None:
         return open_store(responses_file).read()
     if not isinstance(responses, Document):
-        responses = convert({} if responses is None else responses, source="responses")
-    return MemoryShelf(responses, source="responses")
+        responses = document_from_dict({} if responses is None else responses, source="responses")
+    return MemoryReader(responses, source="responses")

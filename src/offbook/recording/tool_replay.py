@@ -1,41 +1,66 @@
-"""Replaying tools: stand-ins that answer from a recording."""
+"""Wraps tools so that every call is answered from a recording."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import Any, Self, TypeAlias
 
 from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import MismatchKind
 from offbook.messages import JsonObject
-from offbook.recording.cursor import Cursor, Match, Unused
-from offbook.recording.document import Document, check_strict
-from offbook.recording.file_format import convert
-from offbook.recording.json_form import json_arguments
+from offbook.recording.format.document import Document, check_strict
+from offbook.recording.format.file import document_from_dict
+from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.open_toolbox import OpenToolbox
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
+from offbook.recording.match.mismatch import tool_mismatch_error
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.memory import MemoryShelf
-from offbook.recording.stores.store import Shelf
-from offbook.recording.tool_error import error_of
-from offbook.recording.tool_exchange import ToolExchange, hash_of
-from offbook.recording.tool_miss import tool_mismatch_error
-from offbook.tools.definition import ToolDef
+from offbook.recording.stores.memory import MemoryReader
+from offbook.recording.stores.store import RecordingReader
+from offbook.tools.definition import ToolDef, wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.toolbox import GivenTools, Toolbox
-from offbook.tools.wrapped import wrapped
+
+
+class ClosableToolbox(Toolbox):
+    """A toolbox that holds a recording open, to be used as a context manager or closed."""
+
+    @abstractmethod
+    def wrap(self, tool: ToolDef) -> ToolDef:
+        """A further tool, put in place like the others; its calls count with theirs."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the recording. Safe to call twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 logger = logging.getLogger("offbook.replay")
 
-GivenRecording: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Document
+RecordingInput: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Document
 
 
-class ReplayedCall(Struct, frozen=True):
+class ReplayedToolCall(Struct, frozen=True):
     """A call that was answered: with a recorded exchange that fits, or, if lenient, with one that does not or none."""
 
     tool: str
@@ -46,7 +71,7 @@ class ReplayedCall(Struct, frozen=True):
 
 def replay_tools(
     tools: GivenTools,
-    recording: GivenRecording,
+    recording: RecordingInput,
     *,
     strict: bool = True,
     default: object = None,
@@ -71,20 +96,20 @@ def replay_tools(
         InputError: the recording cannot be read, or (strict) is older than version 2.
     """
     latency = Latency(latency_model, latency_ms=latency_ms, seed=seed)
-    shelf = _open_shelf(recording)
+    shelf = _open_reader(recording)
     if strict:
         check_strict(shelf.version, source=shelf.source)
     return ReplayedTools(Toolbox(tools), shelf, strict=strict, default=default, latency=latency, clock=clock)
 
 
-def _open_shelf(recording: GivenRecording) -> Shelf:
+def _open_reader(recording: RecordingInput) -> RecordingReader:
     if isinstance(recording, str | os.PathLike):
         return open_store(recording).read()
-    document = recording if isinstance(recording, Document) else convert(recording, source="recording")
-    return MemoryShelf(document, source="recording")
+    document = recording if isinstance(recording, Document) else document_from_dict(recording, source="recording")
+    return MemoryReader(document, source="recording")
 
 
-class ReplayedTools(OpenToolbox):
+class ReplayedTools(ClosableToolbox):
     """Tools that answer from a recording. `calls` are those answered so far, in order.
 
     A callable is a coroutine function where the real one is, and where it may have to wait: with a
@@ -92,15 +117,15 @@ class ReplayedTools(OpenToolbox):
     """
 
     def __init__(
-        self, tools: Toolbox, shelf: Shelf, *, strict: bool, default: object, latency: Latency, clock: Clock
+        self, tools: Toolbox, shelf: RecordingReader, *, strict: bool, default: object, latency: Latency, clock: Clock
     ) -> None:
         self._shelf, self._row, self._cursor = shelf, shelf.tools, Cursor(shelf.tools)
         self._strict, self._default, self._latency, self._clock = strict, default, latency, clock
         self._lock = threading.Lock()
-        self.calls: list[ReplayedCall] = []
+        self.calls: list[ReplayedToolCall] = []
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
-    def unused(self) -> list[Unused]:
+    def unused(self) -> list[UnusedEntry]:
         """The exchanges that were never served, in the recording's order; their key is the tool's name."""
         return self._cursor.unused()
 
@@ -127,26 +152,26 @@ class ReplayedTools(OpenToolbox):
             return self._outcome(exchange, tool)
 
         waits = is_async(tool.callable) or tool.timeout_s is not None or not self._latency.is_none
-        return wrapped(tool, answer_in_time if waits else answer, timeout_s=tool.timeout_s)
+        return wrap_tool(tool, answer_in_time if waits else answer, timeout_s=tool.timeout_s)
 
     def _take(self, tool: str, arguments: JsonObject) -> ToolExchange | None:
         """The exchange that answers the call, counted as served; None if there is none of that tool."""
         with self._lock:
             match = self._match(tool, arguments)
             if match.mismatch is not None:
-                self._tell_mismatch(tool, arguments, match)
+                self._report_mismatch(tool, arguments, match)
             exchange = None if match.stored is None else match.stored.exchange
             if match.stored is not None:
                 self._cursor.use(match.stored)
             error_type = exchange.error.type if exchange is not None and exchange.error is not None else None
-            self.calls.append(ReplayedCall(tool, arguments, match.mismatch, error_type))
+            self.calls.append(ReplayedToolCall(tool, arguments, match.mismatch, error_type))
             return exchange
 
-    def _match(self, tool: str, arguments: JsonObject) -> Match[ToolExchange]:
-        match = self._cursor.match_key(tool, "step_id", hash_of(arguments))
-        return Match("default", mismatch="missing") if match is None else match
+    def _match(self, tool: str, arguments: JsonObject) -> ExchangeMatch[ToolExchange]:
+        match = self._cursor.match_key(tool, "step_id", hash_arguments(arguments))
+        return ExchangeMatch("default", mismatch="missing") if match is None else match
 
-    def _tell_mismatch(self, tool: str, arguments: JsonObject, match: Match[ToolExchange]) -> None:
+    def _report_mismatch(self, tool: str, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> None:
         """Raise the mismatch if strict, else warn of it in one line."""
         if self._strict:
             raise tool_mismatch_error(tool, arguments, match, self._row)
@@ -157,5 +182,5 @@ class ReplayedTools(OpenToolbox):
         if exchange is None:
             return self._default
         if exchange.error is not None:
-            raise error_of(exchange.error, tool=tool)
+            raise error_from_record(exchange.error, tool=tool)
         return exchange.answer

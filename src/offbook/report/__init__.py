@@ -1,6 +1,5 @@
-"""Reports of scenario runs: on the console, as JSON, JUnit XML or a page, and for GitHub."""
+"""Reports of scenario runs: on the console, as JSON, JUnit XML or an HTML page, and for GitHub."""
 
-from offbook.report.catalog import reporter_of
-from offbook.report.reporter import Reporter, Reporters, report
+from offbook.report.scenarios.reporter import Reporter, Reporters, report, reporter_of
 
 __all__ = ["Reporter", "Reporters", "report", "reporter_of"]

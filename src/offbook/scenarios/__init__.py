@@ -1,4 +1,4 @@
-"""Scenarios: tests of agents in conversation, their tools mocked and their calls judged."""
+"""Scenarios: tests of agents in conversation, with mocked tools and judged calls."""
 
 from offbook.scenarios.mocks import (
     MockContext,
@@ -20,9 +20,9 @@ from offbook.scenarios.result import (
     SuiteResult,
     TurnRecord,
 )
-from offbook.scenarios.runner import Cast, RunRules, ScenarioRunner
-from offbook.scenarios.scenario import Scenario, ScriptedTurn, collecting, scenario, turn
-from offbook.scenarios.target import EngineTarget, HandlerContext, HandlerTarget, HttpTarget, RunnerTarget, Target
+from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner
+from offbook.scenarios.scenario import Scenario, ScriptedTurn, collect_declared, scenario, turn
+from offbook.scenarios.targets import EngineTarget, HandlerContext, HandlerTarget, HttpTarget, RunnerTarget, Target
 from offbook.scenarios.trajectory import (
     Expectation,
     Matcher,
@@ -43,7 +43,6 @@ from offbook.scenarios.trajectory import (
 
 __all__ = [
     "AssertionOutcome",
-    "Cast",
     "ConversationResult",
     "EngineTarget",
     "Expectation",
@@ -58,6 +57,7 @@ __all__ = [
     "MockedCall",
     "MockedTools",
     "Mocks",
+    "Participants",
     "PlacedCall",
     "RunRules",
     "RunnerTarget",
@@ -73,7 +73,7 @@ __all__ = [
     "any_of",
     "anything",
     "assert_trajectory",
-    "collecting",
+    "collect_declared",
     "expected",
     "fails",
     "garbled",

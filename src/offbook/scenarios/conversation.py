@@ -1,4 +1,4 @@
-"""One conversation: a user and an agent, turn by turn, until one of them ends it."""
+"""Runs one conversation between a user and an agent, turn by turn, until one of them ends it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import EventLoopError, OffbookError, RecordingMismatchError, TargetError
 from offbook.messages import ToolCall
 from offbook.scenarios.mocks import MockedCall, MockedTools
-from offbook.scenarios.result import AssertionOutcome, Ending, Failure, TurnRecord
+from offbook.scenarios.result import AssertionOutcome, ConversationEnding, Failure, TurnRecord
 from offbook.scenarios.scenario import Scenario
-from offbook.scenarios.target import AgentAnswer, Dialogue
+from offbook.scenarios.targets import AgentAnswer, Dialogue
 from offbook.scenarios.trajectory import Trajectory, match_trajectory
-from offbook.scenarios.user import UserMove
+from offbook.scenarios.users import UserMove
 
 
 class User(Protocol):
@@ -27,21 +27,21 @@ class User(Protocol):
         ...
 
 
-class Limits(Struct, frozen=True):
+class ConversationLimits(Struct, frozen=True):
     """How long a conversation may go on: turns, and seconds for each answer of the agent."""
 
     max_turns: int = 10
     answer_timeout_s: float | None = 120.0
 
 
-NO_LIMITS = Limits()
+DEFAULT_LIMITS = ConversationLimits()
 
 
-class Transcript(Struct, frozen=True):
+class ConversationTranscript(Struct, frozen=True):
     """A conversation that has ended, as it was held."""
 
     turns: tuple[TurnRecord, ...]
-    ending: Ending
+    ending: ConversationEnding
     failure: Failure | None = None
     tokens: int = 0
     cost_usd: float = 0.0
@@ -50,31 +50,33 @@ class Transcript(Struct, frozen=True):
 class Conversation:
     """A conversation under way."""
 
-    def __init__(self, user: User, agent: Dialogue, tools: MockedTools, limits: Limits = NO_LIMITS) -> None:
+    def __init__(
+        self, user: User, agent: Dialogue, tools: MockedTools, limits: ConversationLimits = DEFAULT_LIMITS
+    ) -> None:
         self._user, self._agent, self._tools, self._limits = user, agent, tools, limits
         self._turns: list[TurnRecord] = []
         self._tokens, self._cost_usd = 0, 0.0
 
-    async def to_its_end(self) -> Transcript:
+    async def run(self) -> ConversationTranscript:
         """Hold the conversation. Whatever goes wrong in it is told in what is given back."""
         try:
             return self._ended(await self._hold())
         except RecordingMismatchError as error:
-            return self._ended("error", mismatch_of(error))
+            return self._ended("error", mismatch_failure(error))
         except EventLoopError:
             raise
         except OffbookError as error:
             reason, _, detail = str(error).partition("\n")
             return self._ended("error", Failure("error", reason, detail))
 
-    async def _hold(self) -> Ending:
+    async def _hold(self) -> ConversationEnding:
         for _ in range(self._limits.max_turns):
             move = await self._user.next(tuple(self._turns))
             if move.says is None:
-                return _ending_of(move)
+                return _user_ending(move)
             await self._take_turn(move.says)
             if move.is_done:
-                return _ending_of(move)
+                return _user_ending(move)
         return "max_turns"
 
     async def _take_turn(self, text: str) -> None:
@@ -100,20 +102,20 @@ class Conversation:
                 raise
             raise TargetError(f"the agent did not answer within {timeout_s:g} s") from None
 
-    def _ended(self, ending: Ending, failure: Failure | None = None) -> Transcript:
-        return Transcript(tuple(self._turns), ending, failure, self._tokens, self._cost_usd)
+    def _ended(self, ending: ConversationEnding, failure: Failure | None = None) -> ConversationTranscript:
+        return ConversationTranscript(tuple(self._turns), ending, failure, self._tokens, self._cost_usd)
 
 
-def mismatch_of(error: RecordingMismatchError) -> Failure:
+def mismatch_failure(error: RecordingMismatchError) -> Failure:
     """That a replay had no answer, and what differs."""
     return Failure("mismatch", str(error).partition("\n")[0], error.difference)
 
 
-def _ending_of(move: UserMove) -> Ending:
+def _user_ending(move: UserMove) -> ConversationEnding:
     return "goal_reached" if move.goal_reached else "gave_up"
 
 
-def assertions_of(scenario: Scenario, turns: tuple[TurnRecord, ...]) -> tuple[AssertionOutcome, ...]:
+def check_assertions(scenario: Scenario, turns: tuple[TurnRecord, ...]) -> tuple[AssertionOutcome, ...]:
     """What becomes of a scenario's assertions: those about each scripted turn, then those about all of them."""
     outcomes = []
     for index, scripted in enumerate(scenario.turns):

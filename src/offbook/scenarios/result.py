@@ -1,15 +1,24 @@
-"""What became of conversations, scenarios and a whole run of them."""
+"""The results of conversations, scenarios and whole runs, and the severities of failures."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, get_args
 
 from msgspec import Struct
 
 from offbook.scenarios.mocks import MockedCall
-from offbook.scenarios.severity import Severity
 
-Ending = Literal["goal_reached", "script_done", "gave_up", "max_turns", "error"]
+Severity = Literal["low", "medium", "high", "critical"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+
+
+def worst_severity(severities: Iterable[Severity]) -> Severity:
+    """The gravest of them, of which there must be one."""
+    return max(severities, key=SEVERITIES.index)
+
+
+ConversationEnding = Literal["goal_reached", "script_done", "gave_up", "max_turns", "error"]
 """How a conversation ended: the simulated user was satisfied, or stopped without success; the script was
 played; too many turns; something failed."""
 FailureKind = Literal["error", "mismatch", "assertion", "severity", "threshold", "judge"]
@@ -65,7 +74,7 @@ class ConversationResult(Struct, frozen=True):
     scenario: str
     agent: str
     index: int
-    ending: Ending
+    ending: ConversationEnding
     turns: tuple[TurnRecord, ...] = ()
     assertions: tuple[AssertionOutcome, ...] = ()
     judgements: tuple[Judgement, ...] = ()

@@ -1,4 +1,4 @@
-"""Running scenarios: conversations with agents, so many at once, each held to its rules."""
+"""Runs scenarios: holds their conversations concurrently and applies the rules of the run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, RecordingMismatchError
-from offbook.providers.prefixed import PrefixedProvider
-from offbook.providers.provider import Provider
-from offbook.scenarios.conversation import Conversation, Limits, Transcript, User, assertions_of, mismatch_of
+from offbook.providers.provider import PrefixedProvider, Provider
+from offbook.scenarios.conversation import (
+    Conversation,
+    ConversationLimits,
+    ConversationTranscript,
+    User,
+    check_assertions,
+    mismatch_failure,
+)
 from offbook.scenarios.judge import below_thresholds
 from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.conversation import Around, Unmocked, alone
+from offbook.scenarios.mocks.mocked_tools import ToolWrapper, UnmockedPolicy, unwrapped
 from offbook.scenarios.result import (
     AssertionOutcome,
     ConversationResult,
@@ -28,11 +34,11 @@ from offbook.scenarios.result import (
     TurnRecord,
 )
 from offbook.scenarios.scenario import Scenario
-from offbook.scenarios.target import Stage, Target
-from offbook.scenarios.user import ScriptedUser
+from offbook.scenarios.targets import AgentEnvironment, Target
+from offbook.scenarios.users import ScriptedUser
 
 
-class Judging(Protocol):
+class ConversationJudge(Protocol):
     """Judges conversations that have ended."""
 
     async def judge(self, scenario: Scenario, turns: Sequence[TurnRecord]) -> tuple[Judgement, ...]: ...
@@ -40,7 +46,7 @@ class Judging(Protocol):
 
 MakeUser: TypeAlias = Callable[[Scenario, Provider], User]
 """Makes the simulated user of a scenario, who thinks by a provider."""
-MakeJudge: TypeAlias = Callable[[Scenario, Provider], Judging]
+MakeJudge: TypeAlias = Callable[[Scenario, Provider], ConversationJudge]
 OnScenario: TypeAlias = Callable[[ScenarioResult], object]
 
 
@@ -56,7 +62,7 @@ class RunRules(Struct, frozen=True):
     max_turns: int = 10
     answer_timeout_s: float | None = 120.0
     concurrency: int = 8
-    unmocked: Unmocked = "error"
+    unmocked: UnmockedPolicy = "error"
     budget_usd: float | None = None
     fail_on: tuple[str, ...] = ("high", "critical")
     thresholds: Mapping[str, float] = {}
@@ -65,7 +71,7 @@ class RunRules(Struct, frozen=True):
 DEFAULT_RULES = RunRules()
 
 
-class Cast(Struct, frozen=True):
+class Participants(Struct, frozen=True):
     """Who takes part: the agents by name, what stands for their models, the user's and the judge's.
 
     `provider` is where simulated users and judges think, and agents that are given one; each conversation asks it
@@ -77,7 +83,7 @@ class Cast(Struct, frozen=True):
     provider: Provider | None = None
     make_user: MakeUser | None = None
     make_judge: MakeJudge | None = None
-    around_tools: Around = alone
+    wrap_tool: ToolWrapper = unwrapped
 
 
 class ScenarioRunner:
@@ -88,9 +94,9 @@ class ScenarioRunner:
     """
 
     def __init__(
-        self, cast: Cast, rules: RunRules = DEFAULT_RULES, *, on_scenario: OnScenario = lambda _: None
+        self, cast: Participants, rules: RunRules = DEFAULT_RULES, *, on_scenario: OnScenario = lambda _: None
     ) -> None:
-        self._cast, self._rules, self._on_scenario = cast, rules, on_scenario
+        self._participants, self._rules, self._on_scenario = cast, rules, on_scenario
         self._places = asyncio.Semaphore(rules.concurrency)
         self._spent_usd = 0.0
         self._done: dict[int, ScenarioResult] = {}
@@ -111,9 +117,9 @@ class ScenarioRunner:
         try:
             async with asyncio.TaskGroup() as group:
                 for place, (scenario, name) in enumerate(plan):
-                    group.create_task(self._scenario(place, scenario, self._cast.agents[name], repeat))
+                    group.create_task(self._scenario(place, scenario, self._participants.agents[name], repeat))
         except ExceptionGroup as errors:
-            raise _first(errors) from None
+            raise _first_error(errors) from None
         results = tuple(self._done[place] for place in sorted(self._done))
         return SuiteResult(results, SYSTEM_CLOCK.monotonic_s() - started_s)
 
@@ -122,10 +128,10 @@ class ScenarioRunner:
         return SuiteResult(tuple(self._done[place] for place in sorted(self._done)), is_complete=False)
 
     def _agents_of(self, scenario: Scenario, asked: tuple[str, ...]) -> tuple[str, ...]:
-        names = asked or ((scenario.agent,) if scenario.agent else tuple(self._cast.agents)[:1])
+        names = asked or ((scenario.agent,) if scenario.agent else tuple(self._participants.agents)[:1])
         for name in names:
-            if name not in self._cast.agents:
-                known = ", ".join(self._cast.agents) or "none"
+            if name not in self._participants.agents:
+                known = ", ".join(self._participants.agents) or "none"
                 place = f"scenario {scenario.name!r}"
                 raise InputError(
                     f"there is no agent {name!r}", source=scenario.source, place=place, hint=f"agents: {known}"
@@ -160,14 +166,14 @@ class ScenarioRunner:
         self, index: int, identity: str, scenario: Scenario, agent: Target, mocks: Mocks
     ) -> ConversationResult:
         started_s = SYSTEM_CLOCK.monotonic_s()
-        tools = mocks.conversation(identity, around=self._cast.around_tools)
+        tools = mocks.conversation(identity, around=self._participants.wrap_tool)
         provider = self._provider(scenario, agent, index)
         user = self._user(scenario, provider)
-        limits = Limits(self._turns(scenario), self._rules.answer_timeout_s)
-        held = await Conversation(user, agent.begin(Stage(tools, provider)), tools, limits).to_its_end()
+        limits = ConversationLimits(self._turns(scenario), self._rules.answer_timeout_s)
+        held = await Conversation(user, agent.begin(AgentEnvironment(tools, provider)), tools, limits).run()
         if scenario.is_scripted and held.failure is None:
             held = replace(held, ending="script_done")
-        outcomes = assertions_of(scenario, held.turns)
+        outcomes = check_assertions(scenario, held.turns)
         judgements, mismatches = await self._judgements(scenario, held, provider)
         return ConversationResult(
             identity,
@@ -188,7 +194,7 @@ class ScenarioRunner:
         return max(scenario.max_turns or self._rules.max_turns, len(scenario.turns))
 
     def _provider(self, scenario: Scenario, agent: Target, index: int) -> Provider | None:
-        shared = self._cast.provider
+        shared = self._participants.provider
         if shared is None:
             return None
         return PrefixedProvider(shared, f"{scenario.name}/{agent.name}/{index + 1}/")
@@ -196,39 +202,41 @@ class ScenarioRunner:
     def _user(self, scenario: Scenario, provider: Provider | None) -> User:
         if scenario.is_scripted:
             return ScriptedUser(scenario.turns)
-        if provider is None or self._cast.make_user is None:
+        if provider is None or self._participants.make_user is None:
             hint = "give the scenario turns, or the config a [user] with a model"
             raise InputError("there is no model to simulate the user", source=scenario.source, hint=hint)
-        return self._cast.make_user(scenario, provider)
+        return self._participants.make_user(scenario, provider)
 
     async def _judgements(
-        self, scenario: Scenario, held: Transcript, provider: Provider | None
+        self, scenario: Scenario, held: ConversationTranscript, provider: Provider | None
     ) -> tuple[tuple[Judgement, ...], tuple[Failure, ...]]:
         """What the judge says, and that a replay had no answer for it."""
-        if provider is None or self._cast.make_judge is None or held.failure is not None:
+        if provider is None or self._participants.make_judge is None or held.failure is not None:
             return (), ()
         try:
-            return await self._cast.make_judge(scenario, provider).judge(scenario, held.turns), ()
+            return await self._participants.make_judge(scenario, provider).judge(scenario, held.turns), ()
         except RecordingMismatchError as error:
-            return (), (mismatch_of(error),)
+            return (), (mismatch_failure(error),)
 
     def _failures(
         self,
         scenario: Scenario,
-        held: Transcript,
+        held: ConversationTranscript,
         outcomes: Iterable[AssertionOutcome],
         judgements: Sequence[Judgement],
     ) -> tuple[Failure, ...]:
         """Everything that a conversation does not pass for, in order of weight."""
         failures = [] if held.failure is None else [held.failure]
-        failures += [Failure("assertion", _told(each), each.difference) for each in outcomes if not each.matched]
+        failures += [
+            Failure("assertion", _assertion_text(each), each.difference) for each in outcomes if not each.matched
+        ]
         failures += [
             Failure("severity", f"{each.metric}: {each.value} ({each.severity})", each.reason)
             for each in judgements
             if each.severity in self._rules.fail_on
         ]
         if held.failure is None:
-            failures += [*_ended_otherwise(scenario, held), *below_thresholds(judgements, self._thresholds(scenario))]
+            failures += [*_ending_failures(scenario, held), *below_thresholds(judgements, self._thresholds(scenario))]
         return tuple(failures)
 
     def _thresholds(self, scenario: Scenario) -> dict[str, float]:
@@ -238,19 +246,19 @@ class ScenarioRunner:
         return {**common, **scenario.thresholds}
 
 
-def _ended_otherwise(scenario: Scenario, held: Transcript) -> list[Failure]:
+def _ending_failures(scenario: Scenario, held: ConversationTranscript) -> list[Failure]:
     if not scenario.ends or held.ending in scenario.ends:
         return []
     wanted = " or ".join(ending.replace("_", " ") for ending in scenario.ends)
     return [Failure("assertion", f"the conversation ended by {held.ending.replace('_', ' ')}, not by {wanted}")]
 
 
-def _first(errors: ExceptionGroup[Exception]) -> Exception:
+def _first_error(errors: ExceptionGroup[Exception]) -> Exception:
     first = errors.exceptions[0]
-    return _first(first) if isinstance(first, ExceptionGroup) else first
+    return _first_error(first) if isinstance(first, ExceptionGroup) else first
 
 
-def _told(outcome: AssertionOutcome) -> str:
+def _assertion_text(outcome: AssertionOutcome) -> str:
     return outcome.reason if outcome.turn_index is None else f"turn {outcome.turn_index + 1}: {outcome.reason}"
 
 

@@ -1,4 +1,4 @@
-"""Scenarios: tests of an agent by a user, simulated or scripted."""
+"""Declares scenarios: tests of an agent by a simulated or scripted user."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.conversation import Unmocked
+from offbook.scenarios.mocks.mocked_tools import UnmockedPolicy
 from offbook.scenarios.mocks.real_tool import GivenSchema
-from offbook.scenarios.result import Ending
+from offbook.scenarios.result import ConversationEnding
 from offbook.scenarios.trajectory.trajectory import Trajectory
 
 Assertions: TypeAlias = Trajectory | Iterable[Trajectory]
@@ -45,10 +45,10 @@ class Scenario(Struct, frozen=True):
     agent: str | None = None
     conversations: int | None = None
     max_turns: int | None = None
-    unmocked: Unmocked | None = None
+    unmocked: UnmockedPolicy | None = None
     thresholds: Mapping[str, float] = {}
     metrics: tuple[str, ...] | None = None
-    ends: tuple[Ending, ...] = ()
+    ends: tuple[ConversationEnding, ...] = ()
     source: str = ""
 
     @property
@@ -58,7 +58,7 @@ class Scenario(Struct, frozen=True):
 
 def turn(says: str, *, assertions: Assertions = ()) -> ScriptedTurn:
     """A turn of a scripted user, with what the agent's tool calls in it should be."""
-    return ScriptedTurn(says, _listed(assertions))
+    return ScriptedTurn(says, _as_tuple(assertions))
 
 
 class Collector:
@@ -71,7 +71,7 @@ class Collector:
 _collectors: list[Collector] = []
 
 
-def collecting(load: Callable[[], object]) -> list[Scenario]:
+def collect_declared(load: Callable[[], object]) -> list[Scenario]:
     """The scenarios that are declared while `load` runs, in order."""
     collector = Collector()
     _collectors.append(collector)
@@ -96,10 +96,10 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
     agent: str | None = None,
     conversations: int | None = None,
     max_turns: int | None = None,
-    unmocked: Unmocked | None = None,
+    unmocked: UnmockedPolicy | None = None,
     thresholds: Mapping[str, float] | None = None,
     metrics: Iterable[str] | None = None,
-    ends: Ending | Iterable[Ending] = (),
+    ends: ConversationEnding | Iterable[ConversationEnding] = (),
 ) -> Scenario:
     """Declare a scenario; in a file that is collected, it is then run.
 
@@ -130,7 +130,7 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
         mocks=dict(mocks or {}),
         schemas=dict(schemas or {}),
         side_effects=(side_effects,) if isinstance(side_effects, str) else tuple(side_effects),
-        assertions=_listed(assertions),
+        assertions=_as_tuple(assertions),
         turns=scripted,
         agent=agent,
         conversations=conversations,
@@ -139,19 +139,19 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
         thresholds=dict(thresholds or {}),
         metrics=None if metrics is None else tuple(metrics),
         ends=(ends,) if isinstance(ends, str) else tuple(ends),
-        source=_place_of(inspect.currentframe()),
+        source=_caller_location(inspect.currentframe()),
     )
-    _check(declared)
+    _check_scenario(declared)
     for collector in _collectors[-1:]:
         collector.scenarios.append(declared)
     return declared
 
 
-def _listed(assertions: Assertions) -> tuple[Trajectory, ...]:
+def _as_tuple(assertions: Assertions) -> tuple[Trajectory, ...]:
     return (assertions,) if isinstance(assertions, Trajectory) else tuple(assertions)
 
 
-def _place_of(frame: object) -> str:
+def _caller_location(frame: object) -> str:
     """Where the caller of a frame stands: `file:line`, seen from the working directory if the file is below it."""
     caller = getattr(frame, "f_back", None)
     if caller is None:
@@ -161,7 +161,7 @@ def _place_of(frame: object) -> str:
     return f"{file.relative_to(here) if file.is_relative_to(here) else file}:{caller.f_lineno}"
 
 
-def _check(declared: Scenario) -> None:
+def _check_scenario(declared: Scenario) -> None:
     problem = _problem_of(declared)
     if problem is not None:
         raise InputError(problem, source=declared.source, place=f"scenario {declared.name!r}")
@@ -178,8 +178,8 @@ def _problem_of(declared: Scenario) -> str | None:
     if not declared.turns and not declared.goal:
         return "the scenario has neither a goal for a simulated user nor turns for a scripted one"
     for ending in declared.ends:
-        if ending not in get_args(Ending):
-            return f"no conversation ends by {ending!r}; one of: {', '.join(get_args(Ending))}"
+        if ending not in get_args(ConversationEnding):
+            return f"no conversation ends by {ending!r}; one of: {', '.join(get_args(ConversationEnding))}"
     for name in ("conversations", "max_turns"):
         value = getattr(declared, name)
         if value is not None and not value >= 1:

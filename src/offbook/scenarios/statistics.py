@@ -1,4 +1,4 @@
-"""What numbers say of runs that do not always end alike: pass rates, how sure they are, and the spread of metrics."""
+"""Statistics over repeated runs: pass rates, confidence intervals, pass^k and the spread of metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from offbook.scenarios.result import ConversationResult, Judgement
 RUNS_IN_A_ROW = (1, 2, 3, 5, 10)
 
 
-class Run(Protocol):
+class SupportsPassed(Protocol):
     """Something that passes or does not."""
 
     @property
@@ -39,7 +39,7 @@ class Spread(Struct, frozen=True):
     high: float
 
 
-def pass_rate(results: Iterable[Run]) -> float:
+def pass_rate(results: Iterable[SupportsPassed]) -> float:
     """The part of the results that passed, from 0 to 1; 0 if there are none."""
     passed = [result.passed for result in results]
     return sum(passed) / len(passed) if passed else 0.0
@@ -53,7 +53,7 @@ def wilson(passes: int, runs: int, *, confidence: float = 0.95) -> Interval:
     Raises:
         InputError: there are more passes than runs, a negative number of them, or confidence is not between 0 and 1.
     """
-    _check(passes, runs)
+    _check_counts(passes, runs)
     if not 0 < confidence < 1:
         raise InputError(f"confidence must be between 0 and 1, not {confidence!r}", source="wilson")
     if runs == 0:
@@ -73,7 +73,7 @@ def pass_hat_k(passes: int, runs: int, k: int) -> float:
     Raises:
         InputError: k is not from 1 to the number of runs, or there are more passes than runs.
     """
-    _check(passes, runs)
+    _check_counts(passes, runs)
     if not 1 <= k <= runs:
         raise InputError(f"k must be from 1 to the number of runs, {runs}, not {k}", source="pass_hat_k")
     return math.comb(passes, k) / math.comb(runs, k)
@@ -102,19 +102,19 @@ def metric_spreads(conversations: Iterable[ConversationResult]) -> dict[str, Spr
     values: dict[str, list[float]] = {}
     for conversation in conversations:
         for judgement in conversation.judgements:
-            if (value := _number(judgement)) is not None:
+            if (value := _finite_number(judgement)) is not None:
                 values.setdefault(judgement.metric, []).append(value)
     found = {metric: spread(values[metric]) for metric in sorted(values)}
     return {metric: each for metric, each in found.items() if each is not None}
 
 
-def _number(judgement: Judgement) -> float | None:
+def _finite_number(judgement: Judgement) -> float | None:
     value = judgement.value
     if judgement.error is None and isinstance(value, int | float) and math.isfinite(value):
         return float(value)
     return None
 
 
-def _check(passes: int, runs: int) -> None:
+def _check_counts(passes: int, runs: int) -> None:
     if not 0 <= passes <= runs:
         raise InputError(f"{passes} passes of {runs} runs cannot be", source="statistics")

@@ -1,1 +1,1 @@
-"""Subjects of explorations that need a session or a config, what runs many of their cases at once, and what is kept."""
+"""Subjects of explorations (functions, programs, workflows, scenarios), executors of cases, kept regressions."""

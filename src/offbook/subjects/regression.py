@@ -1,4 +1,4 @@
-"""Regressions: findings that are kept in files, each with all that it takes to see whether it is still there."""
+"""Regressions: findings kept in files, with everything needed to run them again."""
 
 from __future__ import annotations
 
@@ -14,19 +14,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.case import Case
-from offbook.explore.exploration import Explored, Explorer, Wish
-from offbook.explore.minimise import minimised
+from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.run import Run
-from offbook.explore.subject import Subject
-from offbook.explore.verdict import Invariant, Verdict, judge
+from offbook.explore.runner import CaseResult, ExploreOptions, Explorer, Subject
+from offbook.explore.verdict import Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
-from offbook.faults.complaint import broken_json, reason_and_path
-from offbook.subjects.described import AnyDescribed
-from offbook.subjects.invariants import load_invariants
-from offbook.subjects.opening import open_subject
-from offbook.subjects.regression_mark import is_regression
-from offbook.subjects.terms import USUAL_TERMS, Terms
+from offbook.schema_errors import explain_json_error, explain_msgspec_error
+from offbook.subjects.open import load_invariants, open_subject
+from offbook.subjects.regression_file import is_regression
+from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSettings
 
 
 class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -39,15 +35,15 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     verdict: Verdict
     evidence: tuple[str, ...] = ()
     faults: tuple[PlannedFault, ...]
-    subject: AnyDescribed
-    terms: Terms = USUAL_TERMS
+    subject: AnySubjectSpec
+    terms: ExploreSettings = DEFAULT_SETTINGS
     invariants: str | None = None
     folder: str = "."
 
     def __str__(self) -> str:
         return "; ".join(str(line) for line in self.faults)
 
-    def reproduced(self) -> Explored:
+    def reproduce(self) -> CaseResult:
         """Run the subject once without a fault and once with these, and judge it.
 
         Raises:
@@ -55,8 +51,8 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
         """
         invariants = [] if self.invariants is None else load_invariants(self.invariants)
         with open_subject(self.subject, self.terms) as subject:
-            explorer = Explorer(subject, Wish(dishes=(), invariants=invariants))
-            return explorer.explore([Case("", self.faults, ())]).explored[0]
+            explorer = Explorer(subject, ExploreOptions(variants=(), invariants=invariants))
+            return explorer.explore([FaultCase("", self.faults, ())]).explored[0]
 
 
 def load_regression(path: str | os.PathLike[str]) -> Regression:
@@ -72,14 +68,14 @@ def load_regression(path: str | os.PathLike[str]) -> Regression:
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source) from None
     except msgspec.ValidationError as error:
-        reason, place = reason_and_path(error)
+        reason, place = explain_msgspec_error(error)
         raise InputError(reason, source=source, place=place.removeprefix(".")) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        reason, place = broken_json(data, error)
+        reason, place = explain_json_error(data, error)
         raise InputError(reason, source=source, place=place) from None
 
 
-def reproduced(path: str | os.PathLike[str]) -> Explored:
+def reproduce(path: str | os.PathLike[str]) -> CaseResult:
     """What becomes of the regression in a file now, run in the folder that it names.
 
     Raises:
@@ -90,7 +86,7 @@ def reproduced(path: str | os.PathLike[str]) -> Explored:
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}", source=os.fspath(path), place="folder")
     with chdir(folder):
-        return regression.reproduced()
+        return regression.reproduce()
 
 
 class RegressionFolder:
@@ -99,14 +95,14 @@ class RegressionFolder:
     def __init__(self, folder: str | os.PathLike[str], kind: Regression) -> None:
         self._folder, self._kind = Path(folder), kind
 
-    def keep(self, subject: Subject, clean: Run, found: Iterable[Explored]) -> list[Path]:
+    def keep(self, subject: Subject, clean: Run, found: Iterable[CaseResult]) -> list[Path]:
         """Write a file for each finding, its faults minimised; gives the files of all, new or not.
 
         Raises:
             InputError: the folder cannot be written to.
         """
         invariants = [] if self._kind.invariants is None else load_invariants(self._kind.invariants)
-        kept = _Minimised(subject, clean, invariants)
+        kept = _Minimiser(subject, clean, invariants)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             known = {file.read_bytes(): file for file in self._files()}
@@ -117,7 +113,7 @@ class RegressionFolder:
     def _files(self) -> Iterator[Path]:
         return (file for file in sorted(self._folder.glob("*.json")) if is_regression(file))
 
-    def _written(self, explored: Explored, lines: tuple[PlannedFault, ...], known: dict[bytes, Path]) -> Path:
+    def _written(self, explored: CaseResult, lines: tuple[PlannedFault, ...], known: dict[bytes, Path]) -> Path:
         regression = replace(
             self._kind,
             verdict=explored.verdict,
@@ -137,17 +133,17 @@ class RegressionFolder:
         return next(file for each in names if not (file := self._folder / f"{each}.json").exists())
 
 
-class _Minimised:
+class _Minimiser:
     """Leaves out of findings the faults that they do not need."""
 
     def __init__(self, subject: Subject, clean: Run, invariants: Sequence[Invariant]) -> None:
         self._subject, self._clean, self._invariants = subject, clean, invariants
 
-    def of(self, found: Iterable[Explored]) -> Iterator[tuple[Explored, tuple[PlannedFault, ...]]]:
+    def of(self, found: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, tuple[PlannedFault, ...]]]:
         """Each finding with its lines; those that come down to the same as one before are left out."""
         seen: set[frozenset[str]] = set()
         for explored in found:
-            lines = minimised(explored.case.lines, partial(self._is, explored.verdict))
+            lines = minimise(explored.case.lines, partial(self._is, explored.verdict))
             known = frozenset(str(line) for line in lines)
             if known not in seen:
                 seen.add(known)
@@ -155,4 +151,4 @@ class _Minimised:
 
     def _is(self, verdict: Verdict, lines: tuple[PlannedFault, ...]) -> bool:
         run = self._subject.run(FaultPlan(lines))
-        return judge(run, self._clean, invariants=self._invariants).verdict == verdict
+        return assess(run, self._clean, invariants=self._invariants).verdict == verdict

@@ -1,4 +1,4 @@
-"""Exploring a scenario: one conversation on a stage, its tools mocked, its assertions held."""
+"""Explores one conversation of a scenario: tools are mocked, and its assertions must hold."""
 
 from __future__ import annotations
 
@@ -10,36 +10,96 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from offbook.config import Config, rules_of
-from offbook.config.agents import agent_of
-from offbook.config.parts import open_parts
-from offbook.config.recordings import NotRecorded
+from offbook.config import Config, run_rules
+from offbook.config.agents import build_agent
+from offbook.config.participants import user_maker
+from offbook.config.recordings import MissingRecording
+from offbook.config.roles import StepNames, open_role_providers
 from offbook.config.schema import EndpointConfig
-from offbook.config.step_names import StepNames
-from offbook.config.user import user_maker
 from offbook.errors import InputError, MockError, RecordingMismatchError, TargetError
 from offbook.events import Event
-from offbook.explore.path_count import PathCount
-from offbook.explore.performance import Performance
+from offbook.explore.harness import Harness, HarnessFactory, SideEffectHarness
+from offbook.explore.monitor import MonitoredFunction
+from offbook.explore.observers import RecoveryCounter
+from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run
-from offbook.explore.stage import Stage
-from offbook.explore.theatre import Theatre
 from offbook.faults import FaultPlan
-from offbook.messages import JsonObject
-from offbook.providers.prefixed import PrefixedProvider
-from offbook.providers.provider import Provider
-from offbook.scenarios.mocks.real_tool import tool_described
+from offbook.messages import JsonObject, Reply, Request
+from offbook.providers.provider import PrefixedProvider, Provider
+from offbook.recording.format.document import Document
+from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.memory import MemoryReader
+from offbook.scenarios.mocks.real_tool import declared_tool
 from offbook.scenarios.result import ConversationResult
-from offbook.scenarios.runner import Cast, ScenarioRunner
+from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
-from offbook.subjects.conversation_shelf import conversation_shelf
-from offbook.subjects.late_session import LateSession
-from offbook.subjects.marked_stage import MarkedStage
-from offbook.subjects.overheard_agent import OverheardAgent
-from offbook.subjects.staged_parts import StagedParts
-from offbook.subjects.terms import USUAL_TERMS, Terms
+from offbook.scenarios.targets import AgentAnswer, AgentEnvironment, Dialogue, Target
+from offbook.scenarios.targets.target import AGENT_STEP
+from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 
-OVER_THE_WIRE = "explore it as a program: offbook explore --replay PATH -- COMMAND"
+
+def open_conversation(recording: str | os.PathLike[str], prefix: str) -> MemoryReader:
+    """The exchanges whose steps begin with `prefix`, under what follows it. Calls of tools are left to their mocks.
+
+    Raises:
+        InputError: the recording cannot be read, or has nothing of the conversation.
+    """
+    store = open_store(recording)
+    if not store.exists():
+        hint = "record it: offbook test FILE --record PATH"
+        raise InputError("there is no such recording", source=os.fspath(recording), hint=hint)
+    whole = store.load()
+    entries = {key.removeprefix(prefix): entry for key, entry in whole.entries.items() if key.startswith(prefix)}
+    if not entries:
+        hint = "record it with this scenario and agent: offbook test FILE --record PATH"
+        reason = f"there is nothing of the conversation {prefix.removesuffix('/')!r} in it"
+        raise InputError(reason, source=os.fspath(recording), hint=hint)
+    return MemoryReader(Document(whole.meta, entries, version=whole.version), source=store.location)
+
+
+OnError = Callable[[Exception], object]
+
+
+class ErrorCapturingTarget:
+    """The agent itself; `on_error` is told what it raises."""
+
+    def __init__(self, target: Target, on_error: OnError) -> None:
+        self.name, self._target, self._on_error = target.name, target, on_error
+
+    def begin(self, stage: AgentEnvironment) -> ErrorCapturingDialogue:
+        return ErrorCapturingDialogue(self._target.begin(stage), self._on_error)
+
+
+class ErrorCapturingDialogue:
+    """A conversation with it."""
+
+    def __init__(self, dialogue: Dialogue, on_error: OnError) -> None:
+        self._dialogue, self._on_error = dialogue, on_error
+
+    async def say(self, text: str) -> AgentAnswer:
+        try:
+            return await self._dialogue.say(text)
+        except Exception as error:
+            self._on_error(error)
+            raise
+
+
+class _RoleRouter(Provider):
+    """Passes calls on without the conversation's `prefix` before their steps: the agent's to where faults strike."""
+
+    name = "explore"
+
+    def __init__(self, stage: Harness, prefix: str) -> None:
+        self._stage, self._prefix = stage, prefix
+
+    async def send(self, request: Request) -> Reply:
+        step = (request.step_id or "").removeprefix(self._prefix)
+        is_agent = step == AGENT_STEP or step.startswith(f"{AGENT_STEP}.")
+        provider = self._stage.provider if is_agent else self._stage.unobserved
+        return await provider.send(replace(request, step_id=step))
+
+
+EXPLORE_AS_PROGRAM = "explore it as a program: offbook explore --replay PATH -- COMMAND"
 
 
 class ScenarioSubject:
@@ -60,49 +120,51 @@ class ScenarioSubject:
         agent: str,
         recording: str | os.PathLike[str],
         *,
-        terms: Terms = USUAL_TERMS,
+        terms: ExploreSettings = DEFAULT_SETTINGS,
     ) -> None:
         if isinstance(config.agents[agent], EndpointConfig):
             reason = "it asks its models elsewhere, where no fault can strike"
-            raise InputError(reason, source=config.source, place=f"agent {agent}", hint=OVER_THE_WIRE)
+            raise InputError(reason, source=config.source, place=f"agent {agent}", hint=EXPLORE_AS_PROGRAM)
         self.name = f"{scenario.name}, with {agent}"
         self._config, self._agent, self._terms = config, agent, terms
-        schemas = {tool: tool_described(given, name=tool) for tool, given in scenario.schemas.items()}
+        schemas = {tool: declared_tool(given, name=tool) for tool, given in scenario.schemas.items()}
         self._scenario = replace(scenario, conversations=1, schemas=schemas)
         self._prefix = f"{scenario.name}/{agent}/1/"
-        self._rules = replace(rules_of(config), answer_timeout_s=None, budget_usd=None, thresholds={})
-        self._paths = _Paths()
-        nobody = NotRecorded(Path(recording))
-        self._target = agent_of(config, agent, nobody, sink=self._paths)
+        self._rules = replace(run_rules(config), answer_timeout_s=None, budget_usd=None, thresholds={})
+        self._paths = _RecoveryEvents()
+        nobody = MissingRecording(Path(recording))
+        self._target = build_agent(config, agent, nobody, sink=self._paths)
         self._make_user = user_maker(config, [] if scenario.is_scripted else [scenario])
-        shelf = conversation_shelf(recording, self._prefix)
-        self._theatre = Theatre(shelf, terms.divergence(PrefixedProvider(LateSession(self._live), self._prefix)))
+        shelf = open_conversation(recording, self._prefix)
+        self._harnesses = HarnessFactory(
+            shelf, terms.divergence(PrefixedProvider(LazyProvider(self._live), self._prefix))
+        )
         self._is_clean = True
 
     def run(self, plan: FaultPlan) -> Run:
         held: list[ConversationResult] = []
-        performance = Performance(
+        monitored = MonitoredFunction(
             partial(self._play, held.append), declared=self._terms.declared, deadlines=self._terms.deadlines
         )
-        run = performance.run(self._theatre.stage(plan))
+        run = monitored.run(self._harnesses.stage(plan))
         if self._is_clean and not run.calls and run.error is None:
             reason = "the agent asks no model by what it is given, so that none can fail"
-            hint = f"let it ask ctx.provider, or {OVER_THE_WIRE}"
+            hint = f"let it ask ctx.provider, or {EXPLORE_AS_PROGRAM}"
             raise InputError(reason, source=self._config.source, place=f"agent {self._agent}", hint=hint)
         self._is_clean = False
         return self._told(run, held)
 
     def close(self) -> None:
-        self._theatre.close()
+        self._harnesses.close()
 
-    async def _play(self, note: Callable[[ConversationResult], object], stage: Stage) -> JsonObject:
-        self._paths.to = stage.path_count
+    async def _play(self, note: Callable[[ConversationResult], object], stage: Harness) -> JsonObject:
+        self._paths.to = stage.recovery_counter
         raised: list[Exception] = []
-        cast = Cast(
-            {self._agent: OverheardAgent(self._target, raised.append)},
-            StagedParts(stage, self._prefix),
+        cast = Participants(
+            {self._agent: ErrorCapturingTarget(self._target, raised.append)},
+            _RoleRouter(stage, self._prefix),
             self._make_user,
-            around_tools=MarkedStage(stage, self._terms.side_effects).wrap,
+            wrap_tool=SideEffectHarness(stage, self._terms.side_effects).wrap,
         )
         result = await ScenarioRunner(cast, self._rules).run([self._scenario], agents=[self._agent])
         held = result.scenarios[0].conversations[0]
@@ -118,7 +180,7 @@ class ScenarioSubject:
         """The run with what is known of its conversation: what is broken, and what nobody has an answer for."""
         failures = [failure for each in held for failure in each.failures]
         missed = next((failure.reason for failure in failures if failure.kind == "mismatch"), "")
-        if run.error is not None and run.error.type in _MISSES:
+        if run.error is not None and run.error.type in _MISMATCH_ERRORS:
             missed = run.error.message
         broken = [failure.reason for failure in failures if failure.kind == "assertion"] if run.error is None else []
         return replace(run, broken=tuple(broken), diverged=run.diverged or missed)
@@ -126,19 +188,19 @@ class ScenarioSubject:
     @asynccontextmanager
     async def _live(self) -> AsyncIterator[Provider]:
         names = StepNames([(self._scenario.name, self._agent)])
-        async with open_parts(self._config, names, [("user", ""), ("agent", self._agent)]) as parts:
+        async with open_role_providers(self._config, names, [("user", ""), ("agent", self._agent)]) as parts:
             yield parts
 
 
-_MISSES = {kind.__name__ for kind in (RecordingMismatchError, MockError, *MockError.__subclasses__())}
+_MISMATCH_ERRORS = {kind.__name__ for kind in (RecordingMismatchError, MockError, *MockError.__subclasses__())}
 """The errors by which a test says that it has no answer."""
 
 
-class _Paths:
+class _RecoveryEvents:
     """Counts what the agent does to recover, for the run under way."""
 
     def __init__(self) -> None:
-        self.to = PathCount()
+        self.to = RecoveryCounter()
 
     def emit(self, event: Event) -> None:
         self.to.emit(event)

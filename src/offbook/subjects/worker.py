@@ -1,7 +1,4 @@
-"""A worker: a process that runs cases of one subject, told to by lines of JSON on its input.
-
-Started as `python -m offbook.subjects.worker`. What the subject prints goes nowhere.
-"""
+"""The worker process, `python -m offbook.subjects.worker`: runs cases read as JSON lines."""
 
 from __future__ import annotations
 
@@ -13,31 +10,31 @@ import msgspec
 
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
-from offbook.subjects.opening import open_subject
-from offbook.subjects.worker_lines import Done, Lines, Part, Ready, Refused, Said
+from offbook.subjects.open import open_subject
+from offbook.subjects.specs import FaultLines, WorkerMessage, WorkerReady, WorkerRejection, WorkerResult, WorkerSpec
 
 
 def main() -> None:
     """Run what the first line says once without a fault, and then with the faults of each further line."""
-    asked, told = _private(0, "rb"), _private(1, "wb")
-    for said in _answers(asked):
+    asked, told = _private_stream(0, "rb"), _private_stream(1, "wb")
+    for said in _messages(asked):
         told.write(msgspec.json.encode(said) + b"\n")
         told.flush()
 
 
-def _answers(asked: BinaryIO) -> Iterator[Said]:
-    part = msgspec.json.decode(asked.readline(), type=Part)
+def _messages(asked: BinaryIO) -> Iterator[WorkerMessage]:
+    part = msgspec.json.decode(asked.readline(), type=WorkerSpec)
     try:
         with open_subject(part.subject, part.terms) as subject:
             subject.run(FaultPlan())
-            yield Ready()
+            yield WorkerReady()
             for line in asked:
-                yield Done(subject.run(FaultPlan(msgspec.json.decode(line, type=Lines))))
+                yield WorkerResult(subject.run(FaultPlan(msgspec.json.decode(line, type=FaultLines))))
     except InputError as error:
-        yield Refused(error.reason, error.source, error.place, error.hint)
+        yield WorkerRejection(error.reason, error.source, error.place, error.hint)
 
 
-def _private(number: int, mode: str) -> BinaryIO:
+def _private_stream(number: int, mode: str) -> BinaryIO:
     """An input or output of ours, which nothing that is run here gets to see."""
     own = os.fdopen(os.dup(number), mode)
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""Exploring a workflow: run by the engine on a stage, with the retries and fallbacks of its config."""
+"""Explores a workflow, run by the engine with the retries and fallbacks of its config."""
 
 from __future__ import annotations
 
@@ -13,25 +13,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from offbook import errors
-from offbook.config.recordings import NotRecorded
+from offbook.config.recordings import MissingRecording
 from offbook.errors import InputError
-from offbook.explore.performance import Performance
-from offbook.explore.run import Ending, Run
-from offbook.explore.stage import Stage
-from offbook.explore.theatre import Theatre
+from offbook.explore.harness import Harness, HarnessFactory, SideEffectHarness
+from offbook.explore.monitor import MonitoredFunction
+from offbook.explore.replay import LazyProvider
+from offbook.explore.run import Run, RunFailure
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
+from offbook.pipeline import Harnessed, Live, open_pipeline
 from offbook.providers.provider import Provider
 from offbook.recording.stores.locate import open_store
-from offbook.session import Live, Staged, open_session
-from offbook.subjects.late_session import LateSession
-from offbook.subjects.marked_stage import MarkedStage
-from offbook.subjects.terms import USUAL_TERMS, Terms
+from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools import ToolDef
-from offbook.workflow.endpoints import endpoints_of
-from offbook.workflow.engine import WorkflowEngine
-from offbook.workflow.result import WorkflowResult
-from offbook.workflow.schema import WorkflowDefinition
+from offbook.workflow.engine.engine import WorkflowEngine
+from offbook.workflow.engine.result import WorkflowResult
+from offbook.workflow.file.schema import WorkflowDefinition
+from offbook.workflow.file.tree import endpoints_of
 
 
 class WorkflowSubject:
@@ -55,31 +53,31 @@ class WorkflowSubject:
         *,
         state: Mapping[str, Any] | None = None,
         folder: str | os.PathLike[str] = ".",
-        terms: Terms = USUAL_TERMS,
+        terms: ExploreSettings = DEFAULT_SETTINGS,
     ) -> None:
         self.name = definition.name
         self._definition, self._state, self._folder, self._terms = definition, dict(state or {}), folder, terms
         self._models = endpoints_of(definition)
         shelf = open_store(recording).read()
-        self._theatre = Theatre(shelf, terms.divergence(LateSession(self._live)))
+        self._harnesses = HarnessFactory(shelf, terms.divergence(LazyProvider(self._live)))
         harmless = dict if len(shelf.tools) or terms.runs_tools else self._harmless
         try:
-            WorkflowEngine(definition, NotRecorded(Path(recording)), wrap_tools=harmless, folder=folder)
+            WorkflowEngine(definition, MissingRecording(Path(recording)), wrap_tools=harmless, folder=folder)
         except InputError:
             self.close()
             raise
 
     def run(self, plan: FaultPlan) -> Run:
         ended: list[WorkflowResult] = []
-        performance = Performance(
+        monitored = MonitoredFunction(
             partial(self._play, ended.append), declared=self._terms.declared, deadlines=self._terms.deadlines
         )
-        run = performance.run(self._theatre.stage(plan))
+        run = monitored.run(self._harnesses.stage(plan))
         failures = [failure for result in ended for failure in self._failures(result)]
         return replace(run, result=None, error=failures[0]) if failures else run
 
     def close(self) -> None:
-        self._theatre.close()
+        self._harnesses.close()
 
     def _harmless(self, tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
         """The tools, if none of them does harm when it runs again and again."""
@@ -90,10 +88,10 @@ class WorkflowSubject:
                 raise InputError(reason, source=f"tools.{tool.name}", hint=hint)
         return tools
 
-    async def _play(self, note: Callable[[WorkflowResult], object], stage: Stage) -> JsonObject:
-        staged = Staged(MarkedStage(stage, self._terms.side_effects))
-        config, sink = self._definition.config, stage.path_count
-        async with open_session(config, staged, folder=self._folder, models=self._models, sink=sink) as session:
+    async def _play(self, note: Callable[[WorkflowResult], object], stage: Harness) -> JsonObject:
+        staged = Harnessed(SideEffectHarness(stage, self._terms.side_effects))
+        config, sink = self._definition.config, stage.recovery_counter
+        async with open_pipeline(config, staged, folder=self._folder, models=self._models, sink=sink) as session:
             engine = WorkflowEngine(
                 self._definition, session.gateway, wrap_tools=session.wrap_tools, folder=self._folder
             )
@@ -104,25 +102,25 @@ class WorkflowSubject:
     @asynccontextmanager
     async def _live(self) -> AsyncIterator[Provider]:
         config = self._definition.config
-        async with open_session(config, Live(), folder=self._folder, models=self._models) as session:
+        async with open_pipeline(config, Live(), folder=self._folder, models=self._models) as session:
             yield session.gateway
 
-    def _failures(self, result: WorkflowResult) -> Iterator[Ending]:
+    def _failures(self, result: WorkflowResult) -> Iterator[RunFailure]:
         """What ended the workflow, if it has failed: the innermost of the steps that did."""
         counting = [step.id for step in self._definition.steps if step.on_failure != "continue"]
         outer = [result.steps[step_id] for step_id in counting if _has_failed(result, step_id)]
         for failed in outer[:1]:
             inner = next(step for step in result.failures if (failed.error or "").endswith(step.error or ""))
             kind = inner.error_type or ""
-            is_declared = kind in self._terms.declared or _is_ours(kind)
-            yield Ending("declared" if is_declared else "undeclared", kind, inner.error or "")
+            is_declared = kind in self._terms.declared or _is_offbook_error(kind)
+            yield RunFailure("declared" if is_declared else "undeclared", kind, inner.error or "")
 
 
 def _has_failed(result: WorkflowResult, step_id: str) -> bool:
     return step_id in result.steps and result.steps[step_id].status == "failed"
 
 
-def _is_ours(name: str) -> bool:
+def _is_offbook_error(name: str) -> bool:
     """Whether an error of that name is in our tree."""
     kind = vars(errors).get(name)
     return isinstance(kind, type) and issubclass(kind, errors.OffbookError)

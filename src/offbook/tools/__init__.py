@@ -1,12 +1,10 @@
-"""Tools: what a model may call, and how calls are run."""
+"""Tools: what a model can call, and how calls are run."""
 
-from offbook.tools.definition import ToolDef, ToolFunction
-from offbook.tools.dispatch import run_tool, run_tools
+from offbook.tools.definition import ToolDef, ToolFunction, ToolSpec
+from offbook.tools.dispatch import ToolOutcome, run_tool, run_tools
 from offbook.tools.function_tool import FunctionTool, tool, tool_of
-from offbook.tools.outcome import ToolOutcome
 from offbook.tools.parameters import DeclaredParameters, Parameters
 from offbook.tools.result_text import result_text
-from offbook.tools.spec import ToolSpec
 from offbook.tools.toolbox import GivenTool, GivenTools, Toolbox
 
 __all__ = [

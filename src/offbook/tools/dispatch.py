@@ -1,28 +1,83 @@
-"""Running tool calls."""
+"""Runs tool calls: checks arguments, applies timeouts, and returns an outcome for each."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from contextvars import copy_context
 from inspect import iscoroutinefunction
-from typing import Any
+from threading import Thread
+from typing import Any, ParamSpec, TypeVar
 
-from offbook.errors import (
-    EventLoopError,
-    MockError,
-    RecordingMismatchError,
-    ToolResolutionError,
-    ToolTimeoutError,
-)
+from msgspec import Struct
+
+from offbook.errors import EventLoopError, MockError, RecordingMismatchError, ToolResolutionError, ToolTimeoutError
 from offbook.messages import JsonObject, ToolCall
-from offbook.tools.argument_problem import arguments_error
-from offbook.tools.daemon_threads import DAEMON_THREADS
 from offbook.tools.definition import ToolDef
-from offbook.tools.outcome import ToolOutcome
+from offbook.tools.parameters import arguments_error
+from offbook.tools.result_text import plain_str, result_text
 from offbook.tools.toolbox import Toolbox
 
-NEVER_TOLD = (RecordingMismatchError, MockError, EventLoopError)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class DaemonThreads(Executor):
+    """Runs each piece of work in a daemon thread of its own.
+
+    Work that never ends thus takes no place from other work, and holds up neither the end of an event
+    loop nor that of the program, as it would in a pool.
+    """
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+        Thread(target=_run_into_future, args=(future, fn, args, kwargs), daemon=True).start()
+        return future
+
+
+DAEMON_THREADS = DaemonThreads()
+
+
+def _run_into_future(
+    future: Future[Any], function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    try:
+        future.set_result(function(*args, **kwargs))
+    except BaseException as error:
+        future.set_exception(error)
+
+
+class ToolOutcome(Struct, frozen=True):
+    """What became of a tool call: the `value` that the tool returned, or the `error` that stopped it.
+
+    `text` is what the model is told.
+    """
+
+    call: ToolCall
+    value: object
+    error: Exception | None
+    text: str
+
+    @classmethod
+    def of_value(cls, call: ToolCall, value: object) -> ToolOutcome:
+        return cls(call, value, None, result_text(value))
+
+    @classmethod
+    def of_error(cls, call: ToolCall, error: Exception) -> ToolOutcome:
+        return cls(call, None, error, error_text(error))
+
+
+def error_text(error: Exception) -> str:
+    """What a model is told of an error: that nothing is wrong but there is no such thing, or what went wrong."""
+    if isinstance(error, ToolResolutionError):
+        return f"[ToolResolutionError] {plain_str(error)}"
+    message = plain_str(error)
+    return f"[ToolError] {type(error).__name__}: {message}" if message else f"[ToolError] {type(error).__name__}"
+
+
+TEST_ERRORS = (RecordingMismatchError, MockError, EventLoopError)
 """Errors of the test, not of the tool: a model that were told of them could go on as if nothing had happened."""
 
 
@@ -39,7 +94,7 @@ async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
         RecordingMismatchError, MockError, EventLoopError: raised by the tool, alone or in a group.
     """
     try:
-        args = _bound(tool, call)
+        args = _bind_arguments(tool, call)
         if tool.timeout_s is not None:
             value = await _value_in_time(tool, args, tool.timeout_s)
         else:
@@ -47,7 +102,7 @@ async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
             if hasattr(type(value), "__await__"):
                 value = await value
     except Exception as error:
-        if is_never_told(error):
+        if is_test_error(error):
             raise
         return ToolOutcome.of_error(call, error)
     return ToolOutcome.of_value(call, value)
@@ -82,7 +137,7 @@ async def _run_from(toolbox: Toolbox, call: ToolCall) -> ToolOutcome:
     return await run_tool(tool, call)
 
 
-def _bound(tool: ToolDef, call: ToolCall) -> JsonObject:
+def _bind_arguments(tool: ToolDef, call: ToolCall) -> JsonObject:
     call.raise_for_fault()
     if call.raw_arguments is not None:
         raise arguments_error([f"expected a JSON object, got {call.raw_arguments}"], tool=call.tool)
@@ -119,8 +174,8 @@ def is_async(function: object) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-def is_never_told(error: Exception) -> bool:
+def is_test_error(error: Exception) -> bool:
     """Whether the error is one of the test, alone or in a group."""
     if isinstance(error, ExceptionGroup):
-        return error.subgroup(NEVER_TOLD) is not None
-    return isinstance(error, NEVER_TOLD)
+        return error.subgroup(TEST_ERRORS) is not None
+    return isinstance(error, TEST_ERRORS)

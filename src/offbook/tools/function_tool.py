@@ -1,4 +1,4 @@
-"""Tools made of plain functions."""
+"""Makes tools of plain functions: `tool` and `tool_of`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, overload
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
-from offbook.tools.definition import ToolDef, ToolFunction
-from offbook.tools.spec import ToolSpec
+from offbook.tools.definition import ToolDef, ToolFunction, ToolSpec
 
 if TYPE_CHECKING:
-    from offbook.tools.function_parameters import FunctionParameters
+    from offbook.tools.typed_parameters import FunctionParameters
 
 
 class FunctionTool(ToolDef, frozen=True, dict=True, kw_only=True):
@@ -55,14 +54,16 @@ def tool_of(
     Raises:
         InputError: a parameter that cannot be given by name, or whose hint cannot be resolved or described.
     """
-    from offbook.tools.documentation import documentation_of  # noqa: PLC0415 - these load pydantic, which is slow
-    from offbook.tools.function_parameters import FunctionParameters  # noqa: PLC0415
+    from offbook.tools.typed_parameters import (  # noqa: PLC0415 - it loads pydantic, which is slow
+        FunctionParameters,
+        parse_docstring,
+    )
 
     if not callable(function):
         raise InputError(f"expected a function, got {type(function).__name__} {function!r}", source=name or "tool_of")
-    written = _written(function)
+    written = _unwrapped(function)
     name = _name(written) if name is None else name
-    documentation = documentation_of(_docstring(written))
+    documentation = parse_docstring(_docstring(written))
     parameters = FunctionParameters(
         function, globals=_globals(written), descriptions=documentation.parameters, tool=name
     )
@@ -95,7 +96,7 @@ def tool(function: ToolFunction | None = None, /, **options: Any) -> Any:
     return partial(tool_of, **options) if function is None else tool_of(function)
 
 
-def _written(function: ToolFunction) -> ToolFunction:
+def _unwrapped(function: ToolFunction) -> ToolFunction:
     """What was written down as a function, class or object, without what is wrapped around it."""
     while True:
         match function:

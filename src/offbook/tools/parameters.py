@@ -1,11 +1,11 @@
-"""What a tool takes: declared as a pydantic model, as a JSON schema, or as nothing at all."""
+"""The Parameters interface, how declared parameters become one, and the text of argument errors for a model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from offbook.errors import InputError
+from offbook.errors import InputError, ToolArgumentsError
 from offbook.messages import JsonObject
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def parameters_of(declared: DeclaredParameters, *, source: str) -> Parameters:
         return SchemaParameters(declared, tool=source)
     if isinstance(declared, type):
         if hasattr(declared, "model_json_schema"):
-            from offbook.tools.model_parameters import ModelParameters  # noqa: PLC0415 - as does pydantic
+            from offbook.tools.typed_parameters import ModelParameters  # noqa: PLC0415 - as does pydantic
 
             return ModelParameters(declared, tool=source)
     elif isinstance(declared, Parameters):
@@ -65,3 +65,51 @@ def parameters_of(declared: DeclaredParameters, *, source: str) -> Parameters:
     raise InputError(
         f"expected a pydantic model class, a JSON schema or None, got {declared!r}", source=source, place="parameters"
     )
+
+
+MAX_PROBLEMS = 8
+MAX_VALUE_CHARACTERS = 80
+MAX_PROBLEM_CHARACTERS = 300
+
+
+def missing_argument(path: str) -> str:
+    return f"{path}: missing"
+
+
+def unexpected_argument(path: str) -> str:
+    return f"{path}: unexpected, there is no such argument"
+
+
+def invalid_argument(path: str, reason: str, given: object) -> str:
+    """An argument that is there and wrong. A path that is empty means all arguments together."""
+    return f"{path}: {reason} (got {shorten(repr(given), MAX_VALUE_CHARACTERS)})" if path else reason
+
+
+def argument_path(parts: Iterable[str | int]) -> str:
+    """Where in the arguments, like `items[0].price`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+
+
+def existing_parts(location: Sequence[str | int], args: JsonObject) -> list[str | int]:
+    """The parts of `location` that name something given, and so none of the branches of a type that were tried."""
+    parts: list[str | int] = []
+    value: Any = args
+    for part in location:
+        names = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+        if part in names:
+            value = value[part]
+            parts.append(part)
+    return parts
+
+
+def shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def arguments_error(problems: Iterable[str], *, tool: str) -> ToolArgumentsError:
+    """The error that tells the problems, each once and in one line, and not endlessly many or long ones."""
+    lines = [shorten(" ".join(each.splitlines()), MAX_PROBLEM_CHARACTERS) for each in dict.fromkeys(problems)]
+    told = lines[:MAX_PROBLEMS]
+    if len(lines) > len(told):
+        told.append(f"and {len(lines) - len(told)} more")
+    return ToolArgumentsError(told, tool=tool)

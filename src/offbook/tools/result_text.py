@@ -1,4 +1,4 @@
-"""What a model is told of the value that a tool returned."""
+"""The text that a model gets for the value that a tool returned."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def result_text(value: object) -> str:
     try:
         json = orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:
-        return shown(value)
+        return plain_str(value)
     return str(orjson.loads(json)) if json.startswith(b'"') else json.decode()
 
 
-def shown(value: object) -> str:
+def plain_str(value: object) -> str:
     """The value by `str` without addresses in memory, or its type if even that fails."""
     try:
         return _ADDRESS.sub("", str(value))
@@ -48,7 +48,7 @@ def _plain(value: Any) -> object:
         return dict(value)
     if isinstance(value, Set):
         return _sorted(value)
-    return list(value) if isinstance(value, Sequence | ValuesView) else shown(value)
+    return list(value) if isinstance(value, Sequence | ValuesView) else plain_str(value)
 
 
 def _sorted(values: Set[Any]) -> list[object]:

@@ -16,7 +16,13 @@ from referencing.jsonschema import DRAFT202012, SchemaResource
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
-from offbook.tools.argument_problem import arguments_error, missing, path_to, unexpected, unfit
+from offbook.tools.parameters import (
+    argument_path,
+    arguments_error,
+    invalid_argument,
+    missing_argument,
+    unexpected_argument,
+)
 
 SHAPES = {"$ref", "allOf", "anyOf", "oneOf", "properties"}
 """Keywords of which a schema that does not say its type has at least one."""
@@ -61,7 +67,7 @@ def _validator_of(schema: JsonObject, *, tool: str) -> Validator:
         kind.check_schema(schema)
         _check_references(Resource.from_contents(schema, default_specification=DRAFT202012))
     except SchemaError as error:
-        place = path_to(["parameters", *error.absolute_path])
+        place = argument_path(["parameters", *error.absolute_path])
         raise InputError(f"no valid JSON schema: {error.message}", source=tool, place=place) from None
     except Unresolvable as error:
         hint = "a $ref leads to somewhere in the schema itself, like #/$defs/place; nothing is fetched"
@@ -84,11 +90,14 @@ def _problems(error: ValidationError) -> Iterator[str]:
     error = best_match([error]) or error
     path, given, expected = list(error.absolute_path), cast("Any", error.instance), cast("Any", error.validator_value)
     if error.validator == "required":
-        yield from (missing(path_to([*path, name])) for name in expected if name not in given)
+        yield from (missing_argument(argument_path([*path, name])) for name in expected if name not in given)
     elif error.validator == "additionalProperties" and expected is False:
-        yield from (unexpected(path_to([*path, name])) for name in _additional(given, cast("JsonObject", error.schema)))
+        yield from (
+            unexpected_argument(argument_path([*path, name]))
+            for name in _additional(given, cast("JsonObject", error.schema))
+        )
     else:
-        yield unfit(path_to(path), error.message.removeprefix(repr(given)).lstrip(), given)
+        yield invalid_argument(argument_path(path), error.message.removeprefix(repr(given)).lstrip(), given)
 
 
 def _additional(given: JsonObject, schema: JsonObject) -> Iterator[str]:

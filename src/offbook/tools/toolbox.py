@@ -1,4 +1,4 @@
-"""The tools that an agent has."""
+"""Toolbox: the tools of an agent, by name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TypeAlias
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
-from offbook.tools.definition import ToolDef, ToolFunction
+from offbook.tools.definition import ToolDef, ToolFunction, ToolSpec
 from offbook.tools.function_tool import tool_of
-from offbook.tools.spec import ToolSpec
 
 GivenTool: TypeAlias = ToolDef | ToolFunction
 GivenTools: TypeAlias = Mapping[str, GivenTool] | Iterable[GivenTool]
@@ -30,7 +29,7 @@ class Toolbox(Mapping[str, ToolDef]):
     """
 
     def __init__(self, tools: GivenTools = ()) -> None:
-        self._tools = _named(tools)
+        self._tools = _by_name(tools)
         self.specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
         self.functions: tuple[JsonObject, ...] = tuple(spec.function for spec in self.specs)
 
@@ -47,15 +46,15 @@ class Toolbox(Mapping[str, ToolDef]):
         return f"Toolbox({', '.join(self._tools)})"
 
 
-def _named(tools: GivenTools) -> dict[str, ToolDef]:
+def _by_name(tools: GivenTools) -> dict[str, ToolDef]:
     if isinstance(tools, Mapping):
-        return {name: _tool(tool, name=_checked(name)) for name, tool in tools.items()}
+        return {name: _tool(tool, name=_checked_name(name)) for name, tool in tools.items()}
     if isinstance(tools, str) or not isinstance(tools, Iterable):
-        raise InputError(f"expected a list or dict of tools, got {_described(tools)}", source="tools")
+        raise InputError(f"expected a list or dict of tools, got {_type_and_repr(tools)}", source="tools")
     named: dict[str, ToolDef] = {}
     for index, given in enumerate(tools):
         tool = _tool(given, place=f"tools[{index}]")
-        if _checked(tool.name) in named:
+        if _checked_name(tool.name) in named:
             raise InputError(f"there are two tools named {tool.name}", source="tools")
         named[tool.name] = tool
     return named
@@ -68,14 +67,16 @@ def _tool(given: object, *, name: str | None = None, place: str = "") -> ToolDef
         return given
     if callable(given):
         return tool_of(given, name=name)
-    raise InputError(f"expected a function or ToolDef, got {_described(given)}", source="tools", place=name or place)
+    raise InputError(
+        f"expected a function or ToolDef, got {_type_and_repr(given)}", source="tools", place=name or place
+    )
 
 
-def _described(value: object) -> str:
+def _type_and_repr(value: object) -> str:
     return f"{type(value).__name__} {value!r}"
 
 
-def _checked(name: object) -> str:
+def _checked_name(name: object) -> str:
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
     raise InputError(

@@ -1,1 +1,1 @@
-"""The wire: stand-ins for the vendors' HTTP APIs, for programs that are not to be changed."""
+"""Servers, proxies and transports that stand in for the vendors' HTTP APIs, so that programs need no change."""

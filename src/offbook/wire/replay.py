@@ -1,24 +1,63 @@
-"""One run's way along a recording: which entry answers its next call."""
+"""Finds the recorded exchange that answers a call: in the recording's order, or along the script of an explored run."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Set
+from itertools import islice
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.codecs.base import shorten
 from offbook.errors import MismatchKind, RecordingMismatchError
 from offbook.events import MatchedBy
 from offbook.messages import Response, deltas_of
-from offbook.recording.cursor import Cursor, Match, Unused
-from offbook.recording.exchange import Exchange
-from offbook.recording.miss import mismatch_error
-from offbook.recording.stores.store import Stored
-from offbook.wire.asked import Asked
-from offbook.wire.encoding import answer_of
-from offbook.wire.plain_miss import plain_miss
-from offbook.wire.side.answers import side_answer
-from offbook.wire.stock import Prepared, Stock, prepare
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
+from offbook.recording.match.mismatch import SEARCHED_ENTRIES, mismatch_error
+from offbook.recording.match.script import ResponseScript
+from offbook.recording.stores.store import RecordingReader, StoredExchange
+from offbook.text import printable
+from offbook.wire.calls import CallAttempt, WireOutcome
+from offbook.wire.encode import encode_model_response
+from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
+from offbook.wire.request import ParsedRequest
+from offbook.wire.response import HttpResponse
+from offbook.wire.synthetic.answers import synthetic_response
+
+MAX_PLACES = 6
+MAX_PLACE_CHARS = 200
+
+
+def http_mismatch_error(
+    asked: ParsedRequest, match: ExchangeMatch[Exchange], shelf: RecordingReader
+) -> RecordingMismatchError:
+    """The error for a call that no codec has read and that a strict replay must refuse."""
+    told = _place_of(asked)
+    if match.mismatch == "exhausted":
+        reason = f"{told}: all its recorded answers were served already."
+    elif asked.problem:
+        reason = f"{told} is no request that {asked.route.vendor} would take: {asked.problem}"
+    else:
+        reason = f"{told} is not in the recording. {_nearest_places(asked, shelf)}"
+    key = None if match.stored is None else match.stored.key
+    return RecordingMismatchError(f"{shelf.source}: {reason}", kind=match.mismatch or "missing", key=key)
+
+
+def _place_of(asked: ParsedRequest) -> str:
+    return shorten(printable(f"{asked.method} {asked.place}"), MAX_PLACE_CHARS)
+
+
+def _nearest_places(asked: ParsedRequest, shelf: RecordingReader) -> str:
+    told = (shorten(stored.exchange.http_place(), MAX_PLACE_CHARS) for stored in islice(shelf, SEARCHED_ENTRIES))
+    places = list(dict.fromkeys(place for place in told if place))
+    if _place_of(asked) in places:
+        return "It was recorded with another body."
+    near = difflib.get_close_matches(_place_of(asked), places, n=MAX_PLACES, cutoff=0.0)
+    return f"It has: {', '.join(near)}" if near else "It has no calls other than those of models."
+
 
 _HINTS: dict[MismatchKind, str] = {
     "missing": "",
@@ -27,10 +66,10 @@ _HINTS: dict[MismatchKind, str] = {
 }
 
 
-class Found(Struct, frozen=True, gc=False):
+class ReplayMatch(Struct, frozen=True, gc=False):
     """What answers a call: an entry, or without one the default. `line` is its place in the script of a rehearsal."""
 
-    stored: Stored[Exchange] | None = None
+    stored: StoredExchange[Exchange] | None = None
     matched_by: MatchedBy = "default"
     line: tuple[str, str] = ("", "")
 
@@ -53,68 +92,152 @@ class WireReplay:
     `default_response` if not.
     """
 
-    def __init__(self, stock: Stock, *, default_response: str) -> None:
-        self._stock, self._default_response = stock, default_response
+    def __init__(self, stock: ReplaySource, *, default_response: str) -> None:
+        self._replay_source, self._default_response = stock, default_response
         self._cursor: Cursor[Exchange] = Cursor(stock.shelf)
 
-    def find(self, asked: Asked, step_id: str | None) -> Found:
+    def find(self, asked: ParsedRequest, step_id: str | None) -> ReplayMatch:
         """What answers. Nothing is served until it is used."""
         match = self._match(asked, step_id)
         if match.mismatch is None:
-            return Found(match.stored, match.matched_by)
-        loose = self._stock.loose.find(asked, self._cursor) if match.mismatch == "missing" else match
+            return ReplayMatch(match.stored, match.matched_by)
+        loose = self._replay_source.loose.find(asked, self._cursor) if match.mismatch == "missing" else match
         if loose.mismatch is None:
-            return Found(loose.stored, loose.matched_by)
-        if self._stock.strict:
+            return ReplayMatch(loose.stored, loose.matched_by)
+        if self._replay_source.strict:
             raise self._refusal(asked, step_id, loose)
-        return Found(match.stored, match.matched_by)
+        return ReplayMatch(match.stored, match.matched_by)
 
-    def answer(self, found: Found, asked: Asked) -> Prepared:
+    def answer(self, found: ReplayMatch, asked: ParsedRequest) -> PreparedResponse:
         """The answer that was found."""
         if found.stored is not None:
-            return self._stock.answer(found.stored, asked)
+            return self._replay_source.answer(found.stored, asked)
         if asked.request is None or asked.route.codec is None:
-            return prepare(self._stock.paced(side_answer(asked, self._stock.models), 0.0))
+            return prepare_response(
+                self._replay_source.paced(synthetic_response(asked, self._replay_source.models), 0.0)
+            )
         response = self.response(found, asked)
-        answer = answer_of(response, deltas_of(response), asked, asked.route.codec)
-        return prepare(self._stock.paced(answer, 0.0))
+        answer = encode_model_response(response, deltas_of(response), asked, asked.route.codec)
+        return prepare_response(self._replay_source.paced(answer, 0.0))
 
-    def response(self, found: Found, asked: Asked) -> Response:
+    def response(self, found: ReplayMatch, asked: ParsedRequest) -> Response:
         """The model's response in that answer."""
         if found.stored is None:
             return Response(self._default_response, asked.model)
         return found.stored.exchange.response(model=asked.model, provider="")
 
-    def use(self, found: Found) -> None:
+    def use(self, found: ReplayMatch) -> None:
         """Count what was found as served."""
         if found.stored is not None:
             self._cursor.use(found.stored)
 
     @property
-    def stock(self) -> Stock:
+    def stock(self) -> ReplaySource:
         """What answers, shared with other runs."""
-        return self._stock
+        return self._replay_source
 
     @property
     def used_ids(self) -> Set[int]:
         """The ids of the exchanges that were served."""
         return self._cursor.used_ids
 
-    def unused(self) -> list[Unused]:
+    def unused(self) -> list[UnusedEntry]:
         """The exchanges that were never served, in the recording's order."""
         return self._cursor.unused()
 
-    def _match(self, asked: Asked, step_id: str | None) -> Match[Exchange]:
+    def _match(self, asked: ParsedRequest, step_id: str | None) -> ExchangeMatch[Exchange]:
         if asked.request is not None:
             return self._cursor.match(step_id, asked.request_hash)
         match = self._cursor.match(None, asked.request_hash)
         is_answer = match.stored is not None and (match.stored.exchange.wire or match.stored.exchange.fault)
-        return match if is_answer else Match("default", mismatch="missing")
+        return match if is_answer else ExchangeMatch("default", mismatch="missing")
 
-    def _refusal(self, asked: Asked, step_id: str | None, match: Match[Exchange]) -> RecordingMismatchError:
+    def _refusal(
+        self, asked: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]
+    ) -> RecordingMismatchError:
         if asked.request is None:
-            error = plain_miss(asked, match, self._stock.shelf)
+            error = http_mismatch_error(asked, match, self._replay_source.shelf)
         else:
             request = replace(asked.request, step_id=step_id)
-            error = mismatch_error(request, match, self._stock.shelf, self._stock.rules)
+            error = mismatch_error(request, match, self._replay_source.shelf, self._replay_source.rules)
         return error.but(hint=_HINTS[error.kind])
+
+
+class CallObserver(Protocol):
+    """Is told of each call of a run, on the server's thread."""
+
+    def answered(self, taken: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
+        """The call has got its answer, which may yet be on its way for long."""
+        ...
+
+    def arrived(self, taken: CallAttempt) -> None:
+        """An answer that took its time was sent to its end, and the client was there."""
+        ...
+
+
+class NullCallObserver:
+    """Is told and does nothing."""
+
+    def answered(self, taken: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
+
+    def arrived(self, taken: CallAttempt) -> None: ...
+
+
+NULL_OBSERVER = NullCallObserver()
+
+
+class ExploredRun(Struct, frozen=True):
+    """One run of many.
+
+    The first writes the `script`, as a strict replay: what was answered to which request. In the later ones equal
+    requests get their answers in order, and then the last one again, so that a program may try again or start over;
+    what the script does not have is a miss, unless the recording has that very request. A miss is refused, or
+    answered with the default response if the run `goes_on`; it is noted either way, and not logged.
+    """
+
+    script: ResponseScript[ReplayMatch]
+    observer: CallObserver
+    is_first: bool = False
+    goes_on: bool = False
+
+
+class ExploredReplay(WireReplay):
+    """Answers the calls of one run of a rehearsal.
+
+    A run that asks something new gets no more answers, even if it has swallowed the refusal, unless it goes on.
+    """
+
+    def __init__(self, stock: ReplaySource, *, default_response: str, explored_run: ExploredRun) -> None:
+        super().__init__(stock, default_response=default_response)
+        self._script = explored_run.script
+        self._script_reader = None if explored_run.is_first else explored_run.script.script_reader()
+        self._goes_on = explored_run.goes_on
+        self._end: RecordingMismatchError | None = None
+
+    def find(self, asked: ParsedRequest, step_id: str | None) -> ReplayMatch:
+        if self._end is not None:
+            raise self._end
+        try:
+            return self._find(asked, step_id)
+        except RecordingMismatchError as refusal:
+            if not self._goes_on and asked.request is not None:
+                self._end = refusal
+            raise
+
+    def _find(self, asked: ParsedRequest, step_id: str | None) -> ReplayMatch:
+        line = (step_id or "", asked.request_hash)
+        known = None if self._script_reader is None else self._script_reader.peek(*line)
+        if known is not None:
+            return known
+        found = super().find(asked, step_id)
+        is_meant = found.stored is not None and found.stored.fingerprint == asked.request_hash
+        if self._script_reader is not None and not is_meant:
+            raise self._refusal(asked, step_id, ExchangeMatch("default", mismatch="missing"))
+        return replace(found, line=line)
+
+    def use(self, found: ReplayMatch) -> None:
+        super().use(found)
+        if self._script_reader is None:
+            self._script.add(*found.line, found)
+        elif self._script_reader.take(*found.line) is None:
+            self._script_reader.learn(*found.line, found)

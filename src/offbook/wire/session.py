@@ -1,36 +1,34 @@
-"""One run over the wire: its place in the recording, its faults, and what became of its calls."""
+"""A session answers the calls of one run from its recording and fault plan; totals sum up the outcomes of many."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.parsing import shorten
+from offbook.codecs.base import shorten
 from offbook.errors import RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Response
-from offbook.recording.cursor import Unused
-from offbook.wire.answer import Answer
-from offbook.wire.asked import Reader
-from offbook.wire.breakage import Struck, broken, spoils
-from offbook.wire.call_count import NO_FAULTS, CallCount
-from offbook.wire.encoding import error_answer
-from offbook.wire.http_call import HttpCall
-from offbook.wire.log import Miss, Outcome, WireCall, unheard
-from offbook.wire.rehearsal import NOBODY, Rehearsal
-from offbook.wire.replay import Found, WireReplay
-from offbook.wire.taken import Taken
+from offbook.recording.match.cursor import UnusedEntry
+from offbook.wire.calls import NO_FAULTS, CallAttempt, CallCounter, Miss, WireCall, WireOutcome, ignore_call
+from offbook.wire.encode import error_response
+from offbook.wire.faults import FaultTarget, apply_fault, spoils_answer
+from offbook.wire.replay import NULL_OBSERVER, ExploredRun, ReplayMatch, WireReplay
+from offbook.wire.replay_source import ReplaySource
+from offbook.wire.request import HttpRequest, RequestParser
+from offbook.wire.response import HttpResponse
 
 logger = logging.getLogger("offbook.wire")
 
 MISS_STATUS = 422
 """A status that no SDK tries again, and that no vendor uses for something an agent could put right."""
 
-SHOWN_CHARS = 4_000
+MAX_ERROR_CHARS = 4_000
 MAX_CALLS = 10_000
 """How many calls are remembered: the latest."""
 
@@ -50,51 +48,62 @@ class WireSession:
         self,
         name: str,
         *,
-        reader: Reader,
+        reader: RequestParser,
         replay: WireReplay | None,
         plan: FaultPlan = NO_FAULTS,
         is_live: bool = False,
         retry_after_ms: float | None = None,
         sink: Sink = NULL_SINK,
-        on_call: Callable[[WireCall], None] = unheard,
-        rehearsal: Rehearsal | None = None,
+        on_call: Callable[[WireCall], None] = ignore_call,
+        explored_run: ExploredRun | None = None,
     ) -> None:
         self.name, self.is_live = name, is_live
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.call_count = 0
-        self.outcomes: Counter[Outcome] = Counter()
+        self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
         self._reader, self._replay, self._sink = reader, replay, sink
-        self._rehearsal, self._watcher = rehearsal, NOBODY if rehearsal is None else rehearsal.watcher
+        self._explored_run, self._observer = (
+            explored_run,
+            NULL_OBSERVER if explored_run is None else explored_run.observer,
+        )
         self._late: set[int] = set()
-        self._count = CallCount(plan, counts_all=rehearsal is not None)
+        self._count = CallCounter(plan, counts_all=explored_run is not None)
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
-    def take(self, call: HttpCall) -> Taken:
+    def take(self, call: HttpRequest) -> CallAttempt:
         """Read the call and give it its place among the others."""
         return self._count.take(call, self._reader.read(call))
 
-    def answer(self, taken: Taken) -> Answer | None:
+    def answer(self, taken: CallAttempt) -> HttpResponse | None:
         """The answer to the call, or None if only upstream can tell it."""
         try:
             return self._clean(taken) if taken.fault is None else self._struck(taken)
         except RecordingMismatchError as error:
-            return None if self.is_live else self._missed(taken, error)
+            return None if self.is_live else self._answer_miss(taken, error)
 
-    def broken(self, taken: Taken, clean: Answer, response: Response, *, key: str | None = None) -> Answer:
+    def broken(
+        self, taken: CallAttempt, clean: HttpResponse, response: Response, *, key: str | None = None
+    ) -> HttpResponse:
         """What the call's fault makes of the answer that upstream gave."""
-        answer = self._break(taken, Struck(taken.asked, lambda: clean, lambda: response))
+        answer = self._apply_fault(taken, FaultTarget(taken.asked, lambda: clean, lambda: response))
         return self.note(taken, answer, "struck", key=key)
 
     def note(
-        self, taken: Taken, answer: Answer, outcome: Outcome, *, key: str | None = None, failure: str = ""
-    ) -> Answer:
+        self,
+        taken: CallAttempt,
+        answer: HttpResponse,
+        outcome: WireOutcome,
+        *,
+        key: str | None = None,
+        failure: str = "",
+    ) -> HttpResponse:
         """Put the call on the list, with what became of it."""
-        is_late = self._rehearsal is not None and taken.fault is not None and answer.end_ms > 0
+        is_late = self._explored_run is not None and taken.fault is not None and answer.end_ms > 0
         if is_late:
             self._late.add(taken.number)
-        self._count.note(taken, failed=is_late or spoils(taken.fault, answer))
+        self._count.note(taken, failed=is_late or spoils_answer(taken.fault, answer))
         noted = WireCall(
             taken.number,
             self.name,
@@ -117,15 +126,15 @@ class WireSession:
         if failure:
             self.failures[failure] += 1
         self._on_call(noted)
-        self._watcher.answered(taken, answer, outcome)
+        self._observer.answered(taken, answer, outcome)
         return answer
 
-    def arrived(self, taken: Taken) -> None:
+    def arrived(self, taken: CallAttempt) -> None:
         """The answer was sent to its end, before the client left. Of one that took its time, that is worth a note."""
         if taken.number in self._late:
             self._late.discard(taken.number)
             self._count.note(taken, failed=False)
-            self._watcher.arrived(taken)
+            self._observer.arrived(taken)
 
     @property
     def fired(self) -> list[PlannedFault]:
@@ -137,15 +146,15 @@ class WireSession:
         """The lines of the plan that have struck so far."""
         return self._count.struck
 
-    def unstruck(self) -> list[PlannedFault]:
+    def unfired(self) -> list[PlannedFault]:
         """The lines of the plan that have struck nothing so far."""
-        return self._count.unstruck()
+        return self._count.unfired()
 
     def follow(self, plan: FaultPlan) -> None:
         """Let faults strike as this plan says, from now on."""
         self._count.follow(plan)
 
-    def unused(self) -> list[Unused]:
+    def unused(self) -> list[UnusedEntry]:
         """The entries of the recording that were never served."""
         return [] if self._replay is None else self._replay.unused()
 
@@ -154,38 +163,38 @@ class WireSession:
         """Its way along a recording, if it has one."""
         return self._replay
 
-    def _clean(self, taken: Taken) -> Answer:
+    def _clean(self, taken: CallAttempt) -> HttpResponse:
         replay = self._known()
         found = replay.find(taken.asked, taken.step_id)
         answer = replay.answer(found, taken.asked).together
         replay.use(found)
-        self._tell_served(taken, found)
+        self._report_served(taken, found)
         return self.note(taken, answer, _outcome(found, taken), key=found.key)
 
-    def _struck(self, taken: Taken) -> Answer:
+    def _struck(self, taken: CallAttempt) -> HttpResponse:
         """What the call's fault makes of it. An entry whose answer failed is left for the next try."""
-        found = _Lookup(self._known, taken)
-        answer = self._break(taken, Struck(taken.asked, found.answer, found.response))
+        found = _DeferredMatch(self._known, taken)
+        answer = self._apply_fault(taken, FaultTarget(taken.asked, found.answer, found.response))
         if found.entry is not None:
-            self._tell_served(taken, found.entry)
-            if not spoils(taken.fault, answer):
+            self._report_served(taken, found.entry)
+            if not spoils_answer(taken.fault, answer):
                 self._known().use(found.entry)
         return self.note(taken, answer, "struck", key=None if found.entry is None else found.entry.key)
 
-    def _break(self, taken: Taken, struck: Struck) -> Answer:
+    def _apply_fault(self, taken: CallAttempt, struck: FaultTarget) -> HttpResponse:
         assert taken.fault is not None
-        answer = broken(taken.fault, struck).together()
+        answer = apply_fault(taken.fault, struck).together()
         self._sink.emit(FaultFired(taken.step_id, taken.asked.model, taken.fault.type, "", taken.number, taken.attempt))
-        return self._hastened(answer)
+        return self._with_retry_after(answer)
 
-    def _hastened(self, answer: Answer) -> Answer:
+    def _with_retry_after(self, answer: HttpResponse) -> HttpResponse:
         """The answer, with a short wait before the next try where it says none."""
         is_error = answer.status is not None and answer.status >= 400
         if self._retry_after_ms is None or not is_error or _RETRY_HEADERS & answer.headers.keys():
             return answer
         return replace(answer, headers=answer.headers | {"retry-after-ms": f"{self._retry_after_ms:g}"})
 
-    def _tell_served(self, taken: Taken, found: Found) -> None:
+    def _report_served(self, taken: CallAttempt, found: ReplayMatch) -> None:
         """Tell of a call of a model; what was made up beside those is no call to be told of."""
         asked = taken.asked
         if self._sink is NULL_SINK or (found.stored is None and asked.request is None):
@@ -209,7 +218,7 @@ class WireSession:
             raise RecordingMismatchError("nothing is recorded yet", kind="missing")
         return self._replay
 
-    def _missed(self, taken: Taken, error: RecordingMismatchError) -> Answer:
+    def _answer_miss(self, taken: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
         is_after_fault = bool(self.fired)
         if is_after_fault:
             error = error.but(struck=[str(planned) for planned in self.fired], hint="")
@@ -227,36 +236,99 @@ class WireSession:
                 is_after_fault,
             )
         )
-        if self._rehearsal is None:
+        if self._explored_run is None:
             logger.warning("%s", error)
         self._sink.emit(ReplayMissed(taken.step_id, taken.asked.model, error.kind, "", taken.number, taken.attempt))
-        if self._rehearsal is not None and self._rehearsal.goes_on:
-            return self.note(taken, self._known().answer(Found(), taken.asked).together, "default")
-        told = shorten(str(error), SHOWN_CHARS)
+        if self._explored_run is not None and self._explored_run.goes_on:
+            return self.note(taken, self._known().answer(ReplayMatch(), taken.asked).together, "default")
+        told = shorten(str(error), MAX_ERROR_CHARS)
         codec = taken.asked.route.codec or taken.asked.route.vendor_codec
-        return self.note(taken, error_answer(codec, MISS_STATUS, told, headers={"x-should-retry": "false"}), "missed")
+        return self.note(taken, error_response(codec, MISS_STATUS, told, headers={"x-should-retry": "false"}), "missed")
 
 
-class _Lookup:
+class _DeferredMatch:
     """An entry that is looked for once it is needed, if ever."""
 
-    def __init__(self, replay: Callable[[], WireReplay], taken: Taken) -> None:
-        self.entry: Found | None = None
+    def __init__(self, replay: Callable[[], WireReplay], taken: CallAttempt) -> None:
+        self.entry: ReplayMatch | None = None
         self._replay, self._taken = replay, taken
 
-    def answer(self) -> Answer:
+    def answer(self) -> HttpResponse:
         return self._replay().answer(self._found(), self._taken.asked).apart
 
     def response(self) -> Response:
         return self._replay().response(self._found(), self._taken.asked)
 
-    def _found(self) -> Found:
+    def _found(self) -> ReplayMatch:
         if self.entry is None:
             self.entry = self._replay().find(self._taken.asked, self._taken.step_id)
         return self.entry
 
 
-def _outcome(found: Found, taken: Taken) -> Outcome:
+def _outcome(found: ReplayMatch, taken: CallAttempt) -> WireOutcome:
     if found.stored is not None:
         return "served"
     return "made" if taken.asked.request is None else "default"
+
+
+MAX_NAMED_SESSIONS = 2
+"""How many sessions of a recording are remembered by name: enough to know whether there was but one."""
+
+
+class RecordingUse(Struct, frozen=True):
+    """What sessions have made of one recording: their names, as far as remembered, and the ids of what they used."""
+
+    sessions: set[str]
+    ids: set[int]
+
+
+class SessionTotals:
+    """Counts over sessions, of those that were asked something.
+
+    `calls` counts calls, `outcomes` in which way their tries have ended, and `failures` how real APIs failed that were
+    recorded, by what is told of it. `fired` are the latest faults that struck, `struck` the lines of plans that did.
+    """
+
+    def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
+        self.calls = 0
+        self.outcomes: Counter[WireOutcome] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
+        self.struck: list[PlannedFault] = []
+        self.uses: dict[ReplaySource, RecordingUse] = {}
+        for session in sessions:
+            self.add(session)
+
+    @property
+    def tries(self) -> int:
+        """How often something was asked, further tries of calls included."""
+        return self.outcomes.total()
+
+    def add(self, session: WireSession) -> None:
+        """Count a session, which is counted once."""
+        if not session.outcomes:
+            return
+        self.calls += session.call_count
+        self.outcomes.update(session.outcomes)
+        self.failures.update(session.failures)
+        self.fired.extend(session.fired)
+        self.struck += [line for line in session.struck if line not in self.struck]
+        if session.replay is not None:
+            use = self.uses.setdefault(session.replay.stock, RecordingUse(set(), set()))
+            use.ids.update(session.replay.used_ids)
+            if len(use.sessions) < MAX_NAMED_SESSIONS:
+                use.sessions.add(session.name)
+
+    def plus(self, sessions: Iterable[WireSession]) -> SessionTotals:
+        """These and further sessions."""
+        totals = SessionTotals(sessions)
+        totals.calls += self.calls
+        totals.outcomes.update(self.outcomes)
+        totals.failures.update(self.failures)
+        totals.fired.extendleft(reversed(self.fired))
+        totals.struck += [line for line in self.struck if line not in totals.struck]
+        for stock, use in self.uses.items():
+            known = totals.uses.setdefault(stock, RecordingUse(set(), set()))
+            known.ids.update(use.ids)
+            known.sessions.update(use.sessions)
+        return totals

@@ -1,4 +1,4 @@
-"""Workflows written in Python instead of YAML."""
+"""Builds workflows in Python instead of YAML."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pydantic import ValidationError
 from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
 from offbook.tools import GivenTools, Toolbox
-from offbook.workflow.engine import WorkflowEngine
-from offbook.workflow.report import Report
-from offbook.workflow.schema import WorkflowDefinition
-from offbook.workflow.shape_problems import report_shape
-from offbook.workflow.validate import validate
+from offbook.workflow.engine.engine import WorkflowEngine
+from offbook.workflow.file.problems import ProblemReport, report_validation_errors
+from offbook.workflow.file.schema import WorkflowDefinition
+from offbook.workflow.file.validate import validate
 
 
 class WorkflowBuilder:
@@ -77,11 +76,11 @@ class WorkflowBuilder:
         Raises:
             WorkflowError: it could not run; holds all problems.
         """
-        report, declared = Report(source=self._declared["name"]), self.declared
+        report, declared = ProblemReport(source=self._declared["name"]), self.declared
         try:
             definition = WorkflowDefinition.model_validate(declared)
         except ValidationError as error:
-            report_shape(error, declared, report)
+            report_validation_errors(error, declared, report)
             report.conclude()
             raise
         validate(definition, tools=self._toolbox)

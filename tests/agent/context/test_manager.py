@@ -11,14 +11,14 @@ from offbook.agent.context import (
     ContextManager,
     NoCompact,
     SlidingWindowCompact,
-    Summary,
     TieredCompact,
+    TranscriptSummary,
     estimated_tokens,
 )
-from offbook.agent.context.tallies import HELD
-from offbook.agent.transcript import Transcript
+from offbook.agent.context.token_ledger import MAX_HELD
+from offbook.agent.message import Transcript
 from offbook.events import ContextCompacted, ContextWarned
-from tests.agent.context.parts import call, refused, size, system, text, user
+from tests.agent.context.transcripts import call, refused, size, system, text, user
 
 HEAD = [system(), user()]
 RECENT = [*call("one"), *call("two")]
@@ -108,7 +108,7 @@ def test_the_hint_goes_into_the_summary():
     messages = [*HEAD, *call("x" * 200), *RECENT]
     manager = ContextManager(strategy=TieredCompact(phase_thresholds=(0.1, 0.1, 0.1)), budget_tokens=100)
     smaller = manager.maybe_compact(messages, step_index=1, step_hint="Done: fetch.")
-    assert Summary.read(smaller[2]).step_hint == "Done: fetch."
+    assert TranscriptSummary.read(smaller[2]).step_hint == "Done: fetch."
 
 
 def test_no_compact_leaves_everything():
@@ -347,7 +347,7 @@ def test_a_strategy_is_asked_above_the_share_where_it_starts(tokens, asked):
 @pytest.mark.parametrize("kind", [list, transcript])
 def test_runs_at_the_same_time_do_not_mix_up_their_counts(kind):
     manager = ContextManager(NoCompact(), 10_000)
-    runs = [[*HEAD] for _ in range(2 * HELD)]
+    runs = [[*HEAD] for _ in range(2 * MAX_HELD)]
     transcripts = [kind(run) for run in runs]
     for step in range(3):
         for place in range(len(runs)):
@@ -371,7 +371,7 @@ def test_runs_at_the_same_time_are_warned_separately():
 def test_a_list_that_is_still_asked_for_is_not_counted_anew():
     count = Counter()
     manager, messages = ContextManager(NoCompact(), 10_000, count_tokens=count), [*HEAD]
-    others = [[user()] for _ in range(2 * HELD)]
+    others = [[user()] for _ in range(2 * MAX_HELD)]
     for other in others:
         manager.size(messages)
         manager.size(other)

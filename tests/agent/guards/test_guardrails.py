@@ -17,7 +17,7 @@ from offbook.agent import (
     ToolExecutionError,
 )
 from offbook.tools import ToolOutcome
-from tests.agent.parts import FETCH, SUBMIT, tool
+from tests.agent.small_agents import FETCH, SUBMIT, tool
 
 
 def rails(**options):

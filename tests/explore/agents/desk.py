@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from offbook import RecordingProvider, run
-from offbook.explore.stage import Stage
+from offbook.explore.harness import Harness
 from offbook.messages import JsonObject, Reply, Request, Response, ToolCall, WholeReply
 from offbook.providers.provider import Provider
 from offbook.tools import Toolbox, run_tools, tool
@@ -92,7 +92,7 @@ def using(tools: Toolbox) -> Use:
     return use
 
 
-async def sound(stage: Stage) -> str:
+async def sound(stage: Harness) -> str:
     """The agent as it should be: failed calls are tried again for a while, and the model hears of failed tools."""
     return await serve(asking(stage.gateway), using(stage.tools(TOOLS)))
 

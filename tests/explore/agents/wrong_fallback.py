@@ -19,7 +19,7 @@ async def defect(stage):
 
 
 async def sound(stage):
-    gateway = ProviderGateway(sink=stage.path_count)
+    gateway = ProviderGateway(sink=stage.recovery_counter)
     gateway.register(stage.provider)
     gateway.register(stage.provider, as_model=BACKUP, is_fallback=True)
     return await serve(asking(gateway), using(stage.tools(TOOLS)))

@@ -5,19 +5,19 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
-from offbook.recording.document import Document
-from offbook.recording.exchange import ABSENT, CallPiece, Exchange, Piece, RecordedCall
-from offbook.recording.tool_exchange import RecordedError, ToolExchange
-from offbook.recording.wire_record import WireRecord, wire_text
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import ABSENT, Exchange, RecordedToolCall, StreamPiece, ToolCallPiece
+from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
+from offbook.recording.format.wire_record import WireRecord, wire_text
 from tests.codecs.strategies import json_values, names, texts, usages
 
 times_ms = st.floats(0, 1e6)
 objects = st.dictionaries(texts, json_values, max_size=3)
 recorded_calls = st.builds(
-    RecordedCall, name=names, arguments=objects | texts, id=st.none() | names, reasoning=st.none() | texts
+    RecordedToolCall, name=names, arguments=objects | texts, id=st.none() | names, reasoning=st.none() | texts
 )
-call_pieces = st.builds(CallPiece, st.integers(0, 3), st.none() | names, st.none() | names, texts)
-pieces = texts | st.builds(Piece, reasoning=texts) | st.builds(Piece, tool_call=call_pieces)
+call_pieces = st.builds(ToolCallPiece, st.integers(0, 3), st.none() | names, st.none() | names, texts)
+pieces = texts | st.builds(StreamPiece, reasoning=texts) | st.builds(StreamPiece, tool_call=call_pieces)
 faults = st.one_of(
     st.just(ConnectionReset()),
     st.builds(HttpError, st.integers(400, 599), headers=st.dictionaries(names, texts, max_size=2), body=texts),

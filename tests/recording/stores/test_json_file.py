@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from offbook.errors import InputError, RecordingFormatError
-from offbook.recording.document import Document
-from offbook.recording.exchange import Exchange
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.json_file import JsonFileStore
-from offbook.recording.tool_exchange import ToolExchange
 from tests.recording.programs import (
     append_and_close,
     append_tools_and_close,

@@ -9,10 +9,10 @@ import warnings
 import pytest
 
 from offbook.errors import InputError, RecordingFormatError
-from offbook.recording.document import Document
-from offbook.recording.exchange import Exchange
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.stores.sqlite import SqliteStore
-from offbook.recording.tool_exchange import ToolExchange
 
 from .read_only import read_only
 

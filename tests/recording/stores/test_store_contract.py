@@ -13,10 +13,10 @@ from msgspec import UNSET
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import Usage
-from offbook.recording.document import Document
-from offbook.recording.exchange import Exchange
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.tool_exchange import ToolExchange, hash_arguments
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_exchange import ToolExchange, hash_of
 
 from .read_only import read_only
 from .strategies import documents, exchanges, fingerprints, tool_exchanges, tool_names
@@ -465,11 +465,13 @@ class TestTools:
         with reading(store) as shelf:
             for arguments, expected in ((oslo, [1, 3, 4]), (rome, [2, 3]), ({}, [3])):
                 found, after = [], -1
-                while stored := shelf.tools.find(key="get", fingerprint=hash_of(arguments), after=after):
+                while stored := shelf.tools.find(key="get", fingerprint=hash_arguments(arguments), after=after):
                     found.append(stored.exchange.result)
                     after = stored.id
                 assert found == expected
-                assert shelf.tools.last(key="get", fingerprint=hash_of(arguments)).exchange.result == expected[-1]
+                assert (
+                    shelf.tools.last(key="get", fingerprint=hash_arguments(arguments)).exchange.result == expected[-1]
+                )
 
     @every_store
     @given(appended=st.lists(st.tuples(tool_names, tool_exchanges), max_size=6))

@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from offbook.explore.case import Case, cases_of
-from offbook.explore.exploration import Exploration, Explored
-from offbook.explore.menu import chosen
-from offbook.explore.run import Ending, ModelCall, Run, ToolRun
-from offbook.explore.site import sites_of
-from offbook.explore.verdict import Judged
+from offbook.explore.cases import FaultCase, cases_of
+from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
+from offbook.explore.runner import CaseResult, Exploration
+from offbook.explore.sites import sites_of
+from offbook.explore.variants import select_variants
+from offbook.explore.verdict import Assessment
 from offbook.faults import At, ConnectionReset, ToolLost
 
 HOSTILE = (
@@ -43,7 +43,7 @@ def retried(case):
 
 def crashed(case, message="gave up"):
     failed = model_call(1, outcome="failed", error="ConnectionError: reset")
-    return Run(calls=(failed,), struck=(str(case),), error=Ending("undeclared", "RuntimeError", message))
+    return Run(calls=(failed,), struck=(str(case),), error=RunFailure("undeclared", "RuntimeError", message))
 
 
 def refunded_twice(case):
@@ -54,11 +54,11 @@ def refunded_twice(case):
 
 
 def judged(case, run, verdict, *evidence):
-    return Explored(case, run, Judged(verdict, evidence))
+    return CaseResult(case, run, Assessment(verdict, evidence))
 
 
 def cases(faults="connection_reset,tool_lost"):
-    return cases_of(sites_of(CLEAN), chosen(faults))
+    return cases_of(sites_of(CLEAN), select_variants(faults))
 
 
 def naive(subject="refund_agent", *, left=0):
@@ -92,7 +92,7 @@ def with_pair():
         At(step_id="agent", call=1, attempt=1).fail(ConnectionReset()),
         At(tool="refund", call=1).fail(ToolLost()),
     )
-    case = Case("0007", lines, ())
+    case = FaultCase("0007", lines, ())
     pair = judged(case, refunded_twice(case), "repeated side effect", "refund ran 2 times, usually 1 time")
     return replace(exploration, explored=(*exploration.explored, pair))
 
@@ -103,10 +103,14 @@ def hostile():
     calls = (ModelCall(number=1, step_id=HOSTILE, step_call=1, model=HOSTILE, asks_for=((HOSTILE, {"a": HOSTILE}),)),)
     clean = Run(result={HOSTILE: HOSTILE}, calls=calls, tools=(replace(tool, error=None),))
     bad = Run(
-        calls=calls, tools=(tool, tool), struck=("x",), error=Ending("undeclared", HOSTILE, HOSTILE), paths={HOSTILE: 1}
+        calls=calls,
+        tools=(tool, tool),
+        struck=("x",),
+        error=RunFailure("undeclared", HOSTILE, HOSTILE),
+        paths={HOSTILE: 1},
     )
     other = replace(bad, error=None, result=HOSTILE)
-    made = cases_of(sites_of(clean), chosen("connection_reset,tool_error"))
+    made = cases_of(sites_of(clean), select_variants("connection_reset,tool_error"))
     explored = (
         judged(case, bad if place else other, "wrong" if place else "crashed", HOSTILE)
         for place, case in enumerate(made)
@@ -117,7 +121,7 @@ def hostile():
 def large(calls=40):
     """Of many calls, with all faults, all of which were recovered from but one in the last call."""
     clean = Run(calls=tuple(model_call(number) for number in range(1, calls + 1)))
-    made = cases_of(sites_of(clean), chosen("all"))
+    made = cases_of(sites_of(clean), select_variants("all"))
     explored = [judged(case, replace(clean, struck=("x",)), "recovered", "fine") for case in made]
     explored[-1] = judged(made[-1], clean, "hung", "it had not ended after 3600 s")
     return Exploration("large", clean, tuple(explored))

@@ -10,10 +10,20 @@ from hypothesis import strategies as st
 from offbook import MockProvider, RecordingProvider, run
 from offbook.errors import BudgetExceededError, EventLoopError, InputError, ProviderError, RecordingMismatchError
 from offbook.messages import Response
-from offbook.scenarios.judge import METRICS, Finding, Judge, Metric, numeric_metric, python_metric
-from offbook.scenarios.result import Judgement, TurnRecord
+from offbook.scenarios.judge import (
+    METRICS,
+    Judge,
+    Metric,
+    MetricResult,
+    below_thresholds,
+    numeric_metric,
+    prompts,
+    python_metric,
+)
+from offbook.scenarios.result import Failure, Judgement, TurnRecord
+from offbook.scenarios.users import DEFAULT_TEMPLATE
 from tests.fakes import Scripted
-from tests.scenarios.judge.parts import REFUND, TURNS, ByStep, answer, data_of
+from tests.scenarios.judge.samples import REFUND, TURNS, ByStep, answer, data_of
 
 TURN_METRICS = [name for name, metric in METRICS.items() if metric.scope == "turn"]
 
@@ -147,7 +157,7 @@ def test_a_judge_can_be_cancelled():
 def test_a_metric_of_ones_own_judges_beside_the_others():
     class Length(Metric):
         async def judge(self, case, asker):
-            return Finding(float(len(case.turns[-1].agent)), "counted", "low")
+            return MetricResult(float(len(case.turns[-1].agent)), "counted", "low")
 
     judgements = judged(ByStep(), Length("length"), "goal_completion")
     assert judgements[:2] == (
@@ -211,3 +221,44 @@ def test_whatever_a_model_answers_is_a_value_or_an_error(texts):
         provider = Scripted(*(Response(content=text) for text in texts))
         [judgement] = judged(provider, metric, turns=TURNS[:1])
         assert (judgement.value is None) == (judgement.error is not None)
+
+
+JUDGEMENTS = (
+    Judgement("helpfulness", 4.0, "fine", 0),
+    Judgement("helpfulness", 3.0, "vague", 1),
+    Judgement("helpfulness", error="down", turn_index=2),
+    Judgement("coherence", error="down", turn_index=0),
+    Judgement("agent_behavior_failure", "none"),
+)
+
+
+@pytest.mark.parametrize("least", [1, 3.5])
+def test_a_mean_that_reaches_its_threshold_is_no_failure(least):
+    assert below_thresholds(JUDGEMENTS, {"helpfulness": least}) == ()
+
+
+def test_a_mean_below_its_threshold_is_a_failure_with_the_lowest_reason():
+    assert below_thresholds(iter(JUDGEMENTS), {"helpfulness": 3.6}) == (
+        Failure("threshold", "helpfulness is 3.5 on average, below its threshold of 3.6", "vague"),
+    )
+
+
+def test_a_metric_without_a_number_does_not_meet_its_threshold():
+    assert below_thresholds(JUDGEMENTS, {"relevance": 1, "coherence": 2, "agent_behavior_failure": 3}) == (
+        Failure("threshold", "relevance has no number to hold to its threshold of 1"),
+        Failure("threshold", "coherence has no number to hold to its threshold of 2", "down"),
+        Failure("threshold", "agent_behavior_failure has no number to hold to its threshold of 3"),
+    )
+
+
+def test_there_is_a_prompt_for_the_user_every_metric_and_the_grouping():
+    assert list(prompts()) == ["user", *(f"judge.{name}" for name in METRICS), "judge.error_groups"]
+    assert prompts()["user"].startswith(DEFAULT_TEMPLATE)
+
+
+def test_a_prompt_is_what_the_judge_sends():
+    provider = ByStep()
+    run(Judge(provider, "m").judge(REFUND, TURNS[:1]), virtual_time=True)
+    sent = {request.step_id: request.messages[0]["content"] for request in provider.requests}
+    assert sent == {step: prompt for step, prompt in prompts().items() if step in sent}
+    assert len(sent) == len(METRICS)

@@ -9,7 +9,7 @@ from offbook.errors import InputError
 from offbook.scenarios.judge import METRICS, Judge, label_metric, numeric_metric, python_metric
 from offbook.scenarios.result import Judgement
 from tests.fakes import Scripted
-from tests.scenarios.judge.parts import REFUND, TURNS, ByStep, answer
+from tests.scenarios.judge.samples import REFUND, TURNS, ByStep, answer
 
 
 def judged(metric, *answers):

@@ -5,8 +5,8 @@ import pytest
 from offbook import InputError
 from offbook.scenarios import Mocks
 from offbook.tools import tool, tool_of
-from offbook.tools.wrapped import wrapped
-from tests.scenarios.mocks.parts import resolve_all, virtually
+from offbook.tools.definition import wrap_tool
+from tests.scenarios.mocks.resolving import resolve_all, virtually
 
 
 def test_mocks_that_no_conversation_called_are_told_in_the_order_declared():
@@ -56,7 +56,7 @@ def watched(seen):
             seen.append((mocked.name, mocked.side_effect, args))
             return await mocked.callable(**args)
 
-        return wrapped(mocked, call, timeout_s=None)
+        return wrap_tool(mocked, call, timeout_s=None)
 
     return around
 
@@ -83,7 +83,7 @@ def test_a_call_that_the_real_tool_would_refuse_does_not_get_there():
 
 def test_what_is_put_around_may_answer_what_the_real_tool_would_not():
     tools = Mocks({"refund": "paid"}, schemas={"refund": refund}).conversation(
-        around=lambda mocked: wrapped(mocked, lambda **args: 5, timeout_s=None)
+        around=lambda mocked: wrap_tool(mocked, lambda **args: 5, timeout_s=None)
     )
     assert virtually(tools.resolve("refund", {"order": 42})) == 5
     assert tools.calls[0].result == 5

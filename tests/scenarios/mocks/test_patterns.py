@@ -3,7 +3,7 @@
 import pytest
 
 from offbook.scenarios import Mocks, Trajectory, expected, match_trajectory, sequence
-from tests.scenarios.mocks.parts import given, given_times, resolve_all, virtually
+from tests.scenarios.mocks.resolving import given, given_times, resolve_all, virtually
 
 
 def test_successive_calls_may_be_told_apart_by_their_index():

@@ -13,7 +13,7 @@ from offbook import InputError
 from offbook.errors import MockDriftError, MockError
 from offbook.scenarios import Mocks, sequence
 from offbook.tools import ToolDef, ToolSpec, tool_of
-from tests.scenarios.mocks.parts import given, resolve_all, virtually
+from tests.scenarios.mocks.resolving import given, resolve_all, virtually
 
 
 class Status(Enum):

@@ -5,10 +5,10 @@ import logging
 import pytest
 
 from offbook import InputError, RecordingMismatchError, ToolCall, record_tools
-from offbook.recording.file_format import convert
+from offbook.recording.format.file import document_from_dict
 from offbook.scenarios import Mocks, replayed, sequence
 from offbook.tools import run_tool
-from tests.scenarios.mocks.parts import resolve_all, virtually
+from tests.scenarios.mocks.resolving import resolve_all, virtually
 
 RECORDING = {
     "_version": 2,
@@ -85,7 +85,7 @@ def test_what_was_recorded_is_served_from_its_store(name, tmp_path, monkeypatch)
 
 
 def test_a_recording_may_be_a_document_and_part_of_a_sequence():
-    answers = sequence([replayed(convert(RECORDING, source="run")), "over"])
+    answers = sequence([replayed(document_from_dict(RECORDING, source="run")), "over"])
     assert virtually(resolve_all(Mocks({"ping": answers}).conversation(), "ping", "ping")) == ["pong", "over"]
 
 

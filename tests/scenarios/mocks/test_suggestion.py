@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from offbook.errors import UnmockedToolError
 from offbook.scenarios import Mocks
-from tests.scenarios.mocks.parts import resolve_all, virtually
+from tests.scenarios.mocks.resolving import resolve_all, virtually
 
 
 class Item(BaseModel):

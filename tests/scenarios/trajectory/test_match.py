@@ -1,9 +1,25 @@
 """Whether calls match, in every mode, and what is found wrong if they do not."""
 
-import pytest
+import traceback
+from types import SimpleNamespace
 
-from offbook import ToolCall
-from offbook.scenarios import MissingCall, PlacedCall, Trajectory, expected, match_trajectory
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offbook import InputError, Message, Response, ToolCall
+from offbook.agent import Message as TranscriptMessage
+from offbook.agent import MessageMeta, MessageType, ToolCallInfo
+from offbook.scenarios import (
+    MissingCall,
+    MockedCall,
+    PlacedCall,
+    Trajectory,
+    assert_trajectory,
+    expected,
+    match_trajectory,
+)
+from tests.scenarios.trajectory.samples import can_match, exactly, few_calls, rich_calls, trajectories
 
 MODES = ["strict", "unordered", "in_order", "contains", "within"]
 
@@ -206,3 +222,206 @@ def test_order_may_be_asked_of_calls_with_certain_arguments():
 def test_a_call_that_is_extra_and_too_early_is_both():
     trajectory = Trajectory("strict", ["f"], before=[("f", "r")])
     assert found(calls_of("rf"), trajectory) == ("", "r", "r", "")
+
+
+ARGS = {"text": "tea"}
+META = MessageMeta(MessageType.TOOL_CALL)
+SEARCH = Trajectory("strict", [expected("search", args=ARGS, match="exact")])
+NO_ARGUMENTS = Trajectory("strict", [expected("search", args={}, match="exact")])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ToolCall("search", ARGS),
+        ToolCallInfo("search", ARGS),
+        ToolCallInfo("search", '{"text": "tea"}'),
+        MockedCall("search", ARGS),
+        {"name": "search", "args": ARGS},
+        {"tool": "search", "arguments": ARGS},
+        {"name": "search", "arguments": '{"text": "tea"}'},
+        {"type": "tool_use", "id": "toolu_1", "name": "search", "input": ARGS},
+        {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": '{"text": "tea"}'}},
+        SimpleNamespace(id="call_1", function=SimpleNamespace(name="search", arguments='{"text": "tea"}')),
+        Message("assistant", tool_calls=(ToolCall("search", ARGS),)),
+        Response(tool_calls=(ToolCall("search", ARGS),)),
+        TranscriptMessage("assistant", "", META, (ToolCallInfo("search", ARGS),)),
+        {"role": "assistant", "tool_calls": [{"function": {"name": "search", "arguments": ARGS}}]},
+    ],
+    ids=lambda call: f"{type(call).__name__}",
+)
+def test_a_call_may_have_any_usual_shape(call):
+    assert match_trajectory([call], SEARCH)
+    assert not match_trajectory([call], NO_ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    "call", [{"name": "search"}, {"name": "search", "args": None}, {"name": "search", "arguments": ""}]
+)
+def test_a_call_may_have_no_arguments(call):
+    assert match_trajectory([call], NO_ARGUMENTS)
+
+
+def test_messages_without_calls_are_passed_over():
+    messages = [
+        {"role": "user", "content": "Find tea"},
+        {"role": "assistant", "tool_calls": [{"name": "search", "args": ARGS}]},
+        {"role": "tool", "content": "found"},
+        Message("assistant", "There is tea."),
+    ]
+    assert match_trajectory(messages, SEARCH)
+
+
+def test_calls_may_come_one_by_one():
+    assert match_trajectory((call for call in [ToolCall("search", ARGS)]), SEARCH)
+
+
+def test_arguments_that_are_no_json_object_fit_only_where_arguments_do_not_matter():
+    broken = {"name": "search", "arguments": '{"text": '}
+    assert match_trajectory([broken], Trajectory("strict", ["search"]))
+    for trajectory in (SEARCH, NO_ARGUMENTS):
+        match = match_trajectory([broken], trajectory)
+        assert (
+            match.reason == """arguments differ: call 1, search: arguments: expected a JSON object, got '{"text": '"""
+        )
+
+
+@pytest.mark.parametrize("calls", ["search", b"search", {"name": "search"}, None, 7])
+def test_calls_that_are_no_list_are_refused(calls):
+    with pytest.raises(InputError, match="calls: expected a list of tool calls, got"):
+        match_trajectory(calls, SEARCH)
+
+
+@pytest.mark.parametrize("call", ["search", None, 7, {}, {"name": ""}, {"name": 7}, SimpleNamespace(name="search")])
+def test_something_else_among_the_calls_is_refused_with_its_place(call):
+    with pytest.raises(InputError, match="expected a tool call, got") as caught:
+        match_trajectory([ToolCall("search"), call], SEARCH)
+    assert (caught.value.source, caught.value.place) == ("calls", "[1]")
+    assert caught.value.hint.startswith("a call is a ToolCall, or like")
+
+
+def test_a_wrong_call_in_a_message_is_refused_with_its_place():
+    with pytest.raises(InputError) as caught:
+        match_trajectory([{"role": "assistant", "tool_calls": [{"name": "search"}, 7]}], SEARCH)
+    assert caught.value.place == "[0].tool_calls[1]"
+
+
+def test_arguments_of_a_wrong_type_are_refused_with_their_place():
+    with pytest.raises(InputError, match="expected a dict or JSON text, got 7") as caught:
+        match_trajectory([{"name": "search", "args": 7}], SEARCH)
+    assert caught.value.place == "[0].args"
+
+
+CALLS = [ToolCall("look"), ToolCall("pay", {"amount": 30})]
+
+
+def test_nothing_happens_if_the_calls_match():
+    assert assert_trajectory(CALLS, Trajectory("strict", ["look", "pay"])) is None
+
+
+def test_the_message_is_the_reason_and_the_difference():
+    trajectory = Trajectory("strict", ["look", "book", "pay"])
+    match = match_trajectory(CALLS, trajectory)
+    with pytest.raises(AssertionError) as caught:
+        assert_trajectory(CALLS, trajectory)
+    assert str(caught.value) == f"{match.reason}\n{match.difference}" == str(match)
+
+
+def test_the_frame_of_the_assertion_is_hidden():
+    with pytest.raises(AssertionError) as caught:
+        assert_trajectory(CALLS, Trajectory("strict"))
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 2
+    assert [entry.name for entry in caught.traceback.filter(caught)] == ["test_the_frame_of_the_assertion_is_hidden"]
+
+
+def test_calls_that_cannot_be_read_are_no_failed_assertion():
+    with pytest.raises(InputError):
+        assert_trajectory("look", Trajectory("strict"))
+
+
+def test_a_match_reads_as_such():
+    assert str(match_trajectory(CALLS, Trajectory("strict", ["look", "pay"]))) == "matched"
+
+
+STRANGER = ToolCall("stranger", {"n": 1})
+
+
+@settings(max_examples=300)
+@given(few_calls, trajectories)
+def test_calls_match_if_and_only_if_some_assignment_is_allowed(calls, trajectory):
+    assert match_trajectory(calls, trajectory).matched is can_match(calls, trajectory)
+
+
+@given(few_calls, trajectories)
+def test_a_match_says_nothing_and_a_mismatch_says_what_and_where(calls, trajectory):
+    match = match_trajectory(calls, trajectory)
+    found = [*match.missing, *match.extra, *match.misplaced]
+    assert match.matched is not bool(found)
+    assert match.matched is not bool(match.reason)
+    assert match.matched is not bool(match.difference)
+    assert match.matched or match.difference.count("\n> ") == 1
+    assert all(len(line) <= 100 for line in match.difference.splitlines())
+    for placed in [*match.extra, *match.misplaced]:
+        assert calls[placed.index] is placed.call
+    for missing in match.missing:
+        assert trajectory.expected[missing.index] is missing.expectation
+
+
+@given(few_calls, trajectories)
+def test_the_same_calls_are_told_the_same_way(calls, trajectory):
+    assert match_trajectory(calls, trajectory) == match_trajectory(calls, trajectory)
+
+
+@given(rich_calls)
+def test_calls_match_strictly_what_is_expected_from_themselves(calls):
+    assert match_trajectory(calls, Trajectory("strict", map(exactly, calls)))
+
+
+@given(rich_calls, st.data())
+def test_permuted_calls_match_unordered(calls, data):
+    permuted = data.draw(st.permutations(calls))
+    assert match_trajectory(permuted, Trajectory("unordered", map(exactly, calls)))
+
+
+@given(rich_calls.filter(bool), st.sampled_from(["strict", "unordered", "in_order", "contains"]), st.data())
+def test_a_dropped_call_is_missing_and_nothing_else_is_wrong(calls, mode, data):
+    dropped = data.draw(st.integers(0, len(calls) - 1))
+    match = match_trajectory(calls[:dropped] + calls[dropped + 1 :], Trajectory(mode, map(exactly, calls)))
+    assert [missing.expectation for missing in match.missing] == [exactly(calls[dropped])]
+    assert match.extra == match.misplaced == match.forbidden == ()
+
+
+@given(rich_calls, st.sampled_from(["strict", "unordered", "within"]), st.data())
+def test_an_added_call_is_extra_and_nothing_else_is_wrong(calls, mode, data):
+    place = data.draw(st.integers(0, len(calls)))
+    match = match_trajectory([*calls[:place], STRANGER, *calls[place:]], Trajectory(mode, map(exactly, calls)))
+    assert match.extra == (PlacedCall(place, STRANGER),)
+    assert match.missing == match.misplaced == match.forbidden == ()
+
+
+@given(rich_calls, st.sampled_from(["in_order", "contains"]), st.data())
+def test_an_added_call_does_not_matter_where_others_are_allowed(calls, mode, data):
+    place = data.draw(st.integers(0, len(calls)))
+    assert match_trajectory([*calls[:place], STRANGER, *calls[place:]], Trajectory(mode, map(exactly, calls)))
+
+
+@given(few_calls, trajectories)
+def test_what_matches_a_narrow_mode_matches_the_wider_ones(calls, trajectory):
+    matched = {
+        mode: match_trajectory(calls, Trajectory(mode, trajectory.expected)).matched
+        for mode in ("strict", "unordered", "in_order", "contains", "within")
+    }
+    for narrow, wide in [
+        ("strict", "unordered"),
+        ("strict", "in_order"),
+        ("unordered", "contains"),
+        ("in_order", "contains"),
+        ("unordered", "within"),
+    ]:
+        assert matched[wide] or not matched[narrow], (narrow, wide)
+
+
+@given(few_calls)
+def test_a_missing_call_is_counted(calls):
+    asked = Trajectory("contains", [exactly(ToolCall("c"))])
+    assert match_trajectory(calls, asked).missing == (MissingCall(0, exactly(ToolCall("c"))),)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec import Struct
 
-from offbook.wire.serving import WireServer, serving
+from offbook.wire.server.serving import WireServer, serving
 from offbook.wire.session import WireSession
 from tests.wire.conformance.answers import ANSWERS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from offbook.wire.serving import WireServer, serving
+from offbook.wire.server.serving import WireServer, serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.conformance.observe import ROWS, observe
 from tests.wire.conformance.sdks import SDKS, Sdk

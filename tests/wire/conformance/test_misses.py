@@ -15,8 +15,8 @@ from google.genai import errors, types
 from msgspec import Struct
 
 from offbook.messages import Request
-from offbook.recording.fingerprint import identify
-from offbook.wire.serving import WireServer, serving
+from offbook.recording.match.fingerprint import identify
+from offbook.wire.server.serving import WireServer, serving
 
 pytestmark = pytest.mark.xdist_group("sdks")
 

@@ -7,7 +7,7 @@ import pytest
 
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.messages import Response, TextDelta
-from offbook.wire.serving import WireServer, serving
+from offbook.wire.server.serving import WireServer, serving
 from tests.wire.conformance.answers import PLAIN, QUESTION
 
 pytestmark = pytest.mark.xdist_group("sdks")

@@ -74,7 +74,7 @@ def test_a_fault_of_the_first_try_is_recovered_from(sdk, start):
 def test_a_fault_of_the_second_try_needs_a_first_that_failed(sdk, start):
     run = start("attempt=2: http_error 500")
     assert (sdk.ask(run.url), run.tries) == (PLAIN, 1)
-    assert [str(line) for line in run.session.unstruck()] == ["attempt=2: http_error 500"]
+    assert [str(line) for line in run.session.unfired()] == ["attempt=2: http_error 500"]
 
 
 def test_tries_are_told_apart_from_calls(sdk, start):

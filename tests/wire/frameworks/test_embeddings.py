@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbook.wire.serving import serving
+from offbook.wire.server.serving import serving
 
 
 @pytest.fixture

@@ -1,13 +1,18 @@
 """Context management: the size of transcripts, and the strategies that keep it within a budget."""
 
 from offbook.agent.context.manager import ContextManager
-from offbook.agent.context.no_compact import NoCompact
-from offbook.agent.context.size import CountTokens, Size, estimated_tokens
-from offbook.agent.context.sliding_window import SlidingWindowCompact
-from offbook.agent.context.strategy import CompactResult, CompactStrategy
-from offbook.agent.context.summary import Summary
-from offbook.agent.context.tiered import TieredCompact
-from offbook.agent.context.units import Unit, join_units, split_units
+from offbook.agent.context.strategies import (
+    CompactResult,
+    CompactStrategy,
+    NoCompact,
+    SlidingWindowCompact,
+    TieredCompact,
+    TranscriptSummary,
+    Unit,
+    join_units,
+    split_units,
+)
+from offbook.agent.context.token_ledger import CountTokens, Size, estimated_tokens
 
 __all__ = [
     "CompactResult",
@@ -17,8 +22,8 @@ __all__ = [
     "NoCompact",
     "Size",
     "SlidingWindowCompact",
-    "Summary",
     "TieredCompact",
+    "TranscriptSummary",
     "Unit",
     "estimated_tokens",
     "join_units",

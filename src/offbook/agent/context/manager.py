@@ -1,4 +1,4 @@
-"""The context manager: keeps what is sent to a model within a budget of tokens."""
+"""The context manager: keeps the messages that are sent to a model within a token budget."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
-from offbook.agent.context.limits import checked_budget, checked_share
-from offbook.agent.context.size import CountTokens, Size, estimated_tokens
-from offbook.agent.context.strategy import CompactStrategy
-from offbook.agent.context.tallies import Tallies
-from offbook.agent.context.tally import Tally
+from offbook.agent.context.strategies import CompactStrategy, checked_budget, checked_share
+from offbook.agent.context.token_ledger import CountTokens, LedgerRegistry, Size, TokenLedger, estimated_tokens
 from offbook.agent.message import Message
 from offbook.errors import InputError
-from offbook.events import NULL_SINK, ContextCompacted, ContextWarned, Sink, guarded
+from offbook.events import NULL_SINK, ContextCompacted, ContextWarned, Sink, guard_sink
 
 OnCompact: TypeAlias = Callable[[ContextCompacted], None]
 OnWarning: TypeAlias = Callable[[ContextWarned], None]
 
-WORTH_A_TRY = 1 / 32
+REGROWTH_SHARE = 1 / 32
 """By how much a transcript grows until it is looked at again, after nothing in it could be compacted."""
 
 
@@ -62,8 +59,8 @@ class ContextManager:
         self._limits = [threshold * budget_tokens for threshold in self._thresholds]
         self._on_compact, self._on_warning = on_compact or _ignore, on_warning or _ignore
         self._count = count_tokens or estimated_tokens
-        self._sink = guarded(sink)
-        self._tallies = Tallies(self._count)
+        self._sink = guard_sink(sink)
+        self._tallies = LedgerRegistry(self._count)
 
     def size(self, messages: Sequence[Message]) -> int:
         """How many tokens the messages are: as last reported, and estimated for what has come since."""
@@ -95,18 +92,18 @@ class ContextManager:
             return messages
         return self._compacted(messages, tally, step_index=step_index, step_hint=step_hint)
 
-    def _is_due(self, tally: Tally) -> bool:
+    def _is_due(self, tally: TokenLedger) -> bool:
         if tally.tokens <= self.strategy.starts_at * self.budget_tokens:
             return False
-        return tally.tokens > self.budget_tokens or tally.has_grown(WORTH_A_TRY)
+        return tally.tokens > self.budget_tokens or tally.has_grown(REGROWTH_SHARE)
 
     def _compacted(
-        self, messages: Sequence[Message], tally: Tally, *, step_index: int, step_hint: str
+        self, messages: Sequence[Message], tally: TokenLedger, *, step_index: int, step_hint: str
     ) -> Sequence[Message]:
         size = self._size_like(tally)
         result = self.strategy.compact(messages, budget_tokens=self.budget_tokens, size=size, step_hint=step_hint)
         if result.phase == 0:
-            tally.note_unhelped()
+            tally.note_not_compacted()
             self._warn_of_excess(tally, tally.tokens, step_index)
             return messages
         compacted = list(result.messages)
@@ -127,29 +124,29 @@ class ContextManager:
         self._tallies.replace(tally, compacted)
         return compacted
 
-    def _warn(self, tally: Tally, step_index: int) -> None:
+    def _warn(self, tally: TokenLedger, step_index: int) -> None:
         """Tell of the thresholds that the size has reached since the last time."""
         told, reached = tally.thresholds_told, self._reached(tally.tokens)
         tally.thresholds_told = reached
         tally.is_excess_told = tally.is_excess_told and tally.tokens > self.budget_tokens
         for threshold in self._thresholds[told:reached]:
-            self._tell_warning(ContextWarned(step_index, tally.tokens, self.budget_tokens, threshold))
+            self._emit_warning(ContextWarned(step_index, tally.tokens, self.budget_tokens, threshold))
 
     def _reached(self, tokens: int) -> int:
         """How many thresholds that size has reached."""
         return bisect_right(self._limits, tokens)
 
-    def _warn_of_excess(self, tally: Tally, tokens: int, step_index: int) -> None:
+    def _warn_of_excess(self, tally: TokenLedger, tokens: int, step_index: int) -> None:
         """Tell, once, that the size is over the budget even after compaction."""
         is_told, tally.is_excess_told = tally.is_excess_told, tokens > self.budget_tokens
         if tally.is_excess_told and not is_told:
-            self._tell_warning(ContextWarned(step_index, tokens, self.budget_tokens, 1.0, is_after_compaction=True))
+            self._emit_warning(ContextWarned(step_index, tokens, self.budget_tokens, 1.0, is_after_compaction=True))
 
-    def _tell_warning(self, event: ContextWarned) -> None:
+    def _emit_warning(self, event: ContextWarned) -> None:
         self._sink.emit(event)
         self._on_warning(event)
 
-    def _size_like(self, tally: Tally) -> Size:
+    def _size_like(self, tally: TokenLedger) -> Size:
         """Sizes in proportion to what was reported, so that those before and after a compaction can be compared."""
         tokens, counted_tokens = tally.tokens, max(tally.counted_tokens, 1)
 

@@ -1,0 +1,1 @@
+"""Guards that check every turn of a model before its tool calls run."""

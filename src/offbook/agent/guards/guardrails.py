@@ -1,4 +1,4 @@
-"""All guards together, for the loop here and for loops of others."""
+"""All guards of one run behind one object, for the runner here and for other loops."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from offbook.agent.client import LLMResponse, response_of
-from offbook.agent.guards.budget import RunBudget
-from offbook.agent.guards.guard import Guard
-from offbook.agent.guards.policy import GuardPolicy
-from offbook.agent.guards.prerequisites import Prerequisites
-from offbook.agent.guards.repetition import Repetition
-from offbook.agent.guards.required_steps import RequiredSteps
-from offbook.agent.guards.tool_errors import ToolErrors
-from offbook.agent.guards.validation import RetryNudge, Validation
-from offbook.agent.progress import Progress
+from offbook.agent.clients import LLMResponse, response_of
+from offbook.agent.guards.policy import GuardPolicy, RunBudget, ToolErrors
+from offbook.agent.guards.turn_guards import (
+    Guard,
+    Prerequisites,
+    Repetition,
+    RequiredSteps,
+    RetryNudge,
+    ToolProgress,
+    Validation,
+)
 from offbook.agent.rescue import rescue
-from offbook.agent.rules import Rules
-from offbook.agent.turn import Objection, Turn, Verdict
-from offbook.argument import check_argument, described
+from offbook.agent.turn import Objection, Turn, TurnVerdict
+from offbook.agent.workflow import Rules
 from offbook.errors import AgentError, InputError
 from offbook.messages import JsonObject, Response, ToolCall
-from offbook.providers.sync_edge import run_sync
+from offbook.providers.provider import run_sync
+from offbook.schema_errors import check_type, describe_type
 from offbook.tools import GivenTools, Toolbox, ToolOutcome, run_tools
 
 DEFAULT_POLICY = GuardPolicy()
@@ -54,12 +55,12 @@ class Guardrails:
         policy: GuardPolicy = DEFAULT_POLICY,
         retry_nudge: str | RetryNudge | None = None,
     ) -> None:
-        check_argument(policy, GuardPolicy, source="policy", hint="policy=GuardPolicy(max_same_calls=2)")
+        check_type(policy, GuardPolicy, source="policy", hint="policy=GuardPolicy(max_same_calls=2)")
         if not isinstance(tools, Rules):
             tools = Rules.of(tools, required_steps=required_steps, terminal_tool=terminal_tool)
-        rules = tools if policy.tool_timeout_s is None else _in_time(tools, policy.tool_timeout_s)
+        rules = tools if policy.tool_timeout_s is None else _with_timeout(tools, policy.tool_timeout_s)
         self.rules = rules
-        self.progress = Progress(rules.watched)
+        self.progress = ToolProgress(rules.watched)
         self.budget = RunBudget(policy.budget_usd, policy.budget_tokens)
         self._rescues, self._call_ids = policy.rescue, _CallIds()
         self._steps = RequiredSteps(rules, self.progress, limit=policy.max_premature_ends)
@@ -79,7 +80,7 @@ class Guardrails:
         """The tools in the OpenAI chat shape."""
         return list(self.rules.toolbox.functions)
 
-    def check(self, response: LLMResponse) -> Verdict:
+    def check(self, response: LLMResponse) -> TurnVerdict:
         """What to do with a model's answer.
 
         Raises:
@@ -100,7 +101,7 @@ class Guardrails:
             RecordingMismatchError, MockError, EventLoopError: as `run_tools` does.
             InputError: it is no list of calls.
         """
-        check_argument(calls, Sequence, source="calls", hint="run(verdict.calls)")
+        check_type(calls, Sequence, source="calls", hint="run(verdict.calls)")
         return await run_tools(self.rules.toolbox, calls)
 
     def run_sync(self, calls: Sequence[ToolCall]) -> tuple[ToolOutcome, ...]:
@@ -126,7 +127,7 @@ class Guardrails:
             raise error
         return self.ending(outcomes) is not None
 
-    def judge(self, response: LLMResponse) -> Verdict:
+    def judge(self, response: LLMResponse) -> TurnVerdict:
         """What to do with a model's answer; an error to end the run with is in the verdict, not raised."""
         answer = response_of(response)
         self.budget.spend(answer)
@@ -135,7 +136,7 @@ class Guardrails:
             objection = guard.check(turn)
             if objection is not None:
                 return self._refused(turn, objection)
-        return Verdict(turn)
+        return TurnVerdict(turn)
 
     def note(self, outcomes: Sequence[ToolOutcome]) -> AgentError | None:
         """Take note of what was run; the error to end the run with, if there is one."""
@@ -162,8 +163,8 @@ class Guardrails:
         """The required steps that have not succeeded, in order."""
         return self._steps.pending()
 
-    def _refused(self, turn: Turn, objection: Objection) -> Verdict:
-        return Verdict(turn, objection, objection.error or self.budget.check())
+    def _refused(self, turn: Turn, objection: Objection) -> TurnVerdict:
+        return TurnVerdict(turn, objection, objection.error or self.budget.check())
 
     def _read(self, answer: Response) -> Turn:
         calls, text, reasoning = answer.tool_calls, answer.content, answer.reasoning
@@ -191,7 +192,7 @@ def _outcome(done: ToolOutcome | ToolCall) -> ToolOutcome:
 
 def _not_executed(given: object) -> InputError:
     hint = "record(outcomes) with what run() gave, or record(verdict.calls)"
-    return InputError(f"expected a list of outcomes or calls, got {described(given)}", source="executed", hint=hint)
+    return InputError(f"expected a list of outcomes or calls, got {describe_type(given)}", source="executed", hint=hint)
 
 
 def nudge_function(nudge: str | RetryNudge | None) -> RetryNudge | None:
@@ -199,7 +200,7 @@ def nudge_function(nudge: str | RetryNudge | None) -> RetryNudge | None:
     return (lambda _: nudge) if isinstance(nudge, str) else nudge
 
 
-def _in_time(rules: Rules, timeout_s: float) -> Rules:
+def _with_timeout(rules: Rules, timeout_s: float) -> Rules:
     """The rules with a timeout on every tool that has none."""
     tools = [
         tool if tool.timeout_s is not None else replace(tool, timeout_s=timeout_s) for tool in rules.toolbox.values()

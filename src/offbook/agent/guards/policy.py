@@ -1,11 +1,16 @@
-"""How patient the guards are."""
+"""The limits of a run: how often each rule may be broken, the budget, and tool errors in a row."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from math import isfinite
+
 from msgspec import Struct
 
-from offbook.argument import check_number, check_whole_number
-from offbook.errors import InputError
+from offbook.errors import AgentBudgetError, InputError, ToolExecutionError, ToolResolutionError
+from offbook.messages import Response
+from offbook.schema_errors import check_int, check_number
+from offbook.tools import ToolOutcome
 
 _COUNTS = (
     "max_retries_per_step",
@@ -47,7 +52,7 @@ class GuardPolicy(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in (*_COUNTS, "max_same_calls"):
-            check_whole_number(getattr(self, name), source=name)
+            check_int(getattr(self, name), source=name)
         for name in _COUNTS:
             if not getattr(self, name) >= 0:
                 raise InputError(f"expected zero or more, got {getattr(self, name)!r}", source=name)
@@ -58,3 +63,51 @@ class GuardPolicy(Struct, frozen=True):
             check_number(value, source=name)
             if not value > 0:
                 raise InputError(f"expected more than zero, got {value!r}", source=name)
+
+
+class RunBudget:
+    """Adds up what the model calls of one run cost, in US dollars and in tokens.
+
+    It stops the next model call, never a tool call that is already paid for.
+    """
+
+    def __init__(self, limit_usd: float | None = None, limit_tokens: int | None = None) -> None:
+        self._limit_usd, self._limit_tokens = limit_usd, limit_tokens
+        self.spent_usd, self.spent_tokens = 0.0, 0
+
+    def spend(self, response: Response) -> None:
+        """Add what a model call cost. A cost that is no number counts as nothing: it would make the budget endless."""
+        self.spent_usd += response.cost_usd if isfinite(response.cost_usd) else 0.0
+        self.spent_tokens += response.usage.total_tokens
+
+    def check(self) -> AgentBudgetError | None:
+        """The error to end the run with, if nothing is left."""
+        if self._limit_usd is not None and self.spent_usd >= self._limit_usd:
+            return AgentBudgetError(spent=self.spent_usd, limit=self._limit_usd, unit="USD")
+        if self._limit_tokens is not None and self.spent_tokens >= self._limit_tokens:
+            return AgentBudgetError(spent=self.spent_tokens, limit=self._limit_tokens, unit="tokens")
+        return None
+
+
+class ToolErrors:
+    """Counts turns in a row in which a tool failed; a turn without a failure starts the count afresh.
+
+    A ToolResolutionError is no failure: the tool works, and the model may ask it something else.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.failures = 0
+
+    def record(self, outcomes: Iterable[ToolOutcome]) -> ToolExecutionError | None:
+        """Take note of a turn's outcomes; the error to end the run with, if there were too many."""
+        failed = None
+        for outcome in outcomes:
+            if outcome.error is not None and not isinstance(outcome.error, ToolResolutionError):
+                failed = outcome
+                break
+        if failed is None or failed.error is None:
+            self.failures = 0
+            return None
+        self.failures += 1
+        return ToolExecutionError(failed.call.tool, failed.error) if self.failures > self.limit else None

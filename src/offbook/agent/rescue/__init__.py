@@ -1,4 +1,4 @@
-"""Tool calls that a model wrote as text, found again."""
+"""Finds tool calls that a model wrote as text."""
 
 from offbook.agent.rescue.scan import Rescue, rescue
 

@@ -1,15 +1,16 @@
-"""JSON as models write it, read from within a text."""
+"""Reads JSON as models write it from within a text, and the calls that it holds."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 
 import orjson
 from msgspec import Struct
 
-from offbook.agent.rescue.found import UnreadableError
-from offbook.messages import JsonObject
+from offbook.agent.rescue.call_format import UnreadableError
+from offbook.messages import JsonObject, ToolCall
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:\s|//[^\n]*|\#[^\n]*|/\*.*?\*/)++)
@@ -29,7 +30,7 @@ _WORDS = {"True": "true", "False": "false", "None": "null"}
 _DEPTHS = {"open": 1, "close": -1}
 
 
-class Value(Struct, frozen=True):
+class ParsedValue(Struct, frozen=True):
     """A value, where it ends, and whether its outermost bracket was closed there."""
 
     value: object
@@ -37,7 +38,7 @@ class Value(Struct, frozen=True):
     is_closed: bool = True
 
 
-def read_value(text: str, start: int) -> Value:
+def read_value(text: str, start: int) -> ParsedValue:
     """The value that starts at `start`.
 
     Single quotes, trailing commas, comments, bare keys, Python's constants and raw line breaks in
@@ -58,9 +59,9 @@ def read_value(text: str, start: int) -> Value:
         pieces.append(_strict_form(token))
         depth += _DEPTHS.get(kind, 0)
         if depth <= 0:
-            return Value(parse("".join(pieces)), pos)
+            return ParsedValue(parse("".join(pieces)), pos)
     if depth == 1 and pieces[0] == "{" and pieces[-1] == "}" and _END.match(text, pos):
-        return Value(parse("".join([*pieces, "}"])), pos, is_closed=False)
+        return ParsedValue(parse("".join([*pieces, "}"])), pos, is_closed=False)
     raise UnreadableError
 
 
@@ -121,3 +122,78 @@ def _refuse(constant: str) -> object:
 
 
 _decoder = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_constant=_refuse)
+
+
+_NAMES = ("tool", "name", "tool_name", "function", "function_name", "action")
+_ARGUMENTS = ("args", "arguments", "parameters", "params", "input", "tool_input", "tool_args", "action_input")
+_THOUGHTS = ("thought", "thoughts", "reasoning")
+_BESIDE = {"id", "call_id", "tool_call_id", "index", "type", *_THOUGHTS}
+_TYPES = {None, "function", "function_call", "tool", "tool_call", "tool_use"}
+_WRAPPERS = ("function", "function_call", "tool_call")
+
+
+def calls_in(value: object, tools: Collection[str], *, is_closed: bool = True) -> tuple[ToolCall, ...]:
+    """The calls that a JSON value is, of whatever tools; none if any part of it is no call.
+
+    An object whose only key is one of `tools` counts only if it `is_closed`: more keys would make it something else.
+    """
+    items = _items(value)
+    calls = [_named_call(item) or (_keyed_call(item, tools) if is_closed else None) for item in items]
+    found = tuple(call for call in calls if call is not None)
+    return found if len(found) == len(items) else ()
+
+
+def _items(value: object) -> list[object]:
+    """The list that a value is or holds, or the value alone."""
+    if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
+        is_message = value.keys() <= {"tool_calls", "role", "content"} and not value.get("content")
+        return value["tool_calls"] if is_message else [None]
+    return value if isinstance(value, list) else [value]
+
+
+def _named_call(value: object) -> ToolCall | None:
+    """The call of an object that tells the tool under one key and its arguments under another."""
+    if not isinstance(value, dict) or value.get("type") not in _TYPES:
+        return None
+    for wrapper in _WRAPPERS:
+        if isinstance(value.get(wrapper), dict):
+            return _named_call(value[wrapper]) if value.keys() <= {wrapper, *_BESIDE} else None
+    names = [key for key in _NAMES if key in value]
+    given = [key for key in _ARGUMENTS if key in value]
+    if len(names) != 1 or len(given) != 1 or not value.keys() <= {*names, *given, *_BESIDE}:
+        return None
+    name, args = value[names[0]], _arguments(value[given[0]])
+    if not isinstance(name, str) or args is None:
+        return None
+    return ToolCall(name, args, reasoning=_thought(value))
+
+
+def _keyed_call(value: object, tools: Collection[str]) -> ToolCall | None:
+    """The call of an object whose only key is the tool's name."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    [(name, args)] = value.items()
+    is_call = name in tools and isinstance(args, dict) and not _is_definition(args)
+    return ToolCall(name, args) if is_call else None
+
+
+def _arguments(value: object) -> JsonObject | None:
+    """The arguments: an object, JSON text of one, or nothing at all for none."""
+    if isinstance(value, str) and value:
+        try:
+            value = parse(value)
+        except UnreadableError:
+            return None
+    elif value in (None, ""):
+        return {}
+    return value if isinstance(value, dict) and not _is_definition(value) else None
+
+
+def _is_definition(value: JsonObject) -> bool:
+    """Whether it says which arguments a tool takes, not what they are."""
+    is_schema = value.get("type") == "object" and isinstance(value.get("properties"), dict)
+    return is_schema or {"description", "parameters"} <= value.keys()
+
+
+def _thought(value: JsonObject) -> str | None:
+    return next((value[key] for key in _THOUGHTS if isinstance(value.get(key), str) and value[key]), None)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from offbook.agent.rescue.found import Family, Found, UnreadableError
-from offbook.agent.rescue.json_value import is_plain, parse, read_object, read_value
-from offbook.agent.rescue.shapes import calls_in
+from offbook.agent.rescue.call_format import CallFormat, TextMatch, UnreadableError
+from offbook.agent.rescue.json_value import calls_in, is_plain, parse, read_object, read_value
 from offbook.messages import JsonObject, ToolCall
 
 _SPACE = "(?:｜DSML｜|[a-z]{1,20}:)?"
@@ -31,7 +30,7 @@ _bare_name = re.compile(r"([\w.-]+)\s*+(?=<)")
 _pair = re.compile(r"\s*+<arg_key>([^<]*+)</arg_key>\s*+<arg_value>(.*?)</arg_value>", re.DOTALL)
 
 
-def read(text: str, opening: re.Match[str], tools: Collection[str]) -> Found:
+def read_tags(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
     """The calls of a wrapper, or of one element outside of any.
 
     Raises:
@@ -41,7 +40,7 @@ def read(text: str, opening: re.Match[str], tools: Collection[str]) -> Found:
     wrapper = _wrapper.match(text, start)
     if wrapper is None:
         call, end = _read_element(text, start)
-        return Found(start, end, (call,))
+        return TextMatch(start, end, (call,))
     calls: list[ToolCall] = []
     pos = _past_gap(text, wrapper.end())
     while not (end_mark := _end.match(text, pos)):
@@ -50,7 +49,7 @@ def read(text: str, opening: re.Match[str], tools: Collection[str]) -> Found:
         pos = _past_gap(text, pos)
     if not calls and _close.match(text, pos):
         raise UnreadableError
-    return Found(start, end_mark.end(), tuple(calls))
+    return TextMatch(start, end_mark.end(), tuple(calls))
 
 
 def _past_gap(text: str, pos: int) -> int:
@@ -128,4 +127,4 @@ def _unwrapped(text: str) -> str:
     return text.removeprefix("\n").removesuffix("\n")
 
 
-FAMILY = Family(f"{_OPEN}|{_ELEMENT}", read)
+TAGS = CallFormat(f"{_OPEN}|{_ELEMENT}", read_tags)

@@ -1,5 +1,5 @@
 """Anthropic messages."""
 
-from offbook.codecs.anthropic.codec import AnthropicCodec
+from offbook.codecs.anthropic.stream import AnthropicCodec
 
 __all__ = ["AnthropicCodec"]

@@ -1,12 +1,11 @@
-"""Anthropic messages: whole responses and error bodies."""
+"""Anthropic messages: whole responses, usage and error bodies."""
 
 from typing import Any
 
 from msgspec import Struct
 
-from offbook.codecs.anthropic.tools import encode_input
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.parsing import decode_answer, error_message
+from offbook.codecs.anthropic.request import encode_input
+from offbook.codecs.base import NO_ID, decode_answer, error_message
 from offbook.messages import JsonObject, Response, ToolCall, Usage
 
 REQUEST_ID = f"req_{NO_ID}"
@@ -31,7 +30,7 @@ _ERROR_KINDS = {
 }
 
 
-class Block(Struct):
+class ContentBlock(Struct):
     """Any block of an answer; which fields are set depends on its type."""
 
     type: str
@@ -46,7 +45,7 @@ class _OutputDetails(Struct):
     thinking_tokens: int | None = None
 
 
-class UsageShape(Struct):
+class AnthropicUsage(Struct):
     input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
@@ -55,10 +54,10 @@ class UsageShape(Struct):
 
 
 class _Message(Struct):
-    content: list[Block]
+    content: list[ContentBlock]
     model: str = ""
     stop_reason: str | None = None
-    usage: UsageShape | None = None
+    usage: AnthropicUsage | None = None
 
 
 def decode_response(data: bytes) -> Response:
@@ -67,7 +66,7 @@ def decode_response(data: bytes) -> Response:
     return Response(
         content="".join(block.text or "" for block in blocks if block.type == "text"),
         model=message.model,
-        usage=decode_usage(message.usage or UsageShape()),
+        usage=decode_usage(message.usage or AnthropicUsage()),
         finish_reason=decode_stop_reason(message.stop_reason),
         tool_calls=tuple(
             ToolCall(block.name or "", block.input or {}, block.id) for block in blocks if block.type == "tool_use"
@@ -85,10 +84,10 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
     for index, call in enumerate(response.tool_calls):
         blocks.append(tool_use_block(call.id or call_id(id, index), call.tool) | {"input": encode_input(call)})
     end = {"stop_reason": encode_finish_reason(response.finish_reason), "usage": encode_usage(response.usage)}
-    return envelope(response, id) | {"content": blocks} | end
+    return message_envelope(response, id) | {"content": blocks} | end
 
 
-def envelope(response: Response, id: str) -> JsonObject:
+def message_envelope(response: Response, id: str) -> JsonObject:
     """A message without content, before it has ended."""
     return {
         "id": f"msg_{id}",
@@ -127,7 +126,7 @@ def encode_finish_reason(finish_reason: str | None) -> str | None:
     return None if finish_reason is None else _STOP_REASONS.get(finish_reason, finish_reason)
 
 
-def decode_usage(usage: UsageShape) -> Usage:
+def decode_usage(usage: AnthropicUsage) -> Usage:
     cached = usage.cache_read_input_tokens or 0
     details = usage.output_tokens_details
     return Usage.of(

@@ -1,4 +1,4 @@
-"""Anthropic messages: streamed responses."""
+"""Anthropic messages: streamed responses, and the codec that joins requests, responses and streams."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -7,55 +7,49 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
+from offbook.codecs.anthropic.request import decode_request, encode_request
 from offbook.codecs.anthropic.response import (
-    Block,
-    UsageShape,
+    AnthropicUsage,
+    ContentBlock,
     call_id,
     decode_error,
+    decode_response,
     decode_stop_reason,
     decode_usage,
     encode_error,
     encode_finish_reason,
+    encode_response,
     encode_usage,
-    envelope,
+    message_envelope,
     text_block,
     thinking_block,
     tool_use_block,
 )
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.parsing import decode_answer, without_none
-from offbook.codecs.sse import ServerSentEvent, SseDecoder, encode_event
+from offbook.codecs.base import NO_ID, decode_answer, without_none
+from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import (
-    Accumulator,
-    JsonObject,
-    ReasoningDelta,
-    Response,
-    StreamDelta,
-    TextDelta,
-    ToolCallDelta,
-)
+from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
 
 
 class _Typed(Struct):
     type: str = ""
 
 
-class _Opening(Struct):
+class _MessageHead(Struct):
     model: str = ""
-    usage: UsageShape | None = None
+    usage: AnthropicUsage | None = None
 
 
 class _MessageStart(Struct):
-    message: _Opening
+    message: _MessageHead
 
 
 class _BlockStart(Struct):
     index: int
-    content_block: Block
+    content_block: ContentBlock
 
 
-class _Piece(Struct):
+class _ContentDelta(Struct):
     type: str
     text: str | None = None
     thinking: str | None = None
@@ -64,16 +58,16 @@ class _Piece(Struct):
 
 class _BlockDelta(Struct):
     index: int
-    delta: _Piece
+    delta: _ContentDelta
 
 
-class _Ending(Struct):
+class _MessageTail(Struct):
     stop_reason: str | None = None
 
 
 class _MessageDelta(Struct):
-    delta: _Ending = field(default_factory=_Ending)
-    usage: UsageShape | None = None
+    delta: _MessageTail = field(default_factory=_MessageTail)
+    usage: AnthropicUsage | None = None
 
 
 class AnthropicStreamDecoder:
@@ -85,7 +79,7 @@ class AnthropicStreamDecoder:
         self._call_count = 0
         self._call_of_block: dict[int, int] = {}
         self._model = ""
-        self._usage = UsageShape()
+        self._usage = AnthropicUsage()
         self._finish_reason: str | None = None
         self._done = False
 
@@ -122,7 +116,7 @@ class AnthropicStreamDecoder:
                 raise ProviderError(f"error inside the stream: {message}", body=event.data)
         return []
 
-    def _begin(self, opening: _Opening) -> None:
+    def _begin(self, opening: _MessageHead) -> None:
         self._model = opening.model
         self._count(opening.usage)
 
@@ -130,7 +124,7 @@ class AnthropicStreamDecoder:
         self._finish_reason = decode_stop_reason(ending.delta.stop_reason) or self._finish_reason
         self._count(ending.usage)
 
-    def _count(self, usage: UsageShape | None) -> None:
+    def _count(self, usage: AnthropicUsage | None) -> None:
         """Counts are totals so far: what is told again replaces what was told before."""
         if usage is not None:
             self._usage = replace(self._usage, **without_none(asdict(usage)))
@@ -138,7 +132,7 @@ class AnthropicStreamDecoder:
     def _open(self, start: _BlockStart) -> list[StreamDelta]:
         block = start.content_block
         if block.type != "tool_use":
-            return _prose(block.type, block.text, block.thinking)
+            return _text_deltas(block.type, block.text, block.thinking)
         call_index = self._call_count
         self._call_count += 1
         if block.input:  # given whole, so what may be streamed after it only repeats it
@@ -149,7 +143,7 @@ class AnthropicStreamDecoder:
     def _continue(self, event: _BlockDelta) -> list[StreamDelta]:
         piece = event.delta
         if piece.type != "input_json_delta":
-            return _prose(piece.type.removesuffix("_delta"), piece.text, piece.thinking)
+            return _text_deltas(piece.type.removesuffix("_delta"), piece.text, piece.thinking)
         call_index = self._call_of_block.get(event.index)
         return [ToolCallDelta(call_index, piece.partial_json)] if call_index is not None and piece.partial_json else []
 
@@ -161,7 +155,7 @@ def _kind(event: ServerSentEvent) -> str:
     return decode_answer(event.data, _Typed).type or event.event
 
 
-def _prose(kind: str, text: str | None, thinking: str | None) -> list[StreamDelta]:
+def _text_deltas(kind: str, text: str | None, thinking: str | None) -> list[StreamDelta]:
     if kind == "text" and text:
         return [TextDelta(text)]
     if kind == "thinking" and thinking:
@@ -172,7 +166,7 @@ def _prose(kind: str, text: str | None, thinking: str | None) -> list[StreamDelt
 def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
     """The message's events, each delta in a block of its kind; the pieces of one tool call must come in a row."""
     counted_first = replace(response.usage, completion_tokens=0, reasoning_tokens=0)
-    yield _frame("message_start", {"message": envelope(response, id) | {"usage": encode_usage(counted_first)}})
+    yield _frame("message_start", {"message": message_envelope(response, id) | {"usage": encode_usage(counted_first)}})
     yield from _encode_blocks(deltas, id)
     end = {"stop_reason": encode_finish_reason(response.finish_reason), "stop_sequence": None}
     yield _frame("message_delta", {"delta": end, "usage": encode_usage(response.usage)})
@@ -214,8 +208,32 @@ def _encode_delta(delta: StreamDelta) -> JsonObject:
 
 
 def _frame(kind: str, fields: JsonObject) -> bytes:
-    return encode_event(orjson.dumps({"type": kind} | fields), kind)
+    return encode_sse_event(orjson.dumps({"type": kind} | fields), kind)
 
 
 def encode_stream_error(message: str) -> bytes:
-    return encode_event(orjson.dumps(encode_error(500, message)), "error")
+    return encode_sse_event(orjson.dumps(encode_error(500, message)), "error")
+
+
+API_VERSION = "2023-06-01"
+
+
+class AnthropicCodec:
+    """The `/v1/messages` protocol."""
+
+    name = "anthropic"
+    stream_type = "text/event-stream; charset=utf-8"
+    encode_request = staticmethod(encode_request)
+    decode_request = staticmethod(decode_request)
+    encode_response = staticmethod(encode_response)
+    decode_response = staticmethod(decode_response)
+    encode_stream = staticmethod(encode_stream)
+    encode_stream_error = staticmethod(encode_stream_error)
+    stream_decoder = AnthropicStreamDecoder
+    encode_error = staticmethod(encode_error)
+    decode_error = staticmethod(decode_error)
+
+    @staticmethod
+    def auth_headers(api_key: str) -> dict[str, str]:
+        key = {"x-api-key": api_key} if api_key else {}
+        return {"anthropic-version": API_VERSION} | key

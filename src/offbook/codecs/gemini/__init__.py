@@ -1,5 +1,5 @@
-"""Gemini's generateContent."""
+"""Gemini generateContent."""
 
-from offbook.codecs.gemini.codec import GeminiCodec
+from offbook.codecs.gemini.stream import GeminiCodec
 
 __all__ = ["GeminiCodec"]

@@ -1,19 +1,152 @@
-"""Gemini: requests."""
+"""Gemini generateContent: requests, with their tools and tool choice."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from offbook.codecs.base import WireRequest, convert_request, without_none
 from offbook.codecs.chat_message import read_messages
-from offbook.codecs.codec import WireRequest
-from offbook.codecs.gemini.contents import ContentShape, decode_contents, encode_contents, encode_system
-from offbook.codecs.gemini.names import in_camel_case, read_fields
-from offbook.codecs.gemini.parts import decode_parts
-from offbook.codecs.gemini.tools import decode_tool_choice, decode_tools, encode_tool_choice, encode_tools
-from offbook.codecs.parsing import convert_request, without_none
+from offbook.codecs.gemini.content import (
+    GeminiContent,
+    decode_contents,
+    decode_parts,
+    encode_contents,
+    encode_system,
+    in_camel_case,
+    read_fields,
+)
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Message, Request
+
+
+class _PlainSchema(Struct, rename="camel", forbid_unknown_fields=True):
+    """The JSON schemas that `parameters` takes; `parametersJsonSchema` takes any."""
+
+    type: str | None = None
+    format: str | None = None
+    title: str | None = None
+    description: str | None = None
+    nullable: bool | None = None
+    default: Any = None
+    example: Any = None
+    enum: list[str] | None = None
+    any_of: list["_PlainSchema"] | None = None
+    properties: dict[str, "_PlainSchema"] | None = None
+    required: list[str] | None = None
+    property_ordering: list[str] | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    items: "_PlainSchema | None" = None
+    min_items: int | None = None
+    max_items: int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+class _Tool(Struct, rename="camel"):
+    function_declarations: list[dict[str, Any]] | None = None
+
+
+class _FunctionCalling(Struct, rename="camel"):
+    mode: str = "AUTO"
+    allowed_function_names: list[str] | None = None
+
+
+def encode_tools(tools: Iterable[JsonObject]) -> list[JsonObject]:
+    """All functions as one tool; a tool of another type goes as it is."""
+    declarations: list[JsonObject] = []
+    others: list[JsonObject] = []
+    for tool in tools:
+        match tool:
+            case {"type": "function", "function": dict(function)}:
+                declarations.append(_encode_function(function))
+            case _:
+                others.append(tool)
+    return [{"functionDeclarations": declarations}, *others] if declarations else others
+
+
+def _encode_function(function: JsonObject) -> JsonObject:
+    """The declaration, without `strict`, which the vendor refuses."""
+    kept = {name: value for name, value in function.items() if name not in ("parameters", "strict")}
+    parameters = function.get("parameters")
+    name = "parameters" if _is_plain_schema(parameters) else "parametersJsonSchema"
+    return kept | without_none({name: parameters})
+
+
+def _is_plain_schema(schema: object) -> bool:
+    try:
+        msgspec.convert(schema, type=_PlainSchema)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def decode_tools(tools: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
+    """Each declared function as a tool of its own.
+
+    Raises:
+        RequestError: the declarations have the wrong shape.
+    """
+    return tuple(decoded for tool in tools for decoded in _decode_tool(tool))
+
+
+def _decode_tool(tool: JsonObject) -> list[JsonObject]:
+    declarations = read_fields(tool, _Tool).function_declarations
+    if declarations is None:
+        return [tool]
+    rest = {name: value for name, value in in_camel_case(tool).items() if name != "functionDeclarations"}
+    return [*map(_decode_function, declarations), *([rest] if rest else [])]
+
+
+def _decode_function(declaration: JsonObject) -> JsonObject:
+    function = in_camel_case(declaration)
+    if "parametersJsonSchema" in function:
+        function["parameters"] = function.pop("parametersJsonSchema")
+    return {"type": "function", "function": function}
+
+
+def encode_tool_choice(choice: str | JsonObject | None) -> JsonObject:
+    """The tool config for a choice.
+
+    Raises:
+        RequestError: the choice is an object that does not name one function.
+    """
+    match choice:
+        case None:
+            return {}
+        case str():
+            return {"functionCallingConfig": {"mode": "ANY" if choice == "required" else choice.upper()}}
+        case {"function": {"name": str(name)}}:
+            return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
+        case _:
+            hint = '"auto", "none", "required" or {"type": "function", "function": {"name": "…"}}'
+            raise RequestError(f"cannot tell Gemini about {choice!r}", source="tool_choice", hint=hint)
+
+
+def decode_tool_choice(config: JsonObject) -> tuple[str | JsonObject | None, JsonObject]:
+    """The choice that a tool config makes, and what is left of the config.
+
+    Raises:
+        RequestError: the config has the wrong shape.
+    """
+    rest = in_camel_case(config)
+    calling = rest.pop("functionCallingConfig", None)
+    if calling is None:
+        return None, rest
+    match read_fields(calling, _FunctionCalling):
+        case _FunctionCalling(mode="ANY", allowed_function_names=[name]):
+            return {"type": "function", "function": {"name": name}}, rest
+        case _FunctionCalling(mode=mode, allowed_function_names=None | []):
+            return "required" if mode == "ANY" else mode.lower(), rest
+        case _:
+            return None, dict(config)
+
 
 _PATH = re.compile(
     r"(?:/v1(?:alpha|beta)?)?/(?:models/)?(?P<model>[^?]*[^?/]):(?P<method>generateContent|streamGenerateContent)(?:\?.*)?"
@@ -27,8 +160,8 @@ class _Limits(Struct, rename="camel"):
 
 
 class _Body(Struct, rename="camel"):
-    contents: list[ContentShape]
-    system_instruction: ContentShape | None = None
+    contents: list[GeminiContent]
+    system_instruction: GeminiContent | None = None
     tools: list[dict[str, Any]] | None = None
     tool_config: dict[str, Any] | None = None
     generation_config: dict[str, Any] | None = None
@@ -46,7 +179,7 @@ def encode_request(request: Request) -> WireRequest:
         "toolConfig": encode_tool_choice(request.tool_choice) | _extra(request, "toolConfig"),
         "generationConfig": limits | _extra(request, "generationConfig"),
     }
-    return WireRequest(_path(request), without_none(fields) | dict(request.extra) | _filled(merged))
+    return WireRequest(_path(request), without_none(fields) | dict(request.extra) | _without_empty(merged))
 
 
 def _path(request: Request) -> str:
@@ -73,20 +206,20 @@ def decode_request(wire: WireRequest) -> Request:
         max_tokens=limits.max_output_tokens,
         tools=decode_tools(body.tools or ()),
         tool_choice=tool_choice,
-        extra=_others(in_camel_case(wire.body), _Body)
-        | _filled({"toolConfig": tool_config, "generationConfig": _others(config, _Limits)}),
+        extra=_undeclared(in_camel_case(wire.body), _Body)
+        | _without_empty({"toolConfig": tool_config, "generationConfig": _undeclared(config, _Limits)}),
         stream=path["method"] == "streamGenerateContent",
     )
 
 
-def _system(instruction: ContentShape | None) -> list[JsonObject]:
+def _system(instruction: GeminiContent | None) -> list[JsonObject]:
     return [] if instruction is None else [Message("system", decode_parts(instruction.camel_parts())).to_dict()]
 
 
-def _others(fields: JsonObject, shape: type[Struct]) -> JsonObject:
+def _undeclared(fields: JsonObject, shape: type[Struct]) -> JsonObject:
     """The fields that `shape` does not declare."""
     return {name: value for name, value in fields.items() if name not in shape.__struct_encode_fields__}
 
 
-def _filled(fields: JsonObject) -> JsonObject:
+def _without_empty(fields: JsonObject) -> JsonObject:
     return {name: value for name, value in fields.items() if value}

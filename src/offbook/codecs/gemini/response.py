@@ -1,4 +1,4 @@
-"""Gemini: whole responses and error bodies."""
+"""Gemini generateContent: whole responses, usage and error bodies."""
 
 from typing import Any
 
@@ -6,9 +6,8 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.gemini.contents import FunctionCallShape, encode_call
-from offbook.codecs.parsing import decode_answer, error_message, without_none
+from offbook.codecs.base import NO_ID, decode_answer, error_message, without_none
+from offbook.codecs.gemini.content import FunctionCallShape, encode_call
 from offbook.errors import MalformedResponseError
 from offbook.messages import (
     Accumulator,
@@ -72,7 +71,7 @@ class _PromptFeedback(Struct, rename="camel"):
     block_reason: str | None = None
 
 
-class UsageShape(Struct, rename="camel"):
+class GeminiUsage(Struct, rename="camel"):
     prompt_token_count: int | None = None
     tool_use_prompt_token_count: int | None = None
     candidates_token_count: int | None = None
@@ -81,12 +80,12 @@ class UsageShape(Struct, rename="camel"):
     total_token_count: int | None = None
 
 
-class Answer(Struct, rename="camel"):
+class GenerateContentResponse(Struct, rename="camel"):
     """A whole response, or one frame of a streamed one."""
 
     candidates: list[_Candidate] = field(default_factory=list)
     prompt_feedback: _PromptFeedback | None = None
-    usage_metadata: UsageShape | None = None
+    usage_metadata: GeminiUsage | None = None
     model_version: str = ""
     error: dict[str, Any] | None = None
 
@@ -107,17 +106,17 @@ class Answer(Struct, rename="camel"):
 
 
 def decode_response(data: bytes) -> Response:
-    answer = decode_answer(data, Answer)
+    answer = decode_answer(data, GenerateContentResponse)
     if not answer.candidates and answer.end is None:
         raise MalformedResponseError("the response has no candidates", raw=data.decode("utf-8", "replace"))
     joined = Accumulator()
-    for delta in decode_parts(answer.parts):
+    for delta in decode_deltas(answer.parts):
         joined.add(delta)
     rest = Response(model=answer.model_version, usage=decode_usage(answer.usage_metadata))
-    return finish(joined.join(rest), answer.end)
+    return with_finish_reason(joined.join(rest), answer.end)
 
 
-def decode_parts(parts: list[PartShape], *, calls_before: int = 0) -> list[StreamDelta]:
+def decode_deltas(parts: list[PartShape], *, calls_before: int = 0) -> list[StreamDelta]:
     """The parts as deltas; a call that has no id is numbered, `calls_before` being the calls already seen."""
     deltas: list[StreamDelta] = []
     for part in parts:
@@ -133,7 +132,7 @@ def _decode_call(call: FunctionCallShape, index: int) -> ToolCallDelta:
     return ToolCallDelta(index, orjson.dumps(call.args or {}).decode(), call.id or f"call_{index}", call.name)
 
 
-def finish(response: Response, end: str | None) -> Response:
+def with_finish_reason(response: Response, end: str | None) -> Response:
     """The response with its finish reason, which is ours for the vendor's word `end`."""
     reason = _FINISH_REASONS.get(end, end) if end else None
     return replace(response, finish_reason="tool_calls" if reason == "stop" and response.tool_calls else reason)
@@ -143,10 +142,10 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
     reasoning = [thought_part(response.reasoning)] if response.reasoning else []
     text = [text_part(response.content)] if response.content else []
     parts = [*reasoning, *text, *map(encode_call, response.tool_calls)]
-    return encode_answer(response, parts, id=id) | {"usageMetadata": encode_usage(response.usage)}
+    return encode_candidate(response, parts, id=id) | {"usageMetadata": encode_usage(response.usage)}
 
 
-def encode_answer(response: Response, parts: list[JsonObject], *, id: str, is_last: bool = True) -> JsonObject:
+def encode_candidate(response: Response, parts: list[JsonObject], *, id: str, is_last: bool = True) -> JsonObject:
     """A response, or a frame of one, with these parts and without usage."""
     content = {"parts": parts, "role": "model"} if parts else {"role": "model"}
     reason = _WIRE_REASONS.get(response.finish_reason, response.finish_reason) if is_last else None
@@ -162,7 +161,7 @@ def thought_part(text: str) -> JsonObject:
     return {"text": text, "thought": True}
 
 
-def decode_usage(usage: UsageShape | None) -> Usage:
+def decode_usage(usage: GeminiUsage | None) -> Usage:
     if usage is None:
         return Usage()
     thoughts = usage.thoughts_token_count or 0

@@ -1,34 +1,29 @@
-"""Gemini: streamed responses."""
+"""Gemini generateContent: streamed responses, and the codec that joins requests, responses and streams."""
 
 from collections.abc import Iterable, Iterator
 
 import orjson
 
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.gemini.contents import encode_call
+from offbook.codecs.base import NO_ID, decode_answer, shorten
+from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
+from offbook.codecs.gemini.content import encode_call
+from offbook.codecs.gemini.request import decode_request, encode_request
 from offbook.codecs.gemini.response import (
-    Answer,
-    decode_parts,
+    GenerateContentResponse,
+    decode_deltas,
+    decode_error,
+    decode_response,
     decode_usage,
-    encode_answer,
+    encode_candidate,
     encode_error,
+    encode_response,
     encode_usage,
-    finish,
     text_part,
     thought_part,
+    with_finish_reason,
 )
-from offbook.codecs.parsing import decode_answer, shorten
-from offbook.codecs.sse import ServerSentEvent, SseDecoder, encode_event
 from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import (
-    Accumulator,
-    JsonObject,
-    ReasoningDelta,
-    Response,
-    StreamDelta,
-    TextDelta,
-    ToolCallDelta,
-)
+from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
 
 
 class GeminiStreamDecoder:
@@ -49,21 +44,21 @@ class GeminiStreamDecoder:
         deltas = [delta for event in self._sse.close() for delta in self._read(event)]
         if self._end is None:
             raise ProviderConnectionError("the stream ended before its last event")
-        return deltas, finish(self._joined.join(self._rest), self._end)
+        return deltas, with_finish_reason(self._joined.join(self._rest), self._end)
 
     def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
-        answer = decode_answer(event.data, Answer)
+        answer = decode_answer(event.data, GenerateContentResponse)
         if answer.error is not None:
             message = str(answer.error.get("message") or shorten(event.data))
             raise ProviderError(f"error inside the stream: {message}", body=event.data)
         self._note(answer)
-        deltas = decode_parts(answer.parts, calls_before=self._calls)
+        deltas = decode_deltas(answer.parts, calls_before=self._calls)
         for delta in deltas:
             self._joined.add(delta)
         self._calls += sum(isinstance(delta, ToolCallDelta) for delta in deltas)
         return deltas
 
-    def _note(self, answer: Answer) -> None:
+    def _note(self, answer: GenerateContentResponse) -> None:
         self._end = answer.end or self._end
         self._rest = Response(
             model=self._rest.model or answer.model_version,
@@ -84,13 +79,33 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str 
                 calls.add(delta)
     for call in calls.join(response).tool_calls:
         yield _frame(response, encode_call(call), id)
-    end = encode_answer(response, [text_part("")], id=id) | {"usageMetadata": encode_usage(response.usage)}
-    yield encode_event(orjson.dumps(end))
+    end = encode_candidate(response, [text_part("")], id=id) | {"usageMetadata": encode_usage(response.usage)}
+    yield encode_sse_event(orjson.dumps(end))
 
 
 def _frame(response: Response, part: JsonObject, id: str) -> bytes:
-    return encode_event(orjson.dumps(encode_answer(response, [part], id=id, is_last=False)))
+    return encode_sse_event(orjson.dumps(encode_candidate(response, [part], id=id, is_last=False)))
 
 
 def encode_stream_error(message: str) -> bytes:
-    return encode_event(orjson.dumps(encode_error(500, message)))
+    return encode_sse_event(orjson.dumps(encode_error(500, message)))
+
+
+class GeminiCodec:
+    """The `:generateContent` and `:streamGenerateContent` protocol."""
+
+    name = "gemini"
+    stream_type = "text/event-stream"
+    encode_request = staticmethod(encode_request)
+    decode_request = staticmethod(decode_request)
+    encode_response = staticmethod(encode_response)
+    decode_response = staticmethod(decode_response)
+    encode_stream = staticmethod(encode_stream)
+    encode_stream_error = staticmethod(encode_stream_error)
+    stream_decoder = GeminiStreamDecoder
+    encode_error = staticmethod(encode_error)
+    decode_error = staticmethod(decode_error)
+
+    @staticmethod
+    def auth_headers(api_key: str) -> dict[str, str]:
+        return {"x-goog-api-key": api_key} if api_key else {}

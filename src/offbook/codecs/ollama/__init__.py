@@ -1,5 +1,5 @@
-"""Ollama's chat."""
+"""Ollama chat."""
 
-from offbook.codecs.ollama.codec import OllamaCodec
+from offbook.codecs.ollama.stream import OllamaCodec
 
 __all__ = ["OllamaCodec"]

@@ -1,14 +1,13 @@
-"""Ollama: whole responses and error bodies."""
+"""Ollama chat: whole responses, usage and error bodies."""
 
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.codecs.base import NO_ID, decode_answer, error_message, without_none
 from offbook.codecs.chat_message import ChatToolCall
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.ollama.conversation import WireMessage, encode_calls
-from offbook.codecs.parsing import decode_answer, error_message, without_none
+from offbook.codecs.ollama.request import OllamaMessage, encode_calls
 from offbook.errors import MalformedResponseError
 from offbook.messages import (
     Accumulator,
@@ -25,10 +24,10 @@ CREATED_AT = "1970-01-01T00:00:00Z"
 _DONE_REASONS = {"tool_calls": "stop"}
 
 
-class Answer(Struct):
+class ChatResponse(Struct):
     """A whole response, or one line of a streamed one."""
 
-    message: WireMessage | None = None
+    message: OllamaMessage | None = None
     model: str = ""
     done: bool = False
     done_reason: str | None = None
@@ -42,16 +41,16 @@ class Answer(Struct):
 
 
 def decode_response(data: bytes) -> Response:
-    answer = decode_answer(data, Answer)
+    answer = decode_answer(data, ChatResponse)
     if answer.message is None:
         raise MalformedResponseError("the response has no message", raw=data.decode("utf-8", "replace"))
     joined = Accumulator()
-    for delta in decode_message(answer.message):
+    for delta in decode_deltas(answer.message):
         joined.add(delta)
-    return finish(joined.join(Response(model=answer.model, usage=answer.usage)), answer.done_reason)
+    return with_finish_reason(joined.join(Response(model=answer.model, usage=answer.usage)), answer.done_reason)
 
 
-def decode_message(message: WireMessage, *, calls_before: int = 0) -> list[StreamDelta]:
+def decode_deltas(message: OllamaMessage, *, calls_before: int = 0) -> list[StreamDelta]:
     """The message as deltas; a call that has no id is numbered, `calls_before` being the calls already seen."""
     deltas: list[StreamDelta] = []
     if message.thinking:
@@ -66,7 +65,7 @@ def _decode_call(call: ChatToolCall, index: int) -> ToolCallDelta:
     return ToolCallDelta(index, call.to_tool_call().arguments, call.id or f"call_{index}", call.function.name)
 
 
-def finish(response: Response, done_reason: str | None) -> Response:
+def with_finish_reason(response: Response, done_reason: str | None) -> Response:
     """The response with its finish reason."""
     is_calling = done_reason == "stop" and response.tool_calls
     return replace(response, finish_reason="tool_calls" if is_calling else done_reason)
@@ -76,10 +75,10 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
     """The response; the protocol has no ids."""
     calls = encode_calls(response.tool_calls) or None
     optional = without_none({"thinking": response.reasoning, "tool_calls": calls})
-    return encode_answer(response, {"content": response.content} | optional) | encode_end(response)
+    return encode_partial_response(response, {"content": response.content} | optional) | encode_end(response)
 
 
-def encode_answer(response: Response, message: JsonObject) -> JsonObject:
+def encode_partial_response(response: Response, message: JsonObject) -> JsonObject:
     """A response, or a line of one, up to its end."""
     return {
         "model": response.model,

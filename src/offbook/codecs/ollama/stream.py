@@ -1,31 +1,25 @@
-"""Ollama: streamed responses."""
+"""Ollama chat: streamed responses, and the codec that joins requests, responses and streams."""
 
 from collections.abc import Iterable, Iterator
 
 import orjson
 
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.ndjson import NdjsonDecoder, encode_line
-from offbook.codecs.ollama.conversation import encode_calls
+from offbook.codecs.base import NO_ID, decode_answer
+from offbook.codecs.framing import NdjsonDecoder, encode_ndjson_line
+from offbook.codecs.ollama.request import decode_request, encode_calls, encode_request
 from offbook.codecs.ollama.response import (
-    Answer,
-    decode_message,
-    encode_answer,
+    ChatResponse,
+    decode_deltas,
+    decode_error,
+    decode_response,
     encode_end,
     encode_error,
-    finish,
+    encode_partial_response,
+    encode_response,
+    with_finish_reason,
 )
-from offbook.codecs.parsing import decode_answer
 from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import (
-    Accumulator,
-    JsonObject,
-    ReasoningDelta,
-    Response,
-    StreamDelta,
-    TextDelta,
-    ToolCallDelta,
-)
+from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
 
 
 class OllamaStreamDecoder:
@@ -35,7 +29,7 @@ class OllamaStreamDecoder:
         self._lines = NdjsonDecoder()
         self._joined = Accumulator()
         self._calls = 0
-        self._last = Answer()
+        self._last = ChatResponse()
 
     def feed(self, data: bytes) -> Iterator[StreamDelta]:
         for line in self._lines.feed(data):
@@ -46,14 +40,14 @@ class OllamaStreamDecoder:
         if not self._last.done:
             raise ProviderConnectionError("the stream ended before its last event")
         rest = Response(model=self._last.model, usage=self._last.usage)
-        return deltas, finish(self._joined.join(rest), self._last.done_reason)
+        return deltas, with_finish_reason(self._joined.join(rest), self._last.done_reason)
 
     def _read(self, line: bytes) -> list[StreamDelta]:
-        answer = decode_answer(line, Answer)
+        answer = decode_answer(line, ChatResponse)
         if answer.error is not None:
             raise ProviderError(f"error inside the stream: {answer.error}", body=line.decode("utf-8", "replace"))
         self._last = answer
-        deltas = [] if answer.message is None else decode_message(answer.message, calls_before=self._calls)
+        deltas = [] if answer.message is None else decode_deltas(answer.message, calls_before=self._calls)
         for delta in deltas:
             self._joined.add(delta)
         self._calls += sum(isinstance(delta, ToolCallDelta) for delta in deltas)
@@ -66,19 +60,39 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str 
     for delta in deltas:
         match delta:
             case TextDelta(text):
-                yield _line(encode_answer(response, {"content": text}))
+                yield _line(encode_partial_response(response, {"content": text}))
             case ReasoningDelta(text):
-                yield _line(encode_answer(response, {"content": "", "thinking": text}))
+                yield _line(encode_partial_response(response, {"content": "", "thinking": text}))
             case ToolCallDelta():
                 calls.add(delta)
     for call in encode_calls(calls.join(response).tool_calls):
-        yield _line(encode_answer(response, {"content": "", "tool_calls": [call]}))
-    yield _line(encode_answer(response, {"content": ""}) | encode_end(response))
+        yield _line(encode_partial_response(response, {"content": "", "tool_calls": [call]}))
+    yield _line(encode_partial_response(response, {"content": ""}) | encode_end(response))
 
 
 def _line(answer: JsonObject) -> bytes:
-    return encode_line(orjson.dumps(answer))
+    return encode_ndjson_line(orjson.dumps(answer))
 
 
 def encode_stream_error(message: str) -> bytes:
     return _line(encode_error(500, message))
+
+
+class OllamaCodec:
+    """The `/api/chat` protocol."""
+
+    name = "ollama"
+    stream_type = "application/x-ndjson"
+    encode_request = staticmethod(encode_request)
+    decode_request = staticmethod(decode_request)
+    encode_response = staticmethod(encode_response)
+    decode_response = staticmethod(decode_response)
+    encode_stream = staticmethod(encode_stream)
+    encode_stream_error = staticmethod(encode_stream_error)
+    stream_decoder = OllamaStreamDecoder
+    encode_error = staticmethod(encode_error)
+    decode_error = staticmethod(decode_error)
+
+    @staticmethod
+    def auth_headers(api_key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -1,5 +1,5 @@
 """OpenAI chat completions."""
 
-from offbook.codecs.openai_chat.codec import OpenAIChatCodec
+from offbook.codecs.openai_chat.stream import OpenAIChatCodec
 
 __all__ = ["OpenAIChatCodec"]

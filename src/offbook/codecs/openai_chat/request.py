@@ -1,4 +1,4 @@
-"""OpenAI chat completions: requests."""
+"""OpenAI chat completions: requests, with their messages and tools."""
 
 import re
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from offbook.codecs.codec import WireRequest
-from offbook.codecs.parsing import convert_request, without_none
+from offbook.codecs.base import WireRequest, convert_request, without_none
 from offbook.messages import JsonObject, Request
 
 PATH = "/chat/completions"

@@ -1,22 +1,21 @@
-"""OpenAI chat completions: whole responses and error bodies."""
+"""OpenAI chat completions: whole responses, usage and error bodies."""
 
 from typing import Any
 
 from msgspec import Struct, field
 
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.parsing import decode_answer, error_message, without_none
+from offbook.codecs.base import NO_ID, decode_answer, error_message, without_none
 from offbook.errors import MalformedResponseError
 from offbook.messages import JsonObject, Response, ToolCall, Usage
 
 
-class Function(Struct):
+class FunctionShape(Struct):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
 class ToolCallShape(Struct):
-    function: Function = field(default_factory=Function)
+    function: FunctionShape = field(default_factory=FunctionShape)
     id: str | None = None
     index: int | None = None
 
@@ -37,7 +36,7 @@ class _CompletionDetails(Struct):
     reasoning_tokens: int | None = None
 
 
-class UsageShape(Struct):
+class OpenAIUsage(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
@@ -45,15 +44,15 @@ class UsageShape(Struct):
     completion_tokens_details: _CompletionDetails | None = None
 
 
-class _Choice(Struct):
+class _WholeChoice(Struct):
     message: MessageShape
     finish_reason: str | None = None
 
 
 class _Completion(Struct):
-    choices: list[_Choice]
+    choices: list[_WholeChoice]
     model: str = ""
-    usage: UsageShape | None = None
+    usage: OpenAIUsage | None = None
 
 
 def decode_response(data: bytes) -> Response:
@@ -118,7 +117,7 @@ def _decode_call(call: ToolCallShape) -> ToolCall:
     return ToolCall.parse(call.function.name or "", arguments or "", id=call.id)
 
 
-def decode_usage(usage: UsageShape | None) -> Usage:
+def decode_usage(usage: OpenAIUsage | None) -> Usage:
     if usage is None:
         return Usage()
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0

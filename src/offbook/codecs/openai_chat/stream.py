@@ -1,4 +1,4 @@
-"""OpenAI chat completions: streamed responses."""
+"""OpenAI chat completions: streamed responses, and the codec that joins requests, responses and streams."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -6,44 +6,39 @@ from typing import Any
 import orjson
 from msgspec import Struct, field
 
-from offbook.codecs.codec import NO_ID
+from offbook.codecs.base import NO_ID, decode_answer, shorten, without_none
+from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
+from offbook.codecs.openai_chat.request import decode_request, encode_request
 from offbook.codecs.openai_chat.response import (
     MessageShape,
+    OpenAIUsage,
     ToolCallShape,
-    UsageShape,
     call_id,
+    decode_error,
+    decode_response,
     decode_usage,
     encode_error,
+    encode_response,
     encode_usage,
     response_id,
     text_of,
 )
-from offbook.codecs.parsing import decode_answer, shorten, without_none
-from offbook.codecs.sse import ServerSentEvent, SseDecoder, encode_event
 from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import (
-    Accumulator,
-    JsonObject,
-    ReasoningDelta,
-    Response,
-    StreamDelta,
-    TextDelta,
-    ToolCallDelta,
-)
+from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
 
 DONE = "[DONE]"
 
 
-class _Choice(Struct):
+class _ChunkChoice(Struct):
     delta: MessageShape = field(default_factory=MessageShape)
     finish_reason: str | None = None
     index: int = 0
 
 
 class _Chunk(Struct):
-    choices: list[_Choice] = field(default_factory=list)
+    choices: list[_ChunkChoice] = field(default_factory=list)
     model: str = ""
-    usage: UsageShape | None = None
+    usage: OpenAIUsage | None = None
     error: dict[str, Any] | str | None = None
 
 
@@ -117,13 +112,13 @@ def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str 
         yield _frame(envelope, _encode_delta(delta, id))
     yield _frame(envelope, {}, finish_reason=response.finish_reason)
     usage = {"choices": [], "usage": encode_usage(response.usage)}
-    yield encode_event(orjson.dumps(envelope | usage))
-    yield encode_event(DONE.encode())
+    yield encode_sse_event(orjson.dumps(envelope | usage))
+    yield encode_sse_event(DONE.encode())
 
 
 def _frame(envelope: JsonObject, delta: JsonObject, finish_reason: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-    return encode_event(orjson.dumps(envelope | {"choices": [choice]}))
+    return encode_sse_event(orjson.dumps(envelope | {"choices": [choice]}))
 
 
 def _encode_delta(delta: StreamDelta, id: str) -> JsonObject:
@@ -141,9 +136,29 @@ def _encode_delta(delta: StreamDelta, id: str) -> JsonObject:
 
 
 def encode_stream_error(message: str) -> bytes:
-    return encode_event(orjson.dumps(encode_error(500, message)))
+    return encode_sse_event(orjson.dumps(encode_error(500, message)))
 
 
-def is_usage(frame: bytes) -> bool:
+def is_usage_frame(frame: bytes) -> bool:
     """Whether the frame tells the usage alone, which is sent only to clients that ask for it."""
     return b'"choices":[]' in frame
+
+
+class OpenAIChatCodec:
+    """The `/chat/completions` protocol."""
+
+    name = "openai_chat"
+    stream_type = "text/event-stream; charset=utf-8"
+    encode_request = staticmethod(encode_request)
+    decode_request = staticmethod(decode_request)
+    encode_response = staticmethod(encode_response)
+    decode_response = staticmethod(decode_response)
+    encode_stream = staticmethod(encode_stream)
+    encode_stream_error = staticmethod(encode_stream_error)
+    stream_decoder = OpenAIChatStreamDecoder
+    encode_error = staticmethod(encode_error)
+    decode_error = staticmethod(decode_error)
+
+    @staticmethod
+    def auth_headers(api_key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {api_key}"} if api_key else {}

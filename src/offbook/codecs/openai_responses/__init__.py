@@ -1,5 +1,5 @@
 """OpenAI responses."""
 
-from offbook.codecs.openai_responses.codec import OpenAIResponsesCodec
+from offbook.codecs.openai_responses.stream import OpenAIResponsesCodec
 
 __all__ = ["OpenAIResponsesCodec"]

@@ -1,14 +1,264 @@
-"""OpenAI responses: requests."""
+"""OpenAI responses: requests, with their messages and tools."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import orjson
 from msgspec import Struct
 
-from offbook.codecs.codec import WireRequest
-from offbook.codecs.openai_responses.conversation import decode_conversation, encode_conversation
-from offbook.codecs.openai_responses.tools import decode_choice, decode_tool, encode_choice, encode_tool
-from offbook.codecs.parsing import convert_request, without_none
-from offbook.messages import JsonObject, Request
+from offbook.codecs.base import WireRequest, convert_request, without_none
+from offbook.codecs.openai_responses.response import OutputItem
+from offbook.messages import Content, JsonObject, Request
+
+
+def encode_content(content: Content, *, text_type: str = "input_text") -> str | list[JsonObject]:
+    """Content as the API takes it. `text_type` is what it calls a text: the model's own are `output_text`."""
+    if isinstance(content, list):
+        return [_encode_part(part, text_type) for part in content]
+    return "" if content is None else content
+
+
+def decode_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
+    """Content in the OpenAI chat shape. A single part that is nothing but text becomes that text."""
+    if isinstance(content, str):
+        return content
+    parts = [_decode_part(part) for part in content]
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+        return str(parts[0]["text"])
+    return parts
+
+
+def _encode_part(part: JsonObject, text_type: str) -> JsonObject:
+    match part:
+        case {"type": "text", "text": str(text), **rest}:
+            return {"type": text_type, "text": text, **rest}
+        case {"type": "image_url", "image_url": {"url": str(url)} as image, **rest}:
+            detail = {name: value for name, value in image.items() if name != "url"}
+            return {"type": "input_image", "image_url": url, **detail, **rest}
+        case {"type": "file", "file": dict(file), **rest}:
+            return {"type": "input_file", **file, **rest}
+    return part
+
+
+def _decode_part(part: JsonObject) -> JsonObject:
+    match part:
+        case {"type": "input_text" | "output_text", "text": str(text), **rest}:
+            return {"type": "text", "text": text, **_without_empty(rest)}
+        case {"type": "input_image", "image_url": str(url), **image}:
+            return {"type": "image_url", "image_url": {"url": url, **_without_empty(image)}}
+        case {"type": "input_file", **file}:
+            return {"type": "file", "file": _without_empty(file)}
+    return part
+
+
+def _without_empty(fields: JsonObject) -> JsonObject:
+    """The fields that say something: answers that are sent back carry empty lists, such as `annotations`."""
+    return {name: value for name, value in fields.items() if value is not None and value != []}
+
+
+ITEM_ROLE = "item"
+"""The role of a message whose content is one item that the OpenAI chat shape has no word for."""
+REASONING_ITEMS = "reasoning_items"
+"""Where an assistant message keeps the reasoning that belongs before it, as only this API can read it."""
+_OWN_FIELDS = ("caller", "namespace", "phase")
+
+
+class _ChatFunction(Struct):
+    name: str
+    arguments: str | dict[str, Any] = ""
+
+
+class _ChatCall(Struct):
+    function: _ChatFunction
+    id: str | None = None
+
+
+class _Message(Struct):
+    role: str
+    content: str | list[dict[str, Any]]
+
+
+class _FunctionCall(Struct):
+    call_id: str
+    name: str
+    arguments: str
+
+
+class _FunctionCallOutput(Struct):
+    call_id: str
+    output: str | list[dict[str, Any]]
+
+
+def encode_conversation(messages: Sequence[JsonObject]) -> tuple[str | None, list[JsonObject]]:
+    """The instructions, which are the text of a system message at the front, and all else as items.
+
+    `reasoning_content` is left out: the API takes back none but its own reasoning items.
+    """
+    match messages:
+        case [{"role": "system", "content": str(instructions)}, *rest]:
+            return instructions, _encode_messages(rest)
+    return None, _encode_messages(messages)
+
+
+def decode_conversation(instructions: str | None, items: str | Iterable[JsonObject]) -> list[JsonObject]:
+    """The messages in the OpenAI chat shape.
+
+    Raises:
+        RequestError: an item lacks what makes it one.
+    """
+    messages: list[JsonObject] = [] if instructions is None else [{"role": "system", "content": instructions}]
+    if isinstance(items, str):
+        return [*messages, {"role": "user", "content": items}]
+    turn = _AssistantTurn()
+    for item in items:
+        if not turn.take(item):
+            messages += turn.end()
+            turn = _AssistantTurn()
+            if not turn.take(item):
+                messages.append(_decode_other(item))
+    return messages + turn.end()
+
+
+class _AssistantTurn:
+    """Gathers the items that one assistant message stands for: reasoning, then what is said, then calls."""
+
+    def __init__(self) -> None:
+        self._message: JsonObject = {}
+        self._calls: list[JsonObject] = []
+        self._reasoning: list[JsonObject] = []
+
+    def take(self, item: JsonObject) -> bool:
+        """Add the item, if it belongs to this turn."""
+        match item:
+            case {"type": "function_call"}:
+                self._calls.append(_decode_call(item))
+            case {"type": "reasoning"} if not self._message and not self._calls:
+                self._reasoning.append(item)
+            case {"role": "assistant"} if not self._message and not self._calls:
+                self._message = _decode_message(item)
+            case _:
+                return False
+        return True
+
+    def end(self) -> list[JsonObject]:
+        """The message, if the turn has anything to say."""
+        told = {
+            "tool_calls": self._calls,
+            "reasoning_content": "".join(convert_request(item, OutputItem).thought() for item in self._reasoning),
+            REASONING_ITEMS: self._reasoning,
+        }
+        filled = {name: value for name, value in told.items() if value}
+        return [{"role": "assistant", "content": None} | self._message | filled] if self._message or filled else []
+
+
+def _encode_messages(messages: Iterable[JsonObject]) -> list[JsonObject]:
+    return [item for message in messages for item in _encode_message(message)]
+
+
+def _encode_message(message: JsonObject) -> list[JsonObject]:
+    role, content, calls = message.get("role"), message.get("content"), message.get("tool_calls") or ()
+    if role == ITEM_ROLE and isinstance(content, list):
+        return content
+    if role == "tool":
+        return [_encode_result(message)]
+    said: list[JsonObject] = []
+    if content or not (calls or message.get(REASONING_ITEMS)):
+        text_type = "output_text" if role == "assistant" else "input_text"
+        said = [{"role": role, "content": encode_content(content, text_type=text_type)} | _own_fields(message)]
+    return [*(message.get(REASONING_ITEMS) or ()), *said, *(_encode_call(call) for call in calls)]
+
+
+def _encode_call(call: JsonObject) -> JsonObject:
+    read = convert_request(call, _ChatCall)
+    arguments = read.function.arguments
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+    item = {"type": "function_call", "call_id": read.id, "name": read.function.name, "arguments": text}
+    return item | _own_fields(call)
+
+
+def _encode_result(message: JsonObject) -> JsonObject:
+    item = {"type": "function_call_output", "call_id": message.get("tool_call_id")}
+    return item | {"output": encode_content(message.get("content"))} | _own_fields(message)
+
+
+def _decode_other(item: JsonObject) -> JsonObject:
+    """An item that is no part of an assistant's turn."""
+    match item.get("type", "message"):
+        case "message":
+            return _decode_message(item)
+        case "function_call_output":
+            return _decode_result(item)
+    return {"role": ITEM_ROLE, "content": [item]}
+
+
+def _decode_message(item: JsonObject) -> JsonObject:
+    read = convert_request(item, _Message)
+    return {"role": read.role, "content": decode_content(read.content)} | _own_fields(item)
+
+
+def _decode_call(item: JsonObject) -> JsonObject:
+    read = convert_request(item, _FunctionCall)
+    function = {"name": read.name, "arguments": read.arguments}
+    return {"id": read.call_id, "type": "function", "function": function} | _own_fields(item)
+
+
+def _decode_result(item: JsonObject) -> JsonObject:
+    read = convert_request(item, _FunctionCallOutput)
+    message = {"role": "tool", "tool_call_id": read.call_id, "content": decode_content(read.output)}
+    return message | _own_fields(item)
+
+
+def _own_fields(carrier: JsonObject) -> JsonObject:
+    """What only this API knows of a message, call or result; it travels on the message in the OpenAI chat shape."""
+    return {name: carrier[name] for name in _OWN_FIELDS if carrier.get(name) is not None}
+
+
+_FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
+_DEFAULTS = {"parameters": None, "strict": False}
+"""What goes for a function that does not say: this API takes one for strict, unlike chat completions."""
+
+
+class _ChatTool(Struct):
+    function: dict[str, Any]
+
+
+class _FunctionTool(Struct):
+    name: str
+
+
+def encode_tool(tool: JsonObject) -> JsonObject:
+    """A function tool as the API takes it; what stands beside its function goes along. Others pass untouched."""
+    if tool.get("type") != "function":
+        return tool
+    function = convert_request(tool, _ChatTool).function
+    return _DEFAULTS | function | {name: value for name, value in tool.items() if name != "function"}
+
+
+def decode_tool(tool: JsonObject) -> JsonObject:
+    """The inverse of `encode_tool`. Tools that the vendor's servers run pass untouched."""
+    if tool.get("type") != "function":
+        return tool
+    convert_request(tool, _FunctionTool)
+    fields = {"strict": None} | tool
+    said = {name: value for name, value in fields.items() if name not in _DEFAULTS or value is not _DEFAULTS[name]}
+    function = {name: value for name, value in said.items() if name in _FUNCTION_FIELDS}
+    return {name: value for name, value in said.items() if name not in function} | {"function": function}
+
+
+def encode_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
+    match choice:
+        case {"type": "function", "function": {"name": name}}:
+            return {"type": "function", "name": name}
+    return choice
+
+
+def decode_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
+    """The choice in the OpenAI chat shape; one that this shape has no word for passes untouched."""
+    match choice:
+        case {"type": "function", "name": name}:
+            return {"type": "function", "function": {"name": name}}
+    return choice
+
 
 PATH = "/responses"
 

@@ -1,12 +1,102 @@
-"""OpenAI responses: whole responses."""
+"""OpenAI responses: whole responses, usage and error bodies."""
 
 from msgspec import Raw, Struct
 
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.openai_responses.item import finished_item, piece_of, read_item
-from offbook.codecs.parsing import decode_answer
+from offbook.codecs.base import NO_ID, decode_answer
 from offbook.errors import ProviderError
-from offbook.messages import JsonObject, Response, Usage, deltas_of
+from offbook.messages import (
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    deltas_of,
+)
+
+PARAGRAPH = "\n\n"
+"""What stands between the parts of one summary."""
+_KINDS = ("message", "reasoning", "function_call")
+
+
+class _TypedItem(Struct):
+    type: str
+
+
+class _Part(Struct):
+    text: str | None = None
+    refusal: str | None = None
+
+
+class OutputItem(Struct):
+    """Any item; which fields are set depends on its type."""
+
+    type: str
+    content: list[_Part] | None = None
+    summary: list[_Part] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+
+    def said(self) -> str:
+        """The text of a message, a refusal included."""
+        parts = (self.content or ()) if self.type == "message" else ()
+        return "".join(part.text or part.refusal or "" for part in parts)
+
+    def thought(self) -> str:
+        """The text of reasoning: its summary, and where the model shows it, itself."""
+        parts = (*(self.summary or ()), *(self.content or ())) if self.type == "reasoning" else ()
+        return PARAGRAPH.join(part.text for part in parts if part.text)
+
+    def to_tool_call(self) -> ToolCall:
+        return ToolCall.parse(self.name or "", self.arguments or "", id=self.call_id)
+
+
+def read_item(data: Raw) -> OutputItem:
+    """The item; of a kind that is none of ours, such as a search on the vendor's servers, nothing but its type."""
+    kind = decode_answer(bytes(data), _TypedItem).type
+    return decode_answer(bytes(data), OutputItem) if kind in _KINDS else OutputItem(kind)
+
+
+def started_item(index: int, first: StreamDelta, id: str) -> JsonObject:
+    """The item at `index` of an answer, which begins with `first`, before it has content."""
+    match first:
+        case TextDelta():
+            item = {"type": "message", "id": f"msg_{id}_{index}", "role": "assistant", "content": []}
+            return item | {"status": "in_progress"}
+        case ReasoningDelta():
+            return {"type": "reasoning", "id": f"rs_{id}_{index}", "summary": []}
+        case ToolCallDelta(position, _, call_id, tool):
+            call = {"call_id": call_id or f"call_{id}_{position}", "name": tool or "", "arguments": ""}
+            return {"type": "function_call", "id": f"fc_{id}_{index}"} | call | {"status": "in_progress"}
+
+
+def finished_item(index: int, first: StreamDelta, text: str, id: str) -> JsonObject:
+    """The item with all of its text: what is said or thought, or the arguments of a call."""
+    item = started_item(index, first, id)
+    match first:
+        case TextDelta():
+            return item | {"content": [text_part(text)], "status": "completed"}
+        case ReasoningDelta():
+            return item | {"summary": [summary_part(text)]}
+        case ToolCallDelta():
+            return item | {"arguments": text, "status": "completed"}
+
+
+def delta_text(delta: StreamDelta) -> str:
+    """The text that the delta adds to its item."""
+    return delta.arguments if isinstance(delta, ToolCallDelta) else delta.text
+
+
+def text_part(text: str) -> JsonObject:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def summary_part(text: str) -> JsonObject:
+    return {"type": "summary_text", "text": text}
+
 
 _FINISH_REASONS = {"max_output_tokens": "length"}
 _INCOMPLETE_REASONS = {"length": "max_output_tokens"}
@@ -36,7 +126,7 @@ class ErrorShape(Struct):
     message: str | None = None
 
 
-class Outcome(Struct, kw_only=True):
+class ResponseStatus(Struct, kw_only=True):
     """How a response ended."""
 
     model: str = ""
@@ -53,13 +143,13 @@ class Outcome(Struct, kw_only=True):
         return _FINISH_REASONS.get(reason, reason) if reason else self.status
 
 
-class _Answer(Outcome, kw_only=True):
+class _WholeResponse(ResponseStatus, kw_only=True):
     output: list[Raw]
 
 
 def decode_response(data: bytes) -> Response:
     """The response. Raises ProviderError where it says that it failed."""
-    answer = decode_answer(data, _Answer)
+    answer = decode_answer(data, _WholeResponse)
     if answer.status == "failed":
         message = (answer.error and answer.error.message) or "it does not say why"
         raise ProviderError(f"the response failed: {message}", body=data.decode("utf-8", "replace"))
@@ -76,11 +166,11 @@ def decode_response(data: bytes) -> Response:
 
 
 def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
-    output = [finished_item(index, delta, piece_of(delta), id) for index, delta in enumerate(deltas_of(response))]
-    return ended(response, output, id)
+    output = [finished_item(index, delta, delta_text(delta), id) for index, delta in enumerate(deltas_of(response))]
+    return finished_response(response, output, id)
 
 
-def envelope(response: Response, id: str) -> JsonObject:
+def response_envelope(response: Response, id: str) -> JsonObject:
     """A response before it has output."""
     return {
         "id": f"resp_{id}",
@@ -102,10 +192,10 @@ def envelope(response: Response, id: str) -> JsonObject:
     }
 
 
-def ended(response: Response, output: list[JsonObject], id: str) -> JsonObject:
+def finished_response(response: Response, output: list[JsonObject], id: str) -> JsonObject:
     """The response with its output, its usage and why it ended."""
     end = {"output": output, "usage": _encode_usage(response.usage)}
-    return envelope(response, id) | end | _encode_finish_reason(response.finish_reason)
+    return response_envelope(response, id) | end | _encode_finish_reason(response.finish_reason)
 
 
 def decode_usage(usage: _Usage | None) -> Usage:

@@ -1,4 +1,4 @@
-"""OpenAI responses: streamed responses."""
+"""OpenAI responses: streamed responses, and the codec that joins requests, responses and streams."""
 
 from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, groupby
@@ -6,32 +6,31 @@ from itertools import chain, groupby
 import orjson
 from msgspec import Raw, Struct
 
-from offbook.codecs.codec import NO_ID
-from offbook.codecs.openai_responses.item import (
+from offbook.codecs.base import NO_ID, decode_answer, shorten
+from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
+from offbook.codecs.openai_chat.response import decode_error, encode_error
+from offbook.codecs.openai_responses.request import decode_request, encode_request
+from offbook.codecs.openai_responses.response import (
     PARAGRAPH,
+    ErrorShape,
+    ResponseStatus,
+    decode_response,
+    decode_usage,
+    delta_text,
+    encode_response,
     finished_item,
-    piece_of,
+    finished_response,
     read_item,
+    response_envelope,
     started_item,
     summary_part,
     text_part,
 )
-from offbook.codecs.openai_responses.response import ErrorShape, Outcome, decode_usage, ended, envelope
-from offbook.codecs.parsing import decode_answer, shorten
-from offbook.codecs.sse import ServerSentEvent, SseDecoder, encode_event
 from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import (
-    Accumulator,
-    JsonObject,
-    ReasoningDelta,
-    Response,
-    StreamDelta,
-    TextDelta,
-    ToolCallDelta,
-)
+from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
 
 
-class _Typed(Struct):
+class _TypedEvent(Struct):
     type: str = ""
     error: ErrorShape | str | None = None
 
@@ -41,25 +40,25 @@ class _ItemEvent(Struct):
     item: Raw
 
 
-class _Piece(Struct):
+class _DeltaEvent(Struct):
     output_index: int
     delta: str
 
 
-class _SummaryPart(Struct):
+class _SummaryPartEvent(Struct):
     output_index: int
     summary_index: int
 
 
-class _End(Struct):
-    response: Outcome
+class _EndEvent(Struct):
+    response: ResponseStatus
 
 
-class _Failure(_Typed):
+class _ErrorEvent(_TypedEvent):
     """An error, wherever the server puts what went wrong."""
 
     message: str | None = None
-    response: Outcome | None = None
+    response: ResponseStatus | None = None
 
     def told(self) -> str | None:
         errors = (self.message, self.error, self.response and self.response.error)
@@ -75,7 +74,7 @@ class OpenAIResponsesStreamDecoder:
         self._joined = Accumulator()
         self._call_of_item: dict[int, int] = {}
         self._streamed: set[int] = set()
-        self._outcome: Outcome | None = None
+        self._outcome: ResponseStatus | None = None
 
     def feed(self, data: bytes) -> Iterator[StreamDelta]:
         return self._take(self._sse.feed(data))
@@ -96,16 +95,16 @@ class OpenAIResponsesStreamDecoder:
                 yield delta
 
     def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
-        typed = decode_answer(event.data, _Typed)
+        typed = decode_answer(event.data, _TypedEvent)
         match typed.type:
             case "response.output_item.added":
                 return self._open(decode_answer(event.data, _ItemEvent))
             case "response.output_item.done":
                 return self._finish(decode_answer(event.data, _ItemEvent))
             case "response.reasoning_summary_part.added":
-                return self._part(decode_answer(event.data, _SummaryPart))
+                return self._part(decode_answer(event.data, _SummaryPartEvent))
             case "response.completed" | "response.incomplete":
-                self._outcome = _successful(event)
+                self._outcome = _read_end(event)
             case "response.failed" | "error":
                 raise _stream_error(event)
             case "" if typed.error is not None:
@@ -114,7 +113,7 @@ class OpenAIResponsesStreamDecoder:
                 return self._continue(kind, event.data)
         return []
 
-    def _part(self, part: _SummaryPart) -> list[StreamDelta]:
+    def _part(self, part: _SummaryPartEvent) -> list[StreamDelta]:
         return [ReasoningDelta(PARAGRAPH)] if part.summary_index and part.output_index in self._streamed else []
 
     def _open(self, event: _ItemEvent) -> list[StreamDelta]:
@@ -132,10 +131,10 @@ class OpenAIResponsesStreamDecoder:
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return [ReasoningDelta(self._piece(data).delta)]
             case "response.function_call_arguments.delta":
-                return self._arguments(decode_answer(data, _Piece))
+                return self._arguments(decode_answer(data, _DeltaEvent))
         return []
 
-    def _arguments(self, piece: _Piece) -> list[StreamDelta]:
+    def _arguments(self, piece: _DeltaEvent) -> list[StreamDelta]:
         """A piece of a call's arguments. A call that was not announced comes whole with the end of its item."""
         call_index = self._call_of_item.get(piece.output_index)
         if call_index is None:
@@ -143,8 +142,8 @@ class OpenAIResponsesStreamDecoder:
         self._streamed.add(piece.output_index)
         return [ToolCallDelta(call_index, piece.delta)]
 
-    def _piece(self, data: str) -> _Piece:
-        piece = decode_answer(data, _Piece)
+    def _piece(self, data: str) -> _DeltaEvent:
+        piece = decode_answer(data, _DeltaEvent)
         self._streamed.add(piece.output_index)
         return piece
 
@@ -162,32 +161,32 @@ class OpenAIResponsesStreamDecoder:
         return deltas
 
 
-def _successful(event: ServerSentEvent) -> Outcome:
+def _read_end(event: ServerSentEvent) -> ResponseStatus:
     """The outcome that the event tells. Raises ProviderError if it is a failure, whatever the event is called."""
-    outcome = decode_answer(event.data, _End).response
+    outcome = decode_answer(event.data, _EndEvent).response
     if outcome.status == "failed":
         raise _stream_error(event)
     return outcome
 
 
 def _stream_error(event: ServerSentEvent) -> ProviderError:
-    message = decode_answer(event.data, _Failure).told() or shorten(event.data)
+    message = decode_answer(event.data, _ErrorEvent).told() or shorten(event.data)
     return ProviderError(f"error inside the stream: {message}", body=event.data)
 
 
 def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
     """The response's events, each delta in an item of its kind; the pieces of one tool call must come in a row."""
     for number, event in enumerate(_events(response, deltas, id)):
-        yield encode_event(orjson.dumps(event | {"sequence_number": number}), event["type"])
+        yield encode_sse_event(orjson.dumps(event | {"sequence_number": number}), event["type"])
 
 
 def _events(response: Response, deltas: Iterable[StreamDelta], id: str) -> Iterator[JsonObject]:
-    yield {"type": "response.created", "response": envelope(response, id)}
-    yield {"type": "response.in_progress", "response": envelope(response, id)}
+    yield {"type": "response.created", "response": response_envelope(response, id)}
+    yield {"type": "response.in_progress", "response": response_envelope(response, id)}
     output: list[JsonObject] = []
     for index, (_, pieces) in enumerate(groupby(deltas, key=_item_key)):
         output.append((yield from _item_events(index, pieces, id)))
-    end = ended(response, output, id)
+    end = finished_response(response, output, id)
     kind = "response.incomplete" if end["status"] == "incomplete" else "response.completed"
     yield {"type": kind, "response": end}
 
@@ -205,7 +204,7 @@ def _item_events(index: int, pieces: Iterator[StreamDelta], id: str) -> Generato
     yield {"type": "response.output_item.added", "output_index": index, "item": started}
     yield from _part_added(first, place)
     for delta in chain([first], pieces):
-        text += piece_of(delta)
+        text += delta_text(delta)
         yield _delta_event(delta, place)
     yield from _part_done(first, place, text)
     finished = finished_item(index, first, text, id)
@@ -257,4 +256,24 @@ def _part_done(first: StreamDelta, place: JsonObject, text: str) -> Iterator[Jso
 def encode_stream_error(message: str) -> bytes:
     """Its place in the sequence is unknown here, and no client looks at it."""
     error = {"type": "server_error", "code": "server_error", "message": message, "param": None}
-    return encode_event(orjson.dumps({"type": "error", "sequence_number": 0, "error": error}), "error")
+    return encode_sse_event(orjson.dumps({"type": "error", "sequence_number": 0, "error": error}), "error")
+
+
+class OpenAIResponsesCodec:
+    """The `/responses` protocol. Its error bodies are those of chat completions."""
+
+    name = "openai_responses"
+    stream_type = "text/event-stream; charset=utf-8"
+    encode_request = staticmethod(encode_request)
+    decode_request = staticmethod(decode_request)
+    encode_response = staticmethod(encode_response)
+    decode_response = staticmethod(decode_response)
+    encode_stream = staticmethod(encode_stream)
+    encode_stream_error = staticmethod(encode_stream_error)
+    stream_decoder = OpenAIResponsesStreamDecoder
+    encode_error = staticmethod(encode_error)
+    decode_error = staticmethod(decode_error)
+
+    @staticmethod
+    def auth_headers(api_key: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -1,4 +1,4 @@
-"""A connection to an SQLite database that survives forks and threads and tells its failures as ours."""
+"""An SQLite connection that is safe across forks and threads, and raises the package's own errors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from offbook.errors import InputError, RecordingFormatError
 from offbook.recording.stores.fork_guard import ForkGuarded
 
 BUSY_TIMEOUT_S = 60.0
-_NOT_OURS = ("not a database", "malformed", "no such table", "no such column", "has no column")
+_FOREIGN_DATABASE_ERRORS = ("not a database", "malformed", "no such table", "no such column", "has no column")
 
 
-class Database(ForkGuarded):
+class SqliteDatabase(ForkGuarded):
     """An SQLite database. Each statement outside a transaction is committed by itself."""
 
     def __init__(self, path: Path, *, source: str) -> None:
@@ -87,7 +87,7 @@ class Database(ForkGuarded):
 
     def _translated(self, error: sqlite3.Error) -> InputError:
         told = str(error)
-        if any(sign in told for sign in _NOT_OURS):
+        if any(sign in told for sign in _FOREIGN_DATABASE_ERRORS):
             return RecordingFormatError(f"not a recording: {told}", source=self.source)
         is_folder = os.path.isdir(self.path)  # noqa: PTH112 - that of Path raises where the path cannot be
         hint = "name a file, not a folder" if is_folder else "check the path, its permissions and the space"

@@ -1,4 +1,4 @@
-"""What no child process may inherit: files with their locks, connections to databases."""
+"""Resources that no child process may inherit: locked files and database connections."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class ForkGuarded(ABC):
 
 
 _guarded: WeakValueDictionary[int, ForkGuarded] = WeakValueDictionary()
-_held: list[ForkGuarded] = []
+_held_during_fork: list[ForkGuarded] = []
 _forking = threading.RLock()
 
 
-def _let_go() -> None:
+def _close_before_fork() -> None:
     _forking.acquire()
-    _held.extend(item for reference in _guarded.valuerefs() if (item := reference()) is not None)
-    for item in _held:
+    _held_during_fork.extend(item for reference in _guarded.valuerefs() if (item := reference()) is not None)
+    for item in _held_during_fork:
         item.guard.acquire()
         item.close()
 
 
-def _go_on() -> None:
-    while _held:
-        _held.pop().guard.release()
+def _release_after_fork() -> None:
+    while _held_during_fork:
+        _held_during_fork.pop().guard.release()
     _forking.release()
 
 
-os.register_at_fork(before=_let_go, after_in_parent=_go_on, after_in_child=_go_on)
+os.register_at_fork(before=_close_before_fork, after_in_parent=_release_after_fork, after_in_child=_release_after_fork)

@@ -1,4 +1,4 @@
-"""The journal beside a JSON recording: one appended line a call, safe for many processes and for a kill at any time."""
+"""The journal beside a JSON recording: one line per call, safe for many processes and for a kill at any time."""
 
 from __future__ import annotations
 

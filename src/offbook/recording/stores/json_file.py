@@ -16,21 +16,20 @@ import msgspec
 from msgspec import Struct
 
 from offbook.errors import InputError, RecordingFormatError
-from offbook.faults.complaint import reason_and_path
 from offbook.messages import JsonObject
-from offbook.recording.document import Document
-from offbook.recording.entries import each
-from offbook.recording.exchange import Exchange
-from offbook.recording.file_format import MAX_FILE_BYTES, parse, render, too_large
+from offbook.recording.format.document import Document, each_exchange
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render_document, too_large
+from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.stores.journal import Journal
-from offbook.recording.stores.memory import MemoryShelf
-from offbook.recording.stores.sibling import claim_sibling
-from offbook.recording.tool_exchange import ToolExchange
+from offbook.recording.stores.memory import MemoryReader
+from offbook.recording.stores.store import create_sibling
+from offbook.schema_errors import explain_msgspec_error
 
 logger = logging.getLogger("offbook.recording")
 
 
-class _Line(Struct, omit_defaults=True, forbid_unknown_fields=True):
+class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
     """One line of the journal: an exchange of a model or tool to add, metadata to add, or the mark of a fold about to
     be finished."""
 
@@ -44,7 +43,7 @@ class _Line(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(_Line)
+_decoder = msgspec.json.Decoder(_JournalLine)
 
 
 class JsonFileStore:
@@ -63,8 +62,8 @@ class JsonFileStore:
     def exists(self) -> bool:
         return os.access(self.path, os.F_OK) or self._has_journal()
 
-    def read(self) -> MemoryShelf:
-        return MemoryShelf(self.load(), source=self.location)
+    def read(self) -> MemoryReader:
+        return MemoryReader(self.load(), source=self.location)
 
     def load(self) -> Document:
         if not self.exists():
@@ -82,7 +81,7 @@ class JsonFileStore:
             raise self.unusable(error) from None
 
     def save(self, document: Document) -> None:
-        data = render(document)
+        data = render_document(document)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._locked_journal() as journal:
@@ -97,13 +96,13 @@ class JsonFileStore:
             with self._locked_journal() as journal:
                 document, _ = self._brought_together(journal)
                 change(document)
-                self._swap_in(render(document), journal)
+                self._swap_in(render_document(document), journal)
         except OSError as error:
             raise self.unusable(error) from None
 
     def sibling(self) -> JsonFileStore:
         try:
-            return JsonFileStore(claim_sibling(self.path))
+            return JsonFileStore(create_sibling(self.path))
         except OSError as error:
             raise self.unusable(error) from None
 
@@ -122,7 +121,7 @@ class JsonFileStore:
         with self._locked_journal(wait=wait) as journal:
             document, has_more = self._brought_together(journal)
             if has_more or not self.path.exists():
-                self._swap_in(render(document), journal)
+                self._swap_in(render_document(document), journal)
             return document
 
     def settle(self, *, wait: bool = True) -> None:
@@ -166,7 +165,7 @@ class JsonFileStore:
         finally:
             journal.close()
 
-    def _open_lines(self, journal: Journal) -> list[_Line]:
+    def _open_lines(self, journal: Journal) -> list[_JournalLine]:
         """The lines that are not in the file yet, after finishing a fold that was cut off before its swap."""
         folded, lines = _after_last_fold(self._lines(journal.read_locked()))
         if self._is_next(folded):
@@ -205,7 +204,7 @@ class JsonFileStore:
         finally:
             journal.close()
 
-    def _lines(self, data: bytes) -> list[_Line]:
+    def _lines(self, data: bytes) -> list[_JournalLine]:
         lines = []
         for number, raw in enumerate(data.split(b"\n"), 1):
             try:
@@ -218,7 +217,7 @@ class JsonFileStore:
         return lines
 
     def _foreign(self, number: int, error: Exception) -> RecordingFormatError:
-        reason, _ = reason_and_path(error)
+        reason, _ = explain_msgspec_error(error)
         return RecordingFormatError(
             reason,
             source=str(self._journal_path),
@@ -233,13 +232,13 @@ class JsonFileStore:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise too_large(size, self.location)
-        return parse(path.read_bytes(), source=self.location)
+        return parse_document(path.read_bytes(), source=self.location)
 
     def _swap_in(self, data: bytes, journal: Journal) -> None:
         """Replace the file by `data`, which holds what the journal held."""
         try:
             self._write_next(data)
-            journal.write_locked(_encoder.encode(_Line(folded=sha256(data).hexdigest())))
+            journal.write_locked(_encoder.encode(_JournalLine(folded=sha256(data).hexdigest())))
         except OSError:
             with suppress(OSError):
                 self._next.unlink()
@@ -263,7 +262,7 @@ def _is_json(raw: bytes) -> bool:
     return True
 
 
-def _after_last_fold(lines: list[_Line]) -> tuple[str | None, list[_Line]]:
+def _after_last_fold(lines: list[_JournalLine]) -> tuple[str | None, list[_JournalLine]]:
     """The mark of the last fold, if there is one, and the lines behind it."""
     for position in range(len(lines) - 1, -1, -1):
         if lines[position].folded is not None:
@@ -271,7 +270,7 @@ def _after_last_fold(lines: list[_Line]) -> tuple[str | None, list[_Line]]:
     return None, lines
 
 
-def _apply(lines: list[_Line], document: Document) -> None:
+def _apply(lines: list[_JournalLine], document: Document) -> None:
     for line in lines:
         if line.meta is not None:
             document.meta |= line.meta
@@ -290,20 +289,20 @@ class JsonFileWriter:
 
     def __init__(self, store: JsonFileStore, journal: Journal, document: Document) -> None:
         self.meta, self.size = document.meta, sum(1 for _ in document)
-        self.tool_size = sum(1 for _ in each(document.tools))
+        self.tool_size = sum(1 for _ in each_exchange(document.tools))
         self._store, self._journal = store, journal
         self._abandoned = weakref.finalize(self, _abandon, store, journal)
 
     def add_meta(self, meta: JsonObject) -> None:
-        self._add(_Line(meta=meta))
+        self._add(_JournalLine(meta=meta))
 
     def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        self._add(_Line(key=key, entry=exchange, forget_before=forget_before))
+        self._add(_JournalLine(key=key, entry=exchange, forget_before=forget_before))
 
     def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
-        self._add(_Line(tool=tool, call=exchange, forget_before=forget_before))
+        self._add(_JournalLine(tool=tool, call=exchange, forget_before=forget_before))
 
-    def _add(self, line: _Line) -> None:
+    def _add(self, line: _JournalLine) -> None:
         data = _on_one_line(_encoder.encode(line))
         if not self._abandoned.alive:
             self._abandoned = weakref.finalize(self, _abandon, self._store, self._journal)

@@ -1,4 +1,4 @@
-"""From the name of a recording to the store that holds it."""
+"""Opens the store that a path or URL names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recording in memory, indexed by key, and by fingerprint once asked for."""
+"""A recording in memory, indexed by key, and by fingerprint on demand."""
 
 from __future__ import annotations
 
@@ -8,39 +8,38 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Generic, TypeAlias
 
-from offbook.recording.document import Document
-from offbook.recording.entries import E, Entries, exchanges_of
-from offbook.recording.exchange import Exchange
-from offbook.recording.stores.store import Stored
+from offbook.recording.format.document import Document, E, Entries, exchanges_of
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.stores.store import StoredExchange
 
 _id = attrgetter("id")
-_Groups: TypeAlias = dict[str | None, list[Stored[E]]]
+_Groups: TypeAlias = dict[str | None, list[StoredExchange[E]]]
 
 
-class MemoryRow(Generic[E]):
+class MemoryIndex(Generic[E]):
     """Entries, open for reading. What is put in the row is made when it is first asked for."""
 
     def __init__(self, entries: Entries[E], *, source: str) -> None:
         self.source = source
         self._entries = entries
-        self._slots: dict[str, list[Stored[E]]] = {}
+        self._slots: dict[str, list[StoredExchange[E]]] = {}
         self._slot_groups: dict[str, _Groups[E]] = {}
 
-    def only(self, key: str) -> Stored[E] | None:
+    def only(self, key: str) -> StoredExchange[E] | None:
         entry = self._entries.get(key)
         if entry is None or isinstance(entry, list):
             return None
-        return Stored(self._first_ids[key], key, entry, True)
+        return StoredExchange(self._first_ids[key], key, entry, True)
 
-    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored[E] | None:
+    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> StoredExchange[E] | None:
         groups = self._groups(key, fingerprint)
         found = [group[place] for group in groups if (place := bisect_right(group, after, key=_id)) < len(group)]
         return min(found, key=_id, default=None)
 
-    def last(self, *, key: str | None, fingerprint: str | None) -> Stored[E] | None:
+    def last(self, *, key: str | None, fingerprint: str | None) -> StoredExchange[E] | None:
         return max((group[-1] for group in self._groups(key, fingerprint) if group), key=_id, default=None)
 
-    def __iter__(self) -> Iterator[Stored[E]]:
+    def __iter__(self) -> Iterator[StoredExchange[E]]:
         return (stored for key in self._entries for stored in self._slot(key))
 
     def __len__(self) -> int:
@@ -50,24 +49,24 @@ class MemoryRow(Generic[E]):
         """All exchanges by key."""
         return self._entries
 
-    def _groups(self, key: str | None, fingerprint: str | None) -> list[list[Stored[E]]]:
+    def _groups(self, key: str | None, fingerprint: str | None) -> list[list[StoredExchange[E]]]:
         if key is None:
             return [self._by_fingerprint.get(fingerprint, [])]
         slot = self._slot(key)
         if fingerprint is None:
             return [slot]
         if key not in self._slot_groups:
-            self._slot_groups[key] = _grouped(slot)
+            self._slot_groups[key] = _group_by_fingerprint(slot)
         groups = self._slot_groups[key]
         return [groups.get(fingerprint, []), groups.get(None, [])]
 
-    def _slot(self, key: str) -> list[Stored[E]]:
+    def _slot(self, key: str) -> list[StoredExchange[E]]:
         """The exchanges of a key."""
         slot = self._slots.get(key)
         if slot is None and key in self._entries:
             first, repeats = self._first_ids[key], not isinstance(self._entries[key], list)
             exchanges = enumerate(exchanges_of(self._entries, key), first)
-            slot = self._slots[key] = [Stored(number, key, exchange, repeats) for number, exchange in exchanges]
+            slot = self._slots[key] = [StoredExchange(number, key, exchange, repeats) for number, exchange in exchanges]
         return slot or []
 
     @cached_property
@@ -81,23 +80,23 @@ class MemoryRow(Generic[E]):
 
     @cached_property
     def _by_fingerprint(self) -> _Groups[E]:
-        return _grouped(self)
+        return _group_by_fingerprint(self)
 
 
-def _grouped(stored: Iterable[Stored[E]]) -> _Groups[E]:
+def _group_by_fingerprint(stored: Iterable[StoredExchange[E]]) -> _Groups[E]:
     groups: _Groups[E] = {}
     for item in stored:
         groups.setdefault(item.fingerprint, []).append(item)
     return groups
 
 
-class MemoryShelf(MemoryRow[Exchange]):
+class MemoryReader(MemoryIndex[Exchange]):
     """A document, open for reading."""
 
     def __init__(self, document: Document, *, source: str) -> None:
         super().__init__(document.entries, source=source)
         self.version, self.meta = document.version, document.meta
-        self.tools = MemoryRow(document.tools, source=source)
+        self.tools = MemoryIndex(document.tools, source=source)
 
     def close(self) -> None:
         return None

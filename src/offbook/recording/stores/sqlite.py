@@ -7,23 +7,107 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol
 
 import msgspec
 import orjson
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
-from offbook.recording.document import VERSION, Document, new_meta
-from offbook.recording.entries import each
-from offbook.recording.exchange import Exchange
-from offbook.recording.file_format import parse_exchange
-from offbook.recording.stores.database import Database
-from offbook.recording.stores.memory import MemoryRow
-from offbook.recording.stores.sibling import claim_sibling
-from offbook.recording.stores.sqlite_row import SqliteRow, schema_of
-from offbook.recording.tool_exchange import ToolEntry, ToolExchange
-from offbook.recording.tool_format import parse_tool_exchange, parse_tools
+from offbook.recording.format.document import (
+    FORMAT_VERSION,
+    Document,
+    E,
+    Entries,
+    add_exchange,
+    each_exchange,
+    exchanges_of,
+    new_meta,
+)
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.file import parse_exchange, parse_tool_exchange, parse_tools
+from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
+from offbook.recording.stores.database import SqliteDatabase
+from offbook.recording.stores.memory import MemoryIndex
+from offbook.recording.stores.store import E_co, StoredExchange, create_sibling
+
+
+class ExchangeParser(Protocol[E_co]):
+    """Reads one exchange from its JSON."""
+
+    def __call__(self, key: str, data: bytes, /, *, source: str) -> E_co: ...
+
+
+def schema_of(table: str, *, prefix: str = "") -> tuple[str, ...]:
+    """The statements that make the table and its indexes, whose names begin with `prefix`, where they are absent."""
+    return (
+        f"""CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY, key TEXT NOT NULL, fingerprint TEXT NOT NULL,
+        recorded_at TEXT NOT NULL, listed INTEGER NOT NULL, entry BLOB NOT NULL)""",
+        f"CREATE INDEX IF NOT EXISTS {prefix}by_key ON {table} (key, fingerprint, id)",
+        f"CREATE INDEX IF NOT EXISTS {prefix}in_order ON {table} (key, id)",
+        f"CREATE INDEX IF NOT EXISTS {prefix}by_fingerprint ON {table} (fingerprint, id)",
+    )
+
+
+class SqliteIndex(Generic[E]):
+    """The exchanges in one table, open for reading: nothing is kept in memory but where they are."""
+
+    def __init__(self, database: SqliteDatabase, table: str, parse: ExchangeParser[E]) -> None:
+        self._database, self._table, self._parse, self.source = database, table, parse, database.source
+        self._select = f"""SELECT e.id, e.key, CAST(e.entry AS BLOB), NOT e.listed
+            AND NOT EXISTS (SELECT 1 FROM {table} AS o WHERE o.key = e.key AND o.id <> e.id)
+            FROM {table} AS e WHERE"""  # noqa: S608 - no values
+
+    def only(self, key: str) -> StoredExchange[E] | None:
+        stored = self.find(key=key, fingerprint=None, after=-1)
+        return stored if stored is not None and stored.repeats else None
+
+    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> StoredExchange[E] | None:
+        return self._nearest("e.id > ? ORDER BY e.id LIMIT 1", key, fingerprint, after)
+
+    def last(self, *, key: str | None, fingerprint: str | None) -> StoredExchange[E] | None:
+        return self._nearest("e.id > ? ORDER BY e.id DESC LIMIT 1", key, fingerprint, -1)
+
+    def _nearest(self, rest: str, key: str | None, fingerprint: str | None, after: int) -> StoredExchange[E] | None:
+        found = []
+        for condition, values in _conditions(key, fingerprint):
+            rows = self._database.run(f"{self._select} {condition} AND {rest}", *values, after)
+            found += [self._stored(row) for row in rows]
+        return (max if "DESC" in rest else min)(found, key=lambda stored: stored.id, default=None)
+
+    def _stored(self, row: tuple[Any, ...]) -> StoredExchange[E]:
+        row_id, key, entry, repeats = row
+        return StoredExchange(row_id, key, self._parse(key, entry, source=self.source), bool(repeats))
+
+    def __iter__(self) -> Iterator[StoredExchange[E]]:
+        after = -1
+        while rows := self._database.run(f"{self._select} e.id > ? ORDER BY e.id LIMIT 100", after):
+            page = [self._stored(row) for row in rows]
+            yield from page
+            after = page[-1].id
+
+    def __len__(self) -> int:
+        ((count,),) = self._database.run(f"SELECT count(*) FROM {self._table}")  # noqa: S608 - no values
+        return int(count)
+
+    def entries(self) -> Entries[E]:
+        """All exchanges by key."""
+        entries: Entries[E] = {}
+        for stored in self:
+            add_exchange(entries, stored.key, stored.exchange)
+        listed = f"SELECT DISTINCT key FROM {self._table} WHERE listed"  # noqa: S608 - no values
+        for key in entries.keys() & {key for (key,) in self._database.run(listed)}:  # others came after reading
+            entries[key] = exchanges_of(entries, key)
+        return entries
+
+
+def _conditions(key: str | None, fingerprint: str | None) -> list[tuple[str, tuple[str, ...]]]:
+    if key is None:
+        return [("e.fingerprint = ?", (fingerprint or "",))]
+    if fingerprint is None:
+        return [("e.key = ?", (key,))]
+    return [("e.key = ? AND e.fingerprint = ?", (key, wanted)) for wanted in (fingerprint, "")]
+
 
 _METADATA = "CREATE TABLE IF NOT EXISTS metadata (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
 _SCHEMA = (_METADATA, *schema_of("exchanges"))
@@ -47,11 +131,11 @@ class SqliteStore:
     def exists(self) -> bool:
         return os.access(self.path, os.F_OK)
 
-    def read(self) -> SqliteShelf:
+    def read(self) -> SqliteReader:
         if not self.exists():
             raise InputError("no such recording", source=self.location, hint="record it first, or check the path")
         with self._opened() as database:
-            return SqliteShelf(database)
+            return SqliteReader(database)
 
     def write(self) -> SqliteWriter:
         self._make_folder()
@@ -73,21 +157,21 @@ class SqliteStore:
         self._make_folder()
         with self._opened() as database:
             with database.transaction():
-                _fill(database, document)
+                _replace_all(database, document)
             database.close()
 
     def update(self, change: Callable[[Document], None]) -> None:
         self._make_folder()
         with self._opened() as database:
             with database.transaction():
-                document = SqliteShelf(database).document()
+                document = SqliteReader(database).document()
                 change(document)
-                _fill(database, document)
+                _replace_all(database, document)
             database.close()
 
     def sibling(self) -> SqliteStore:
         try:
-            return SqliteStore(claim_sibling(self.path))
+            return SqliteStore(create_sibling(self.path))
         except OSError as error:
             raise self._unusable(error) from None
 
@@ -106,9 +190,9 @@ class SqliteStore:
         return InputError(reason, source=self.location, hint="check the path and its permissions")
 
     @contextmanager
-    def _opened(self) -> Iterator[Database]:
+    def _opened(self) -> Iterator[SqliteDatabase]:
         """The database, closed if what is done with it fails. One without tables is new, or its maker was cut off."""
-        database = Database(self.path, source=self.location)
+        database = SqliteDatabase(self.path, source=self.location)
         try:
             if not database.run("SELECT 1 FROM sqlite_master"):
                 _make_tables(database)
@@ -118,15 +202,15 @@ class SqliteStore:
             raise
 
 
-def _make_tables(database: Database) -> None:
+def _make_tables(database: SqliteDatabase) -> None:
     with database.transaction():
         for statement in (*_SCHEMA, *_TOOL_SCHEMA):
             database.run(statement)
-        database.run(_ADD_METADATA, "_version", orjson.dumps(VERSION))
+        database.run(_ADD_METADATA, "_version", orjson.dumps(FORMAT_VERSION))
         database.run(_ADD_METADATA, "_meta", orjson.dumps(new_meta()))
 
 
-def _fill(database: Database, document: Document) -> None:
+def _replace_all(database: SqliteDatabase, document: Document) -> None:
     """Put the document in the place of all that the database holds, inside a transaction."""
     database.run("DELETE FROM exchanges")
     database.run("DELETE FROM metadata")
@@ -136,17 +220,17 @@ def _fill(database: Database, document: Document) -> None:
     for name, value in metadata.items():
         database.run(_SET_METADATA, name, orjson.dumps(value))
     for key, exchange in document:
-        database.run(_INSERT, *_row(key, exchange, listed=isinstance(document.entries[key], list)))
-    for tool, call in each(document.tools):
-        database.run(_INSERT_TOOL, *_row(tool, call, listed=isinstance(document.tools[tool], list)))
+        database.run(_INSERT, *_row_values(key, exchange, listed=isinstance(document.entries[key], list)))
+    for tool, call in each_exchange(document.tools):
+        database.run(_INSERT_TOOL, *_row_values(tool, call, listed=isinstance(document.tools[tool], list)))
 
 
-def _has_tool_table(database: Database) -> bool:
+def _has_tool_table(database: SqliteDatabase) -> bool:
     """Whether tools have a table of their own; in a database without it they are metadata."""
     return bool(database.run("SELECT 1 FROM sqlite_master WHERE name = 'tool_exchanges'"))
 
 
-def _make_tool_table(database: Database) -> None:
+def _make_tool_table(database: SqliteDatabase) -> None:
     """Give tools their table, and move what the metadata has of them there."""
     if _has_tool_table(database):
         return
@@ -154,26 +238,26 @@ def _make_tool_table(database: Database) -> None:
         tools = _tools_in_metadata(database)
         for statement in _TOOL_SCHEMA:
             database.run(statement)
-        for tool, exchange in each(tools):
-            database.run(_INSERT_TOOL, *_row(tool, exchange, listed=isinstance(tools[tool], list)))
+        for tool, exchange in each_exchange(tools):
+            database.run(_INSERT_TOOL, *_row_values(tool, exchange, listed=isinstance(tools[tool], list)))
         database.run("DELETE FROM metadata WHERE name = '_tools'")
 
 
-def _tools_in_metadata(database: Database) -> dict[str, ToolEntry]:
+def _tools_in_metadata(database: SqliteDatabase) -> dict[str, ToolEntry]:
     data = orjson.dumps(_metadata(database).get("_tools", {}))
     return parse_tools(data, source=database.source)
 
 
-def _row(key: str, exchange: Exchange | ToolExchange, *, listed: bool) -> tuple[Any, ...]:
+def _row_values(key: str, exchange: Exchange | ToolExchange, *, listed: bool) -> tuple[Any, ...]:
     return key, exchange.fingerprint or "", exchange.recorded_at or "", listed, _encoder.encode(exchange)
 
 
 class SqliteWriter:
     """Appends to an SQLite recording; each exchange is committed by itself."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
-        shelf = SqliteShelf(database)
+        shelf = SqliteReader(database)
         self.meta, self.size, self.tool_size = shelf.meta, len(shelf), len(shelf.tools)
 
     def add_meta(self, meta: JsonObject) -> None:
@@ -182,10 +266,10 @@ class SqliteWriter:
             self._database.run(_SET_METADATA, "_meta", orjson.dumps(merged))
 
     def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        self._append(_INSERT, _row(key, exchange, listed=False), _FORGET, forget_before)
+        self._append(_INSERT, _row_values(key, exchange, listed=False), _FORGET, forget_before)
 
     def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
-        self._append(_INSERT_TOOL, _row(tool, exchange, listed=True), _FORGET_TOOL, forget_before)
+        self._append(_INSERT_TOOL, _row_values(tool, exchange, listed=True), _FORGET_TOOL, forget_before)
 
     def _append(self, insert: str, row: tuple[Any, ...], forget: str, forget_before: str | None) -> None:
         if forget_before is None:
@@ -199,25 +283,25 @@ class SqliteWriter:
         self._database.close()
 
 
-class SqliteShelf(SqliteRow[Exchange]):
+class SqliteReader(SqliteIndex[Exchange]):
     """An SQLite recording, open for reading."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         super().__init__(database, "exchanges", parse_exchange)
         metadata = _metadata(database)
         version, meta = metadata.get("_version"), metadata.get("_meta")
-        if not isinstance(version, int) or not 1 <= version <= VERSION or not isinstance(meta, dict):
+        if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION or not isinstance(meta, dict):
             raise RecordingFormatError(
-                f"expected a recording of version {VERSION} or older, got {version!r}", source=self.source
+                f"expected a recording of version {FORMAT_VERSION} or older, got {version!r}", source=self.source
             )
         self.version: int = version
         self.meta: JsonObject = meta
 
     @cached_property
-    def tools(self) -> SqliteRow[ToolExchange] | MemoryRow[ToolExchange]:
+    def tools(self) -> SqliteIndex[ToolExchange] | MemoryIndex[ToolExchange]:
         if _has_tool_table(self._database):
-            return SqliteRow(self._database, "tool_exchanges", parse_tool_exchange)
-        return MemoryRow(_tools_in_metadata(self._database), source=self.source)
+            return SqliteIndex(self._database, "tool_exchanges", parse_tool_exchange)
+        return MemoryIndex(_tools_in_metadata(self._database), source=self.source)
 
     def document(self) -> Document:
         """All of the recording."""
@@ -231,7 +315,7 @@ class SqliteShelf(SqliteRow[Exchange]):
         self._database.close()
 
 
-def _metadata(database: Database) -> JsonObject:
+def _metadata(database: SqliteDatabase) -> JsonObject:
     rows = database.run("SELECT name, value FROM metadata")
     try:
         return {name: orjson.loads(value) for name, value in rows}

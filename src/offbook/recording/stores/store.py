@@ -1,23 +1,25 @@
-"""The seam for where recordings are kept."""
+"""The interface of recording stores: readers, writers, and the place of a recording."""
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from offbook.messages import JsonObject
-from offbook.recording.document import Document
-from offbook.recording.entries import Recorded
-from offbook.recording.exchange import Exchange
-from offbook.recording.tool_exchange import ToolExchange
+from offbook.recording.format.document import AnyExchange, Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.tool_exchange import ToolExchange
 
-E_co = TypeVar("E_co", bound=Recorded, covariant=True)
+E_co = TypeVar("E_co", bound=AnyExchange, covariant=True)
 
 
-class Stored(Struct, Generic[E_co], frozen=True, gc=False):
+class StoredExchange(Struct, Generic[E_co], frozen=True, gc=False):
     """An exchange on a shelf. `id` orders exchanges; `repeats` means that it answers every call of its key."""
 
     id: int
@@ -30,49 +32,49 @@ class Stored(Struct, Generic[E_co], frozen=True, gc=False):
         return self.exchange.fingerprint
 
 
-class Row(Protocol[E_co]):
+class ExchangeIndex(Protocol[E_co]):
     """A row of exchanges, open for reading. Finding costs the same however many there are."""
 
     @property
     def source(self) -> str: ...
 
-    def only(self, key: str) -> Stored[E_co] | None:
+    def only(self, key: str) -> StoredExchange[E_co] | None:
         """The exchange that answers every call of `key`, if there is such a one."""
         ...
 
-    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> Stored[E_co] | None:
+    def find(self, *, key: str | None, fingerprint: str | None, after: int) -> StoredExchange[E_co] | None:
         """The first exchange with an id above `after`: under `key` if given, and answering `fingerprint` if given.
 
         Under a key, an exchange without a fingerprint answers all.
         """
         ...
 
-    def last(self, *, key: str | None, fingerprint: str | None) -> Stored[E_co] | None:
+    def last(self, *, key: str | None, fingerprint: str | None) -> StoredExchange[E_co] | None:
         """The last exchange of those that `find` can find."""
         ...
 
-    def __iter__(self) -> Iterator[Stored[E_co]]:
+    def __iter__(self) -> Iterator[StoredExchange[E_co]]:
         """All exchanges, in order."""
         ...
 
     def __len__(self) -> int: ...
 
 
-class Shelf(Row[Exchange], Protocol):
+class RecordingReader(ExchangeIndex[Exchange], Protocol):
     """A recording, open for reading: the row of its models' exchanges, and behind it that of its tools."""
 
     version: int
     meta: JsonObject
 
     @property
-    def tools(self) -> Row[ToolExchange]:
+    def tools(self) -> ExchangeIndex[ToolExchange]:
         """The exchanges of tools; their keys are the tools' names."""
         ...
 
     def close(self) -> None: ...
 
 
-class Writer(Protocol):
+class RecordingWriter(Protocol):
     """A recording, open for adding. Adding costs the same however many exchanges there are."""
 
     meta: JsonObject
@@ -122,11 +124,11 @@ class Store(Protocol):
 
     def exists(self) -> bool: ...
 
-    def read(self) -> Shelf:
+    def read(self) -> RecordingReader:
         """Raises InputError if there is nothing to read, or nothing that can be read as a recording."""
         ...
 
-    def write(self) -> Writer:
+    def write(self) -> RecordingWriter:
         """Open for adding, made if absent.
 
         Raises:
@@ -161,3 +163,20 @@ class Store(Protocol):
     def remove(self) -> None:
         """Remove the recording, which nobody has open, and all that lies beside it."""
         ...
+
+
+def create_sibling(path: Path) -> Path:
+    """A new file beside `path`, which is there, and as private: empty, and named like `run.json.fresh-1`.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    mode = stat.S_IMODE(path.stat().st_mode) | 0o600
+    numbers = count(1)
+    while True:
+        sibling = path.with_name(f"{path.name}.fresh-{next(numbers)}")
+        try:
+            os.close(os.open(sibling, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
+        except FileExistsError:  # of a run that is under way, or was cut off
+            continue
+        return sibling

@@ -1,8 +1,12 @@
-"""Reports of explorations: on the console, as JSON, JUnit XML or a page, and for GitHub."""
+"""Reports of explorations: on the console, as JSON, JUnit XML or an HTML page, and for GitHub."""
 
-from offbook.report.exploration.catalog import exploration_reporter_of
-from offbook.report.exploration.exploration_json import load_exploration
-from offbook.report.exploration.reporter import ExplorationReporter, ExplorationReporters, report_exploration
+from offbook.report.exploration.json_report import load_exploration
+from offbook.report.exploration.reporter import (
+    ExplorationReporter,
+    ExplorationReporters,
+    exploration_reporter_of,
+    report_exploration,
+)
 
 __all__ = [
     "ExplorationReporter",

@@ -1,19 +1,24 @@
-"""The heatmap: calls of the clean run by faults, with what became of each."""
+"""The heatmap of an exploration (calls by faults), the style of each verdict, and its drawing as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
 
-from offbook.explore.exploration import Exploration, Explored
+from offbook.explore.runner import CaseResult, Exploration
+from offbook.explore.verdict import VERDICTS, Verdict
+from offbook.report.text import one_line
+from offbook.text import pluralize
 
 
 class HeatRow(Struct, frozen=True):
     """A call, and what was explored there, column by column; None where there is no case."""
 
     name: str
-    cells: tuple[Explored | None, ...]
+    cells: tuple[CaseResult | None, ...]
 
     @property
     def has_finding(self) -> bool:
@@ -25,7 +30,7 @@ class Heatmap(Struct, frozen=True):
 
     columns: tuple[str, ...]
     rows: tuple[HeatRow, ...]
-    beside: tuple[Explored, ...] = ()
+    beside: tuple[CaseResult, ...] = ()
 
     def band(self, columns: Sequence[int]) -> Heatmap:
         """The part with these columns alone, and of the rows those in which something was explored there."""
@@ -37,10 +42,114 @@ class Heatmap(Struct, frozen=True):
 def heatmap_of(exploration: Exploration) -> Heatmap:
     """The heatmap of an exploration: rows in the order of the calls, columns in that of the cases."""
     columns = tuple(exploration.columns)
-    found: dict[tuple[str, str], Explored] = {}
+    found: dict[tuple[str, str], CaseResult] = {}
     for each in exploration.explored:
         for cell in each.case.cells:
             found.setdefault((cell.row, cell.column), each)
     names = dict.fromkeys([*exploration.rows, *(row for row, _ in found)])
     rows = (HeatRow(name, tuple(found.get((name, column)) for column in columns)) for name in names)
     return Heatmap(columns, tuple(rows), tuple(each for each in exploration.explored if not each.case.cells))
+
+
+class VerdictStyle(Struct, frozen=True):
+    """A letter for a verdict, another for consoles that know ASCII alone, its style, and what the verdict means."""
+
+    letter: str
+    ascii: str
+    style: str
+    meaning: str
+
+
+VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
+    "repeated side effect": VerdictStyle("2", "2", "bold white on red", "a tool did twice what it should do once"),
+    "hung": VerdictStyle("∞", "H", "bold white on red", "the run did not end"),
+    "wrong": VerdictStyle("✗", "x", "bold red", "an assertion is broken, or it did not do what it should"),
+    "crashed": VerdictStyle("!", "!", "bold red", "an error that the agent is not said to raise"),
+    "silent": VerdictStyle("=", "=", "bold magenta", "something broken, or a part, was taken for good"),
+    "diverged": VerdictStyle("?", "?", "cyan", "the agent asked what was never recorded"),
+    "degraded": VerdictStyle("~", "~", "yellow", "another result or other calls, and nothing is broken"),
+    "failed cleanly": VerdictStyle("–", "-", "blue", "an error that the agent is said to raise"),
+    "recovered": VerdictStyle("✓", "+", "green", "the same result as without the fault"),
+    "not struck": VerdictStyle("·", ".", "dim", "the run never came by this place"),
+}
+
+
+MAX_ROW_CHARS = 24
+MAX_COLUMN_CHARS = 60
+MAX_ROWS = 60
+GAP = 2
+
+
+class HeatmapDrawing(Struct, frozen=True):
+    """Draws at most `width` columns wide. `is_ascii` is for consoles that know no other signs."""
+
+    width: int
+    is_ascii: bool = False
+
+    def heatmap(self, heatmap: Heatmap) -> Iterator[Text]:
+        """The lines of a heatmap: columns by name if all names have room, else by numbers, with a list of them below.
+
+        What is too wide comes in several bands. Of very many calls only those with findings are drawn.
+        """
+        rows = _worth_showing(heatmap.rows)
+        label = max((cell_len(_row_name(row)) for row in rows), default=0)
+        names = [one_line(name, MAX_COLUMN_CHARS) for name in heatmap.columns]
+        shown = Heatmap(tuple(names), rows)
+        if label + sum(GAP + cell_len(name) for name in names) <= self.width:
+            yield from self._band(shown, label=label)
+        else:
+            yield from self._bands(shown, label=label)
+        if len(rows) < len(heatmap.rows):
+            left = pluralize(len(heatmap.rows) - len(rows), "further call")
+            yield Text(f"and {left} without a finding, or too many to show", style="dim")
+
+    def signs(self, explored: Iterable[CaseResult]) -> Text:
+        """The signs that these cases have, and their verdicts, worst first."""
+        there = {each.verdict for each in explored}
+        found = [verdict for verdict in VERDICTS if verdict in there]
+        return Text("  ").join(Text.assemble(self.sign(verdict), f" {verdict}") for verdict in found)
+
+    def sign(self, verdict: Verdict) -> Text:
+        """The sign of a verdict, in its style."""
+        sign = VERDICT_STYLES[verdict]
+        return Text(sign.ascii if self.is_ascii else sign.letter, style=sign.style)
+
+    def _bands(self, heatmap: Heatmap, *, label: int) -> Iterator[Text]:
+        """As many columns beside each other as there is room for, then the next."""
+        count = len(heatmap.columns)
+        digits = len(str(count))
+        numbered = Heatmap(tuple(f"{number:>{digits}}" for number in range(1, count + 1)), heatmap.rows)
+        room = max(1, (self.width - label) // (GAP + digits))
+        for start in range(0, count, room):
+            yield from self._band(numbered.band(range(start, min(start + room, count))), label=label)
+            yield Text()
+        entries = (f"{number} {name}" for number, name in zip(numbered.columns, heatmap.columns, strict=True))
+        yield from self._listed(list(entries))
+
+    def _band(self, heatmap: Heatmap, *, label: int) -> Iterator[Text]:
+        gap = " " * GAP
+        yield Text.assemble(" " * label, *((gap + name, "bold") for name in heatmap.columns))
+        for row in heatmap.rows:
+            line = Text(set_cell_size(_row_name(row), label))
+            for name, cell in zip(heatmap.columns, row.cells, strict=True):
+                line.append(" " * (GAP + cell_len(name) - 1))
+                line.append_text(Text(" ") if cell is None else self.sign(cell.verdict))
+            yield line
+
+    def _listed(self, entries: Sequence[str]) -> Iterator[Text]:
+        """The entries in columns, read downwards."""
+        each = max(map(cell_len, entries)) + GAP
+        lines = -(-len(entries) // max(1, self.width // each))
+        for start in range(lines):
+            line = "".join(set_cell_size(entry, each) for entry in entries[start::lines])
+            yield Text(line.rstrip(), style="dim")
+
+
+def _worth_showing(rows: tuple[HeatRow, ...]) -> tuple[HeatRow, ...]:
+    if len(rows) <= MAX_ROWS:
+        return rows
+    return tuple(row for row in rows if row.has_finding)[:MAX_ROWS]
+
+
+def _row_name(row: HeatRow) -> str:
+    return one_line(row.name, MAX_ROW_CHARS)

@@ -1,32 +1,34 @@
-"""The timeline of a run: its calls of models and tools as one sequence, and where faults struck."""
+"""The timeline of a run (model and tool calls in order, with the faults), and its difference from the clean run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from offbook.explore.case import Case
+from offbook.explore.cases import FaultCase
 from offbook.explore.run import ModelCall, Run, ToolRun
-from offbook.explore.site import row_of
+from offbook.explore.sites import row_of
 from offbook.faults import Site, ToolSite
 from offbook.messages import JsonObject
-from offbook.report.encoding import encoded
-from offbook.wording import counted
+from offbook.report.text import encode_json
+from offbook.text import pluralize
 
-Call: TypeAlias = tuple[str, bytes]
+CallKey: TypeAlias = tuple[str, bytes]
 """A tool, and the JSON of its arguments."""
 
 
-class Asked(Struct, frozen=True, omit_defaults=True):
+class RequestedCall(Struct, frozen=True, omit_defaults=True):
     """A tool, and the arguments that it was, or is to be, called with."""
 
     tool: str
     arguments: JsonObject
 
 
-class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TimelineStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call of a model or a tool.
 
     `name` is the one that pictures have for it. Of a model, `asks_for` are the tools that it asks for; of a tool,
@@ -35,7 +37,7 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: Literal["model", "tool"]
     name: str
-    asks_for: tuple[Asked, ...] = ()
+    asks_for: tuple[RequestedCall, ...] = ()
     model: str = ""
     result: str = ""
     error: str = ""
@@ -45,11 +47,11 @@ class Step(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Timeline(Struct, frozen=True):
     """The steps of a run, and the places among them, from 0, at which a fault struck."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TimelineStep, ...]
     struck: tuple[int, ...] = ()
 
 
-def timeline_of(run: Run, case: Case | None = None) -> Timeline:
+def timeline_of(run: Run, case: FaultCase | None = None) -> Timeline:
     """The timeline of a run; with the case that it is of, also where its faults struck.
 
     A run keeps its calls of models and those of tools apart, each in order. A call of a tool is put behind the call
@@ -62,19 +64,19 @@ def timeline_of(run: Run, case: Case | None = None) -> Timeline:
 
 
 def _in_order(run: Run) -> Iterator[ModelCall | ToolRun]:
-    tools = [(each.tool, encoded(each.arguments)) for each in run.tools]
-    asked = [[(tool, encoded(arguments)) for tool, arguments in call.asks_for] for call in run.calls]
+    tools = [(each.tool, encode_json(each.arguments)) for each in run.tools]
+    asked = [[(tool, encode_json(arguments)) for tool, arguments in call.asks_for] for call in run.calls]
     anybodys = {each for wanted in asked for each in wanted}
     done = 0
     for call, wanted in zip(run.calls, asked, strict=True):
         yield call
-        until = _asked_until(tools, done, wanted, anybodys)
+        until = _requested_until(tools, done, wanted, anybodys)
         yield from run.tools[done:until]
         done = until
     yield from run.tools[done:]
 
 
-def _asked_until(tools: Sequence[Call], done: int, wanted: list[Call], anybodys: set[Call]) -> int:
+def _requested_until(tools: Sequence[CallKey], done: int, wanted: list[CallKey], anybodys: set[CallKey]) -> int:
     """The place behind those of the tools to come that one call of a model wanted: up to one that another did."""
     until = done
     for place in range(done, len(tools)):
@@ -96,7 +98,7 @@ def _model_notes(call: ModelCall) -> Iterator[str]:
     if call.is_too_soon:
         yield "sooner than the answer before had asked for"
     if call.forgot:
-        yield f"without {counted(call.forgot, 'message')} of its conversation"
+        yield f"without {pluralize(call.forgot, 'message')} of its conversation"
 
 
 def _tool_notes(call: ToolRun) -> Iterator[str]:
@@ -110,18 +112,68 @@ def _failure(call: ModelCall) -> str:
     return call.error or ("" if call.outcome == "answered" else call.outcome)
 
 
-def _step(call: ModelCall | ToolRun) -> Step:
+def _step(call: ModelCall | ToolRun) -> TimelineStep:
     if isinstance(call, ModelCall):
-        asked = tuple(Asked(tool, arguments) for tool, arguments in call.asks_for)
+        asked = tuple(RequestedCall(tool, arguments) for tool, arguments in call.asks_for)
         notes = tuple(_model_notes(call))
-        return Step(
+        return TimelineStep(
             kind="model", name=row_of(call), asks_for=asked, model=call.model, error=_failure(call), notes=notes
         )
-    return Step(
+    return TimelineStep(
         kind="tool",
         name=f"{call.tool} {call.call}",
-        asks_for=(Asked(call.tool, call.arguments),),
+        asks_for=(RequestedCall(call.tool, call.arguments),),
         result=call.result,
         error=call.error or "",
         notes=tuple(_tool_notes(call)),
     )
+
+
+MAX_COMPARED = 1000
+"""How many calls are laid side by side with care; what differs in longer runs is told as one piece."""
+
+Span: TypeAlias = tuple[int, int, int, int]
+"""Where a piece begins and ends in the clean run, and in the other."""
+
+
+class CallPair(Struct, frozen=True):
+    """A call of the clean run beside the same one of the run; None where one of them did not make it."""
+
+    clean: TimelineStep | None
+    run: TimelineStep | None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it was called by both, and gave the same."""
+        return self.clean == self.run
+
+
+def compare_tool_calls(clean: Sequence[TimelineStep], run: Sequence[TimelineStep]) -> list[CallPair]:
+    """The calls of tools of both runs, side by side."""
+    ours, theirs = ([step for step in steps if step.kind == "tool"] for steps in (clean, run))
+    pairs: list[CallPair] = []
+    for is_equal, (i1, i2, j1, j2) in _matching_spans(
+        [_call_key(step) for step in ours], [_call_key(step) for step in theirs]
+    ):
+        if is_equal:
+            pairs += [CallPair(ours[i1 + place], theirs[j1 + place]) for place in range(i2 - i1)]
+        else:
+            pairs += [CallPair(step, None) for step in ours[i1:i2]] + [CallPair(None, step) for step in theirs[j1:j2]]
+    return pairs
+
+
+def _matching_spans(ours: list[bytes], theirs: list[bytes]) -> Iterator[tuple[bool, Span]]:
+    """The pieces that are equal or not: first what both begin with, then the rest."""
+    places = enumerate(zip_longest(ours, theirs))
+    alike = next((place for place, (one, other) in places if one != other), len(ours))
+    yield True, (0, alike, 0, alike)
+    left, right = ours[alike:], theirs[alike:]
+    if len(left) + len(right) > MAX_COMPARED:
+        yield False, (alike, len(ours), alike, len(theirs))
+        return
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        yield tag == "equal", (alike + i1, alike + i2, alike + j1, alike + j2)
+
+
+def _call_key(step: TimelineStep) -> bytes:
+    return encode_json(step.asks_for)

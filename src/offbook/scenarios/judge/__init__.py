@@ -1,21 +1,25 @@
-"""Judges: what models and functions say of conversations, by metrics."""
+"""Judges: rate conversations by metrics, with a model or a function."""
 
-from offbook.scenarios.judge.case import Case, Finding
-from offbook.scenarios.judge.error_group import group_by_label
-from offbook.scenarios.judge.error_grouping import group_errors
-from offbook.scenarios.judge.judge import Judge
-from offbook.scenarios.judge.metrics import METRICS, Metric, label_metric, numeric_metric, python_metric
-from offbook.scenarios.judge.prompts import prompts
-from offbook.scenarios.judge.thresholds import below_thresholds
-from offbook.scenarios.severity import SEVERITIES, Severity
+from offbook.scenarios.judge.builtin_metrics import METRICS
+from offbook.scenarios.judge.error_groups import group_by_label, group_errors
+from offbook.scenarios.judge.judge import Judge, below_thresholds, prompts
+from offbook.scenarios.judge.metric import (
+    Metric,
+    MetricInput,
+    MetricResult,
+    label_metric,
+    numeric_metric,
+    python_metric,
+)
+from offbook.scenarios.result import SEVERITIES, Severity
 
 __all__ = [
     "METRICS",
     "SEVERITIES",
-    "Case",
-    "Finding",
     "Judge",
     "Metric",
+    "MetricInput",
+    "MetricResult",
     "Severity",
     "below_thresholds",
     "group_by_label",

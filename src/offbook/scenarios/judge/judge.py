@@ -1,29 +1,32 @@
-"""The judge: every metric of a conversation, asked for at once and told in a fixed order."""
+"""The judge: runs every metric on a conversation, checks thresholds, and lists all prompts that scenarios send."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 from msgspec import Struct
 
 from offbook.errors import EventLoopError, InputError, OffbookError, RecordingMismatchError
 from offbook.providers.provider import Provider
-from offbook.scenarios.asking import Asker
-from offbook.scenarios.judge.case import Case
-from offbook.scenarios.judge.metrics import METRICS, Metric
-from offbook.scenarios.result import Judgement, TurnRecord
+from offbook.scenarios.judge.builtin_metrics import METRICS
+from offbook.scenarios.judge.error_groups import GROUPING_PROMPT, GROUPING_STEP
+from offbook.scenarios.judge.metric import Metric, MetricInput
+from offbook.scenarios.result import Failure, Judgement, TurnRecord
 from offbook.scenarios.scenario import Scenario
-from offbook.wording import suggestion
+from offbook.scenarios.structured_query import ModelQuery
+from offbook.scenarios.users import ANSWER_FORMAT, DEFAULT_TEMPLATE, USER_STEP
+from offbook.text import suggestion
 
-STEP = "judge"
+JUDGE_STEP = "judge"
 
 
-class _Task(Struct, frozen=True):
+class _MetricTask(Struct, frozen=True):
     """One judgement that is to be made."""
 
     metric: Metric
-    case: Case
+    case: MetricInput
     turn_index: int | None
 
 
@@ -52,7 +55,7 @@ class Judge:
     ) -> None:
         if max_concurrent < 1:
             raise InputError(f"expected one or more, got {max_concurrent!r}", source="Judge", place="max_concurrent")
-        self._asker = Asker(provider, model, temperature=temperature, max_tokens=max_tokens)
+        self._query = ModelQuery(provider, model, temperature=temperature, max_tokens=max_tokens)
         self.metrics = _named_once([_metric(each) for each in metrics])
         self._max_concurrent = max_concurrent
 
@@ -69,7 +72,7 @@ class Judge:
             EventLoopError: something was called synchronously that must be awaited.
         """
         room = asyncio.Semaphore(self._max_concurrent)
-        tasks = self._tasks(scenario, tuple(turns), f"{step_prefix}{STEP}")
+        tasks = self._tasks(scenario, tuple(turns), f"{step_prefix}{JUDGE_STEP}")
         outcomes = await asyncio.gather(*(self._judge(task, room) for task in tasks), return_exceptions=True)
         judgements = []
         for outcome in outcomes:
@@ -78,25 +81,27 @@ class Judge:
             judgements.append(outcome)
         return tuple(judgements)
 
-    def _tasks(self, scenario: Scenario, turns: tuple[TurnRecord, ...], step: str) -> list[_Task]:
+    def _tasks(self, scenario: Scenario, turns: tuple[TurnRecord, ...], step: str) -> list[_MetricTask]:
         tasks = [
-            _Task(metric, Case(scenario, turns[:number], f"{step}.{metric.name}"), turn.index)
+            _MetricTask(metric, MetricInput(scenario, turns[:number], f"{step}.{metric.name}"), turn.index)
             for number, turn in enumerate(turns, start=1)
             for metric in self.metrics
             if metric.scope == "turn"
         ]
         whole = [metric for metric in self.metrics if metric.scope == "conversation" and turns]
-        return tasks + [_Task(metric, Case(scenario, turns, f"{step}.{metric.name}"), None) for metric in whole]
+        return tasks + [
+            _MetricTask(metric, MetricInput(scenario, turns, f"{step}.{metric.name}"), None) for metric in whole
+        ]
 
-    async def _judge(self, task: _Task, room: asyncio.Semaphore) -> Judgement:
+    async def _judge(self, task: _MetricTask, room: asyncio.Semaphore) -> Judgement:
         name = task.metric.name
         async with room:
             try:
-                found = await task.metric.judge(task.case, self._asker)
+                found = await task.metric.judge(task.case, self._query)
             except (RecordingMismatchError, EventLoopError):
                 raise
             except Exception as error:  # a judge that fails has found nothing, and that is all it tells
-                return Judgement(name, turn_index=task.turn_index, error=_told(error))
+                return Judgement(name, turn_index=task.turn_index, error=_error_text(error))
         return Judgement(name, found.value, found.reason, task.turn_index, found.severity)
 
 
@@ -117,5 +122,36 @@ def _named_once(metrics: list[Metric]) -> tuple[Metric, ...]:
     return tuple(metrics)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) if isinstance(error, OffbookError) else f"{type(error).__name__}: {error}"
+
+
+def below_thresholds(judgements: Iterable[Judgement], thresholds: Mapping[str, float]) -> tuple[Failure, ...]:
+    """A failure for each metric whose mean is below its threshold, in the order of the thresholds.
+
+    Judgements that failed do not count. A metric that has no number at all cannot be held to its threshold, and
+    so does not meet it.
+    """
+    made = tuple(judgements)
+    failures = [
+        _threshold_failure(name, least, [each for each in made if each.metric == name])
+        for name, least in thresholds.items()
+    ]
+    return tuple(failure for failure in failures if failure is not None)
+
+
+def _threshold_failure(name: str, least: float, judgements: Sequence[Judgement]) -> Failure | None:
+    numbers = [(each.value, each.reason) for each in judgements if isinstance(each.value, int | float)]
+    if not numbers:
+        error = next((each.error for each in judgements if each.error is not None), "")
+        return Failure("threshold", f"{name} has no number to hold to its threshold of {least:g}", error)
+    mean = fmean(number for number, _ in numbers)
+    if mean >= least:
+        return None
+    return Failure("threshold", f"{name} is {mean:g} on average, below its threshold of {least:g}", min(numbers)[1])
+
+
+def prompts() -> Mapping[str, str]:
+    """What a model is told, by the step of its calls; the user's with the places that a scenario fills."""
+    judged = {f"{JUDGE_STEP}.{name}": metric.prompt for name, metric in METRICS.items()}
+    return {USER_STEP: f"{DEFAULT_TEMPLATE}\n{ANSWER_FORMAT}", **judged, GROUPING_STEP: GROUPING_PROMPT}

@@ -1,14 +1,10 @@
-"""Mocks: stand-ins for the tools of an agent under test."""
+"""Mocks of the tools of an agent under test."""
 
-from offbook.scenarios.mocks.call import MockedCall
-from offbook.scenarios.mocks.context import MockContext
-from offbook.scenarios.mocks.conversation import MockedTools
-from offbook.scenarios.mocks.fails import fails
-from offbook.scenarios.mocks.garbled import garbled
-from offbook.scenarios.mocks.hangs import hangs
+from offbook.scenarios.mocks.failures import fails, garbled, hangs
+from offbook.scenarios.mocks.mock import MockContext, sequence
+from offbook.scenarios.mocks.mocked_tools import MockedCall, MockedTools
 from offbook.scenarios.mocks.mocks import Mocks
 from offbook.scenarios.mocks.replayed import replayed
-from offbook.scenarios.mocks.sequence import sequence
 
 __all__ = [
     "MockContext",

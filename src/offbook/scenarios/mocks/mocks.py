@@ -1,4 +1,4 @@
-"""Mocks: what stands in for an agent's tools."""
+"""Mocks: declares what answers the tool calls of an agent, by tool name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.scenarios.mocks.conversation import Around, MockedTools, Unmocked, alone
-from offbook.scenarios.mocks.declared import mock_of
-from offbook.scenarios.mocks.mock import Mock
-from offbook.scenarios.mocks.real_tool import UNKNOWN_TOOL, GivenSchema, RealTool, real_tool_of
+from offbook.scenarios.mocks.mock import Mock, to_mock
+from offbook.scenarios.mocks.mocked_tools import MockedTools, ToolWrapper, UnmockedPolicy, unwrapped
+from offbook.scenarios.mocks.real_tool import UNKNOWN_TOOL, GivenSchema, RealTool, build_real_tool
 
 SOURCE = "mocks"
 
@@ -40,13 +39,13 @@ class Mocks:
         self,
         declared: Mapping[str, object],
         *,
-        unmocked: Unmocked = "error",
+        unmocked: UnmockedPolicy = "error",
         schemas: Mapping[str, GivenSchema] | None = None,
         returns: Mapping[str, object] | None = None,
         side_effects: Iterable[str] = (),
     ) -> None:
-        if unmocked not in get_args(Unmocked):
-            known = ", ".join(get_args(Unmocked))
+        if unmocked not in get_args(UnmockedPolicy):
+            known = ", ".join(get_args(UnmockedPolicy))
             raise InputError(f"unknown mode {unmocked!r}", source="unmocked", hint=f"one of: {known}")
         self._unmocked = unmocked
         self._mocks = _mocks_of(declared)
@@ -56,7 +55,7 @@ class Mocks:
         self._called = set[str]()
         self._numbers = count(1)
 
-    def conversation(self, conversation_id: str | None = None, *, around: Around = alone) -> MockedTools:
+    def conversation(self, conversation_id: str | None = None, *, around: ToolWrapper = unwrapped) -> MockedTools:
         """The mocks for one conversation, begun afresh: it shares nothing with others, before it or beside it.
 
         `conversation_id` is any text, like `conv-1-abc123`; by default `conv-1`, `conv-2` and so on. `around` puts
@@ -83,11 +82,11 @@ def _mocks_of(declared: Mapping[str, object]) -> dict[str, Mock]:
     for tool in declared:
         if not isinstance(tool, str) or not tool:
             raise InputError(f"expected the name of a tool, got {tool!r}", source=SOURCE)
-    return {tool: mock_of(given, source=SOURCE, place=tool) for tool, given in declared.items()}
+    return {tool: to_mock(given, source=SOURCE, place=tool) for tool, given in declared.items()}
 
 
 def _real_tools_of(schemas: Mapping[str, GivenSchema], returns: Mapping[str, object]) -> dict[str, RealTool]:
     return {
-        tool: real_tool_of(tool, schemas.get(tool), returns=returns.get(tool, UNSET))
+        tool: build_real_tool(tool, schemas.get(tool), returns=returns.get(tool, UNSET))
         for tool in dict.fromkeys([*schemas, *returns])
     }

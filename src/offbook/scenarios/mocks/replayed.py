@@ -7,27 +7,26 @@ from typing import Any
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.messages import JsonObject
-from offbook.recording.document import Document, check_strict
-from offbook.recording.file_format import convert
+from offbook.recording.format.document import Document, check_strict
+from offbook.recording.format.file import document_from_dict
 from offbook.recording.latency import Latency
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.memory import MemoryShelf
-from offbook.recording.tool_replay import GivenRecording, ReplayedTools
-from offbook.scenarios.mocks.context import MockContext
-from offbook.scenarios.mocks.mock import Answer, Mock
+from offbook.recording.stores.memory import MemoryReader
+from offbook.recording.tool_replay import RecordingInput, ReplayedTools
+from offbook.scenarios.mocks.mock import Mock, MockAnswer, MockContext
 from offbook.tools import Toolbox, ToolDef, ToolSpec
 
 NO_LATENCY = Latency("constant", latency_ms=0.0, seed=0)
 
 
-class Replayed(Mock):
+class ReplayMock(Mock):
     """Answers as a tool did when it was recorded, from the recording's first call on in each conversation."""
 
     def __init__(self, document: Document, *, source: str, tool: str | None, strict: bool) -> None:
         self._document, self._source, self._tool, self._strict = document, source, tool, strict
 
-    def start(self) -> Answer:
-        shelf = MemoryShelf(self._document, source=self._source)
+    def start(self) -> MockAnswer:
+        shelf = MemoryReader(self._document, source=self._source)
         replay = ReplayedTools(
             Toolbox(), shelf, strict=self._strict, default=None, latency=NO_LATENCY, clock=SYSTEM_CLOCK
         )
@@ -39,7 +38,7 @@ class Replayed(Mock):
         return answer
 
 
-def replayed(recording: GivenRecording, tool: str | None = None, *, strict: bool = True) -> Mock:
+def replayed(recording: RecordingInput, tool: str | None = None, *, strict: bool = True) -> Mock:
     """A mock that answers with what a tool gave, or raised, when it was recorded.
 
     A call is answered by the first unused exchange that was recorded with the same arguments, or without any.
@@ -56,11 +55,13 @@ def replayed(recording: GivenRecording, tool: str | None = None, *, strict: bool
     document, source = _read(recording)
     if strict:
         check_strict(document.version, source=source)
-    return Replayed(document, source=source, tool=tool, strict=strict)
+    return ReplayMock(document, source=source, tool=tool, strict=strict)
 
 
-def _read(recording: GivenRecording) -> tuple[Document, str]:
+def _read(recording: RecordingInput) -> tuple[Document, str]:
     if isinstance(recording, str | os.PathLike):
         store = open_store(recording)
         return store.load(), store.location
-    return recording if isinstance(recording, Document) else convert(recording, source="recording"), "recording"
+    return recording if isinstance(recording, Document) else document_from_dict(
+        recording, source="recording"
+    ), "recording"

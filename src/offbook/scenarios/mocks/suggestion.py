@@ -1,14 +1,106 @@
-"""The mock that is missing, written in Python."""
+"""The error for a tool without a mock, with the missing mock written out in Python."""
 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 from offbook.errors import UnmockedToolError
 from offbook.messages import JsonObject
-from offbook.scenarios.mocks.example import Example, text
+
+MAX_DEPTH = 4
+EXAMPLE_STRINGS = {
+    "date": "2026-03-30",
+    "date-time": "2026-03-30T12:00:00Z",
+    "time": "12:00:00",
+    "email": "ada@example.com",
+    "uri": "https://example.com",
+    "uuid": "00000000-0000-4000-8000-000000000001",
+}
+EXAMPLE_VALUES = {"integer": "1", "number": "1.0", "boolean": "True"}
+JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+
+
+class ExampleValue:
+    """Writes values that a schema describes. Fields that are named and typed like one of `args` repeat it."""
+
+    def __init__(self, root: JsonObject, args: JsonObject) -> None:
+        self._root, self._args = root, args
+
+    def fields(self) -> dict[str, str]:
+        """The fields of the value, each in Python; none if it is no object."""
+        return self._fields(self._settled(self._root), depth=0)
+
+    def source(self) -> str:
+        """The value in Python, on one line."""
+        return self._source(self._root, depth=0)
+
+    def _fields(self, schema: JsonObject, *, depth: int) -> dict[str, str]:
+        properties: JsonObject = schema.get("properties", {})
+        return {name: self._field(name, part, depth=depth + 1) for name, part in properties.items()}
+
+    def _field(self, name: str, schema: JsonObject, *, depth: int) -> str:
+        kind = JSON_TYPES.get(type(self._args.get(name)))
+        is_alike = kind is not None and schema.get("type") == kind and not schema.keys() & {"enum", "const"}
+        return f"args[{string_source(name)}]" if is_alike else self._source(schema, depth=depth)
+
+    def _source(self, schema: JsonObject, *, depth: int) -> str:
+        schema = self._settled(schema)
+        for given in ("const", "enum", "examples"):
+            if given in schema:
+                return literal_source(schema[given] if given == "const" else schema[given][0])
+        is_deep = depth > MAX_DEPTH
+        match schema.get("type", "object" if "properties" in schema else "null"):
+            case "object":
+                return "{}" if is_deep else dict_source(self._fields(schema, depth=depth))
+            case "array":
+                has_items = schema.get("items") and not is_deep
+                return f"[{self._source(schema['items'], depth=depth + 1)}]" if has_items else "[]"
+            case "string":
+                return string_source(EXAMPLE_STRINGS.get(schema.get("format", ""), "text"))
+            case kind:
+                return EXAMPLE_VALUES.get(kind, "None")
+
+    def _settled(self, schema: JsonObject) -> JsonObject:
+        """The schema that is meant: behind its references, and of several the first that is not null."""
+        for _ in range(MAX_DEPTH):
+            choices = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
+            if choices:
+                schema = next((choice for choice in choices if choice.get("type") != "null"), choices[0])
+            elif "$ref" in schema:
+                schema = self._behind(schema["$ref"])
+        if isinstance(schema.get("type"), list):
+            return {**schema, "type": next((kind for kind in schema["type"] if kind != "null"), "null")}
+        return schema
+
+    def _behind(self, reference: str) -> JsonObject:
+        found: Any = self._root
+        for part in reference.removeprefix("#").split("/")[1:]:
+            found = found.get(part, {})
+        return found if isinstance(found, dict) else {}
+
+
+def dict_source(fields: dict[str, str]) -> str:
+    """A dict in Python, on one line."""
+    return f"{{{', '.join(f'{string_source(name)}: {source}' for name, source in fields.items())}}}"
+
+
+def literal_source(value: object) -> str:
+    """A JSON value in Python."""
+    if isinstance(value, str):
+        return string_source(value)
+    if isinstance(value, dict):
+        return dict_source({name: literal_source(part) for name, part in value.items()})
+    return f"[{', '.join(literal_source(part) for part in value)}]" if isinstance(value, list) else repr(value)
+
+
+def string_source(value: str) -> str:
+    """Text in Python, in double quotes."""
+    return json.dumps(value, ensure_ascii=False)
+
 
 MAX_REPEATED_ARGS = 4
 
@@ -20,17 +112,17 @@ def unmocked_error(tool: str, args: JsonObject, *, returns: JsonObject, mocked: 
     """
     close = difflib.get_close_matches(tool, list(mocked), n=1)
     hint = f"Is it what the mock {close[0]!r} is for?" if close else ""
-    return UnmockedToolError(tool=tool, arguments=args, suggestion=_entry(tool, args, returns), hint=hint)
+    return UnmockedToolError(tool=tool, arguments=args, suggestion=_mock_source(tool, args, returns), hint=hint)
 
 
-def _entry(tool: str, args: JsonObject, returns: JsonObject) -> str:
-    fields = Example(returns, args).fields() if returns else _usual_fields(args)
+def _mock_source(tool: str, args: JsonObject, returns: JsonObject) -> str:
+    fields = ExampleValue(returns, args).fields() if returns else _default_fields(args)
     if not fields:
-        return f"{text(tool)}: lambda args: {Example(returns, args).source()},"
-    lines = (f"    {text(name)}: {source}," for name, source in fields.items())
-    return "\n".join([f"{text(tool)}: lambda args: {{", *lines, "},"])
+        return f"{string_source(tool)}: lambda args: {ExampleValue(returns, args).source()},"
+    lines = (f"    {string_source(name)}: {source}," for name, source in fields.items())
+    return "\n".join([f"{string_source(tool)}: lambda args: {{", *lines, "},"])
 
 
-def _usual_fields(args: JsonObject) -> dict[str, str]:
-    repeated = {name: f"args[{text(name)}]" for name in islice(args, MAX_REPEATED_ARGS)}
+def _default_fields(args: JsonObject) -> dict[str, str]:
+    repeated = {name: f"args[{string_source(name)}]" for name in islice(args, MAX_REPEATED_ARGS)}
     return {"success": "True", **repeated}

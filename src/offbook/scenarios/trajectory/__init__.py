@@ -1,11 +1,15 @@
-"""Trajectories: the tool calls that an agent made, held against those expected."""
+"""Trajectories: compares the tool calls an agent made with those expected."""
 
-from offbook.scenarios.trajectory.assertion import assert_trajectory
-from offbook.scenarios.trajectory.expectation import Expectation, expected
-from offbook.scenarios.trajectory.match import MissingCall, PlacedCall, TrajectoryMatch, match_trajectory
-from offbook.scenarios.trajectory.matcher import Matcher
+from offbook.scenarios.trajectory.arguments import Matcher
+from offbook.scenarios.trajectory.match import (
+    MissingCall,
+    PlacedCall,
+    TrajectoryMatch,
+    assert_trajectory,
+    match_trajectory,
+)
 from offbook.scenarios.trajectory.matchers import any_of, anything, is_type, matches, near, satisfies
-from offbook.scenarios.trajectory.trajectory import Trajectory
+from offbook.scenarios.trajectory.trajectory import Expectation, Trajectory, expected
 
 __all__ = [
     "Expectation",

@@ -1,20 +1,76 @@
-"""Whether the tool calls of an agent are those expected, and if not, what is wrong."""
+"""Reads tool calls in any common shape and matches or asserts them against a trajectory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 
+from offbook.errors import InputError
 from offbook.messages import ToolCall
-from offbook.scenarios.trajectory.calls import read_calls
-from offbook.scenarios.trajectory.difference import difference_text, most_telling
-from offbook.scenarios.trajectory.expectation import Expectation
-from offbook.scenarios.trajectory.judgement import Judgement, judge
+from offbook.scenarios.trajectory.arguments import call_text, truncate
+from offbook.scenarios.trajectory.difference import (
+    TrajectoryComparison,
+    compare_calls,
+    difference_rows,
+    difference_text,
+    main_problem,
+)
 from offbook.scenarios.trajectory.pairing import Pairing
-from offbook.scenarios.trajectory.row import rows_of
-from offbook.scenarios.trajectory.shown import cut, shown_call
-from offbook.scenarios.trajectory.trajectory import Trajectory
+from offbook.scenarios.trajectory.trajectory import Expectation, Trajectory
+
+_CALL_HINT = 'a call is a ToolCall, or like {"name": "search", "args": {"text": "tea"}}'
+_NAME_KEYS = ("name", "tool")
+_ARGUMENT_KEYS = ("args", "arguments", "input")
+
+
+def read_calls(given: Iterable[object]) -> tuple[ToolCall, ...]:
+    """The tool calls in `given`, in order.
+
+    Each is a ToolCall, or a mapping or an object with the name as `name` or `tool` and the arguments as
+    `args`, `arguments` or `input`, if need be inside `function`; arguments are a mapping or JSON text. A
+    message stands for the tool calls that it makes.
+
+    Raises:
+        InputError: something there is no tool call; names its place.
+    """
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise InputError(f"expected a list of tool calls, got {given!r:.80}", source="calls", hint=_CALL_HINT)
+    return tuple(call for index, each in enumerate(given) for call in _calls_in(each, f"[{index}]"))
+
+
+def _calls_in(given: object, place: str) -> Iterator[ToolCall]:
+    if isinstance(given, ToolCall):
+        yield given
+    elif _has(given, "tool_calls") or _has(given, "role"):
+        for index, call in enumerate(_get(given, "tool_calls") or ()):
+            yield from _calls_in(call, f"{place}.tool_calls[{index}]")
+    else:
+        yield _call(_get(given, "function") or given, place)
+
+
+def _call(given: object, place: str) -> ToolCall:
+    name = next((_get(given, key) for key in _NAME_KEYS if _has(given, key)), None)
+    key = next((key for key in _ARGUMENT_KEYS if _has(given, key)), "")
+    if not isinstance(name, str) or not name or not (key or isinstance(given, Mapping)):
+        raise InputError(f"expected a tool call, got {given!r:.80}", source="calls", place=place, hint=_CALL_HINT)
+    arguments = _get(given, key)
+    if isinstance(arguments, str):
+        return ToolCall.parse(name, arguments)
+    if arguments is not None and not isinstance(arguments, Mapping):
+        reason = f"expected a dict or JSON text, got {arguments!r:.80}"
+        raise InputError(reason, source="calls", place=f"{place}.{key}", hint=_CALL_HINT)
+    return ToolCall(name, dict(arguments or {}))
+
+
+def _has(given: object, key: str) -> bool:
+    return key in given if isinstance(given, Mapping) else hasattr(given, key)
+
+
+def _get(given: object, key: str) -> Any:
+    return given.get(key) if isinstance(given, Mapping) else getattr(given, key, None)
+
 
 MAX_REASON_CHARS = 160
 
@@ -26,7 +82,7 @@ class PlacedCall(Struct, frozen=True):
     call: ToolCall
 
     def __str__(self) -> str:
-        return f"call {self.index + 1}, {shown_call(self.call)}"
+        return f"call {self.index + 1}, {call_text(self.call)}"
 
 
 class MissingCall(Struct, frozen=True):
@@ -74,8 +130,8 @@ def match_trajectory(calls: Iterable[object], trajectory: Trajectory) -> Traject
     Raises:
         InputError: something in `calls` is no tool call.
     """
-    judgement = judge(read_calls(calls), trajectory)
-    rows = rows_of(judgement)
+    judgement = compare_calls(read_calls(calls), trajectory)
+    rows = difference_rows(judgement)
     if not any(row.label for row in rows):
         return TrajectoryMatch(matched=True)
     return TrajectoryMatch(
@@ -84,12 +140,12 @@ def match_trajectory(calls: Iterable[object], trajectory: Trajectory) -> Traject
         extra=_placed(_extra(judgement.pairing), judgement),
         misplaced=_placed(_misplaced(judgement), judgement),
         forbidden=_placed(judgement.forbidden, judgement),
-        reason=cut(most_telling(rows).reason, MAX_REASON_CHARS),
+        reason=truncate(main_problem(rows).reason, MAX_REASON_CHARS),
         difference=difference_text(rows, judgement),
     )
 
 
-def _missing(judgement: Judgement) -> tuple[MissingCall, ...]:
+def _missing(judgement: TrajectoryComparison) -> tuple[MissingCall, ...]:
     expected = judgement.trajectory.expected
     lacking = enumerate(judgement.pairing.missing)
     return tuple(MissingCall(index, expected[index], count) for index, count in lacking if count)
@@ -100,10 +156,23 @@ def _extra(pairing: Pairing) -> set[int]:
     return {index for index, (fit, place, must) in enumerate(paired) if must and fit is None and place is None}
 
 
-def _misplaced(judgement: Judgement) -> set[int]:
+def _misplaced(judgement: TrajectoryComparison) -> set[int]:
     elsewhere = {index for index, owner in enumerate(judgement.pairing.misplaced) if owner is not None}
     return elsewhere | judgement.early.keys()
 
 
-def _placed(indexes: Iterable[int], judgement: Judgement) -> tuple[PlacedCall, ...]:
+def _placed(indexes: Iterable[int], judgement: TrajectoryComparison) -> tuple[PlacedCall, ...]:
     return tuple(PlacedCall(index, judgement.calls[index]) for index in sorted(indexes))
+
+
+def assert_trajectory(calls: Iterable[object], trajectory: Trajectory) -> None:
+    """Assert that the tool calls are those expected; `match_trajectory` says which shapes they may have.
+
+    Raises:
+        AssertionError: they are not; its message says what is wrong, and shows all calls beside those expected.
+        InputError: something in `calls` is no tool call.
+    """
+    __tracebackhide__ = True
+    match = match_trajectory(calls, trajectory)
+    if not match:
+        raise AssertionError(str(match))

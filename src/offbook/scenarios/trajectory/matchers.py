@@ -1,4 +1,4 @@
-"""The demands that expected arguments may make in place of values."""
+"""Matchers for expected arguments: `anything`, `any_of`, `is_type`, `matches`, `near` and `satisfies`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from offbook.errors import InputError
-from offbook.scenarios.trajectory.arguments import differences
-from offbook.scenarios.trajectory.matcher import Matcher
+from offbook.scenarios.trajectory.arguments import Matcher, differences
 
 _ROUNDING = 1e-9
 

@@ -1,17 +1,129 @@
-"""What the tool calls of an agent should be."""
+"""Declares the tool calls that are expected of an agent, their order, and those that are forbidden."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias, get_args
 
-from offbook.errors import InputError
-from offbook.scenarios.trajectory.expectation import Expectation, expected
-from offbook.wording import suggestion
+from msgspec import Struct
 
-Mode = Literal["strict", "unordered", "in_order", "contains", "within"]
-Named: TypeAlias = Expectation | str
-Order: TypeAlias = tuple[Expectation, Expectation]
+from offbook.errors import InputError
+from offbook.messages import ToolCall
+from offbook.scenarios.trajectory.arguments import ArgumentDifference, arguments_text, differences, short_repr, truncate
+from offbook.text import suggestion
+
+ArgumentMatch = Literal["ignore", "partial", "exact"]
+
+
+class Expectation(Struct, frozen=True):
+    """A tool call that is expected. `expected` makes one, and says what the fields mean."""
+
+    tool: str
+    args: Mapping[str, object] = {}
+    match: ArgumentMatch = "ignore"
+    at_least: int | None = None
+    at_most: int | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it says how often the call is expected."""
+        return self.at_least is not None or self.at_most is not None
+
+    def differences(self, call: ToolCall) -> list[ArgumentDifference]:
+        """How the arguments of a call of this tool differ; empty if the call is as expected."""
+        if self.match == "ignore":
+            return []
+        if call.raw_arguments is not None:
+            return [ArgumentDifference("arguments", f"expected a JSON object, got {short_repr(call.raw_arguments)}")]
+        return list(differences(self.args, call.args, is_partial=self.match == "partial"))
+
+    def fits(self, call: ToolCall) -> bool:
+        """Whether a call is as expected."""
+        return self.tool == call.tool and not self.differences(call)
+
+    def text(self, limit: int = 60) -> str:
+        """This on one line like `search(text='tea', …)`, where `…` stands for further arguments of any kind."""
+        further = [] if self.match == "exact" else ["…"]
+        arguments = ", ".join([arguments_text(self.args), *further] if self.args else further)
+        return f"{truncate(f'{self.tool}({arguments})', limit - len(self._count()))}{self._count()}"
+
+    def _count(self) -> str:
+        if not self.is_counted:
+            return ""
+        if self.at_least == self.at_most:
+            return f" exactly {self.at_most}"
+        if self.at_most is None:
+            return f" at least {self.at_least}"
+        return f" {self.at_least} to {self.at_most}" if self.at_least else f" at most {self.at_most}"
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def expected(
+    tool: str,
+    *,
+    args: Mapping[str, object] | None = None,
+    match: ArgumentMatch | None = None,
+    at_least: int | None = None,
+    at_most: int | None = None,
+    exactly: int | None = None,
+) -> Expectation:
+    """A call of `tool`.
+
+    Args:
+        tool: its name.
+        args: its arguments; values or matchers, at any depth.
+        match: `ignore` takes any arguments, and is the default without `args`. `partial` takes arguments
+            that have those given, also in mappings inside them, and is the default with `args`. `exact`
+            takes those given and no others.
+        at_least: how many such calls there must be.
+        at_most: how many there may be; on its own, there need be none.
+        exactly: both in one.
+
+    Raises:
+        InputError: something is of the wrong type, or contradicts something else.
+    """
+    if not isinstance(tool, str) or not tool:
+        raise InputError(f"expected the name of a tool, got {tool!r}", source="expected", place="tool")
+    how = _argument_match(args, match)
+    least, most = _bounds(at_least, at_most, exactly)
+    return Expectation(tool, dict(args or {}), how, least, most)
+
+
+def _argument_match(args: Mapping[str, object] | None, match: ArgumentMatch | None) -> ArgumentMatch:
+    if args is not None and not isinstance(args, Mapping):
+        raise InputError(f"expected a dict, got {args!r}", source="expected", place="args", hint='args={"id": 7}')
+    if match is None:
+        return "ignore" if args is None else "partial"
+    if match not in get_args(ArgumentMatch):
+        hint = suggestion(str(match), get_args(ArgumentMatch), kind="known")
+        raise InputError(f"unknown way to match: {match!r}", source="expected", place="match", hint=hint)
+    if match == "ignore" and args is not None:
+        raise InputError("args are given, and ignored", source="expected", place="match", hint="leave one of them out")
+    if match != "ignore" and args is None:
+        hint = "give args; args={} with match='exact' is a call without arguments"
+        raise InputError(f"there is nothing to match {match}ly", source="expected", place="match", hint=hint)
+    return match
+
+
+def _bounds(at_least: int | None, at_most: int | None, exactly: int | None) -> tuple[int | None, int | None]:
+    for name, count in (("at_least", at_least), ("at_most", at_most), ("exactly", exactly)):
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
+            raise InputError(f"expected a count from 0, got {count!r}", source="expected", place=name)
+    if exactly is not None:
+        if at_least is not None or at_most is not None:
+            hint = "leave at_least and at_most out"
+            raise InputError("more than one count is given", source="expected", place="exactly", hint=hint)
+        return exactly, exactly
+    if at_least is not None and at_most is not None and at_least > at_most:
+        raise InputError(f"at least {at_least} is more than at most {at_most}", source="expected", place="at_least")
+    return at_least, at_most
+
+
+TrajectoryMode = Literal["strict", "unordered", "in_order", "contains", "within"]
+ExpectedCall: TypeAlias = Expectation | str
+CallOrder: TypeAlias = tuple[Expectation, Expectation]
 
 
 class Trajectory:
@@ -34,16 +146,16 @@ class Trajectory:
 
     def __init__(
         self,
-        mode: Mode,
-        expected: Iterable[Named] = (),
+        mode: TrajectoryMode,
+        expected: Iterable[ExpectedCall] = (),
         *,
-        forbidden: Iterable[Named] = (),
-        before: Iterable[tuple[Named, Named]] = (),
+        forbidden: Iterable[ExpectedCall] = (),
+        before: Iterable[tuple[ExpectedCall, ExpectedCall]] = (),
     ) -> None:
-        if mode not in get_args(Mode):
-            hint = suggestion(str(mode), get_args(Mode), kind="modes")
+        if mode not in get_args(TrajectoryMode):
+            hint = suggestion(str(mode), get_args(TrajectoryMode), kind="modes")
             raise InputError(f"unknown mode {mode!r}", source="Trajectory", place="mode", hint=hint)
-        self.mode: Mode = mode
+        self.mode: TrajectoryMode = mode
         self.expected = tuple(_expectations(expected, "expected"))
         banned = enumerate(_expectations(forbidden, "forbidden"))
         self.forbidden = tuple(_uncounted(each, f"forbidden[{index}]") for index, each in banned)
@@ -89,7 +201,7 @@ def _uncounted(expectation: Expectation, place: str) -> Expectation:
     return expectation
 
 
-def _order(pair: object, place: str) -> Order:
+def _order(pair: object, place: str) -> CallOrder:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         hint = 'before=[("find_order", "refund")]'
         raise InputError(f"expected a pair of tool calls, got {pair!r}", source="Trajectory", place=place, hint=hint)

@@ -3,7 +3,7 @@
 from offbook.errors import ProviderError, ToolArgumentsError
 from offbook.messages import JsonObject, Response, ToolCall
 from offbook.providers.provider import Provider
-from offbook.templates.demo.refund_tools import MODEL, OPENING, GaveUpError, told
+from offbook.templates.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
 from offbook.tools import Toolbox
 
 
@@ -17,7 +17,7 @@ async def answer(gateway: Provider, tools: Toolbox) -> str:
         messages.append(response.to_message().to_dict())
         for call in response.tool_calls:
             result = await use(call, tools, paid)
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": told(result)})
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": describe_result(result)})
     raise GaveUpError("the model does not come to an end")
 
 

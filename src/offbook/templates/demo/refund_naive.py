@@ -3,7 +3,7 @@
 import asyncio
 
 from offbook.providers.provider import Provider
-from offbook.templates.demo.refund_tools import MODEL, OPENING, GaveUpError, told
+from offbook.templates.demo.refund_tools import MODEL, OPENING, GaveUpError, describe_result
 from offbook.tools import Toolbox
 
 
@@ -29,4 +29,4 @@ async def converse(provider: Provider, tools: Toolbox) -> str:
         messages.append(response.to_message().to_dict())
         for call in response.tool_calls:
             result = await tools[call.tool].callable(**call.args)
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": told(result)})
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": describe_result(result)})

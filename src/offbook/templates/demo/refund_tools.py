@@ -28,6 +28,6 @@ async def refund(order_id: int) -> JsonObject:
 TOOLS = Toolbox([find_order, refund])
 
 
-def told(result: JsonObject) -> str:
+def describe_result(result: JsonObject) -> str:
     """What the model is told of a tool's result."""
     return ", ".join(f"{name}: {value}" for name, value in result.items())

@@ -1,1 +1,1 @@
-"""Tools that a workflow can have without any code: off unless it lists them, each within what it allows."""
+"""Built-in tools of workflows: off unless a workflow declares them, and limited to what it allows."""

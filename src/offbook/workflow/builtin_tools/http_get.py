@@ -1,8 +1,13 @@
-"""The built-in tool that fetches pages of certain hosts."""
+"""The built-in tool that fetches pages, and the hosts that it may reach."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from offbook.tools import ToolDef, tool_of
 
@@ -16,3 +21,69 @@ def http_get(name: str, *, allow: Sequence[str], timeout_s: float) -> ToolDef:
     description = f"Fetch a page by HTTP GET. Hosts that you may ask: {', '.join(allow)}."
     pages = PageFetcher(allow, tool=name)
     return tool_of(pages.fetch, name=name, description=description, timeout_s=timeout_s)
+
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+HOST_PATTERN = r"^((\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$"
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_PORT = re.compile(r":([0-9]+)$")
+_TRANSLATED = IPv6Network("64:ff9b::/96")
+_WRAPPED = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("fec0::/10"))
+
+
+class AllowedHost(Struct, frozen=True):
+    """A host by its name or address, or with `*.` before it all names below it; at that port, or the usual one."""
+
+    host: str
+    port: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> AllowedHost:
+        """What is written like `example.com`, `*.example.com`, `127.0.0.1:8080` or `[::1]`."""
+        port = _PORT.search(text)
+        host = text[: port.start()] if port else text
+        return cls(_canonical(host.strip("[]")), int(port[1]) if port else None)
+
+    def covers(self, host: str, port: int, *, usual_port: int) -> bool:
+        if port != (self.port or usual_port):
+            return False
+        return host.endswith(self.host[1:]) if self.host.startswith("*.") else host == self.host
+
+
+class AllowedHosts:
+    """Says of hosts and addresses whether they may be talked to.
+
+    A name is not enough where it leads to an address that is not public: then the address must be allowed
+    too. Only `localhost` always leads to this machine.
+    """
+
+    def __init__(self, allow: Sequence[str]) -> None:
+        self._allowed = [AllowedHost.parse(text) for text in allow]
+
+    def has_host(self, host: str, port: int, *, usual_port: int) -> bool:
+        canonical = _canonical(host)
+        return any(allowed.covers(canonical, port, usual_port=usual_port) for allowed in self._allowed)
+
+    def has_address(self, address: Address, port: int, *, host: str, usual_port: int) -> bool:
+        """Whether `host`, which has been asked for, may be at this address."""
+        if is_public(address) or (host == "localhost" and address.is_loopback):
+            return True
+        return self.has_host(str(address), port, usual_port=usual_port)
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is one of the internet: of no private network, no machine itself, and no group."""
+    if isinstance(address, IPv6Address):
+        if address in _TRANSLATED:
+            return is_public(IPv4Address(int(address) & 0xFFFFFFFF))
+        if any(address in network for network in _WRAPPED):
+            return False
+    return address.is_global and not address.is_multicast
+
+
+def _canonical(host: str) -> str:
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host.lower()

@@ -1,4 +1,4 @@
-"""Fetching pages of certain hosts."""
+"""Fetches pages from allowed hosts with httpx2, which is imported only when a workflow declares the tool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeAlias
 import httpx2
 
 from offbook.errors import ToolFailureError, ToolRefusalError, ToolResolutionError
-from offbook.workflow.builtin_tools.allowed_hosts import DEFAULT_PORTS, Address, AllowedHosts
+from offbook.workflow.builtin_tools.http_get import DEFAULT_PORTS, Address, AllowedHosts
 
 MAX_BYTES = 1_000_000
 MAX_REDIRECTS = 5
@@ -117,7 +117,7 @@ class PageFetcher:
             reason = f"{url} answered {answer.status_code} {answer.reason_phrase}"
             raise ToolFailureError(reason, tool=self._tool, status_code=answer.status_code)
         data = await self._data(answer, url)
-        text = _decoded(data, answer.charset_encoding or "utf-8")
+        text = _decode(data, answer.charset_encoding or "utf-8")
         if "\0" in text:
             raise self._failure(f"{url} is no text, but {answer.headers.get('content-type', 'something else')}")
         return text
@@ -151,7 +151,7 @@ def _port(url: httpx2.URL) -> int:
     return url.port if url.port is not None else DEFAULT_PORTS[url.scheme]
 
 
-def _decoded(data: bytes, charset: str) -> str:
+def _decode(data: bytes, charset: str) -> str:
     try:
         known = codecs.lookup(charset).name not in SLOW_CHARSETS
         return data.decode(charset if known else "utf-8", "replace")

@@ -9,8 +9,8 @@ from pathlib import Path
 from stat import S_ISREG
 
 from offbook.errors import InputError, ToolFailureError, ToolRefusalError, ToolResolutionError
+from offbook.text import did_you_mean
 from offbook.tools import ToolDef, tool_of
-from offbook.wording import did_you_mean
 
 MAX_BYTES = 1_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from offbook import FaultPlan, WorkflowEngine, load_workflow, parse_fault, run
-from offbook.session import Replay, open_session
+from offbook.pipeline import Replay, open_pipeline
 from offbook.workflow import WorkflowResult
 
 ROOT = Path(__file__).parents[1]
@@ -13,7 +13,7 @@ async def replay(*faults: str) -> WorkflowResult:
     """Run the workflow on its recording, strictly. `faults` strike on the way."""
     flow = load_workflow(ROOT / "flow.yaml")
     mode = Replay(str(ROOT / "recordings" / "flow.json"))
-    async with open_session(flow.config, mode, faults=FaultPlan(map(parse_fault, faults))) as session:
+    async with open_pipeline(flow.config, mode, faults=FaultPlan(map(parse_fault, faults))) as session:
         engine = WorkflowEngine(flow, session.gateway, wrap_tools=session.wrap_tools, folder=ROOT)
         result = await engine.run()
         assert session.unused() == []

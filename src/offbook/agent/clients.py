@@ -1,0 +1,277 @@
+"""The client protocol that a runner calls, a client for providers, and a scripted one for tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from inspect import signature
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+
+from msgspec import Struct
+
+from offbook.errors import InputError, ScriptError
+from offbook.messages import (
+    NO_EXTRA,
+    JsonObject,
+    ReasoningDelta,
+    Request,
+    Response,
+    StreamEnd,
+    StreamEvent,
+    StreamRestart,
+    TextDelta,
+    ToolCall,
+    WholeReply,
+)
+from offbook.providers.provider import Provider
+from offbook.schema_errors import describe_type
+from offbook.text import ordinal, pluralize
+from offbook.tools import ToolSpec
+
+
+class TextResponse(Struct, frozen=True):
+    """A model's answer that is text alone."""
+
+    content: str
+
+
+LLMResponse: TypeAlias = list[ToolCall] | TextResponse | Response
+
+
+class ChunkType(StrEnum):
+    """What a chunk of a stream is. RESTART voids what came before it; FINAL is the last."""
+
+    TEXT_DELTA = "text_delta"
+    REASONING_DELTA = "reasoning_delta"
+    TOOL_CALL_DELTA = "tool_call_delta"
+    RESTART = "restart"
+    FINAL = "final"
+
+
+class StreamChunk(Struct, frozen=True):
+    """A piece of an answer on its way. `response` is set on the FINAL chunk alone."""
+
+    type: ChunkType
+    content: str = ""
+    response: LLMResponse | None = None
+
+
+class LLMClient(Protocol):
+    """What a runner talks to.
+
+    `messages` is in the OpenAI chat shape with arguments as objects. It is a view that never changes
+    later; whoever needs a list makes one of it.
+    """
+
+    async def send(self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None) -> LLMResponse: ...
+
+    def send_stream(
+        self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None
+    ) -> AsyncIterator[StreamChunk]: ...
+
+
+def response_of(answer: LLMResponse | ToolCall) -> Response:
+    """What a client answered, as a Response.
+
+    Raises:
+        InputError: it is none of the shapes that a client may answer in.
+    """
+    if isinstance(answer, Response):
+        for call in answer.tool_calls:
+            if not isinstance(call, ToolCall):
+                raise _not_a_response(f"a Response with {describe_type(call)} among its calls")
+        return answer
+    if isinstance(answer, TextResponse):
+        return Response(answer.content)
+    calls = (answer,) if isinstance(answer, ToolCall) else answer
+    if isinstance(calls, list | tuple) and all([isinstance(call, ToolCall) for call in calls]):  # noqa: C419 - quicker
+        return Response(tool_calls=tuple(calls))
+    raise _not_a_response(describe_type(answer))
+
+
+def _not_a_response(given: str) -> InputError:
+    hint = "answer with a list of ToolCall, a TextResponse or a Response; read_response() reads what SDKs give"
+    return InputError(f"expected tool calls or text, got {given}", source="client", hint=hint)
+
+
+class ProviderClient:
+    """Asks a provider, be it a gateway, a recorder, a replay or a vendor.
+
+    Args:
+        model: the model's name, as its provider spells it.
+        step_id: names the calls in a recording; all calls of a run are kept under it, in order.
+        temperature, max_tokens, tool_choice, extra: as for `Provider.complete`.
+        workflow: names the agent in events and metrics.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        *,
+        step_id: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        tool_choice: str | JsonObject | None = None,
+        extra: Mapping[str, Any] = NO_EXTRA,
+        workflow: str = "",
+    ) -> None:
+        self._provider, self._model, self._step_id = provider, model, step_id
+        self._temperature, self._max_tokens, self._tool_choice = temperature, max_tokens, tool_choice
+        self._extra, self._workflow = extra, workflow
+
+    async def send(self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None) -> Response:
+        reply = await self._provider.send(self._request(messages, tools, stream=False))
+        return reply.response if isinstance(reply, WholeReply) else await reply.collect()
+
+    async def send_stream(
+        self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None
+    ) -> AsyncIterator[StreamChunk]:
+        reply = await self._provider.send(self._request(messages, tools, stream=True))
+        try:
+            async for event in reply:
+                yield _chunk_of(event)
+        finally:
+            await reply.aclose()
+
+    def _request(self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None, *, stream: bool) -> Request:
+        return Request(
+            tuple(messages),
+            self._model,
+            self._temperature,
+            self._max_tokens,
+            tuple([spec.function for spec in tools or ()]),
+            self._tool_choice,
+            self._extra,
+            stream,
+            self._step_id,
+            workflow=self._workflow,
+        )
+
+
+def _chunk_of(event: StreamEvent) -> StreamChunk:
+    match event:
+        case TextDelta(text):
+            return StreamChunk(ChunkType.TEXT_DELTA, text)
+        case ReasoningDelta(text):
+            return StreamChunk(ChunkType.REASONING_DELTA, text)
+        case StreamRestart(reason):
+            return StreamChunk(ChunkType.RESTART, reason)
+        case StreamEnd(response):
+            return StreamChunk(ChunkType.FINAL, response=response)
+        case _:
+            return StreamChunk(ChunkType.TOOL_CALL_DELTA, event.arguments)
+
+
+ScriptedAnswer: TypeAlias = str | ToolCall | LLMResponse | BaseException
+ScriptLine: TypeAlias = (
+    ScriptedAnswer
+    | Callable[[Sequence[JsonObject], list[ToolSpec]], ScriptedAnswer]
+    | Callable[[Sequence[JsonObject]], ScriptedAnswer]
+)
+
+MAX_SHOWN_CHARS = 200
+_WORDS = re.compile(r"\s*\S+\s*|\s+")
+
+
+class ScriptedCall(NamedTuple):
+    """What a scripted client was asked."""
+
+    messages: Sequence[JsonObject]
+    tools: list[ToolSpec]
+
+
+class ScriptedClient:
+    """Answers with the lines of a script, in order.
+
+    A line is a text, a ToolCall, a list of them, a TextResponse or a Response; an exception, which is
+    raised; or a function that gives one of these, called with the messages and the tools, or with the
+    messages alone if it takes no more. Used in a `with` block, it complains at the end about lines that
+    were left over.
+
+    `calls` keeps what was asked, also once too often.
+
+    Raises:
+        InputError: `lines` is no list of lines, but one.
+        ScriptError: it is asked more often than there are lines.
+    """
+
+    def __init__(self, lines: Iterable[ScriptLine]) -> None:
+        if isinstance(lines, str | Mapping) or not isinstance(lines, Iterable):
+            hint = f"ScriptedClient([{'…' if callable(lines) else repr(lines)}])"
+            raise InputError(f"expected a list of lines, got {describe_type(lines)}", source="lines", hint=hint)
+        self._lines = list(lines)
+        self.calls: list[ScriptedCall] = []
+
+    @property
+    def left(self) -> list[ScriptLine]:
+        """The lines that have not been played."""
+        return self._lines[len(self.calls) :]
+
+    async def send(self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None) -> Response:
+        return self._next(messages, tools or [])
+
+    async def send_stream(
+        self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None
+    ) -> AsyncIterator[StreamChunk]:
+        response = self._next(messages, tools or [])
+        for word in _WORDS.findall(response.content):
+            yield StreamChunk(ChunkType.TEXT_DELTA, word)
+        for call in response.tool_calls:
+            yield StreamChunk(ChunkType.TOOL_CALL_DELTA, call.arguments)
+        yield StreamChunk(ChunkType.FINAL, response=response)
+
+    def assert_used_up(self) -> None:
+        """Raises ScriptError if lines are left."""
+        if left := self.left:
+            all_lines = pluralize(len(self._lines), "line")
+            raise ScriptError(f"{len(left)} of {all_lines} never asked for; next would be {left[0]!r}")
+
+    def _next(self, messages: Sequence[JsonObject], tools: list[ToolSpec]) -> Response:
+        position = len(self.calls)
+        self.calls.append(ScriptedCall(messages, tools))
+        if position >= len(self._lines):
+            raise self._used_up(messages)
+        line = self._lines[position]
+        answer = _call_line(line, messages, tools) if callable(line) else line
+        if isinstance(answer, BaseException):
+            raise answer
+        return Response(answer) if isinstance(answer, str) else response_of(answer)
+
+    def _used_up(self, messages: Sequence[JsonObject]) -> ScriptError:
+        lines = pluralize(len(self._lines), "line")
+        told = f"asked a {ordinal(len(self.calls))} time, but the script has {lines}"
+        return ScriptError("\n  ".join([told, *map(_last_message_line, messages[-1:])]), messages=messages)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.assert_used_up()
+
+
+def _call_line(
+    line: Callable[..., ScriptedAnswer], messages: Sequence[JsonObject], tools: list[ToolSpec]
+) -> ScriptedAnswer:
+    return line(messages, tools) if _takes_both(line) else line(messages)
+
+
+def _takes_both(line: Callable[..., Any]) -> bool:
+    try:
+        signature(line).bind((), ())
+    except TypeError:
+        return False
+    except ValueError:  # some functions that are written in C do not tell what they take
+        return True
+    return True
+
+
+def _last_message_line(message: JsonObject) -> str:
+    said = str(message.get("content") or message.get("tool_calls") or "")
+    short = said if len(said) <= MAX_SHOWN_CHARS else f"{said[:MAX_SHOWN_CHARS]}…"
+    return f"the last message ({message.get('role')}): {short}"

@@ -1,0 +1,285 @@
+"""The formats in which models write calls, and the thinking and control tokens around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from offbook.agent.rescue import tags
+from offbook.agent.rescue.call_format import CallFormat, TextMatch, UnreadableError
+from offbook.agent.rescue.json_value import calls_in, read_object, read_value
+from offbook.messages import JsonObject, ToolCall
+
+_BRACKETS_OPENING = r"\[TOOL_CALLS\]|(?<![\w-])[\w-]{1,64}\[(?:ARGS|CALL_ID)\]|\bfunctools(?=\[)"
+_BRACKETS_LIST = re.compile(r"(?:\[TOOL_CALLS\]|functools)\s*+(?=[\[{])")
+_BRACKETS_NAMED = re.compile(
+    r"[\s,]*+(?:\[TOOL_CALLS\])?\s*+([\w-]++)(?:\[CALL_ID\][\w-]*+)?+\s*+(?:\[ARGS\]\s*+(?=\{)|(?=\{))"
+)
+
+
+def read_brackets(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
+    """A list of JSON calls, or names each with their arguments.
+
+    Raises:
+        UnreadableError: neither is there.
+    """
+    start = opening.start()
+    if listed := _BRACKETS_LIST.match(text, start):
+        value = read_value(text, listed.end())
+        calls = calls_in(value.value, tools, is_closed=value.is_closed)
+        return _calls_match(start, value.end, calls)
+    named, end = [], start
+    while call := _BRACKETS_NAMED.match(text, end):
+        args, end = read_object(text, call.end())
+        named.append(ToolCall(call[1], args))
+    return _calls_match(start, end, tuple(named))
+
+
+def _calls_match(start: int, end: int, calls: tuple[ToolCall, ...]) -> TextMatch:
+    if not calls:
+        raise UnreadableError
+    return TextMatch(start, end, calls)
+
+
+BRACKETS = CallFormat(_BRACKETS_OPENING, read_brackets)
+
+
+_HARMONY_OPENING = r"<\|start\|>assistant|<\|channel\|>"
+_harmony_header = re.compile(
+    r"""(?:<\|start\|>assistant \s*+ (?:to=(?P<early>[\w.-]+))? \s*+)?
+    <\|channel\|> \s*+ (?P<channel>\w+) \s*+ (?:to=(?P<late>[\w.-]+))? \s*+
+    (?:<\|constrain\|>)? (?:json)? \s*+ <\|message\|> \s*+""",
+    re.VERBOSE,
+)
+_harmony_end = re.compile(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)|\Z")
+_harmony_call_end = re.compile(r"\s*+(?:<\|(?:call|end)\|>)?")
+
+
+def read_harmony(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
+    """One message: a call if it goes to a tool, thinking if it is analysis; of others the header alone.
+
+    Raises:
+        UnreadableError: it has no header, or goes to a tool without a JSON object.
+    """
+    start = opening.start()
+    header = _harmony_header.match(text, start)
+    if header is None:
+        raise UnreadableError
+    recipient = header["early"] or header["late"]
+    if recipient:
+        args, end = read_object(text, header.end())
+        closing = _harmony_call_end.match(text, end)
+        call = ToolCall(recipient.removeprefix("functions."), args)
+        return TextMatch(start, closing.end() if closing else end, (call,))
+    if header["channel"] != "analysis":
+        return TextMatch(start, header.end())
+    closing = _harmony_end.search(text, header.end())
+    until = closing or header
+    return TextMatch(start, until.end(), thought=(header.end(), until.start()))
+
+
+HARMONY = CallFormat(_HARMONY_OPENING, read_harmony)
+
+
+_JSON_OPENING = r"""\{(?=\s*(?:["'#]|/[/*]|[A-Za-z_][\w-]*\s*:))|\[(?=\s*\{)"""
+_JSON_NEXT = re.compile(rf"[\s,;]*+(?:{_JSON_OPENING})")
+
+
+def read_json_calls(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
+    """Values up to the last that follows directly. If one of them is no call, none of them is."""
+    calls: list[ToolCall] = []
+    start, is_text = opening.start(), False
+    following: re.Match[str] | None = opening
+    while following:
+        value = read_value(text, following.end() - 1)
+        here = calls_in(value.value, tools, is_closed=value.is_closed)
+        is_text = is_text or not here
+        calls += here
+        following = _JSON_NEXT.match(text, value.end)
+    return TextMatch(start, value.end, () if is_text else tuple(calls), is_text=is_text)
+
+
+JSON_CALLS = CallFormat(_JSON_OPENING, read_json_calls, is_marked=False)
+
+
+_CONTROL_MARK = (
+    r"<\|(?:im_start|start_header_id|start)\|>\s*+\w*+(?:<\|end_header_id\|>)?"
+    r"|<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|\[/TOOL_CALLS\]"
+    r"|</(?:[a-z]{1,20}:|｜DSML｜)?(?:tool_calls?|function_calls?|functioncall|tools)>"
+)
+_other_speaker = re.compile(r"<\|(?:im_start|start_header_id|start)\|>\s*+(?!assistant)\w")
+
+
+def read_control_token(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
+    """The token.
+
+    Raises:
+        UnreadableError: it starts the words of somebody else, which the model made up.
+    """
+    if _other_speaker.match(text, opening.start()):
+        raise UnreadableError
+    return TextMatch(opening.start(), opening.end())
+
+
+CONTROL_TOKENS = CallFormat(_CONTROL_MARK, read_control_token)
+
+
+_PYTHON_NAME = r"[A-Za-z_][\w-]*+"
+_python_start = re.compile(rf"\s*+(?:\[\s*+)?({_PYTHON_NAME})(?:\.call)?\(")
+_python_call = re.compile(rf"\s*+({_PYTHON_NAME})(?:\.call)?\(")
+_python_keyword = re.compile(rf"\s*+({_PYTHON_NAME})\s*=\s*+")
+_python_list_start = re.compile(r"\s*+\[")
+_after_python_value = re.compile(r"\s*+(,\s*+\)|[,)])")
+_no_python_arguments = re.compile(r"\s*+\)")
+_after_python_call = re.compile(r"\s*+(,|\])")
+_between_python_calls = re.compile(rf"(?:\s*;\s*|[ \t]*\n\s*)(?={_PYTHON_NAME}(?:\.call)?\()")
+_json_start = re.compile(rf"\s*+(?:{JSON_CALLS.opening})")
+
+
+def opens_python_call(text: str, pos: int, tools: Collection[str]) -> bool:
+    """Whether a call of one of `tools` seems to start here, or a list of calls."""
+    bare = _python_start.match(text, pos)
+    return bare is not None and bare[1] in tools
+
+
+def read_python_calls(text: str, pos: int) -> TextMatch:
+    """A list of calls, or calls each on a line of its own.
+
+    Raises:
+        UnreadableError: they break off, or have arguments without a keyword or values that are no literals.
+    """
+    start = _python_list_start.match(text, pos)
+    calls, end = _read_python_list(text, start.end()) if start else _read_python_lines(text, pos)
+    return TextMatch(pos, end, tuple(calls))
+
+
+def read_announced_python(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
+    """What follows a token that announces code: calls in Python, or in JSON.
+
+    Raises:
+        UnreadableError: other code follows.
+    """
+    if objects := _json_start.match(text, opening.end()):
+        found = read_json_calls(text, objects, tools)
+    else:
+        found = read_python_calls(text, opening.end())
+    if not found.calls:
+        raise UnreadableError
+    return TextMatch(opening.start(), found.end, found.calls)
+
+
+def _read_python_list(text: str, pos: int) -> tuple[list[ToolCall], int]:
+    calls = []
+    while True:
+        call, pos = _read_python_call(text, pos)
+        calls.append(call)
+        after = _after_python_call.match(text, pos)
+        if after is None:
+            raise UnreadableError
+        pos = after.end()
+        if after[1] == "]":
+            return calls, pos
+
+
+def _read_python_lines(text: str, pos: int) -> tuple[list[ToolCall], int]:
+    call, pos = _read_python_call(text, pos)
+    calls = [call]
+    while between := _between_python_calls.match(text, pos):
+        call, pos = _read_python_call(text, between.end())
+        calls.append(call)
+    return calls, pos
+
+
+def _read_python_call(text: str, pos: int) -> tuple[ToolCall, int]:
+    call = _python_call.match(text, pos)
+    if call is None:
+        raise UnreadableError
+    args: JsonObject = {}
+    if empty := _no_python_arguments.match(text, call.end()):
+        return ToolCall(call[1], args), empty.end()
+    pos = call.end()
+    while keyword := _python_keyword.match(text, pos):
+        value = read_value(text, keyword.end())
+        after = _after_python_value.match(text, value.end)
+        if after is None or not value.is_closed or keyword[1] in args:
+            raise UnreadableError
+        args[keyword[1]] = value.value
+        pos = after.end()
+        if after[1].endswith(")"):
+            return ToolCall(call[1], args), pos
+    raise UnreadableError
+
+
+PYTHON_CALLS = CallFormat(r"<\|(?:python_tag|python_start|tool_call_start)\|>", read_announced_python)
+
+
+_SPECIAL_OPENING = r"<[|｜]tool[▁_]call[▁_]begin[|｜]>"
+_special_call = re.compile(
+    rf"""{_SPECIAL_OPENING}\s*+
+    (?: (?:functions\.)? (?P<numbered>[\w.-]+?) (?: :\d+ )? \s*+ <[|｜]tool[▁_]call[▁_]argument[▁_]begin[|｜]>
+      | function <[|｜]tool[▁_]sep[|｜]> (?P<typed>[\w.-]+) \s*+ ```json
+      | (?P<plain>[\w.-]+) <[|｜]tool[▁_]sep[|｜]> )
+    \s*+ (?=\{{)""",
+    re.VERBOSE,
+)
+_special_end = re.compile(r"(?:\s|```)*+(?:<[|｜]tool[▁_]call[▁_]end[|｜]>)?")
+
+
+def read_special_tokens(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
+    """One call.
+
+    Raises:
+        UnreadableError: it breaks off, or is written in another way.
+    """
+    call = _special_call.match(text, opening.start())
+    if call is None:
+        raise UnreadableError
+    args, end = read_object(text, call.end())
+    closing = _special_end.match(text, end)
+    name = call["numbered"] or call["typed"] or call["plain"]
+    return TextMatch(opening.start(), closing.end() if closing else end, (ToolCall(name, args),))
+
+
+SPECIAL_TOKENS = CallFormat(_SPECIAL_OPENING, read_special_tokens)
+
+
+THINKING_CLOSE = r"(?i:</think(?:ing)?>|\[/THINK\])"
+_THINKING_OPEN = r"(?i:<think(?:ing)?>|\[THINK\])"
+_thinking_open = re.compile(_THINKING_OPEN)
+_thinking_close = re.compile(THINKING_CLOSE)
+_late_thinking_close = re.compile(rf"\n[ \t]*+({THINKING_CLOSE})")
+
+
+def read_thinking(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
+    """Everything up to the closing tag; without one, everything."""
+    closing = _thinking_close.search(text, opening.end())
+    inner_end, end = closing.span() if closing else (len(text), len(text))
+    return TextMatch(opening.start(), end, thought=(opening.end(), inner_end))
+
+
+def thinking_before(closing: re.Match[str]) -> TextMatch:
+    """Everything before a closing tag that nothing opened: the prompt did."""
+    return TextMatch(0, closing.end(), thought=(0, closing.start()))
+
+
+def late_thinking_close(text: str, pos: int) -> re.Match[str] | None:
+    """The last closing tag behind `pos` that starts its line, if nothing behind `pos` opened it."""
+    closing = None
+    for closing in _late_thinking_close.finditer(text, pos):  # noqa: B007 - the last one is wanted
+        pass
+    return None if closing is None or _thinking_open.search(text, pos, closing.start()) else closing
+
+
+THINKING = CallFormat(_THINKING_OPEN, read_thinking)
+
+
+FORMATS = {
+    "thinking": THINKING,
+    "tags": tags.TAGS,
+    "special_tokens": SPECIAL_TOKENS,
+    "harmony": HARMONY,
+    "python_calls": PYTHON_CALLS,
+    "control_tokens": CONTROL_TOKENS,
+    "brackets": BRACKETS,
+    "json_calls": JSON_CALLS,
+}

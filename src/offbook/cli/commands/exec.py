@@ -1,0 +1,158 @@
+"""offbook exec: runs any program, with its model calls answered from a recording, or recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offbook.cli.options import (
+    DefaultResponse,
+    Faults,
+    LatencyModelOption,
+    LatencyMs,
+    Lenient,
+    Plan,
+    Port,
+    Quiet,
+    RecordModeOption,
+    RecordTo,
+    ReplayFrom,
+    RetryAfterMs,
+    StrictUnused,
+    Upstreams,
+)
+
+if TYPE_CHECKING:
+    from offbook.cli.output.wire import WireReportFile
+    from offbook.cli.process import ChildExit
+    from offbook.cli.runners.wire import WireArguments, WireTally
+
+
+def execute(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
+    ] = None,
+    replay: ReplayFrom = [],  # noqa: B006
+    record: RecordTo = [],  # noqa: B006
+    record_mode: RecordModeOption = None,
+    fault: Faults = [],  # noqa: B006
+    plan: Plan = None,
+    strict_unused: StrictUnused = False,
+    allow_no_calls: Annotated[
+        bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if nothing was asked.")
+    ] = False,
+    time_limit: Annotated[
+        float | None,
+        typer.Option("--time-limit", metavar="SECONDS", help="End the program after this time, and exit with 124."),
+    ] = None,
+    lenient: Lenient = False,
+    default_response: DefaultResponse = None,
+    latency_model: LatencyModelOption = "constant",
+    latency_ms: LatencyMs = 0.0,
+    retry_after_ms: RetryAfterMs = None,
+    upstream: Upstreams = [],  # noqa: B006
+    port: Port = 0,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="PATH", help="Write what became of every call to this JSON file.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Run a program, in whatever language, with its calls of models led to us.
+
+    These are calls of OpenAI, Anthropic, Gemini and Ollama. Its input, outputs,
+    signals and exit code are its own; what is said here goes to the error output.
+
+    Exits with 3 if the recording had no answer for a call, whatever the program
+    made of that, and if nothing was asked at all; with 1 if a planned fault never
+    struck; with 124 if it took too long; with 2 on bad input; with 126 or 127 if
+    there is no such program.
+
+    [bold]Examples[/bold]
+
+      offbook exec --record run.json -- python my_agent.py
+
+      offbook exec --replay run.json -- python my_agent.py
+
+      offbook exec --replay run.json --fault 'call=3: timeout' -- node x.mjs
+    """
+    from offbook.cli.output.wire import WireReportFile, WireSummary
+    from offbook.cli.runners.wire import ExitPolicy, WireArguments, single_value
+    from offbook.errors import InputError
+
+    if not command:
+        raise InputError("no command is given", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"{time_limit:g} s is no time to run", source="--time-limit", hint="give a number above 0")
+    options = WireArguments(
+        replay=single_value(replay, "--replay"),
+        record=single_value(record, "--record"),
+        record_mode=record_mode,
+        faults=fault,
+        plan=plan,
+        upstreams=upstream,
+        is_lenient=lenient,
+        default_response=default_response,
+        latency_model=latency_model,
+        latency_ms=latency_ms,
+        retry_after_ms=retry_after_ms,
+    )
+    judge = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
+    file = WireReportFile(report, options, command)
+    end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
+    verdict = judge.verdict(end, tally)
+    file.finish(tally, exit_code=verdict.code, command_exit_code=end.code)
+    summary = WireSummary(
+        tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused
+    )
+    summary.print(verdict)
+    raise typer.Exit(verdict.code)
+
+
+def _run(
+    command: list[str], options: WireArguments, *, port: int, report: WireReportFile, time_limit_s: float | None
+) -> tuple[ChildExit, WireTally]:
+    """Run the command beside a server; gives how it ended, and what became of its calls."""
+    import os
+
+    from offbook.cli.process import run_child
+    from offbook.cli.runners.wire import child_environment, discard_empty_recording, tally_wire_calls
+    from offbook.wire.server.serving import WireServer
+
+    stage = options.wire_options(os.environ)
+    with discard_empty_recording(options.record), _muted_misses(), WireServer(stage, port=port) as server:
+        report.begin()
+        try:
+            end = run_child(command, child_environment(os.environ, server), time_limit_s=time_limit_s)
+        except OSError as error:
+            raise typer.Exit(_print_not_started(command[0], error)) from None
+        left = server.unused_exchanges()
+    return end, tally_wire_calls(server, left, options.fault_plan())
+
+
+def _print_not_started(name: str, error: OSError) -> int:
+    """Say why there is no such command; gives the exit code that shells have for that."""
+    from offbook.cli.exit_codes import NOT_EXECUTABLE, NOT_FOUND
+    from offbook.cli.output.console import print_message
+
+    is_missing = isinstance(error, FileNotFoundError)
+    print_message(
+        "error: ", f"{name}: {'command not found' if is_missing else error.strerror}", style="bold red", is_err=True
+    )
+    return NOT_FOUND if is_missing else NOT_EXECUTABLE
+
+
+@contextmanager
+def _muted_misses() -> Iterator[None]:
+    """Keep the server from telling of misses as they come: they are told when the command has ended."""
+    import logging
+
+    logger = logging.getLogger("offbook.wire")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

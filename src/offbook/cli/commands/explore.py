@@ -1,0 +1,135 @@
+"""offbook explore: replays a recorded run with each fault at each call."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from offbook.cli.options import AsJson, Quiet, Settings, StateFile, program_args
+
+
+def explore(
+    ctx: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(help="A workflow, or a file of scenarios; a program follows behind --.")
+    ] = None,
+    recording: Annotated[
+        str | None,
+        typer.Option("--recording", "--replay", help="The recorded run; of scenarios, by default beside the file."),
+    ] = None,
+    faults: Annotated[str, typer.Option("--faults", help="Which faults to try: all, or names: timeout,tool_lost.")] = (
+        "all"
+    ),
+    pairs: Annotated[bool, typer.Option("--pairs", help="Try a second fault behind each, too.")] = False,
+    budget: Annotated[int | None, typer.Option(min=1, help="Run so many cases at most, the most telling ones.")] = None,
+    fault: Annotated[
+        list[str], typer.Option(help="Run only the case of this fault: 'call=2: timeout'. Repeated, of all of them.")
+    ] = [],  # noqa: B006
+    only: Annotated[list[str], typer.Option(help="Run only the case of this id. May be repeated.")] = [],  # noqa: B006
+    list_cases: Annotated[bool, typer.Option("--list", help="List the cases and run none of them.")] = False,
+    on_divergence: Annotated[
+        Literal["stop", "default", "live"],
+        typer.Option(help="What becomes of a request that was never recorded: end the run, answer, or ask the model."),
+    ] = "stop",
+    default_response: Annotated[
+        str | None, typer.Option(help="What it is answered with; --on-divergence is then default.")
+    ] = None,
+    invariants: Annotated[
+        str | None, typer.Option(help="A Python file whose functions invariant_… must hold for every run.")
+    ] = None,
+    declared: Annotated[
+        str, typer.Option(help="Errors that are raised to give up: NAME,…; of a program, its exit codes.")
+    ] = "",
+    side_effects: Annotated[str, typer.Option(help="Tools of which running one twice does harm: NAME,…")] = "",
+    run_tools: Annotated[
+        bool, typer.Option("--run-tools", help="Let tools with side effects run for real if none are recorded.")
+    ] = False,
+    deadline: Annotated[
+        float | None, typer.Option(min=0.001, help="How long a run may take, in seconds of its own clock.")
+    ] = None,
+    workers: Annotated[str, typer.Option(help="How many cases to run at once: a number, or auto.")] = "auto",
+    report: Annotated[str | None, typer.Option(metavar="PATH", help="Write a page with the heatmap and all runs.")] = (
+        None
+    ),
+    reporter: Annotated[
+        list[str], typer.Option(help="A further report: html=PATH, json=PATH, junit=PATH or github. May be repeated.")
+    ] = [],  # noqa: B006
+    fail_on: Annotated[
+        str | None, typer.Option(help="Exit with 1 on these verdicts alone: wrong,repeated-side-effect,hung.")
+    ] = None,
+    compare: Annotated[str | None, typer.Option(metavar="PATH", help="Compare with an earlier json=PATH report.")] = (
+        None
+    ),
+    regress: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Keep each finding there, as a file that pytest runs.")
+    ] = None,
+    scenario: Annotated[str | None, typer.Option(help="Which scenario of the file.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Which agent of the config.")] = None,
+    config: Annotated[str | None, typer.Option(help="A config, instead of the nearest offbook.toml.")] = None,
+    settings: Settings = [],  # noqa: B006
+    state: StateFile = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Replay a recorded run with each fault at each call, try and stream position, and tell what breaks.
+
+    Exits with 1 on a finding (hung, wrong, crashed, silent, or a side effect repeated), or if something is worse than
+    before; with 2 on bad input, also if the run fails without any fault; with 130 if interrupted, reports then tell
+    what had ended.
+
+    [bold]Examples[/bold]
+
+      offbook explore flow.yaml --recording runs/today.json --report report.html
+
+      offbook explore sim_refund.py
+
+      offbook explore --replay runs/today.json -- python my_agent.py
+    """
+    from offbook.cli.runners.exploration import run_exploration
+    from offbook.cli.runners.explore_arguments import (
+        ExploreArguments,
+        SubjectArguments,
+        parse_names,
+        parse_verdicts,
+        parse_workers,
+    )
+    from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
+
+    if default_response is not None and on_divergence == "stop":
+        on_divergence = "default"
+    terms = ExploreSettings(
+        on_divergence=on_divergence,
+        default_response=DEFAULT_SETTINGS.default_response if default_response is None else default_response,
+        declared=parse_names(declared),
+        deadline_s=deadline,
+        side_effects=parse_names(side_effects),
+        runs_tools=run_tools,
+    )
+    given = SubjectArguments(
+        file=file,
+        command=program_args(ctx),
+        recording=recording,
+        scenario=scenario,
+        agent=agent,
+        config=config,
+        settings=settings,
+        state=state,
+    )
+    options = ExploreArguments(
+        faults=faults,
+        has_pairs=pairs,
+        budget=budget,
+        lines=fault,
+        only=only,
+        is_list=list_cases,
+        invariants=invariants,
+        workers=parse_workers(workers),
+        reporters=[*reporter, *([] if report is None else [f"html={report}"])],
+        fail_on=parse_verdicts(fail_on),
+        compare=compare,
+        regress=regress,
+        is_json=as_json,
+        is_quiet=quiet,
+    )
+    raise typer.Exit(run_exploration(given.described(), terms, options))

@@ -1,0 +1,102 @@
+"""offbook init: writes a small project that works at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = (
+    "flow.yaml",
+    "tools.py",
+    "recordings/flow.json",
+    "tests/test_flow.py",
+    "requirements.txt",
+    "README.md",
+    ".github/workflows/test.yml",
+    ".gitignore",
+)
+"""What is written. Templates have the same names, without the dot at the beginning."""
+REQUIREMENT = "<offbook>"
+"""What templates have in the place of how offbook is installed."""
+
+
+def init(
+    folder: Annotated[str, typer.Argument(help="Where the project goes; made if absent.")] = ".",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Write a workflow, its tool, its recording, its tests and its CI: a project that works at once.
+
+    Files that are there are left alone, and nothing is written then, unless --force. Exits with 2 in that case.
+
+    [bold]Examples[/bold]
+
+      offbook init
+
+      offbook init my-agent
+    """
+    import shlex
+    from pathlib import Path
+
+    from offbook.text import pluralize, printable
+
+    _check(Path(folder), force=force)
+    _write(Path(folder))
+    typer.echo(printable(f"{folder}: wrote {pluralize(len(FILES), 'file')}"))
+    typer.echo("".join(f"  {name}\n" for name in FILES))
+    typer.echo("What to do next:")
+    if Path(folder) != Path():
+        typer.echo(printable(f"  cd {shlex.quote(folder)}"))
+    typer.echo("  python -m pip install -r requirements.txt")
+    typer.echo("  offbook replay flow.yaml --recording recordings/flow.json")
+    typer.echo("  python -m pytest")
+
+
+def _check(folder: Path, *, force: bool) -> None:
+    """Refuse a folder that is none, files that are there, and links that lead out of the folder."""
+    from offbook.errors import InputError
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError("expected a folder, this is a file", source=str(folder))
+    for name in FILES:
+        if not (folder / name).resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"a link leads {name} out of the folder", source=str(folder), hint="remove the link")
+    there = [name for name in FILES if (folder / name).exists() or (folder / name).is_symlink()]
+    if there and not force:
+        hint = "--force overwrites them; or name another folder: offbook init my-agent"
+        raise InputError(f"already there: {', '.join(there)}", source=str(folder), hint=hint)
+
+
+def _write(folder: Path) -> None:
+    from importlib.resources import files
+
+    from offbook.errors import InputError
+
+    templates = files("offbook").joinpath("templates", "project")
+    for name in FILES:
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            text = templates.joinpath(name.removeprefix(".")).read_text(encoding="utf-8")
+            (folder / name).write_text(text.replace(REQUIREMENT, _requirement()), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"cannot write {name}: {error.strerror}", source=str(folder)) from None
+
+
+def _requirement() -> str:
+    """What installs the offbook that runs now: from where it was installed, else by its version."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    from offbook.version import __version__
+
+    try:
+        told = json.loads(distribution("offbook").read_text("direct_url.json") or "{}")
+    except PackageNotFoundError:
+        told = {}
+    if "url" not in told:
+        return f"offbook=={__version__}"
+    vcs = told.get("vcs_info", {})
+    return f"offbook @ {vcs['vcs']}+{told['url']}@{vcs['commit_id']}" if vcs else f"offbook @ {told['url']}"

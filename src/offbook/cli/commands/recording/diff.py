@@ -1,0 +1,89 @@
+"""offbook recording diff: shows the differences between two recordings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offbook.cli.options import AsJson, Recording
+from offbook.text import pluralize
+
+if TYPE_CHECKING:
+    from offbook.recording.maintain.compare import RecordingChange, RuleProposal
+
+_TITLES = {
+    "removed": "only in the first",
+    "added": "only in the second",
+    "request": "asked something else",
+    "answer": "answered something else",
+    "wire": "answered the same, in other bytes",
+}
+
+
+def diff(
+    old: Recording,
+    new: Recording,
+    propose: Annotated[
+        bool, typer.Option("--propose", help="Propose normalise rules that make the requests of both runs equal.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what differs between two recordings, call by call. Exits with 1 if anything does.
+
+    Record the same run twice and let --propose find out which fields change from run to run:
+    the rules go into RecordingProvider(normalise=...).
+
+    [bold]Examples[/bold]
+
+      offbook recording diff before.json after.json
+
+      offbook recording diff monday.json tuesday.json --propose
+    """
+    import msgspec
+
+    from offbook.recording.maintain import compare
+    from offbook.recording.stores.locate import open_store
+
+    first, second = open_store(old).load(), open_store(new).load()
+    changes = compare.compare_documents(first, second)
+    proposal = compare.propose_rules(first, second) if propose else None
+    if as_json:
+        found = {"changes": changes} if proposal is None else {"changes": changes, "proposal": proposal}
+        typer.echo(msgspec.json.encode(found).decode())
+    elif proposal is None:
+        _print(changes)
+    else:
+        _print_proposal(proposal)
+    if changes:
+        raise typer.Exit(1)
+
+
+def _print(changes: list[RecordingChange]) -> None:
+    for change in changes:
+        typer.secho(f"{_change_name(change)}, call {change.position + 1}: {_TITLES[change.kind]}", bold=True)
+        if change.difference:
+            typer.echo(change.difference)
+    typer.echo(pluralize(len(changes), "difference") if changes else "no differences")
+
+
+def _change_name(change: RecordingChange) -> str:
+    from offbook.recording.format.keys import short_key
+
+    if change.place or change.key.startswith("_tools"):
+        return change.place or change.key
+    return " → ".join(short_key(key) for key in (change.old_key, change.key) if key)
+
+
+def _print_proposal(proposal: RuleProposal) -> None:
+    rules = proposal.rules
+    if not rules.ignore and not rules.mask:
+        typer.echo("no rules to propose")
+    else:
+        typer.echo("NormaliseRules(")
+        for name, values in (("ignore", rules.ignore), ("mask", rules.mask)):
+            if values:
+                typer.echo(f"    {name}=({''.join(f'{value!r}, ' for value in values).rstrip()}),")
+        typer.echo(")")
+    for path in proposal.unexplained:
+        typer.echo(f"not explained by a rule: {path}")

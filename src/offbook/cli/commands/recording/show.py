@@ -1,0 +1,288 @@
+"""offbook recording show: lists the exchanges of a recording, or shows one key in full."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from offbook.cli.options import AsJson, Recording
+from offbook.text import format_usd, pluralize, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from offbook.faults import Fault
+    from offbook.recording.format.exchange import Exchange
+    from offbook.recording.format.tool_exchange import ToolExchange
+    from offbook.recording.format.wire_record import WireRecord, WireText
+    from offbook.recording.stores.store import StoredExchange
+
+
+def describe_wire(exchange: Exchange) -> str:
+    """`openai_chat · 12 frames`, or `GET /v1/models 200`; empty if the exchange did not come over the wire."""
+    record = exchange.wire
+    if record is None:
+        return ""
+    if place := exchange.http_place():
+        return f"{place} {record.status}"
+    told = (
+        record.protocol,
+        "" if record.status == 200 else str(record.status),
+        "" if record.frames is None else pluralize(len(record.frames), "frame"),
+    )
+    return " · ".join(part for part in told if part)
+
+
+def wire_lines(record: WireRecord) -> Iterator[str]:
+    """The record a line each: protocol and status, headers, and each frame with its time, or the body.
+
+    Nothing in them can control a terminal.
+    """
+    yield printable(f"over the wire: {record.protocol}, status {record.status}")
+    for name, value in record.headers.items():
+        yield printable(f"  {name}: {value}")
+    for at_ms, text in record.frames or ():
+        for number, line in enumerate(_lines(text)):
+            yield f"  {at_ms:9.1f} ms  {line}" if number == 0 else f"{'':16}{line}"
+    if record.body is not None:
+        yield from (f"  {line}" for line in _lines(_indented(record.body)))
+
+
+def _lines(text: WireText) -> list[str]:
+    """What is worth a line each: the lines that are not empty, or how many bytes there are that are no text."""
+    if not isinstance(text, str):
+        return [f"<{pluralize(len(text.decode()), 'byte')}>"]
+    return [printable(line) for line in text.split("\n") if line.strip()] or ["(nothing)"]
+
+
+def _indented(text: WireText) -> WireText:
+    """JSON laid out to be read; what is none, or is nested too deep, as it is."""
+    import msgspec
+
+    try:
+        return msgspec.json.format(text, indent=2) if isinstance(text, str) else text
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+PREVIEW_CHARS = 60
+PLAIN_COLUMNS = 200
+COLUMNS = ("key", "model", "ends", "tokens", "cost $", "ms", "wire", "answer")
+TOOL_COLUMNS = ("tool", "ends", "ms", "arguments", "result")
+
+
+def show(
+    file: Recording,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            "-k",
+            help="Show the exchanges of this key, or of the one that begins so, or of a tool like _tools.get_weather, "
+            "in full.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a recording holds: a line an exchange, or one key in full.
+
+    [bold]Examples[/bold]
+
+      offbook recording show runs/today.json
+
+      offbook recording show runs/today.json --key summarize
+
+      offbook recording show runs/today.json --key 19284883515f
+
+      offbook recording show runs/today.json --key _tools.get_weather
+
+      offbook recording show sqlite:///runs/big.db --json
+    """
+    from offbook.recording.format.keys import find_key, tool_key
+    from offbook.recording.stores.locate import open_store
+
+    shelf = open_store(file).read()
+    if key is not None:
+        known = [*(stored.key for stored in shelf), *(tool_key(stored.key) for stored in shelf.tools)]
+        key = find_key(key, known, source=file)
+    chosen = [stored for stored in shelf if key in (None, stored.key)]
+    calls = [stored for stored in shelf.tools if key in (None, tool_key(stored.key))]
+    if as_json:
+        _print_json(chosen, calls)
+    elif key is None:
+        _print_tables(chosen, calls, file)
+    else:
+        _print_in_full(chosen)
+        _print_calls_in_full(calls)
+
+
+def _print_json(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchange[ToolExchange]]) -> None:
+    import msgspec
+
+    named = [("key", stored.key, msgspec.json.encode(stored.exchange)) for stored in chosen]
+    named += [("tool", stored.key, msgspec.json.encode(stored.exchange)) for stored in calls]
+    for kind, name, data in named:
+        typer.echo(msgspec.json.encode({kind: name} | msgspec.json.decode(data)).decode())
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
+
+
+def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchange[ToolExchange]], file: str) -> None:
+    console = _console()
+    if chosen or not calls:
+        console.print(_exchanges_table(chosen))
+    if calls:
+        console.print(_table(TOOL_COLUMNS, [_call_cells(stored) for stored in calls], numbers=(2,)))
+    cost_usd = sum(stored.exchange.cost_usd for stored in chosen)
+    keys = len({stored.key for stored in chosen})
+    told = f"{file}: {pluralize(len(chosen), 'exchange')} of {pluralize(keys, 'key')}"
+    told += f", {format_usd(cost_usd)} $" if cost_usd else ""
+    tools = len({stored.key for stored in calls})
+    told += f", {pluralize(len(calls), 'call')} of {pluralize(tools, 'tool')}" if calls else ""
+    console.print(told, style="dim")
+
+
+def _exchanges_table(chosen: list[StoredExchange[Exchange]]) -> Table:
+    """A row an exchange; how one came over the wire is told if any did."""
+    rows = [_cells(stored) for stored in chosen]
+    wire = COLUMNS.index("wire")
+    if any(row[wire] for row in rows):
+        return _table(COLUMNS, rows, numbers=(3, 4, 5))
+    columns, *rows = [row[:wire] + row[wire + 1 :] for row in (COLUMNS, *rows)]
+    return _table(columns, rows, numbers=(3, 4, 5))
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, numbers: tuple[int, ...]) -> Table:
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for column in numbers:
+        table.columns[column].justify = "right"
+    for row in rows:
+        table.add_row(*(printable(cell) for cell in row))
+    return table
+
+
+def _call_cells(stored: StoredExchange[ToolExchange]) -> tuple[str, ...]:
+    exchange = stored.exchange
+    error = exchange.error
+    ends = "result" if error is None else f"error: {error.type}"
+    told = _as_text(exchange.answer) if error is None else error.message
+    return stored.key, ends, f"{exchange.latency_ms:.0f}", _preview(_arguments(exchange)), _preview(told)
+
+
+def _arguments(exchange: ToolExchange) -> str:
+    from msgspec import UNSET
+
+    return "(any)" if exchange.arguments is UNSET else _as_text(exchange.arguments)
+
+
+def _as_text(value: object) -> str:
+    """A JSON value, or a text as it is."""
+    import msgspec
+
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _preview(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= PREVIEW_CHARS else line[: PREVIEW_CHARS - 1] + "…"
+
+
+def _cells(stored: StoredExchange[Exchange]) -> tuple[str, ...]:
+    from offbook.recording.format.keys import short_key
+
+    exchange = stored.exchange
+    ending = "" if exchange.http_place() else exchange.ending or ""
+    ends = ending if exchange.fault is None else f"fault: {exchange.fault.type}"
+    tokens = str(exchange.usage.total_tokens) if exchange.usage is not None else ""
+    calls = ", ".join(f"{call.name}(…)" for call in exchange.tool_calls or ())
+    preview = _preview(exchange.content or calls)
+    cost, ms = format_usd(exchange.cost_usd), f"{exchange.latency_ms:.0f}"
+    return short_key(stored.key), exchange.model, ends, tokens, cost, ms, describe_wire(exchange), preview
+
+
+def _print_in_full(chosen: list[StoredExchange[Exchange]]) -> None:
+    console = _console()
+    for position, stored in enumerate(chosen):
+        exchange = stored.exchange
+        key, _, ends, tokens, cost, ms, *_ = _cells(stored)
+        heading = (key, _about(exchange), f"call {position + 1} of {len(chosen)}")
+        console.rule(" · ".join(printable(part) for part in heading if part), align="left")
+        counted_tokens = f"{tokens} tokens" if tokens else ""
+        told = (ends, counted_tokens, f"{cost} $" if cost else "", f"{ms} ms", exchange.recorded_at)
+        _print_line(console, "  ".join(part for part in told if part), style="dim")
+        _print_request(console, exchange)
+        _print_answer(console, exchange)
+        for at_ms, piece in exchange.chunks or ():
+            _print_line(console, f"  {at_ms:9.1f} ms  {piece if isinstance(piece, str) else piece.tool_call or piece}")
+        for line in () if exchange.wire is None else wire_lines(exchange.wire):
+            console.print(line, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+def _about(exchange: Exchange) -> str:
+    """What was asked: the model, or `GET /v1/models`."""
+    asked = (exchange.request_fields() or {}).get("model")
+    return exchange.http_place() or exchange.model or (asked if isinstance(asked, str) else "")
+
+
+def _print_line(console: Console, text: str, *, style: str = "") -> None:
+    """Print without anything that a terminal could obey."""
+    console.print(printable(text), style=style)
+
+
+def _print_request(console: Console, exchange: Exchange) -> None:
+    if place := exchange.http_place():
+        body = (exchange.http_fields() or {}).get("body")
+        _print_line(console, place if body is None else f"{place}: {_as_text(body)}")
+    for message in (exchange.request_fields() or {}).get("messages", []):
+        _print_line(console, f"{message.get('role')}: {_plain(message)}")
+
+
+def _print_answer(console: Console, exchange: Exchange) -> None:
+    if exchange.reasoning:
+        _print_line(console, f"(reasoning) {exchange.reasoning}", style="italic")
+    if exchange.fault is not None:
+        _print_line(console, f"→ fails with {_fault_json(exchange.fault)}", style="bold red")
+    if exchange.content or not (exchange.tool_calls or exchange.fault or exchange.http_place()):
+        _print_line(console, f"→ {exchange.content}", style="bold")
+    for call in exchange.tool_calls or ():
+        _print_line(console, f"→ {call.name}({call.arguments})", style="bold")
+
+
+def _print_calls_in_full(calls: list[StoredExchange[ToolExchange]]) -> None:
+    console = _console()
+    for position, stored in enumerate(calls):
+        exchange = stored.exchange
+        console.rule(f"{stored.key} · call {position + 1} of {len(calls)}", align="left")
+        note = f"the text of a {exchange.result_type}" if exchange.result_type else ""
+        told = (f"{exchange.latency_ms:.0f} ms", exchange.recorded_at, note)
+        _print_line(console, "  ".join(part for part in told if part), style="dim")
+        _print_line(console, f"{stored.key}({_arguments(exchange)})")
+        if exchange.error is None:
+            _print_line(console, f"→ {_as_text(exchange.answer)}", style="bold")
+        else:
+            _print_line(console, f"→ raises {exchange.error.type}: {exchange.error.message}", style="bold red")
+
+
+def _fault_json(fault: Fault) -> str:
+    import msgspec
+
+    return msgspec.json.encode(fault).decode()
+
+
+def _plain(message: dict[str, object]) -> str:
+    import orjson
+
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return orjson.dumps({name: value for name, value in message.items() if name != "role"}).decode()

@@ -1,0 +1,81 @@
+"""offbook replay: runs a workflow from a recording alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from offbook.cli.options import AsJson, Faults, Plan, Quiet, RealTime, Settings, StateFile, StrictUnused, Trace
+
+
+def replay(
+    flow: Annotated[
+        str | None, typer.Argument(help="A workflow file; none with the plan of a finding.", show_default=False)
+    ] = None,
+    recording: Annotated[
+        str | None, typer.Option(help="The recording that answers: path.json, or sqlite:///path.db.")
+    ] = None,
+    settings: Settings = [],  # noqa: B006
+    state: StateFile = None,
+    allow_default_fallback: Annotated[
+        bool, typer.Option("--allow-default-fallback", help="Answer what does not match all the same, with a warning.")
+    ] = False,
+    strict_unused: StrictUnused = False,
+    fault: Faults = [],  # noqa: B006
+    plan: Plan = None,
+    trace: Trace = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    real_time: RealTime = False,
+) -> None:
+    """Run a workflow on the answers of a recording: offline, without a key, in no time, the same every time.
+
+    A call that the recording has no answer for, or that asks something else than was recorded, ends the run with
+    exit code 3 and tells the step and what differs. A step that failed ends it with 1, bad input with 2.
+
+    The file of a finding that `explore --regress` has kept is a plan that knows its run: it is told whether the finding
+    is still there, which ends it with 1.
+
+    [bold]Examples[/bold]
+
+      offbook replay flow.yaml --recording recordings/run.json
+
+      offbook replay flow.yaml --recording recordings/run.json --fault 'call=2: http_error 500' --json
+
+      offbook replay --plan regress/0007.json
+    """
+    from offbook.cli.parse import check_models, parse_faults, parse_state
+    from offbook.cli.runners.regression import replay_regression
+    from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
+    from offbook.errors import InputError, RecordingMismatchError
+    from offbook.pipeline import Replay
+    from offbook.subjects.regression_file import is_regression
+    from offbook.workflow.file.load import load_workflow
+
+    if plan is not None and is_regression(plan):
+        if flow is not None:
+            reason, hint = "this plan knows its run by itself", f"offbook replay --plan {plan}"
+            raise InputError(reason, source=plan, hint=hint)
+        raise typer.Exit(replay_regression(plan, is_json=as_json, is_quiet=quiet))
+    if flow is None or recording is None:
+        missing = "workflow" if flow is None else "recording"
+        raise InputError(f"no {missing} is given", source="replay", hint="offbook replay FLOW --recording PATH")
+    definition = load_workflow(flow)
+    check_models(definition, flow)
+    options = RunOptions(
+        mode=Replay(recording, allow_default_fallback),
+        state=parse_state(definition.state, settings=settings, file=state),
+        faults=parse_faults(fault, file=plan, definition=definition),
+        is_json=as_json,
+        is_quiet=quiet,
+        is_real_time=real_time,
+        is_strict=strict_unused,
+        trace=trace,
+    )
+    try:
+        ending = run_workflow(definition, options, folder=folder_of(flow))
+    except RecordingMismatchError as error:
+        again = f"offbook run {flow} --record {recording} --record-mode all"
+        raise error.but(hint=f"record it again, or undo the change: {again}" if error.hint else "") from None
+    raise typer.Exit(ending.code)

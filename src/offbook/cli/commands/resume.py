@@ -1,0 +1,55 @@
+"""offbook resume: continues a run that was cut off or failed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from offbook.cli.options import RUNS_DIR, AsJson, Quiet, RunsDir, Trace
+
+
+def resume(
+    run_id: Annotated[str, typer.Argument(help="The id of a run, a part of it that no other has, or 'last'.")],
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Go on although files have changed; what is done stays done.")
+    ] = False,
+    runs_dir: RunsDir = RUNS_DIR,
+    trace: Trace = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a run that was cut off or failed. Exits like the run itself.
+
+    Steps that are done are not run again, and a step that was cut off makes no call twice: neither of a model, nor
+    of a tool. What failed is tried again. The run goes on in the folder where it was started.
+
+    [bold]Examples[/bold]
+
+      offbook resume last
+
+      offbook resume 20261115-233012-001 --force
+    """
+    from contextlib import chdir
+    from pathlib import Path
+
+    import msgspec
+
+    from offbook.cli.commands.run import override_config
+    from offbook.cli.runners.resume import ResumeOptions, run_resumable
+    from offbook.cli.runners.workflow import RunOptions
+    from offbook.errors import RunError
+    from offbook.workflow.file.load import load_workflow
+    from offbook.workflow.runs.store import RunStore
+
+    with RunStore(Path(runs_dir).resolve()).resume(run_id, force=force) as run:
+        manifest = run.manifest
+        if not Path(manifest.started_in).is_dir():
+            raise RunError("the folder where it was started is gone", source=manifest.id, place=manifest.started_in)
+        with chdir(manifest.started_in):
+            kept = msgspec.convert(manifest.options, ResumeOptions)
+            definition = override_config(load_workflow(manifest.given_path), kept.provider, kept.model)
+            options = RunOptions(
+                mode=kept.mode, state=manifest.state, faults=kept.plan, is_json=as_json, is_quiet=quiet, trace=trace
+            )
+            raise typer.Exit(run_resumable(run, definition, options, runs_dir=runs_dir))

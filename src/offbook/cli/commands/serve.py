@@ -1,0 +1,128 @@
+"""offbook serve: serves the vendors' APIs from a recording, or records them, until it is stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from offbook.cli.options import (
+    AsJson,
+    DefaultResponse,
+    Faults,
+    LatencyModelOption,
+    LatencyMs,
+    Lenient,
+    Plan,
+    Port,
+    Quiet,
+    RecordModeOption,
+    RecordTo,
+    ReplayFrom,
+    RetryAfterMs,
+    StrictUnused,
+    Upstreams,
+)
+
+if TYPE_CHECKING:
+    from offbook.cli.runners.wire import WireArguments, WireTally
+
+
+class ListenAddress(NamedTuple):
+    """Where a server listens, and the key that it asks for."""
+
+    host: str
+    port: int
+    api_key: str
+
+
+def serve(
+    replay: ReplayFrom = [],  # noqa: B006
+    record: RecordTo = [],  # noqa: B006
+    record_mode: RecordModeOption = None,
+    fault: Faults = [],  # noqa: B006
+    plan: Plan = None,
+    strict_unused: StrictUnused = False,
+    lenient: Lenient = False,
+    default_response: DefaultResponse = None,
+    latency_model: LatencyModelOption = "constant",
+    latency_ms: LatencyMs = 0.0,
+    retry_after_ms: RetryAfterMs = None,
+    upstream: Upstreams = [],  # noqa: B006
+    host: Annotated[str, typer.Option(help="Listen at this address; other than loopback needs a key.")] = "127.0.0.1",
+    port: Port = 0,
+    api_key: Annotated[
+        str, typer.Option(envvar="OFFBOOK_API_KEY", show_default=False, help="What clients must give as their key.")
+    ] = "",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Stand in for OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or SIGTERM.
+
+    A line tells of each call, on the error output. What the recording has no
+    answer for is refused, and told to who asked; the server itself exits with 0,
+    with 3 if --strict-unused is given and something was left, with 2 on bad
+    input.
+
+    [bold]Examples[/bold]
+
+      offbook serve --replay runs/ --port 4010
+
+      offbook serve --record run.json --upstream openai=http://127.0.0.1:80/v1
+
+      offbook serve --replay run.json --host 0.0.0.0 --api-key "$KEY"
+    """
+    import msgspec
+
+    from offbook.cli.exit_codes import FINE, MISMATCH
+    from offbook.cli.output.wire import WireSummary
+    from offbook.cli.runners.wire import WireArguments, single_value
+
+    options = WireArguments(
+        replay=single_value(replay, "--replay"),
+        record=single_value(record, "--record"),
+        record_mode=record_mode,
+        faults=fault,
+        plan=plan,
+        upstreams=upstream,
+        is_lenient=lenient,
+        default_response=default_response,
+        latency_model=latency_model,
+        latency_ms=latency_ms,
+        retry_after_ms=retry_after_ms,
+    )
+    tally = _serve(options, ListenAddress(host, port, api_key), is_json=as_json, is_quiet=quiet)
+    if as_json:
+        typer.echo(msgspec.json.encode(tally.document(with_calls=False)).decode())
+    else:
+        summary = WireSummary(
+            tally,
+            options.recording,
+            is_folder=options.is_folder,
+            is_quiet=quiet,
+            is_strict=strict_unused,
+            is_closing_log=True,
+        )
+        summary.print()
+    raise typer.Exit(MISMATCH if strict_unused and tally.unused else FINE)
+
+
+def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_quiet: bool) -> WireTally:
+    """Serve until told to end; gives what became of the calls."""
+    import os
+    from signal import SIGHUP, SIGINT, SIGTERM
+
+    from offbook.cli.output.wire import WireCallLog, print_serving_notice
+    from offbook.cli.process import SignalPipe
+    from offbook.cli.runners.wire import discard_empty_recording, tally_wire_calls
+    from offbook.wire.server.serving import WireServer
+
+    log = WireCallLog(is_quiet=is_quiet)
+    stage = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
+    with discard_empty_recording(options.record):
+        server = WireServer(stage, host=place.host, port=place.port, api_key=place.api_key)
+        with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
+            print_serving_notice(server, options, api_key=place.api_key, is_json=is_json)
+            next(iter(signals))
+            left = server.unused_exchanges()
+    return tally_wire_calls(server, left, options.fault_plan())

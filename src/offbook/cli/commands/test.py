@@ -1,0 +1,72 @@
+"""offbook test: runs scenarios with the agents of the config."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from offbook.cli.options import AsJson
+
+
+def run_tests(
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Files or folders of scenarios; by default all of the config.")
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="A config, instead of the nearest offbook.toml.")] = None,
+    scenario: Annotated[str | None, typer.Option(help="Only scenarios whose names have this text in them.")] = None,
+    agent: Annotated[
+        list[str], typer.Option(help="Test this agent, whatever the scenarios name. May be repeated, to compare.")
+    ] = [],  # noqa: B006
+    record: Annotated[
+        str | None, typer.Option(help="Keep every call of models in this recording, or one a scenario in this folder.")
+    ] = None,
+    replay: Annotated[
+        str | None, typer.Option(help="Answer every call of models from this recording, or from those in this folder.")
+    ] = None,
+    repeat: Annotated[int | None, typer.Option(min=1, help="Hold each conversation so often.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Hold so many conversations at once.")] = None,
+    reporter: Annotated[
+        list[str],
+        typer.Option(help="A further report: junit=PATH, html=PATH, json=PATH or github. May be repeated."),
+    ] = [],  # noqa: B006
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Run again whenever a file of the project changes.")] = False,
+) -> None:
+    """Run scenarios with the agents of the config.
+
+    Exits with 1 if a scenario failed, with 2 on bad input, with 3 if a replay had no answer, with 130 if interrupted;
+    reports then tell what had ended. A replay needs no network, no key and no time.
+
+    [bold]Examples[/bold]
+
+      offbook test
+
+      offbook test sims/ --scenario refund --record recordings/refund.json
+
+      offbook test --replay recordings/refund.json --reporter junit=junit.xml
+    """
+    from offbook.cli.runners.scenarios import (
+        ScenarioOptions,
+        load_or_find_config,
+        parse_mode,
+        poll_changes,
+        run_on_change,
+        run_scenarios,
+    )
+
+    options = ScenarioOptions(
+        mode=parse_mode(record, replay),
+        paths=tuple(paths or ()),
+        config=config,
+        scenario=scenario,
+        agents=tuple(agent),
+        repeat=repeat,
+        concurrency=concurrency,
+        reporters=tuple(reporter),
+        is_json=as_json,
+    )
+    if watch:
+        folder = load_or_find_config(options).folder
+        raise typer.Exit(run_on_change(lambda: run_scenarios(options), poll_changes(folder)))
+    raise typer.Exit(run_scenarios(options))

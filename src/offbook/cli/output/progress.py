@@ -1,0 +1,205 @@
+"""Progress of a workflow run: a line for each step, plain, or live on a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+import typer
+from msgspec import Struct
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from offbook.events import Event, FaultFired, StepEnded, StepStarted
+from offbook.text import format_usd, pluralize, printable
+from offbook.workflow.file.schema import STEP_TYPES, WorkflowDefinition
+
+STEP_ENDINGS = ("kept", "done", "failed", "skipped")
+TYPE_COLUMNS = max(map(len, STEP_TYPES))
+
+
+class RunProgress:
+    """Hears of a run's events and streamed texts, counts, and shows nothing."""
+
+    def __init__(self) -> None:
+        self.kept: set[str] = set()
+        """The paths of steps that were done before."""
+        self._started: set[str] = set()
+        self._ended: Counter[str] = Counter()
+        self._faults = self._tokens = 0
+        self._cost_usd = 0.0
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, StepStarted):
+            self._started.add(event.step)
+        elif isinstance(event, StepEnded):
+            if event.status == "done" and event.step not in self._started:
+                self.kept.add(event.step)
+            self._ended[self.stage(event)] += 1
+            self._tokens += event.prompt_tokens + event.completion_tokens
+            self._cost_usd += event.cost_usd
+        elif isinstance(event, FaultFired):
+            self._faults += 1
+
+    def stage(self, event: StepEnded) -> str:
+        """What to call the way in which a step ended: `kept` if it was done before."""
+        return "kept" if event.step in self.kept else event.status
+
+    def on_text(self, step_id: str, text: str) -> None:
+        """Hear a piece of a step's streamed answer."""
+
+    def told(self) -> str:
+        """How many steps have ended, and how; what struck them, and what they took."""
+        ended = [f"{count:,} {status}" for status in STEP_ENDINGS if (count := self._ended[status])]
+        struck = [f"{pluralize(self._faults, 'fault')} struck"] if self._faults else []
+        told = ", ".join(ended) or "no step ended"
+        return ", ".join([told, *struck, *usage_figures(self._tokens, self._cost_usd)])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        return None
+
+
+class PlainProgress(RunProgress):
+    """Prints a line for each step when it ends."""
+
+    def __init__(self, definition: WorkflowDefinition) -> None:
+        super().__init__()
+        self._columns = max(len(step.id) for step in definition.steps)
+
+    def emit(self, event: Event) -> None:
+        super().emit(event)
+        if isinstance(event, StepEnded):
+            step = f"{printable(event.step):<{self._columns}}"
+            cells = [f"{self.stage(event):<7}", step, f"{event.type:<{TYPE_COLUMNS}}", *step_figures(event)]
+            with suppress(BrokenPipeError):  # a reader that has gone ends the command when the run has ended
+                typer.echo("  ".join(cells).rstrip())
+
+
+def step_figures(event: StepEnded) -> list[str]:
+    """What a step took, as far as it took anything, or why it failed."""
+    error = [event.error] if event.error else []
+    calls = [pluralize(event.calls, "call")] if event.calls > 1 else []
+    attempts = [pluralize(event.attempts, "attempt")] if event.attempts > event.calls else []
+    latency = [] if event.status == "skipped" else [f"{event.latency_s:.2f} s"]
+    return [
+        *error,
+        *calls,
+        *attempts,
+        *usage_figures(event.prompt_tokens + event.completion_tokens, event.cost_usd),
+        *latency,
+    ]
+
+
+def usage_figures(tokens: int, cost_usd: float) -> list[str]:
+    """Tokens and cost, where there are any."""
+    return [*([pluralize(tokens, "token")] if tokens else []), *([f"{format_usd(cost_usd)} $"] if cost_usd else [])]
+
+
+MARKS = {"waiting": "·", "kept": "✓", "done": "✓", "failed": "✗", "skipped": "–", "cut off": "–"}
+ASCII_MARKS = {"waiting": ".", "kept": "+", "done": "+", "failed": "x", "skipped": "-", "cut off": "-"}
+STYLES = {"done": "green", "failed": "bold red"}
+SHOWN_TEXT_CHARS = 60
+LINES_BESIDE = 2
+
+
+class StepLine(Struct):
+    """What is shown of a step: how far it is, what it took, and the last line of its streamed answer."""
+
+    step: str
+    type: str
+    stage: str = "waiting"
+    figures: str = ""
+    text: str = ""
+
+
+class LiveProgress(RunProgress):
+    """Shows the steps of the workflow in the order of its file, and those inside them while they run or if they fail.
+
+    Where there are more lines than the terminal has, only those that run or have failed are shown until the end.
+    """
+
+    def __init__(self, definition: WorkflowDefinition, *, console: Console | None = None) -> None:
+        super().__init__()
+        self._lock, self._has_ended = Lock(), False
+        self._lines = {step.id: StepLine(step.id, step.type) for step in definition.steps}
+        self._inner: dict[str, StepLine] = {}
+        self._console = console or Console(highlight=False)
+        is_wide = self._console.encoding.startswith("utf")
+        self._marks, self._spinner = (MARKS, Spinner("dots")) if is_wide else (ASCII_MARKS, Spinner("line"))
+        self._live = Live(self, console=self._console, refresh_per_second=10)
+
+    def emit(self, event: Event) -> None:
+        with self._lock:
+            super().emit(event)
+            if isinstance(event, StepStarted):
+                self._put(StepLine(event.step, event.type, "running"))
+            elif isinstance(event, StepEnded):
+                self._end(event)
+
+    def on_text(self, step_id: str, text: str) -> None:
+        with self._lock:
+            for line in self._all():
+                if line.stage == "running" and (line.step == step_id or line.step.endswith(f".{step_id}")):
+                    line.text = (line.text + text).rsplit("\n", 1)[-1][-SHOWN_TEXT_CHARS:]
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._lock:
+            self._has_ended = True
+            for line in self._all():
+                if line.stage == "running":
+                    line.stage, line.text = "cut off", ""
+        self._live.stop()
+
+    def _end(self, event: StepEnded) -> None:
+        if event.step in self._lines or event.status == "failed":
+            self._put(StepLine(event.step, event.type, self.stage(event), "  ".join(step_figures(event))))
+        else:
+            self._inner.pop(event.step, None)
+
+    def _put(self, line: StepLine) -> None:
+        lines = self._lines if line.step in self._lines else self._inner
+        lines[line.step] = line
+
+    def _all(self) -> Iterator[StepLine]:
+        """The lines of the workflow's steps, each with those of the steps inside it behind it."""
+        for step, line in self._lines.items():
+            yield line
+            yield from (inner for path, inner in self._inner.items() if path.startswith((f"{step}.", f"{step}[")))
+
+    def __rich__(self) -> RenderableType:
+        with self._lock:
+            table = Table.grid(padding=(0, 2, 0, 0))
+            table.add_column(no_wrap=True)
+            table.add_column(no_wrap=True, overflow="ellipsis")
+            table.add_column(no_wrap=True)
+            table.add_column(no_wrap=True, overflow="ellipsis")
+            for line in self._shown():
+                table.add_row(*self._cells(line))
+            return table if self._has_ended else Group(table, Text(self.told(), style="dim"))
+
+    def _shown(self) -> list[StepLine]:
+        lines = list(self._all())
+        if self._has_ended or len(lines) <= self._console.height - LINES_BESIDE:
+            return lines
+        return [line for line in lines if line.stage in ("running", "failed")]
+
+    def _cells(self, line: StepLine) -> tuple[RenderableType, ...]:
+        style = STYLES.get(line.stage, "" if line.stage == "running" else "dim")
+        mark = self._spinner if line.stage == "running" else Text(self._marks[line.stage], style=style)
+        name = Text(printable(line.step), style="dim" if style == "dim" else "")
+        told = Text(line.figures) if line.figures else Text(printable(line.text), style="dim italic")
+        return mark, name, Text(line.type, style="dim"), told

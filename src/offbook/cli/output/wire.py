@@ -1,0 +1,274 @@
+"""What `exec` and `serve` print: a notice at the start, a line for each call, a summary, and a JSON report."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Full, Queue
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import typer
+from msgspec import Struct
+from rich.console import Console
+from rich.text import Text
+
+from offbook.cli.output.console import print_message
+from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
+from offbook.errors import InputError
+from offbook.faults import parse_fault
+from offbook.recording.format.keys import short_fingerprint
+from offbook.text import pluralize, printable
+from offbook.wire.backend import UnusedExchange
+from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
+from offbook.wire.server.serving import WireServer
+
+MAX_WAITING = 1_000
+CLOSING_S = 0.3
+STYLES = {"missed": "bold red", "refused": "bold red", "default": "yellow", "struck": "magenta"}
+FAILED_STYLE = "bold red"
+
+
+class WireCallLog(logging.Handler):
+    """Writes a line a call to the error output, and what the server itself has to say.
+
+    It writes on a thread of its own: a reader of the error output who is slow holds up no answer. Lines that nobody
+    reads are dropped beyond a thousand. If quiet, calls are not told.
+    """
+
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        super().__init__(logging.WARNING)
+        self._is_quiet = is_quiet
+        self._console = Console(stderr=True, soft_wrap=True, highlight=False)
+        self._lines: Queue[Text | None] = Queue(MAX_WAITING)
+        self._thread = Thread(target=self._write, name="offbook-call-log", daemon=True)
+
+    def on_call(self, call: WireCall) -> None:
+        if not self._is_quiet:
+            self._put(call_line(call))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._put(Text(printable(self.format(record)), style="red"))
+
+    def __enter__(self) -> Self:
+        logging.getLogger("offbook.wire").addHandler(self)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        logging.getLogger("offbook.wire").removeHandler(self)
+        with suppress(Full):
+            self._lines.put(None, timeout=CLOSING_S)
+        self._thread.join(CLOSING_S)
+
+    def _put(self, line: Text) -> None:
+        with suppress(Full):
+            self._lines.put_nowait(line)
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            self._console.print(line)
+
+
+def call_line(call: WireCall) -> Text:
+    """`POST /v1/chat/completions 200 served gpt-4o`, with the try, the fault, the session and how the real API failed,
+    where there are such."""
+    status = "no answer" if call.status is None else str(call.status)
+    more = [
+        call.model,
+        f"attempt {call.attempt}" if call.attempt > 1 else "",
+        f"fault {call.fault}" if call.fault else "",
+        f"session {call.session}" if call.session else "",
+        f"failed: {call.failure}" if call.failure else "",
+    ]
+    style = FAILED_STYLE if call.failure else STYLES.get(call.outcome, "green")
+    told = "".join(f"  {part}" for part in more if part)
+    return Text.assemble(
+        printable(f"{call.method} {call.place}  {status}  "), (call.outcome, style), printable(told).replace("\n", " ")
+    )
+
+
+def print_serving_notice(server: WireServer, options: WireArguments, *, api_key: str, is_json: bool) -> None:
+    """Print where the server is, and which variables lead SDKs there: as text, or as one line of JSON."""
+    url, variables = server.url, server.env
+    if is_json:
+        typer.echo(msgspec.json.encode({"url": url, "env": variables}).decode())
+        return
+    does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
+    typer.echo(f"{url}: {printable(does)}; Ctrl-C ends it")
+    for name, value in variables.items():
+        told = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
+        typer.echo(f"  export {name}={told}")
+    typer.echo(f"a run of its own: {url}/s/NAME in the place of {url}, or the header x-offbook-session: NAME")
+    typer.echo(f"what became of it: GET {url}/_offbook/sessions/NAME; DELETE forgets it")
+
+
+SHOWN_UNUSED = 10
+
+
+def describe_unused_wire(unused: Sequence[UnusedExchange], recording: str, *, is_folder: bool, has_struck: bool) -> str:
+    """How many exchanges of a recording were left, and the first of them, a line each.
+
+    In a folder each line names its file. If a fault `has_struck`, that may be why.
+    """
+    said = "exchange of {} was" if len(unused) == 1 else "exchanges of {} were"
+    lines = [f"{len(unused):,} {said.format(recording)} not used:"]
+    lines += [f"  {_unused_line(left, is_folder=is_folder)}" for left in unused[:SHOWN_UNUSED]]
+    if len(unused) > SHOWN_UNUSED:
+        lines.append(f"  and {len(unused) - SHOWN_UNUSED:,} more")
+    if has_struck:
+        lines.append("  hint: a fault struck, which may be why")
+    return "\n".join(lines)
+
+
+def _unused_line(left: UnusedExchange, *, is_folder: bool) -> str:
+    where = [left.recording if is_folder else "", f"session {left.session}" if left.session else ""]
+    told = ", ".join(filter(None, where))
+    line = f"{short_fingerprint(left.key)}[{left.position}]  {left.about}{f'  ({told})' if told else ''}"
+    return printable(line).replace("\n", " ")
+
+
+SHOWN_MISSES = 10
+SHOWN_FAULTS = 5
+SHOWN_FAILURES = 3
+_OUTCOME_WORDS: dict[WireOutcome, str] = {
+    "served": "served",
+    "passed": "passed on unrecorded",
+    "default": "answered with the default",
+    "made": "made up",
+    "struck": "struck by a fault",
+    "refused": "refused",
+    "missed": "missed",
+    "recorded": "recorded",
+}
+
+
+class WireSummary(Struct, frozen=True):
+    """Prints what became of calls: if quiet, only what is wrong. What is wrong goes to the error output.
+
+    `recording` is what answered or was made; it may be a folder. Leftovers are wrong if `is_strict`. Where it
+    `is_closing_log`, misses were told as they came, and what is not wrong goes to the standard output.
+    """
+
+    tally: WireTally
+    recording: str
+    is_folder: bool = False
+    is_quiet: bool = False
+    is_strict: bool = False
+    is_closing_log: bool = False
+
+    def print(self, verdict: ExitDecision | None = None) -> None:
+        """Print all of it, and what is to be done where the verdict says so."""
+        struck = self.tally.faults.struck
+        if self.tally.failed or not self.is_quiet:
+            self._say(f"{self._told_calls()} ({self.recording})", is_wrong=bool(self.tally.failed))
+        if struck and not self.is_quiet:
+            self._say(_describe_fired(struck))
+        if not self.is_closing_log:
+            self._print_misses()
+        for line in self.tally.faults.unfired:
+            self._say(_describe_unfired(line), is_wrong=True)
+        if self.tally.unused and (self.is_strict or not self.is_quiet):
+            told = describe_unused_wire(
+                self.tally.unused, self.recording, is_folder=self.is_folder, has_struck=bool(self.tally.faults.struck)
+            )
+            self._say(told, is_wrong=self.is_strict)
+        if verdict is not None and verdict.reason:
+            self._say(f"{verdict.reason}\n  hint: {verdict.hint}", is_wrong=True)
+
+    def _print_misses(self) -> None:
+        misses = self.tally.misses
+        for miss in misses[:SHOWN_MISSES]:
+            self._say(_describe_miss(miss), is_wrong=True)
+        if len(misses) > SHOWN_MISSES:
+            self._say(f"{len(misses) - SHOWN_MISSES:,} more calls have no answer", is_wrong=True)
+
+    def _told_calls(self) -> str:
+        totals = self.tally.totals
+        calls = pluralize(totals.calls, "call")
+        calls += "" if totals.calls == totals.tries else f" in {pluralize(totals.tries, 'try', 'tries')}"
+        told = [
+            f"{totals.outcomes[outcome]:,} {word}"
+            for outcome, word in _OUTCOME_WORDS.items()
+            if totals.outcomes[outcome]
+        ]
+        return ", ".join([calls, *told, *self._told_failures()])
+
+    def _told_failures(self) -> list[str]:
+        if not self.tally.failed:
+            return []
+        reasons = list(self.tally.totals.failures)
+        more = "; …" if len(reasons) > SHOWN_FAILURES else ""
+        return [f"of which {self.tally.failed:,} failed: {'; '.join(reasons[:SHOWN_FAILURES])}{more}"]
+
+    def _say(self, text: str, *, is_wrong: bool = False) -> None:
+        print_message(
+            "offbook: ", text, style="bold red" if is_wrong else "bold", is_err=is_wrong or not self.is_closing_log
+        )
+
+
+def _describe_fired(struck: list[str]) -> str:
+    more = ", …" if len(struck) > SHOWN_FAULTS else ""
+    return f"{pluralize(len(struck), 'fault')} struck: {', '.join(struck[:SHOWN_FAULTS])}{more}"
+
+
+def _describe_unfired(line: str) -> str:
+    told = f"the fault {line!r} never struck"
+    if parse_fault(line).at.step_id is None:
+        return told
+    return (
+        f"{told}\n  hint: over the wire, a call names its step in the header {STEP_HEADER}; leave step out for others"
+    )
+
+
+def _describe_miss(miss: Miss) -> str:
+    call = f"call {miss.call}" if miss.call else f"{miss.method} {miss.place}"
+    attempt = f", attempt {miss.attempt}," if miss.attempt > 1 else ""
+    session = f" of session {miss.session!r}" if miss.session else ""
+    return f"{call}{session}{attempt} has no answer: {miss.text}"
+
+
+class WireReportFile:
+    """A report at `path`, if that is given: there when the command starts, and whole when it has ended.
+
+    Raises:
+        InputError: the path is `-`, as the standard output is the command's.
+    """
+
+    def __init__(self, path: str | None, options: WireArguments, command: Sequence[str]) -> None:
+        if path == "-":
+            raise InputError("the standard output is the command's", source="--report", hint="name a file")
+        self._path = None if path is None else Path(path)
+        self._head: dict[str, Any] = {
+            "command": list(command),
+            "mode": "record" if options.replay is None else "replay",
+            "recording": options.recording,
+        }
+
+    def begin(self) -> None:
+        """Put a report there that has no exit code yet.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        self._write({"exit_code": None, **self._head})
+
+    def finish(self, tally: WireTally, *, exit_code: int, command_exit_code: int) -> None:
+        """Put the whole report there.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        told = {"exit_code": exit_code, "command_exit_code": command_exit_code, **self._head}
+        self._write(told | tally.document(with_calls=True))
+
+    def _write(self, document: dict[str, Any]) -> None:
+        if self._path is not None:
+            from offbook.report.report_file import write_whole
+
+            write_whole(self._path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")

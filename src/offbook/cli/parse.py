@@ -1,0 +1,160 @@
+"""Parses the faults and the state given for a workflow, and checks that each of its steps has a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from offbook.errors import InputError
+from offbook.faults import FaultPlan, parse_fault
+from offbook.faults.site import At
+from offbook.messages import JsonObject
+from offbook.text import did_you_mean
+from offbook.workflow.file.schema import AnyStep, ModelFields, ToolStep, WorkflowDefinition
+from offbook.workflow.file.tree import steps_by_id, steps_without_model, tools_of
+
+
+def parse_faults(lines: list[str], *, file: str | None, definition: WorkflowDefinition) -> FaultPlan:
+    """The plan of the lines, and behind them that of a file, for a run of the workflow.
+
+    Raises:
+        InputError: a line or the file cannot be read, or names what asks no model, or a tool that no step
+            calls, in this workflow.
+    """
+    plan = FaultPlan() if file is None else FaultPlan.load(file)
+    faults = [parse_fault(line) for line in lines]
+    for line, planned in zip(lines, faults, strict=True):
+        _check_site(planned.at, definition, source=repr(line), place="")
+    for index, planned in enumerate(plan):
+        _check_site(planned.at, definition, source=str(file), place=f"faults[{index}].at.")
+    return FaultPlan([*faults, *plan], chaos=plan.chaos)
+
+
+def _check_site(at: At, definition: WorkflowDefinition, *, source: str, place: str) -> None:
+    """Refuse a site that no call of the workflow can have."""
+    try:
+        _check_workflow(at, definition)
+        _check_tool(at, steps_by_id(definition))
+        _check_step(at, steps_by_id(definition))
+    except InputError as error:
+        raise InputError(error.reason, source=source, place=f"{place}{error.place}", hint=error.hint) from None
+
+
+def _check_workflow(at: At, definition: WorkflowDefinition) -> None:
+    if at.workflow not in (None, definition.name):
+        raise InputError(f"the workflow is not {at.workflow!r}", place="workflow", hint=f"it is {definition.name!r}")
+
+
+def _check_tool(at: At, steps: Mapping[str, AnyStep]) -> None:
+    called = {named.text for step in steps.values() for named in tools_of(step)}
+    if at.tool is not None and at.tool not in called:
+        raise InputError(
+            f"no step calls a tool {at.tool!r}", place="tool", hint=did_you_mean(at.tool, called, kind="tools")
+        )
+
+
+def _check_step(at: At, steps: Mapping[str, AnyStep]) -> None:
+    if at.step_id is None:
+        return
+    asking = [step_id for step_id, step in steps.items() if isinstance(step, ModelFields)]
+    step = steps.get(at.step_id)
+    if step is None:
+        hint = did_you_mean(at.step_id, asking, kind="steps")
+        raise InputError(f"there is no step {at.step_id!r}", place="step", hint=hint)
+    if at.step_id not in asking:
+        its_tool = f"'tool={step.tool}: tool_error' strikes its tool; " if isinstance(step, ToolStep) else ""
+        hint = f"{its_tool}steps that ask a model: {', '.join(asking) or 'none'}"
+        reason = f"the step {at.step_id!r} asks no model: it is a {step.type} step"
+        raise InputError(reason, place="step", hint=hint)
+
+
+def parse_state(declared: JsonObject, *, settings: list[str], file: str | None) -> JsonObject:
+    """The keys of a JSON file, and over them those of `key=value` settings, of which the last one counts.
+
+    A dotted key is set inside what is declared or in the file. A value is JSON where it can be, else text; where a
+    text is declared, it stays a text.
+
+    Raises:
+        InputError: a file that is no JSON object, a setting that is none, or a key that is not declared.
+    """
+    state = {} if file is None else _read_state_file(file)
+    for key in state:
+        _check_key(key, declared, source=str(file))
+    for setting in settings:
+        _set(state, setting, declared)
+    return state
+
+
+def _read_state_file(file: str) -> JsonObject:
+    try:
+        state = orjson.loads(Path(file).read_bytes())
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=file) from None
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"no JSON: {error}", source=file) from None
+    if not isinstance(state, dict):
+        raise InputError("expected a JSON object", source=file, hint='{"key": "value"}')
+    return state
+
+
+def _set(state: JsonObject, setting: str, declared: JsonObject) -> None:
+    path, separator, text = setting.partition("=")
+    first, *rest = path.split(".")
+    if not separator or not all((first, *rest)):
+        raise InputError(f"expected key=value, got {setting!r}", source="--set", hint="--set name=Ada, or --set a.b=1")
+    _check_key(first, declared, source=f"--set {path}")
+    if not rest:
+        state[first] = _value(text, declared[first])
+        return
+    inner = state[first] = deepcopy(state.get(first, declared[first]))
+    *between, last = rest
+    for key in between:
+        inner = _mapping(inner, path).setdefault(key, {})
+    _mapping(inner, path)[last] = _value(text, _declared(declared, path.split(".")))
+
+
+def _mapping(value: Any, path: str) -> JsonObject:
+    if not isinstance(value, dict):
+        raise InputError(f"there is {_json_excerpt(value)} where a mapping is expected", source=f"--set {path}")
+    return value
+
+
+def _json_excerpt(value: Any) -> str:
+    return orjson.dumps(value).decode()[:40]
+
+
+def _declared(declared: Any, keys: list[str]) -> Any:
+    """What is declared at the path, if anything is."""
+    for key in keys:
+        declared = declared.get(key) if isinstance(declared, dict) else None
+    return declared
+
+
+def _value(text: str, declared: Any) -> Any:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    return text if isinstance(declared, str) and not isinstance(value, str) else value
+
+
+def _check_key(key: str, declared: JsonObject, *, source: str) -> None:
+    if key not in declared:
+        hint = did_you_mean(key, declared, kind="declared")
+        raise InputError(f"the workflow's state has no key {key!r}", source=source, hint=hint)
+
+
+def check_models(definition: WorkflowDefinition, flow: str) -> None:
+    """Make sure that every step of the workflow in the file `flow` that asks a model has one.
+
+    Raises:
+        InputError: one has none.
+    """
+    unnamed = steps_without_model(definition)
+    if unnamed:
+        hint = "config: {model: …} in the file, or offbook run --model NAME"
+        raise InputError("no model is named", source=flow, place=f"steps.{unnamed[0]}", hint=hint)

@@ -1,0 +1,201 @@
+"""Child processes and signals: runs a program that gets our signals, and ends a command in order."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from signal import SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, Signals
+from threading import current_thread, main_thread
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple, Never, Self
+
+from offbook.cli.exit_codes import SIGNALLED
+from offbook.clock import SYSTEM_CLOCK
+
+READ_BYTES = 64
+
+
+class SignalPipe:
+    """Takes signals over while the block lasts, and gives their numbers to who iterates over it.
+
+    None is lost, however soon it comes: a handler alone would not wake a process that is just about to wait. Signals
+    that are ignored stay so, but for SIGCHLD.
+    """
+
+    def __init__(self, *numbers: Signals) -> None:
+        self._numbers = numbers
+        self._before: dict[Signals, Any] = {}
+
+    def __iter__(self) -> Iterator[Signals]:
+        while True:
+            yield from self.within(None)
+
+    def within(self, wait_s: float | None) -> list[Signals]:
+        """The next signals, as soon as one has come; none if none comes in that time."""
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN)
+        has_come = poll.poll(None if wait_s is None else max(wait_s, 0.0) * 1000.0)
+        return [Signals(number) for number in os.read(self._reading, READ_BYTES)] if has_come else []
+
+    def __enter__(self) -> Self:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)
+        self._fd_before = signal.set_wakeup_fd(self._writing)
+        for number in self._numbers:
+            if number == SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, _ignore)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._fd_before)
+        os.close(self._reading)
+        os.close(self._writing)
+
+
+def stop_here(number: Signals) -> None:
+    """Do what the signal does by itself, and go on as before when told to continue."""
+    handler = signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+    signal.signal(number, handler)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Do nothing: the number is in the pipe."""
+
+
+FORWARDED_SIGNALS = (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP)
+KEYBOARD_SIGNALS = (SIGINT, SIGQUIT, SIGTSTP)
+"""What a terminal sends to all its foreground processes at once when a key is pressed."""
+
+GRACE_S = 5.0
+"""How long a command that is told to end may take for that."""
+
+
+class ChildExit(NamedTuple):
+    """How a command has ended: its exit code, 128 + N if signal N ended it. It `is_late` if it had to be ended."""
+
+    code: int
+    is_late: bool = False
+
+
+def run_child(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    time_limit_s: float | None = None,
+    grace_s: float = GRACE_S,
+) -> ChildExit:
+    """Run `command` on our own input and outputs until it ends.
+
+    At its time limit it is told to, with all that it has started if it is in a group of its own; what has not ended
+    `grace_s` later is killed.
+
+    Signals that we get are passed on to it, each once. At a terminal it is in the process group that keys are for, and
+    what they send is not passed on; elsewhere it has a group of its own, which signals to ours do not reach.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    limits = [] if time_limit_s is None else [(time_limit_s, SIGTERM), (time_limit_s + grace_s, SIGKILL)]
+    with SignalPipe(SIGCHLD, *FORWARDED_SIGNALS) as signals:
+        child = _Child(command, environment, is_apart=not _is_in_foreground())
+        is_late = child.wait(signals, limits)
+    code = child.code
+    return ChildExit(SIGNALLED - code if code < 0 else code, is_late)
+
+
+class _Child:
+    """A command that runs; if it `is_apart`, in a process group of its own."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, is_apart: bool) -> None:
+        self._is_apart = is_apart
+        group = 0 if is_apart else None
+        self._process = subprocess.Popen(command, env=environment, close_fds=False, process_group=group)  # noqa: S603 - it is what the user wants
+
+    @property
+    def code(self) -> int:
+        code: int = self._process.returncode
+        return code
+
+    def wait(self, signals: SignalPipe, limits: Sequence[tuple[float, Signals]]) -> bool:
+        """Wait for its end, sending it each signal once its time in seconds has passed; whether one was sent."""
+        sent, started_s = 0, SYSTEM_CLOCK.monotonic_s()
+        while self._process.poll() is None:
+            passed_s = SYSTEM_CLOCK.monotonic_s() - started_s
+            came = signals.within(limits[sent][0] - passed_s if sent < len(limits) else None)
+            if not came:
+                self._end(limits[sent][1])
+                sent += 1
+            for number in came:
+                self._pass_on(number)
+        return sent > 0
+
+    def _end(self, number: Signals) -> None:
+        """Let it have a signal, and if it is apart, what it has started."""
+        if self._is_apart:
+            os.killpg(self._process.pid, number)
+        else:
+            self._process.send_signal(number)
+
+    def _pass_on(self, number: Signals) -> None:
+        """Let it have a signal; where it stops by that, stop too, and go on with it."""
+        if number == SIGCHLD:
+            return
+        if self._is_apart or not (number in KEYBOARD_SIGNALS and _is_in_foreground()):
+            self._process.send_signal(number)
+        if number == SIGTSTP:
+            stop_here(number)
+            self._process.send_signal(SIGCONT)
+
+
+def _is_in_foreground() -> bool:
+    """Whether a terminal sends its signals to us, and so to the processes that we start."""
+    try:
+        terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    finally:
+        os.close(terminal)
+
+
+class Interruption:
+    """Lets a Ctrl-C end what runs while the block lasts, also code that an event loop would wait for first."""
+
+    def __enter__(self) -> Self:
+        self._is_ours = current_thread() is main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+        if self._is_ours:
+            self._before = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._is_ours:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> Never:
+        raise KeyboardInterrupt
+
+
+class Termination:
+    """Takes a SIGTERM for a Ctrl-C while the block lasts. `has_come` tells which of them it was."""
+
+    has_come = False
+
+    def __enter__(self) -> Self:
+        if current_thread() is main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if current_thread() is main_thread():
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.has_come = True
+        signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,175 @@
+"""The parts of `offbook demo`: a workflow replayed, broken and changed, and two refund agents explored."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import closing
+from itertools import chain, count
+from pathlib import Path
+
+import typer
+
+from offbook.cli.output.console import print_message
+from offbook.cli.runners.workflow import RunOptions, run_workflow
+from offbook.clock import run
+from offbook.errors import InputError, RecordingMismatchError
+from offbook.explore.cases import FaultCase
+from offbook.explore.harness import Harness
+from offbook.explore.runner import Exploration, ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
+from offbook.faults import FaultPlan, PlannedFault, parse_fault
+from offbook.pipeline import NO_FAULTS, Replay, open_pipeline
+from offbook.report.exploration import exploration_reporter_of
+from offbook.report.exploration.report_input import verdict_counts
+from offbook.subjects.function import FunctionSubject
+from offbook.templates.demo.refund_fixed import answer as answer_with_care
+from offbook.templates.demo.refund_naive import answer as answer_naively
+from offbook.templates.demo.refund_tools import TOOLS, GaveUpError
+from offbook.text import pluralize
+from offbook.workflow.engine.engine import WorkflowEngine
+from offbook.workflow.engine.result import WorkflowResult
+from offbook.workflow.file.load import load_workflow, parse_workflow
+from offbook.workflow.file.schema import WorkflowDefinition
+
+_DEMO_MARK = b'"reproduce":"offbook demo --fault'
+"""How a case of the demo is run again: no other report tells that."""
+
+
+def demo_report_path() -> Path:
+    """`report.html`; or `report-2.html` and so on, where that is anything else than a report of the demo.
+
+    Raises:
+        OSError: what is there cannot be read.
+    """
+    names = chain(["report.html"], (f"report-{number}.html" for number in count(2)))
+    return next(path for path in map(Path, names) if _is_free(path))
+
+
+def _is_free(path: Path) -> bool:
+    if path.is_symlink():
+        return False
+    return not path.exists() or (path.is_file() and _DEMO_MARK in path.read_bytes())
+
+
+async def refund_naive(stage: Harness) -> str:
+    """The agent that starts over."""
+    return await answer_naively(stage.provider, stage.tools(TOOLS))
+
+
+async def refund_fixed(stage: Harness) -> str:
+    """The agent that keeps what it has."""
+    return await answer_with_care(stage.gateway, stage.tools(TOOLS))
+
+
+class RefundExploration:
+    """Explores both refund agents on their recording, with every fault or, where there are some, with `lines` alone."""
+
+    def __init__(self, recording: Path, lines: Sequence[PlannedFault] = ()) -> None:
+        self._recording, self._lines = recording, tuple(lines)
+
+    def show(self) -> Exploration:
+        """Print what became of both, and give back the exploration of the naive one."""
+        naive, fixed = self._explored(refund_naive), self._explored(refund_fixed)
+        exploration_reporter_of("console", reproduce=_reproduce).finish(naive)
+        found, cases = pluralize(len(fixed.findings), "finding"), pluralize(len(fixed.explored), "case")
+        print_message("\nThe same agent, mended", f": {found} in {cases}: {verdict_counts(fixed)}")
+        return naive
+
+    def _explored(self, agent: Callable[[Harness], Coroutine[None, None, str]]) -> Exploration:
+        with closing(FunctionSubject(agent, self._recording, declared=[GaveUpError])) as subject:
+            explorer = Explorer(subject, ExploreOptions(variants=select_variants("all")))
+            return explorer.explore([self._case(explorer)] if self._lines else None)
+
+    def _case(self, explorer: Explorer) -> FaultCase:
+        """The case of the given faults, with its place in the picture if it has one."""
+        known = (case for case in explorer.cases if case.lines == self._lines)
+        return next(known, FaultCase("0000", self._lines, ()))
+
+
+def write_demo_report(exploration: Exploration) -> None:
+    """Write the page into the working directory and tell how to open it, or why it is not there."""
+    try:
+        path = demo_report_path()
+        exploration_reporter_of(f"html={path}", reproduce=_reproduce).finish(exploration)
+    except (InputError, OSError) as error:
+        typer.echo(f"No report was written here: {error}")
+        return
+    typer.echo(f"{path} shows the naive one run by run. Open it: xdg-open {path}, or on a Mac: open {path}")
+
+
+def _reproduce(case: FaultCase) -> str:
+    """The command that runs a case again."""
+    return shlex.join(["offbook", "demo", *(word for line in case.lines for word in ("--fault", str(line)))])
+
+
+FAULTS = (
+    "step=classify attempt=1: http_error 429 headers.Retry-After=30",
+    "step=answer call=2 attempt=1: timeout 5000",
+    "step=answer call=1 attempt=1: connection_reset",
+)
+PROMPT_CHANGE = ("Classify the message as question, complaint or request.", "Is the message a question or a complaint?")
+NEXT_COMMANDS = """\
+  offbook init my-agent                  a project of your own, with tests that pass at once
+  offbook graph my-agent/flow.yaml       a picture of its workflow
+  offbook explore my-agent/flow.yaml --recording my-agent/recordings/flow.json
+  offbook replay my-agent/flow.yaml --recording my-agent/recordings/flow.json --fault 'call=2 attempt=1: timeout'"""
+
+
+class Demonstration:
+    """Shows the support workflow and the refund agents in `folder`. Nothing is asked but their recordings."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._flow = folder / "support.yaml"
+        self._refund = folder / "recordings" / "refund.json"
+        self._mode = Replay(str(folder / "recordings" / "support.json"))
+
+    def show(self) -> None:
+        """Print all parts, the same every time, and leave a report in the working directory."""
+        definition = load_workflow(self._flow)
+        print_message("1  Replay", ": a workflow runs on its recording, without network, key or cost")
+        run_workflow(definition, RunOptions(mode=self._mode), folder=self._folder)
+        print_message("\n2  Break it", ": one fault at a time; the waits pass in virtual time, so they take no time")
+        self._show_recoveries(definition)
+        print_message("\n3  Change a prompt", ": the replay refuses to answer what was never asked")
+        self._show_refusal()
+        print_message("\n4  Explore", ": every fault at every call of an agent that starts over when something fails\n")
+        write_demo_report(RefundExploration(self._refund).show())
+        typer.echo(f"Both agents are short enough to read: {self._folder / 'refund_naive.py'} and refund_fixed.py")
+        print_message("\nWhat to try next", "")
+        typer.echo(NEXT_COMMANDS)
+
+    def show_again(self, lines: Sequence[PlannedFault]) -> bool:
+        """Print what becomes of the last part's agents with these faults alone; gives back whether all is well."""
+        return not RefundExploration(self._refund, lines).show().findings
+
+    def _show_recoveries(self, definition: WorkflowDefinition) -> None:
+        clean = self._replayed(definition)
+        for line in FAULTS:
+            broken = self._replayed(definition, FaultPlan([parse_fault(line)]))
+            typer.echo(f"  --fault '{line}'\n    {_recovery(broken, clean)}")
+
+    def _show_refusal(self) -> None:
+        changed = parse_workflow(self._flow.read_text(encoding="utf-8").replace(*PROMPT_CHANGE), source=self._flow.name)
+        try:
+            self._replayed(changed)
+        except RecordingMismatchError as error:
+            told = str(error).removeprefix(f"{self._mode.path}: ")
+            typer.echo("  " + told.replace("\n", "\n  "))
+
+    def _replayed(self, definition: WorkflowDefinition, faults: FaultPlan = NO_FAULTS) -> WorkflowResult:
+        """What becomes of a strict replay."""
+        return run(self._replay(definition, faults), virtual_time=True)
+
+    async def _replay(self, definition: WorkflowDefinition, faults: FaultPlan) -> WorkflowResult:
+        async with open_pipeline(definition.config, self._mode, folder=self._folder, faults=faults) as session:
+            engine = WorkflowEngine(definition, session.gateway, wrap_tools=session.wrap_tools, folder=self._folder)
+            return await engine.run()
+
+
+def _recovery(broken: WorkflowResult, clean: WorkflowResult) -> str:
+    """What it took to get over a fault, and whether that changed the result."""
+    outcome = "the same result" if broken.state == clean.state else "another result"
+    attempts = f"{pluralize(broken.attempts, 'attempt')} instead of {clean.attempts}"
+    return f"{broken.status}: {attempts}, waited {broken.latency_s - clean.latency_s:.1f} s, {outcome}"

@@ -1,0 +1,102 @@
+"""Runs a workflow so that it can be resumed: the stored options, the checkpoint, and the command that resumes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import typer
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.cli.options import RUNS_DIR
+from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
+from offbook.errors import InputError
+from offbook.faults import FaultPlan
+from offbook.faults.plan import Chaos
+from offbook.faults.site import PlannedFault
+from offbook.pipeline import Live, Mode, Record
+from offbook.recording.record_mode import RecordMode
+from offbook.recording.stores.locate import open_store
+from offbook.workflow.engine.result import RunStatus
+from offbook.workflow.file.schema import ProviderName, WorkflowDefinition
+from offbook.workflow.runs.resumable_run import ResumableRun
+from offbook.workflow.runs.store import RunStore
+
+
+class ResumeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Options of `offbook run`, as a kept run goes on with them."""
+
+    provider: ProviderName | None = None
+    model: str | None = None
+    record: str | None = None
+    record_mode: RecordMode = "append"
+    faults: tuple[PlannedFault, ...] = ()
+    chaos: Chaos | None = None
+
+    @property
+    def mode(self) -> Mode:
+        return Live() if self.record is None else Record(self.record, self.record_mode)
+
+    @property
+    def plan(self) -> FaultPlan:
+        return FaultPlan(self.faults, chaos=self.chaos)
+
+
+def resume_options(mode: Mode, faults: FaultPlan, *, provider: ProviderName | None, model: str | None) -> ResumeOptions:
+    """The options of a run that starts now."""
+    record = mode.path if isinstance(mode, Record) else None
+    return ResumeOptions(
+        provider=provider,
+        model=model,
+        record=record,
+        record_mode=_resumed_record_mode(mode) if isinstance(mode, Record) else "append",
+        faults=faults.faults,
+        chaos=faults.chaos,
+    )
+
+
+def _resumed_record_mode(mode: Record) -> RecordMode:
+    """How to go on recording, without replacing or refusing what the run has recorded so far."""
+    is_kept_to = mode.record == "new" or (mode.record == "once" and open_store(mode.path).exists())
+    return mode.record if is_kept_to else "append"
+
+
+def start_resumable(
+    definition: WorkflowDefinition, flow: str, options: RunOptions, kept: ResumeOptions, runs_dir: str
+) -> int:
+    """Run a workflow from its file at `flow`, keep how far it comes in `runs_dir`, and give the exit code.
+
+    Raises:
+        InputError: as `run_workflow` does; a run that could not even begin is not kept.
+    """
+    store = RunStore(runs_dir)
+    run = store.start(definition, flow, state=options.state, options=msgspec.to_builtins(kept))
+    try:
+        return run_resumable(run, definition, options, runs_dir=runs_dir)
+    except InputError:
+        if not run.has_started:
+            store.discard(run.manifest.id)
+        raise
+
+
+def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: RunOptions, *, runs_dir: str) -> int:
+    """Run a workflow, or the rest of it; say how to go on with it if it does not succeed."""
+    options = replace(options, checkpoint=run.checkpoint, calls=run.calls)
+    with run:
+        status: RunStatus | None = None
+        try:
+            ending = run_workflow(definition, options, folder=folder_of(run.manifest.given_path))
+            status = ending.status
+        finally:
+            if status is not None:
+                run.end(status)
+            if status != "succeeded" and run.has_started:
+                typer.echo(f"to go on with it: {resume_command(run.manifest.id, runs_dir)}", err=True)
+    return ending.code
+
+
+def resume_command(run_id: str, runs_dir: str) -> str:
+    """The command that goes on with a run."""
+    where = "" if Path(runs_dir) == Path(RUNS_DIR) else f" --runs-dir {runs_dir}"
+    return f"offbook resume {run_id}{where}"

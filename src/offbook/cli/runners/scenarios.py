@@ -1,0 +1,251 @@
+"""Runs scenarios for a command, with reports and an exit code, and again whenever files change."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import typer
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.cli.exit_codes import BAD_INPUT, FAILED, FINE, INTERRUPTED, MISMATCH
+from offbook.cli.output.console import print_message
+from offbook.cli.output.tally import describe_unused
+from offbook.cli.process import Termination
+from offbook.clock import run
+from offbook.config import (
+    Config,
+    RunPlan,
+    collect_scenarios,
+    error_grouping,
+    find_config,
+    import_from,
+    load_config,
+    open_participants,
+    plan_run,
+    run_rules,
+    scenario_files,
+)
+from offbook.config.collect import project_files
+from offbook.errors import InputError, OffbookError
+from offbook.pipeline import Live, Record, Replay
+from offbook.recording.match.cursor import UnusedEntry
+from offbook.report import Reporter, Reporters, reporter_of
+from offbook.report.scenarios.json_report import compact_json
+from offbook.scenarios.result import ScenarioResult, SuiteResult
+from offbook.scenarios.runner import Participants, RunRules, ScenarioRunner
+from offbook.scenarios.scenario import Scenario
+
+
+class ScenarioOptions(Struct, frozen=True, kw_only=True):
+    """Which scenarios are run, with whom and how, and what is shown of it. What is None is left to the config."""
+
+    mode: Live | Record | Replay = Live()
+    paths: tuple[str, ...] = ()
+    config: str | None = None
+    scenario: str | None = None
+    agents: tuple[str, ...] = ()
+    repeat: int | None = None
+    concurrency: int | None = None
+    reporters: tuple[str, ...] = ()
+    is_json: bool = False
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether scenarios or agents of the config may be left out."""
+        return bool(self.paths or self.scenario or self.agents)
+
+
+def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay:
+    """The mode that options ask for.
+
+    Raises:
+        InputError: both are given.
+    """
+    if record is not None and replay is not None:
+        raise InputError("--record and --replay exclude each other", hint="leave one of them out")
+    if replay is not None:
+        return Replay(replay)
+    return Live() if record is None else Record(record)
+
+
+class JsonScenarioOutput:
+    """Prints a run as one line of JSON, when it has ended."""
+
+    def begin(self, scenarios: int) -> None:
+        """Wait for the end."""
+
+    def told(self, scenario: ScenarioResult) -> None:
+        """Wait for the end."""
+
+    def finish(self, result: SuiteResult) -> None:
+        typer.echo(compact_json(result))
+
+
+class SuiteOutcome(Struct, frozen=True):
+    """What became of a run, and what a replay left unused."""
+
+    result: SuiteResult
+    unused: list[UnusedEntry]
+
+
+def run_scenarios(options: ScenarioOptions) -> int:
+    """Find and run scenarios, report them, and give the exit code.
+
+    Raises:
+        InputError: the config, a file or a scenario is wrong, or something that they need is missing.
+    """
+    config = load_or_find_config(options)
+    files = scenario_files(config, options.paths)
+    with import_from([config.folder, *(file.parent for file in files)]):
+        plan = plan_run(config, _choose(collect_scenarios(files), options), agents=options.agents)
+        return _run(config, plan, options)
+
+
+def load_or_find_config(options: ScenarioOptions) -> Config:
+    """The config that is named, or the nearest one.
+
+    Raises:
+        InputError: there is none, or it is wrong.
+    """
+    return find_config() if options.config is None else load_config(options.config)
+
+
+def _choose(scenarios: list[Scenario], options: ScenarioOptions) -> list[Scenario]:
+    text = (options.scenario or "").lower()
+    chosen = [scenario for scenario in scenarios if text in scenario.name.lower()]
+    if not chosen:
+        names = ", ".join(scenario.name for scenario in scenarios) or "none"
+        reason = f"no scenario has {options.scenario!r} in its name" if scenarios else "the files declare no scenario"
+        raise InputError(reason, source="scenarios", hint=f"scenarios: {names}")
+    return chosen
+
+
+def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
+    work = _Run(config, plan, options)
+    try:
+        with Termination():
+            done = run(work.run(), virtual_time=isinstance(options.mode, Replay))
+    except KeyboardInterrupt:
+        work.cut_off()
+        return INTERRUPTED
+    except OffbookError:
+        if work.has_started:
+            work.cut_off()
+        raise
+    work.reporter.finish(done.result)
+    _print_unused(done.unused, options)
+    return _exit_code(done.result)
+
+
+class _Run:
+    """A run under way, of which what has ended can be told if it is cut off."""
+
+    def __init__(self, config: Config, plan: RunPlan, options: ScenarioOptions) -> None:
+        self._config, self._plan, self._options = config, plan, options
+        self.reporter = Reporters(*_reporters(options))
+        self._runner = ScenarioRunner(Participants({}))
+        self._grouping = error_grouping(config)
+        self.has_started = False
+
+    async def run(self) -> SuiteOutcome:
+        """Hold all conversations and group their errors; reports begin when everybody who takes part is there."""
+        plan, repeat = self._plan, self._options.repeat or self._config.run.repeat
+        async with open_participants(self._config, plan, self._options.mode) as opened:
+            self.reporter.begin(len(plan.pairs))
+            self.has_started = True
+            rules = _rules(self._config, self._options)
+            self._runner = ScenarioRunner(opened.cast, rules, on_scenario=self.reporter.told)
+            result = await self._runner.run(plan.scenarios, agents=plan.requested_agents, repeat=repeat)
+            groups = await self._grouping.groups_of(result, opened.provider)
+            return SuiteOutcome(replace(result, groups=groups), opened.unused())
+
+    def cut_off(self) -> None:
+        """Report what has ended by now."""
+        ended = self._runner.so_far()
+        self.reporter.finish(replace(ended, groups=self._grouping.groups_without_model(ended)))
+
+
+def _rules(config: Config, options: ScenarioOptions) -> RunRules:
+    rules = run_rules(config)
+    return rules if options.concurrency is None else replace(rules, concurrency=options.concurrency)
+
+
+def _exit_code(result: SuiteResult) -> int:
+    failures = [failure for each in result.scenarios for held in each.conversations for failure in held.failures]
+    if any(failure.kind == "mismatch" for failure in failures):
+        return MISMATCH
+    return FINE if result.passed else FAILED
+
+
+def _reporters(options: ScenarioOptions) -> Iterator[Reporter]:
+    """The reports, files first: one that cannot be written is found before a terminal shows anything."""
+    summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
+    for declared in options.reporters:
+        yield reporter_of(f"github={summary}" if declared == "github" and summary else declared)
+    yield JsonScenarioOutput() if options.is_json else reporter_of("console")
+
+
+def _print_unused(unused: list[UnusedEntry], options: ScenarioOptions) -> None:
+    """Say which exchanges a replay of all scenarios has left."""
+    if unused and not options.is_partial:
+        typer.echo(describe_unused(unused), err=options.is_json)
+
+
+_POLL_PAUSE = partial(time.sleep, 0.3)
+
+
+def run_on_change(run: Callable[[], int], changes: Iterable[object]) -> int:
+    """Run now and after every change, until interrupted or until there are no more changes; gives the last exit code.
+
+    What is wrong with the files is told, and waited for to be mended.
+    """
+    code = FINE
+    try:
+        for _ in chain([None], changes):
+            code = _run_once(run)
+            if code == INTERRUPTED:
+                break
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def poll_changes(folder: Path, *, pause: Callable[[], object] = _POLL_PAUSE) -> Iterator[None]:
+    """Yields whenever a Python file, a config or a workflow in the folder has been changed, added or removed.
+
+    It counts from now, and looks after each `pause`.
+    """
+    return _changes(folder, _modified_times(folder), pause)
+
+
+def _changes(folder: Path, seen: dict[Path, int], pause: Callable[[], object]) -> Iterator[None]:
+    while True:
+        pause()
+        now = _modified_times(folder)
+        if now != seen:
+            seen = now
+            yield
+
+
+def _modified_times(folder: Path) -> dict[Path, int]:
+    """When each file was last changed."""
+    moments = {}
+    for file in project_files(folder):
+        with suppress(FileNotFoundError):
+            moments[file] = file.stat().st_mtime_ns
+    return moments
+
+
+def _run_once(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except OffbookError as error:
+        print_message("error: ", str(error), style="bold red", is_err=True)
+        return BAD_INPUT

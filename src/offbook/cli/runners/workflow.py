@@ -1,0 +1,240 @@
+"""Runs a workflow for a command: options, progress, summary and exit code."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+import typer
+from msgspec import Struct, field
+
+from offbook.cli.exit_codes import FAILED, FINE, INTERRUPTED, MISMATCH, TERMINATED
+from offbook.cli.output.console import ending_document, print_message
+from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
+from offbook.cli.output.tally import FaultTally, describe_unused, tally_faults
+from offbook.cli.process import Termination
+from offbook.clock import SYSTEM_CLOCK, run
+from offbook.events import NULL_SINK, Sink, Sinks
+from offbook.faults import FaultPlan
+from offbook.messages import JsonObject
+from offbook.observe.json_lines import JsonLinesSink
+from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipeline, resolve_mode
+from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.stores.locate import open_store
+from offbook.text import printable
+from offbook.workflow.engine.engine import WorkflowEngine
+from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, WorkflowResult
+from offbook.workflow.file.schema import ModelFields, WorkflowDefinition
+from offbook.workflow.file.tree import endpoints_of, steps_by_id, writes_of
+from offbook.workflow.runs.calls import RunCalls
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """How a workflow is run, and what is shown of it.
+
+    `is_strict` makes exchanges that a replay left unused a mismatch. `trace` is a file for events.
+    `checkpoint` knows what is done, `calls` keeps the calls of models and tools, and answers those made before.
+    """
+
+    mode: Mode
+    state: JsonObject = field(default_factory=dict)
+    faults: FaultPlan = NO_FAULTS
+    is_json: bool = False
+    is_quiet: bool = False
+    is_real_time: bool = False
+    is_strict: bool = False
+    trace: str | None = None
+    checkpoint: Checkpoint = NO_CHECKPOINT
+    calls: RunCalls | None = None
+
+
+def print_summary(
+    result: WorkflowResult, definition: WorkflowDefinition, progress: RunProgress, *, is_quiet: bool
+) -> None:
+    """Print what steps wrote to the state, what failed, and the totals; if quiet, what failed alone."""
+    if not is_quiet:
+        _print_written(result, definition)
+    _print_failures(result)
+    if not is_quiet:
+        figures = [progress.told(), f"{result.latency_s:.2f} s"]
+        print_message(f"{result.workflow} {result.status}: ", ", ".join(figures))
+
+
+def print_unused(unused: list[UnusedEntry], options: RunOptions) -> None:
+    """Say which exchanges a replay has left."""
+    if not unused or (options.is_quiet and not options.is_strict):
+        return
+    typer.echo(describe_unused(unused), err=options.is_json or options.is_strict)
+
+
+def print_unfired(faults: FaultTally) -> None:
+    """Say which planned faults struck nothing."""
+    for line in faults.unfired:
+        print_message("fault ", f"{line!r} never struck", style="bold red", is_err=True)
+
+
+def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> None:
+    """Print the values that steps wrote, in the order of the file."""
+    paths = dict.fromkeys(written.text for step in definition.steps for written in writes_of(step))
+    for path in paths:
+        found, value = _value_at(result.state, path.split("."))
+        if found:
+            print_message(f"{path}: ", _value_text(value))
+
+
+def _value_at(state: Any, keys: list[str]) -> tuple[bool, Any]:
+    """Whether there is something at the path in the state, and what."""
+    for key in keys:
+        if not isinstance(state, dict) or key not in state:
+            return False, None
+        state = state[key]
+    return True, state
+
+
+def _value_text(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text.replace("\n", "\n  ")
+
+
+def _print_failures(result: WorkflowResult) -> None:
+    """Print why steps failed: of a loop or sub-workflow, only the steps inside that did."""
+    failed = [path for path, step in result.steps.items() if step.status == "failed"]
+    for path in failed:
+        if not any(other.startswith((f"{path}.", f"{path}[")) for other in failed):
+            step = result.steps[path]
+            print_message(f"{path} failed: ", f"{step.error_type}: {step.error}", style="bold red", is_err=True)
+
+
+class WorkflowOutcome(Struct, frozen=True):
+    """What became of a run, what a replay left unused, and which faults struck."""
+
+    result: WorkflowResult
+    unused: list[UnusedEntry]
+    faults: FaultTally
+
+
+class WorkflowExit(Struct, frozen=True):
+    """How a run ended: the exit code, and what became of the workflow, if it came to its end."""
+
+    code: int
+    status: RunStatus | None = None
+
+
+def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> WorkflowExit:
+    """Run a workflow that was loaded, show what happens, and tell how it ended.
+
+    Answers from a recording take no time, unless `is_real_time`. A planned fault that never struck is a failure.
+
+    Raises:
+        RecordingMismatchError: a strict replay has no answer.
+        InputError: a key, a provider, a recording or a tool is missing, or the state has an unknown key.
+    """
+    progress = _progress(definition, options)
+    termination = Termination()
+    try:
+        with termination, progress, _trace(options) as trace:
+            work = _run(definition, options, folder, progress, Sinks(progress, trace))
+            done = run(work, virtual_time=is_mocked(definition, options.mode) and not options.is_real_time)
+    except KeyboardInterrupt:
+        return _end_interrupted(progress, options, is_terminated=termination.has_come)
+    if options.is_json:
+        typer.echo(_document(done, options))
+    else:
+        print_summary(done.result, definition, progress, is_quiet=options.is_quiet)
+    if isinstance(options.mode, Replay):
+        print_unused(done.unused, options)
+    print_unfired(done.faults)
+    return WorkflowExit(_exit_code(done, options), done.result.status)
+
+
+def _document(done: WorkflowOutcome, options: RunOptions) -> bytes:
+    """The result as JSON, with the faults, and with what a replay left unused."""
+    told = msgspec.to_builtins(done.result) | {"faults": msgspec.to_builtins(done.faults)}
+    unused = {"unused": msgspec.to_builtins(done.unused)} if isinstance(options.mode, Replay) else {}
+    return msgspec.json.encode(told | unused)
+
+
+def _end_interrupted(progress: RunProgress, options: RunOptions, *, is_terminated: bool) -> WorkflowExit:
+    """Tell how far a run came that was cut off."""
+    told = f"{'terminated' if is_terminated else 'interrupted'}: {progress.told()}"
+    code = TERMINATED if is_terminated else INTERRUPTED
+    if options.is_json:
+        typer.echo(ending_document("SIGTERM" if is_terminated else "SIGINT", told, exit_code=code))
+    typer.echo(told, err=True)
+    return WorkflowExit(code)
+
+
+def is_mocked(definition: WorkflowDefinition, mode: Mode) -> bool:
+    """Whether a workflow asks no model at all in this mode."""
+    return isinstance(resolve_mode(mode, definition.config, endpoints_of(definition)), Mock | Replay)
+
+
+def _exit_code(done: WorkflowOutcome, options: RunOptions) -> int:
+    if not done.result.succeeded or done.faults.unfired:
+        return FAILED
+    return MISMATCH if options.is_strict and done.unused else FINE
+
+
+def _progress(definition: WorkflowDefinition, options: RunOptions) -> RunProgress:
+    """Lines that change on a terminal, lines that stay elsewhere, nothing where nothing is wanted."""
+    if options.is_json or options.is_quiet:
+        return RunProgress()
+    return LiveProgress(definition) if sys.stdout.isatty() else PlainProgress(definition)
+
+
+def _trace(options: RunOptions) -> AbstractContextManager[Sink]:
+    return nullcontext(NULL_SINK) if options.trace is None else JsonLinesSink(options.trace, clock=SYSTEM_CLOCK)
+
+
+def folder_of(flow: str) -> Path:
+    """What paths in a workflow file are relative to."""
+    return Path(flow).parent
+
+
+async def _run(
+    definition: WorkflowDefinition, options: RunOptions, folder: Path, progress: RunProgress, sink: Sinks
+) -> WorkflowOutcome:
+    session = open_pipeline(
+        definition.config,
+        options.mode,
+        folder=folder,
+        models=endpoints_of(definition),
+        faults=options.faults,
+        sink=sink,
+        calls=options.calls,
+    )
+    async with session as opened:
+        engine = WorkflowEngine(
+            definition,
+            opened.gateway,
+            wrap_tools=opened.wrap_tools,
+            sink=sink,
+            checkpoint=options.checkpoint,
+            on_text=progress.on_text,
+            folder=folder,
+        )
+        result = await engine.run(options.state)
+        return WorkflowOutcome(result, opened.unused(), tally_faults(opened.struck, kept=progress.kept))
+
+
+def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:
+    """Say on one line that calls will be added to those that the recording has of the same steps.
+
+    Raises:
+        InputError: the recording cannot be read.
+    """
+    if not isinstance(mode, Record) or mode.record != "append" or not open_store(mode.path).exists():
+        return
+    asking = [step_id for step_id, step in steps_by_id(definition).items() if isinstance(step, ModelFields)]
+    shelf = open_store(mode.path).read()
+    try:
+        is_recorded = any(shelf.last(key=step_id, fingerprint=None) is not None for step_id in asking)
+    finally:
+        shelf.close()
+    if is_recorded:
+        told = f"{mode.path} has calls of these steps already; --record-mode all replaces them"
+        typer.echo(printable(told), err=True)

@@ -1,0 +1,197 @@
+"""The role (user, judge or agent) that a model call belongs to, and the live provider of each role."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Literal, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from msgspec import Struct
+
+from offbook.codecs.base import WireRequest
+from offbook.codecs.openai_chat import OpenAIChatCodec
+from offbook.config.agents import agent_workflow
+from offbook.config.schema import Config, EndpointConfig, VendorName, WorkflowConfig
+from offbook.errors import InputError, NoProviderError
+from offbook.messages import Reply, Request
+from offbook.pipeline import Live, live_provider, open_pipeline
+from offbook.providers.http import HttpOptions, HttpProvider
+from offbook.providers.provider import Provider
+from offbook.scenarios.judge.error_groups import GROUPING_STEP
+from offbook.workflow.file.schema import RetryDefinition
+from offbook.workflow.file.tree import endpoints_of
+
+Role: TypeAlias = Literal["user", "judge", "agent"]
+_INDEX_AND_ROLE = re.compile(r"(\d+)/(user$|judge\.|agent(?=\.|$))")
+
+
+class Caller(Struct, frozen=True):
+    """Who makes a call: a part in a conversation of a scenario with an agent."""
+
+    scenario: str
+    agent: str
+    part: Role
+
+
+RUN_CALLER = Caller("", "", "judge")
+"""Who asks about a run as a whole, once all conversations have ended."""
+
+
+class StepNames:
+    """Reads steps like `books a room/billing/1/judge.helpfulness`, of these scenarios with these agents.
+
+    The one step of a run as a whole is `judge.error_groups`.
+    """
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._pairs = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
+
+    def asker(self, step_id: str | None) -> Caller | None:
+        """Who makes the call of that step; None if it is of no conversation of these, nor of the run."""
+        if step_id == GROUPING_STEP:
+            return RUN_CALLER
+        for scenario, agent in self._pairs:
+            start = f"{scenario}/{agent}/"
+            if (
+                step_id is not None
+                and step_id.startswith(start)
+                and (rest := _INDEX_AND_ROLE.match(step_id, len(start)))
+            ):
+                return Caller(scenario, agent, _role(rest[2]))
+        return None
+
+
+def _role(word: str) -> Role:
+    if word == "user":
+        return "user"
+    return "agent" if word == "agent" else "judge"
+
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+
+def expand_variables(text: str, *, source: str, place: str) -> str:
+    """The text with the value of each `${NAME}` in its place. What is filled in is not looked at again.
+
+    Raises:
+        InputError: such a variable is not set.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in os.environ:
+            hint = f"export {name}=…; a recording needs no variables: offbook test --replay PATH"
+            raise InputError(f"{name} is not set", source=source, place=place, hint=hint)
+        return os.environ[name]
+
+    return _VARIABLE.sub(value, text)
+
+
+SINGLE_ATTEMPT = RetryDefinition(max_retries=0)
+KEY_HINT = "; a recording needs no key: offbook test --replay PATH"
+
+RoleKey: TypeAlias = tuple[Role, str]
+"""A part, and for an agent its name."""
+
+
+class RoleProvider(Provider):
+    """Passes each call on to where its part thinks, as the call's step says."""
+
+    name = "parts"
+
+    def __init__(self, names: StepNames, providers: Mapping[RoleKey, Provider]) -> None:
+        self._names, self._providers = names, providers
+
+    async def send(self, request: Request) -> Reply:
+        asker = self._names.asker(request.step_id)
+        if asker is None:
+            raise NoProviderError(f"the step {request.step_id!r} is of no conversation", source="provider")
+        provider = self._providers.get((asker.part, asker.agent if asker.part == "agent" else ""))
+        if provider is None:
+            hint = 'give it one in the config: provider = "openai", say'
+            raise NoProviderError("it has no provider to ask models by", source=f"agent {asker.agent}", hint=hint)
+        return await provider.send(request)
+
+
+@asynccontextmanager
+async def open_role_providers(
+    config: Config, names: StepNames, wanted: Iterable[RoleKey]
+) -> AsyncIterator[RoleProvider]:
+    """What the wanted parts ask, live, until the block ends.
+
+    Raises:
+        InputError: a key, a variable or an address is missing or wrong; it names the part.
+    """
+    async with AsyncExitStack() as stack:
+        providers: dict[RoleKey, Provider] = {}
+        for part, agent in wanted:
+            provider = await _open_provider(config, part, agent, stack)
+            if provider is not None:
+                providers[part, agent] = provider
+        yield RoleProvider(names, providers)
+
+
+async def _open_provider(config: Config, part: Role, agent: str, stack: AsyncExitStack) -> Provider | None:
+    declared = config.user if part == "user" else config.judge if part == "judge" else config.agents[agent]
+    place = f"agent {agent}" if part == "agent" else part
+    if isinstance(declared, EndpointConfig):
+        return await stack.enter_async_context(_endpoint_provider(config, declared, place))
+    if isinstance(declared, WorkflowConfig):
+        return await _open_workflow(config, declared, place, stack)
+    if declared is None or declared.provider is None:
+        return None
+    return await _open_vendor(config, declared.provider, declared.base_url, place, stack)
+
+
+async def _open_vendor(
+    config: Config, provider: VendorName, base_url: str | None, place: str, stack: AsyncExitStack
+) -> Provider:
+    address = None if base_url is None else expand_variables(base_url, source=config.source, place=f"{place}: base_url")
+    try:
+        return await stack.enter_async_context(live_provider(provider, base_url=address))
+    except InputError as error:
+        raise _with_place(error, config, place) from error
+
+
+async def _open_workflow(config: Config, declared: WorkflowConfig, place: str, stack: AsyncExitStack) -> Provider:
+    definition = agent_workflow(config, declared)
+    asked = definition.config.model_copy(update={"retry": SINGLE_ATTEMPT})
+    folder = (config.folder / declared.workflow).parent
+    opening = open_pipeline(asked, Live(), folder=folder, models=endpoints_of(definition))
+    try:
+        session = await stack.enter_async_context(opening)
+    except InputError as error:
+        raise _with_place(error, config, place) from error
+    return session.gateway
+
+
+def _with_place(error: InputError, config: Config, place: str) -> InputError:
+    hint = error.hint.partition(";")[0] + KEY_HINT if "is not set" in error.reason else error.hint
+    return InputError(error.reason, source=config.source, place=f"{place}: {error.source}", hint=hint)
+
+
+class _ExactUrlCodec(OpenAIChatCodec):
+    """Chat completions, POSTed to the very address that is given."""
+
+    name = "agent"
+
+    @staticmethod
+    def encode_request(request: Request) -> WireRequest:
+        return WireRequest("", OpenAIChatCodec.encode_request(request).body)
+
+
+def _endpoint_provider(config: Config, declared: EndpointConfig, place: str) -> HttpProvider:
+    address = expand_variables(declared.endpoint, source=config.source, place=f"{place}: endpoint")
+    headers = {
+        name: expand_variables(value, source=config.source, place=f"{place}: headers.{name}")
+        for name, value in declared.headers.items()
+    }
+    parts = urlsplit(address)
+    options = HttpOptions(timeout_s=config.run.answer_timeout_s, headers=headers, query=dict(parse_qsl(parts.query)))
+    try:
+        return HttpProvider(_ExactUrlCodec(), base_url=parts._replace(query="").geturl(), name="agent", http=options)
+    except InputError as error:
+        raise InputError(error.reason, source=config.source, place=f"{place}: endpoint") from error

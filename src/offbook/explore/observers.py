@@ -1,0 +1,329 @@
+"""Observers of an in-process run: every model call, every tool call, and what a gateway does to recover."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.codecs.status import retry_after_s
+from offbook.errors import ProviderError, RecordingMismatchError
+from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
+from offbook.explore.replay import ExploredModels
+from offbook.explore.run import CallOutcome, ChunkKind, ModelCall, ToolRun, normalize_text
+from offbook.faults.site import Site
+from offbook.messages import (
+    JsonObject,
+    ReasoningDelta,
+    Reply,
+    Request,
+    Response,
+    StreamDelta,
+    StreamedReply,
+    StreamEnd,
+    StreamEvent,
+    StreamRestart,
+    TextDelta,
+    WholeReply,
+)
+from offbook.providers.provider import Provider
+from offbook.recording.format.tool_exchange import json_arguments
+from offbook.recording.match.fingerprint import fingerprint
+from offbook.tools import ToolDef
+from offbook.tools.definition import wrap_tool
+from offbook.tools.dispatch import is_async
+from offbook.tools.result_text import result_text
+
+
+def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> int:
+    """How many messages of the request `before` the one `now` lacks; 0 if it has anything that the other had not."""
+    if len(now) >= len(before) or any(message not in before for message in now):
+        return 0
+    return len(before) - len(now)
+
+
+_TOLERANCE_S = 1e-6
+
+
+class EndlessRunError(BaseException):
+    """A run that goes on and on. No agent may catch it, so it is no Exception."""
+
+
+class _FailedAttempt(Struct, frozen=True):
+    """A try that failed, and when the next one may come."""
+
+    site: Site
+    due_s: float
+
+
+class _Attempt(Struct, frozen=True):
+    """A try under way."""
+
+    request: Request
+    site: Site
+    is_too_soon: bool
+
+
+class ModelObserver(Provider):
+    """Stands before the faults and the recording of one run. `calls` are the tries of calls, in the order they ended.
+
+    Raises:
+        EndlessRunError: from `send`, when the run has made more calls than `max_calls`.
+    """
+
+    name = "explore"
+
+    def __init__(self, provider: Provider, models: ExploredModels, *, max_calls: int) -> None:
+        self.calls: list[ModelCall] = []
+        self._provider, self._models, self._max_calls = provider, models, max_calls
+        self._begun = 0
+        self._counts = Counter[tuple[str, str | None]]()
+        self._failed: dict[tuple[str | None, str], list[_FailedAttempt]] = {}
+        self._last_failed: dict[str | None, Request] = {}
+
+    async def send(self, request: Request) -> Reply:
+        self._begun += 1
+        if self._begun > self._max_calls:
+            raise EndlessRunError(f"it made more than {self._max_calls} calls of models")
+        tried = self._try(request)
+        try:
+            reply = await self._provider.send(tried.request)
+            if request.stream:
+                return StreamedReply(self._watched(reply, tried), source=reply)
+            response = reply.response if isinstance(reply, WholeReply) else await reply.collect()
+        except (Exception, asyncio.CancelledError) as error:
+            self._note_failure(tried, error)
+            raise
+        self._note(tried, response=response)
+        return WholeReply(response)
+
+    def _try(self, request: Request) -> _Attempt:
+        """The request with its place: one that repeats a request which has just failed is a further try of that call.
+
+        So it is whoever makes it: a gateway, or an agent whose gateway has given up. Another model is another call.
+        """
+        failure = self._failure(_identity(request)) if self._failed else None
+        if failure is None:
+            site = self._next_site(request)
+            return _Attempt(replace(request, call=site.call, attempt=1), site, is_too_soon=False)
+        site = replace(failure.site, attempt=failure.site.attempt + 1)
+        is_too_soon = _now_s() < failure.due_s - _TOLERANCE_S
+        return _Attempt(replace(request, call=site.call, attempt=site.attempt), site, is_too_soon)
+
+    def _failure(self, identity: tuple[str | None, str]) -> _FailedAttempt | None:
+        """The failure that a request with this identity makes good, if one does: the first."""
+        failures = self._failed.pop(identity, [])
+        if len(failures) > 1:
+            self._failed[identity] = failures[1:]
+        return failures[0] if failures else None
+
+    def _next_site(self, request: Request) -> Site:
+        step = (request.workflow, request.step_id)
+        self._counts[step] += 1
+        return Site(*step, self._counts[step], self._counts.total(), 1)
+
+    async def _watched(self, reply: Reply, tried: _Attempt) -> AsyncIterator[StreamEvent]:
+        chunks: list[ChunkKind] = []
+        has_ended = False
+        try:
+            async for event in reply:
+                if isinstance(event, StreamEnd):
+                    has_ended = True
+                    self._note(tried, response=event.response, chunks=chunks)
+                elif not isinstance(event, StreamRestart):
+                    chunks.append(chunk_kind(event))
+                yield event
+        except (Exception, asyncio.CancelledError) as error:
+            self._note_failure(tried, error, chunks=chunks)
+            raise
+        except GeneratorExit:
+            if not has_ended:  # the agent has read as much as it wanted
+                self._note(tried, chunks=chunks)
+            raise
+
+    def _note_failure(self, tried: _Attempt, error: BaseException, *, chunks: list[ChunkKind] | None = None) -> None:
+        request = tried.request
+        self._models.give_back(request)
+        told = f"{type(error).__name__}: {error}"
+        if isinstance(error, RecordingMismatchError):
+            last = self._last_failed.get(request.step_id)
+            forgot = 0 if last is None else lost_messages(last.messages, request.messages)
+            self._note(tried, outcome="diverged", error=told, forgot=forgot)
+            return
+        failure = _FailedAttempt(tried.site, _now_s() + _requested_wait_s(error))
+        self._failed.setdefault(_identity(request), []).append(failure)
+        self._last_failed[request.step_id] = request
+        self._note(tried, outcome="failed", error=told, chunks=chunks)
+
+    def _note(
+        self,
+        tried: _Attempt,
+        *,
+        response: Response | None = None,
+        outcome: CallOutcome = "answered",
+        error: str = "",
+        chunks: list[ChunkKind] | None = None,
+        forgot: int = 0,
+    ) -> None:
+        request, site = tried.request, tried.site
+        self.calls.append(
+            ModelCall(
+                number=site.overall,
+                step_id=site.step_id,
+                step_call=site.call,
+                attempt=site.attempt,
+                model=request.model,
+                has_tools=bool(request.tools),
+                is_streamed=request.stream,
+                chunks=tuple(chunks or ()),
+                asks_for=() if response is None else tuple((call.tool, call.args) for call in response.tool_calls),
+                outcome=outcome,
+                error=error,
+                is_too_soon=tried.is_too_soon,
+                forgot=forgot,
+            )
+        )
+
+
+def chunk_kind(delta: StreamDelta) -> ChunkKind:
+    """What a piece of a stream brings."""
+    if isinstance(delta, TextDelta):
+        return "text"
+    return "reasoning" if isinstance(delta, ReasoningDelta) else "tool_call"
+
+
+def _identity(request: Request) -> tuple[str | None, str]:
+    return request.step_id, fingerprint(request)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _requested_wait_s(error: BaseException) -> float:
+    """How long the API asks to wait before the next try."""
+    headers = error.headers if isinstance(error, ProviderError) else {}
+    return retry_after_s(headers, now=SYSTEM_CLOCK.utc_now()) or 0.0 if headers else 0.0
+
+
+class _ToolCall:
+    """A call under way."""
+
+    def __init__(self, tool: ToolDef, number: int, arguments: JsonObject) -> None:
+        self.tool, self.number, self.arguments = tool, number, arguments
+        self.has_run = False
+        self.result = ""
+        self.error: str | None = None
+
+    def ended(self) -> ToolRun:
+        return ToolRun(
+            tool=self.tool.name,
+            call=self.number,
+            arguments=self.arguments,
+            result=self.result,
+            error=self.error,
+            has_run=self.has_run,
+            side_effect=self.tool.side_effect,
+        )
+
+
+_current_call: ContextVar[_ToolCall | None] = ContextVar("_under_way", default=None)
+
+
+class ToolObserver:
+    """Puts itself around the tools of one run: `outside` sees what the agent calls, `inside` what has really run."""
+
+    def __init__(self) -> None:
+        self._counts = Counter[str]()
+        self._calls: list[_ToolCall] = []
+
+    @property
+    def runs(self) -> tuple[ToolRun, ...]:
+        """The calls so far, in the order in which they were made."""
+        return tuple(call.ended() for call in self._calls)
+
+    def outside(self, tool: ToolDef) -> ToolDef:
+        """The tool as the agent has it."""
+
+        def call(**arguments: Any) -> Any:
+            return self._told(self._begin(tool, arguments), tool, arguments)
+
+        async def call_and_wait(**arguments: Any) -> Any:
+            value = self._told(self._begin(tool, arguments), tool, arguments)
+            return await value if isinstance(value, Awaitable) else value
+
+        return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=tool.timeout_s)
+
+    def inside(self, tool: ToolDef) -> ToolDef:
+        """The tool where nothing stands between the call and itself."""
+
+        def call(**arguments: Any) -> Any:
+            _mark_run()
+            return tool.callable(**arguments)
+
+        async def call_and_wait(**arguments: Any) -> Any:
+            _mark_run()
+            return await tool.callable(**arguments)
+
+        return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=None)
+
+    def _begin(self, tool: ToolDef, arguments: JsonObject) -> _ToolCall:
+        self._counts[tool.name] += 1
+        call = _ToolCall(tool, self._counts[tool.name], json_arguments(arguments))
+        self._calls.append(call)
+        return call
+
+    def _told(self, call: _ToolCall, tool: ToolDef, arguments: JsonObject) -> Any:
+        token = _current_call.set(call)
+        try:
+            value = tool.callable(**arguments)
+            if isinstance(value, Awaitable):
+                return self._awaited(call, value)
+            call.result = result_text(value)
+        except Exception as error:
+            call.error = normalize_text(f"{type(error).__name__}: {error}")
+            raise
+        else:
+            return value
+        finally:
+            _current_call.reset(token)
+
+    async def _awaited(self, call: _ToolCall, value: Awaitable[Any]) -> Any:
+        token = _current_call.set(call)
+        try:
+            result = await value
+        except Exception as error:
+            call.error = normalize_text(f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            _current_call.reset(token)
+        call.result = result_text(result)
+        return result
+
+
+def _mark_run() -> None:
+    call = _current_call.get()
+    if call is not None:
+        call.has_run = True
+
+
+class RecoveryCounter:
+    """A sink that counts retries, fallbacks and changes of breakers."""
+
+    def __init__(self) -> None:
+        self.paths = Counter[str]()
+
+    def emit(self, event: Event) -> None:
+        match event:
+            case RetryScheduled():
+                self.paths["retry"] += 1
+            case FallbackTaken():
+                self.paths["fallback"] += 1
+            case BreakerChanged(state=state):
+                self.paths[f"breaker {state}"] += 1

@@ -1,0 +1,69 @@
+"""The limits of calls: a budget for the cost of all of them, and a deadline for each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from math import inf, isfinite
+from typing import TypeVar
+
+from offbook.clock import Clock
+from offbook.errors import Attempt, BudgetExceededError, DeadlineExceededError, InputError
+
+
+class Budget:
+    """Adds up costs in US dollars. A call is refused once the limit is reached; calls under way still count."""
+
+    def __init__(self, limit_usd: float | None) -> None:
+        if limit_usd is not None and not limit_usd >= 0:
+            raise InputError(f"expected US dollars of zero or more, got {limit_usd!r}", source="budget_usd")
+        self.limit_usd = limit_usd
+        self.spent_usd = 0.0
+
+    def check(self) -> None:
+        """Raises BudgetExceededError if nothing is left."""
+        if self.limit_usd is not None and self.spent_usd >= self.limit_usd:
+            raise BudgetExceededError(spent_usd=self.spent_usd, limit_usd=self.limit_usd)
+
+    def spend(self, cost_usd: float) -> None:
+        """Add a cost. One that is no number counts as nothing: it would make the budget endless."""
+        self.spent_usd += cost_usd if isfinite(cost_usd) else 0.0
+
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """Ends `limit_s` from now; None is never. `attempts` is what its error tells of."""
+
+    def __init__(self, limit_s: float | None, *, attempts: Sequence[Attempt], clock: Clock) -> None:
+        self._limit_s, self._attempts, self._clock = limit_s, attempts, clock
+        self._ends_at_s = inf if limit_s is None else clock.monotonic_s() + limit_s
+
+    @property
+    def left_s(self) -> float:
+        return inf if self._limit_s is None else self._ends_at_s - self._clock.monotonic_s()
+
+    def meet(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """What `work` gives, if it does in time.
+
+        Raises:
+            DeadlineExceededError: it does not, or there is no time left to begin.
+        """
+        return work() if self._limit_s is None else self._meet(work)
+
+    async def _meet(self, work: Callable[[], Awaitable[T]]) -> T:
+        if self.left_s <= 0:
+            raise self.exceeded()
+        try:
+            async with asyncio.timeout(self.left_s) as limit:
+                return await work()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self.exceeded() from error
+
+    def exceeded(self) -> DeadlineExceededError:
+        """What a call fails with that cannot be over in time."""
+        assert self._limit_s is not None
+        return DeadlineExceededError(self._limit_s, self._attempts)

@@ -1,0 +1,179 @@
+"""A recording as a whole: its metadata and its exchanges by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from offbook.errors import InputError, RecordingFormatError
+from offbook.messages import JsonObject
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.keys import tool_key
+from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
+from offbook.recording.match.normalise import NO_RULES, NormaliseRules, check_rules
+from offbook.schema_errors import explain_msgspec_error, shape_hint
+from offbook.version import __version__
+
+
+class AnyExchange(Protocol):
+    """What every exchange tells, whatever was called."""
+
+    @property
+    def fingerprint(self) -> str | None:
+        """What identifies the call that this exchange answers; None if it answers any."""
+        ...
+
+    @property
+    def recorded_at(self) -> str | None: ...
+
+
+E = TypeVar("E", bound=AnyExchange)
+Entries: TypeAlias = dict[str, E | list[E]]
+
+
+def exchanges_of(entries: Mapping[str, E | list[E]], key: str) -> list[E]:
+    """The exchanges of a key, in order."""
+    entry = entries.get(key, [])
+    return entry if isinstance(entry, list) else [entry]
+
+
+def each_exchange(entries: Mapping[str, E | list[E]]) -> Iterator[tuple[str, E]]:
+    """Each exchange with its key, in order."""
+    return ((key, exchange) for key in entries for exchange in exchanges_of(entries, key))
+
+
+def add_exchange(entries: Entries[E], key: str, exchange: E, *, listed: bool = False) -> None:
+    """Put an exchange behind those of its key. The first stands alone, or in a list of one if `listed`."""
+    entry = entries.get(key)
+    if isinstance(entry, list):
+        entry.append(exchange)
+    elif entry is not None:
+        entries[key] = [entry, exchange]
+    else:
+        entries[key] = [exchange] if listed else exchange
+
+
+def rewrite_exchanges(entries: Entries[E], change: Callable[[E], E]) -> int:
+    """Put each exchange through `change`; gives back how many came out as another object."""
+    changed = 0
+    for key, entry in entries.items():
+        new = [change(exchange) for exchange in exchanges_of(entries, key)]
+        changed += sum(after is not before for after, before in zip(new, exchanges_of(entries, key), strict=True))
+        entries[key] = new if isinstance(entry, list) else new[0]
+    return changed
+
+
+def forget_exchanges(entries: Entries[E], key: str, *, before: str) -> None:
+    """Drop the exchanges of a key that were recorded before a moment; those that do not say when were."""
+    entry = entries.pop(key, None)
+    if isinstance(entry, list):
+        left = [exchange for exchange in entry if (exchange.recorded_at or "") >= before]
+        if left:
+            entries[key] = left
+    elif entry is not None and (entry.recorded_at or "") >= before:
+        entries[key] = entry
+
+
+def forget_all_exchanges(entries: Entries[E], *, before: str) -> None:
+    """The like of `forget` for every key."""
+    for key in list(entries):
+        forget_exchanges(entries, key, before=before)
+
+
+FORMAT_VERSION = 2
+Entry: TypeAlias = Exchange | list[Exchange]
+
+
+def new_meta() -> JsonObject:
+    """The metadata of a recording made now."""
+    return {"created_by": f"offbook {__version__}"}
+
+
+class Document(Struct):
+    """A recording in memory. An exchange answers every call of its key, a list answers in order.
+
+    `entries` are the calls of models, `tools` those of tools by name. `rest` holds further top-level
+    metadata, kept as it is.
+    """
+
+    meta: JsonObject = field(default_factory=new_meta)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    rest: dict[str, Any] = field(default_factory=dict)
+    version: int = FORMAT_VERSION
+    tools: dict[str, ToolEntry] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[str, Exchange]]:
+        """Each exchange of a model with its key, in order."""
+        return each_exchange(self.entries)
+
+    @property
+    def size(self) -> int:
+        """How many exchanges there are, of models and tools."""
+        return sum(1 for _ in each_exchange(self.entries)) + sum(1 for _ in each_exchange(self.tools))
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all exchanges; those of tools are like `_tools.get_weather`."""
+        return [*self.entries, *map(tool_key, self.tools)]
+
+    def exchanges(self, key: str) -> list[Exchange]:
+        """The exchanges of a key, in order."""
+        return exchanges_of(self.entries, key)
+
+    def add(self, key: str, exchange: Exchange) -> None:
+        """Put an exchange behind those of its key."""
+        add_exchange(self.entries, key, exchange)
+
+    def rewrite(
+        self, change: Callable[[Exchange], Exchange], change_tool: Callable[[ToolExchange], ToolExchange]
+    ) -> int:
+        """Put each exchange through its `change`; gives back how many came out as another object."""
+        return rewrite_exchanges(self.entries, change) + rewrite_exchanges(self.tools, change_tool)
+
+    def forget(self, key: str, *, before: str) -> None:
+        """Drop the exchanges of a key that were recorded before a moment; those that do not say when were."""
+        forget_exchanges(self.entries, key, before=before)
+
+    def add_tool(self, tool: str, exchange: ToolExchange) -> None:
+        """Put an exchange behind those of its tool, in a list even if it is the first."""
+        add_exchange(self.tools, tool, exchange, listed=True)
+
+    def forget_tool(self, tool: str, *, before: str) -> None:
+        """The like of `forget` for the exchanges of a tool."""
+        forget_exchanges(self.tools, tool, before=before)
+
+
+def rules_from_meta(meta: JsonObject, *, source: str) -> NormaliseRules:
+    """The normalise rules that a recording's metadata declares.
+
+    Raises:
+        RecordingFormatError: they are declared wrongly.
+    """
+    declared = meta.get("normalise")
+    if not declared:
+        return NO_RULES
+    try:
+        rules = msgspec.convert(declared, NormaliseRules)
+        check_rules(rules)
+    except msgspec.ValidationError as error:
+        reason, path = explain_msgspec_error(error)
+        hint = shape_hint(reason, path, NormaliseRules)
+        raise RecordingFormatError(reason, source=source, place=f"_meta.normalise{path}", hint=hint) from None
+    except InputError as error:
+        place = f"_meta.normalise.{error.place}"
+        raise RecordingFormatError(error.reason, source=source, place=place, hint=error.hint) from None
+    return rules
+
+
+def check_strict(version: int, *, source: str) -> None:
+    """Raises RecordingFormatError if recordings of this version cannot be replayed strictly."""
+    if version < FORMAT_VERSION:
+        raise RecordingFormatError(
+            f"version {version} cannot be replayed strictly",
+            source=source,
+            place="_version",
+            hint='written by hand? put "_version": 2 at its top; else record it again, or replay with strict=False',
+        )

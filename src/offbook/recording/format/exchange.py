@@ -1,0 +1,189 @@
+"""An exchange: one recorded model call, with its request, its response and its timing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeAlias
+
+import msgspec
+import orjson
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec.structs import replace
+
+from offbook.faults import AnyFault
+from offbook.messages import (
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCall,
+    ToolCallDelta,
+    Usage,
+    deltas_of,
+)
+from offbook.recording.format.wire_record import WireRecord
+from offbook.text import printable
+
+ABSENT = Raw()
+_NO_USAGE = Usage()
+
+
+class RecordedToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A tool call as files spell it. Arguments are an object, or JSON text; text that is no object is kept as it is."""
+
+    id: str | None = None
+    name: str
+    arguments: dict[str, Any] | str = field(default_factory=dict)
+    reasoning: str | None = None
+
+
+class ToolCallPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A piece of a streamed tool call."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+class StreamPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A streamed piece that is not plain text: of the reasoning, or of a tool call."""
+
+    reasoning: str | None = None
+    tool_call: ToolCallPiece | None = None
+
+
+TimedPiece: TypeAlias = tuple[float, str | StreamPiece]
+"""A streamed piece and when it came, in ms since the request."""
+
+
+class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """One entry of a recording. `request` is kept as the JSON it came as.
+
+    `wire` is there if the exchange was recorded over HTTP. One of plain HTTP has nothing beside it but its request.
+    """
+
+    content: str = ""
+    model: str = ""
+    provider: str = ""
+    usage: Usage | None = None
+    cost_usd: float = 0.0
+    latency_ms: float = 0.0
+    finish_reason: str | UnsetType | None = UNSET
+    tool_calls: list[RecordedToolCall] | None = None
+    reasoning: str | None = None
+    chunks: list[TimedPiece] | None = None
+    fault: AnyFault | None = None
+    recorded_at: str | None = None
+    request_hash: str | None = None
+    request: Raw = ABSENT
+    wire: WireRecord | None = None
+
+    def response(self, *, model: str, provider: str) -> Response:
+        """The recorded response; `model` and `provider` stand in where the entry names none."""
+        return Response(
+            self.content,
+            self.model or model,
+            self.provider or provider,
+            self.usage or _NO_USAGE,
+            self.cost_usd,
+            self.latency_ms,
+            self.ending if self.finish_reason is UNSET else self.finish_reason,
+            tuple([_tool_call_from_record(call) for call in self.tool_calls]) if self.tool_calls else (),
+            self.reasoning,
+        )
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of the request that this answers; None if it answers any under its key."""
+        return self.request_hash or None
+
+    @property
+    def ending(self) -> str | None:
+        """The finish reason; of an entry that tells none, the one that fits its answer."""
+        if isinstance(self.finish_reason, UnsetType):
+            return "tool_calls" if self.tool_calls else "stop"
+        return self.finish_reason
+
+    def timed_deltas(self) -> list[tuple[float, StreamDelta]]:
+        """The recorded chunks as deltas with their times in ms; without any, the response word by word."""
+        if self.chunks is not None:
+            return [(at_ms, delta_from_piece(piece)) for at_ms, piece in self.chunks]
+        whole = deltas_of(self.response(model="", provider=""))
+        return [
+            (0.0, part)
+            for delta in whole
+            for part in (_split_words(delta) if isinstance(delta, TextDelta) else [delta])
+        ]
+
+    def is_same(self, other: Exchange) -> bool:
+        """Whether the other is a copy of this exchange."""
+        return msgspec.json.encode(self) == msgspec.json.encode(other)
+
+    def request_fields(self) -> JsonObject | None:
+        """What was asked, or None if the entry does not say it as a request."""
+        fields = self._asked()
+        messages = fields.get("messages")
+        is_request = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
+        return fields if is_request else None
+
+    def http_fields(self) -> JsonObject | None:
+        """The method, path and body of a request that is none of a model; None if the entry does not say it as such."""
+        fields = self._asked()
+        is_http = all(isinstance(fields.get(name), str) for name in ("method", "path"))
+        return fields if is_http and "messages" not in fields else None
+
+    def http_place(self) -> str:
+        """The same as `GET /v1/models`, or empty."""
+        fields = self.http_fields()
+        return "" if fields is None else printable(f"{fields['method']} {fields['path']}").replace("\n", " ")
+
+    def _asked(self) -> JsonObject:
+        fields = msgspec.json.decode(self.request) if bytes(self.request) else None
+        return fields if isinstance(fields, dict) else {}
+
+
+def _split_words(delta: TextDelta) -> list[TextDelta]:
+    return [TextDelta(word) for word in re.findall(r"\s*\S+|\s+$", delta.text)]
+
+
+def _tool_call_from_record(call: RecordedToolCall) -> ToolCall:
+    if isinstance(call.arguments, dict):
+        args = orjson.loads(orjson.dumps(call.arguments))  # the caller may change them
+        return ToolCall(call.name, args, call.id, call.reasoning)
+    return replace(ToolCall.parse(call.name, call.arguments, id=call.id), reasoning=call.reasoning)
+
+
+def recorded_calls(calls: tuple[ToolCall, ...]) -> list[RecordedToolCall] | None:
+    """Tool calls as files spell them."""
+    return [
+        RecordedToolCall(
+            id=call.id,
+            name=call.tool,
+            arguments=call.args if call.raw_arguments is None else call.raw_arguments,
+            reasoning=call.reasoning,
+        )
+        for call in calls
+    ] or None
+
+
+def piece_from_delta(delta: StreamDelta) -> str | StreamPiece:
+    """A stream delta as files spell it."""
+    match delta:
+        case TextDelta(text):
+            return text
+        case ReasoningDelta(text):
+            return StreamPiece(reasoning=text)
+        case ToolCallDelta(index, arguments, call_id, tool):
+            return StreamPiece(tool_call=ToolCallPiece(index, call_id, tool, arguments))
+
+
+def delta_from_piece(piece: str | StreamPiece) -> StreamDelta:
+    """The stream delta that `piece` spells."""
+    if isinstance(piece, str):
+        return TextDelta(piece)
+    if piece.tool_call is not None:
+        call = piece.tool_call
+        return ToolCallDelta(call.index, call.arguments, call.id, call.name)
+    return ReasoningDelta(piece.reasoning or "")

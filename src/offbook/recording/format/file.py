@@ -1,0 +1,348 @@
+"""The recording file, version 2: parses bytes into a document, with every error located, and renders it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+import orjson
+from msgspec import UNSET, Raw, Struct
+from msgspec.structs import fields as struct_fields
+
+from offbook.errors import RecordingFormatError
+from offbook.faults.catalog import explain_fault_error
+from offbook.messages import JsonObject, Usage
+from offbook.recording.format.document import FORMAT_VERSION, Document, Entry
+from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, TimedPiece, ToolCallPiece
+from offbook.recording.format.keys import KEY_HINT, quote_name, tool_key, unfit_reason, unfit_tool_reason
+from offbook.recording.format.tool_exchange import RecordedError, ToolEntry, ToolExchange
+from offbook.recording.format.wire_record import Base64, TimedFrame, WireRecord
+from offbook.schema_errors import explain_json_error, explain_msgspec_error, shape_hint, value_at
+
+SPARE_NESTING_LEVELS = 200
+_tools_decoder = msgspec.json.Decoder(dict[str, Raw])
+_tool_entry_decoder = msgspec.json.Decoder(ToolExchange | list[ToolExchange])
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_TOOLS_HINT = 'it is like {"get_weather": [{"arguments": {"city": "Oslo"}, "result": "rain"}]}'
+_TOOL_ENTRY_HINT = 'a call is like {"arguments": {"city": "Oslo"}, "result": "rain"}'
+
+
+def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
+    """The tool exchanges in the `_tools` of a recording.
+
+    Raises:
+        RecordingFormatError: with the file, the place in it and the reason.
+    """
+    try:
+        tools = _tools_decoder.decode(data)
+    except _UNREADABLE as error:
+        reason, _ = explain_msgspec_error(error)
+        raise RecordingFormatError(reason, source=source, place="_tools", hint=_TOOLS_HINT) from None
+    return {name: _parse_tool_entry(name, entry, source) for name, entry in tools.items()}
+
+
+def parse_tool_exchange(name: str, data: bytes, *, source: str) -> ToolExchange:
+    """One exchange of the tool `name`, as `parse_tools` reads it."""
+    entry = _parse_tool_entry(name, data, source)
+    if isinstance(entry, list):
+        raise RecordingFormatError("expected one exchange, got a list", source=source, place=tool_key(name))
+    return entry
+
+
+def _parse_tool_entry(name: str, data: bytes | Raw, source: str) -> ToolEntry:
+    place = tool_key(name)
+    if reason := unfit_tool_reason(name):
+        raise RecordingFormatError(f"the name {reason}", source=source, place=place, hint=KEY_HINT)
+    try:
+        entry: ToolEntry = _tool_entry_decoder.decode(data)
+    except _UNREADABLE as error:
+        raise _tool_shape_error(place, error, source) from None
+    if not _leaves_spare_nesting(entry, bytes(data)):
+        raise RecordingFormatError("nested too deep", source=source, place=place, hint="record it as text")
+    if entry == []:
+        raise RecordingFormatError("the list is empty", source=source, place=place, hint="remove the key")
+    return entry
+
+
+def _leaves_spare_nesting(entry: ToolEntry, data: bytes) -> bool:
+    """Whether what was read can be written, too, and by who has called deeper than the reader."""
+    if data.count(b"[") + data.count(b"{") < SPARE_NESTING_LEVELS:
+        return True
+    deeper: object = entry
+    for _ in range(SPARE_NESTING_LEVELS):
+        deeper = [deeper]
+    try:
+        msgspec.json.encode(deeper)
+    except RecursionError:
+        return False
+    return True
+
+
+def _tool_shape_error(place: str, error: Exception, source: str) -> RecordingFormatError:
+    reason, path = explain_msgspec_error(error)
+    hint = _TOOL_ENTRY_HINT
+    if "unknown field" in reason:
+        hint = shape_hint(reason, path, RecordedError if path.endswith(".error") else ToolExchange)
+    return RecordingFormatError(reason, source=source, place=place + path, hint=hint)
+
+
+def tools_fields(tools: dict[str, ToolEntry], lay_out: Callable[[Any], Any]) -> JsonObject:
+    """The tool exchanges as files spell them, names sorted."""
+    return {name: lay_out(tools[name]) for name in sorted(tools)}
+
+
+_FOREIGN_KINDS = {
+    "an API response": (
+        {"choices"},
+        {"candidates"},
+        {"object", "data"},
+        {"object", "output"},
+        {"role", "content"},
+        {"done", "message"},
+    ),
+    "an API request": ({"model", "messages"}, {"model", "input"}, {"contents"}),
+    "a plan of faults": ({"faults"}, {"chaos"}),
+}
+
+
+def foreign_kind(keys: Collection[str]) -> str:
+    """What an object with these keys looks like, if not like a recording; empty if like nothing known."""
+    return next((kind for kind, signs in _FOREIGN_KINDS.items() if any(sign <= set(keys) for sign in signs)), "")
+
+
+MAX_FILE_BYTES = 512 * 1024 * 1024
+MAX_TEXT_CHARS = 32 * 1024 * 1024
+
+_NO_TOOLS = Raw(b"{}")
+_outer_decoder = msgspec.json.Decoder(dict[str, Raw])
+_entry_decoder = msgspec.json.Decoder(Exchange | list[Exchange])
+_FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
+_PLAIN_FIELDS: JsonObject = {
+    "content": "",
+    "model": "",
+    "provider": "",
+    "cost_usd": 0.0,
+    "latency_ms": 0.0,
+    "reasoning": None,
+    "recorded_at": None,
+    "request_hash": None,
+}
+_ENTRY_HINT = 'an entry is like {"content": "Hello."} or {"fault": {"type": "timeout"}}, or a list of such'
+_FILE_HINT = 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
+_WIRE_HINT = (
+    'it is like {"protocol": "openai_chat", "status": 200, "headers": {}, "body": "…"}, or has "frames": [[12.1, "…"]]'
+)
+
+
+def parse_document(data: bytes, *, source: str) -> Document:
+    """The document in a recording file.
+
+    Raises:
+        RecordingFormatError: with the file, the place in it and the reason.
+    """
+    if len(data) > MAX_FILE_BYTES:
+        raise too_large(len(data), source)
+    try:
+        if not data.isascii():
+            data.decode()
+        outer = _outer_decoder.decode(data)
+    except _UNREADABLE as error:
+        raise _syntax_error(data, error, source) from None
+    tools = parse_tools(outer.pop("_tools", _NO_TOOLS), source=source)
+    metadata = {key: _parse_metadata(key, value, source) for key, value in outer.items() if key.startswith("_")}
+    try:
+        entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
+    except RecordingFormatError:
+        if told := foreign_kind(outer):
+            raise RecordingFormatError(f"looks like {told}, not a recording", source=source, hint=_FILE_HINT) from None
+        raise
+    return _document_from_parts(metadata, entries, tools, source)
+
+
+def document_from_dict(responses: Mapping[str, Any], *, source: str) -> Document:
+    """The document in a dict of the same shape as a recording file; without `_version` it is the current one.
+
+    Raises:
+        RecordingFormatError: with the place in it and the reason.
+    """
+    if not isinstance(responses, Mapping):
+        raise RecordingFormatError(f"expected a dict, got {type(responses).__name__}", source=source, hint=_ENTRY_HINT)
+    try:
+        data = orjson.dumps({"_version": FORMAT_VERSION} | dict(responses))
+    except TypeError as error:
+        reason = f"cannot be written as JSON: {error}"
+        raise RecordingFormatError(reason, source=source, hint="pass plain JSON values") from None
+    return parse_document(data, source=source)
+
+
+def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
+    """One exchange, as `parse` reads it."""
+    entry = _parse_entry(key, data, source)
+    if isinstance(entry, list):
+        raise RecordingFormatError("expected one exchange, got a list", source=source, place=_place(key))
+    return entry
+
+
+def _document_from_parts(
+    metadata: JsonObject, entries: dict[str, Entry], tools: dict[str, ToolEntry], source: str
+) -> Document:
+    version = metadata.pop("_version", 1)
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise RecordingFormatError(
+            f"expected a version number, got {version!r}",
+            source=source,
+            place="_version",
+            hint=f"write {FORMAT_VERSION}",
+        )
+    if version > FORMAT_VERSION:
+        raise RecordingFormatError(
+            f"version {version} is newer than this offbook reads ({FORMAT_VERSION})",
+            source=source,
+            place="_version",
+            hint="upgrade offbook, or record again",
+        )
+    meta = metadata.pop("_meta", {})
+    if not isinstance(meta, dict):
+        raise RecordingFormatError(
+            f"expected an object, got {type(meta).__name__}", source=source, place="_meta", hint="remove the key"
+        )
+    return Document(meta=meta, entries=entries, rest=metadata, version=version, tools=tools)
+
+
+def _parse_metadata(key: str, value: Raw, source: str) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except _UNREADABLE as error:
+        reason, _ = explain_msgspec_error(error)
+        raise RecordingFormatError(reason, source=source, place=_place(key), hint="remove the key") from None
+
+
+def _parse_entry(key: str, data: bytes | Raw, source: str) -> Entry:
+    if reason := unfit_reason(key):
+        raise RecordingFormatError(f"the key {reason}", source=source, place=_place(key), hint=KEY_HINT)
+    try:
+        entry: Entry = _entry_decoder.decode(data)
+    except _UNREADABLE as error:
+        raise _shape_error(key, data, error, source) from None
+    if len(memoryview(data)) > MAX_TEXT_CHARS:
+        _check_sizes(key, entry, source)
+    if entry == []:
+        raise RecordingFormatError("the list is empty", source=source, place=_place(key), hint="remove the key")
+    return entry
+
+
+def _place(key: str) -> str:
+    return f"key {quote_name(key)}"
+
+
+def _check_sizes(key: str, entry: Entry, source: str) -> None:
+    for exchange in entry if isinstance(entry, list) else [entry]:
+        if len(exchange.content) > MAX_TEXT_CHARS:
+            raise RecordingFormatError(
+                f"content of {len(exchange.content)} characters; the most is {MAX_TEXT_CHARS}",
+                source=source,
+                place=_place(key),
+                hint="split it over several entries",
+            )
+
+
+def too_large(size: int, source: str) -> RecordingFormatError:
+    """The error for a file over the limit."""
+    return RecordingFormatError(
+        f"{size} bytes; the most a JSON recording may have is {MAX_FILE_BYTES}",
+        source=source,
+        hint="keep large recordings in a store like sqlite:///recording.db",
+    )
+
+
+def _syntax_error(data: bytes, error: Exception, source: str) -> RecordingFormatError:
+    reason, place = explain_json_error(data, error)
+    hint = "mend the JSON there, restore the file from version control, or record again"
+    if isinstance(error, msgspec.ValidationError):
+        hint = _FILE_HINT
+    return RecordingFormatError(reason, source=source, place=place, hint=hint)
+
+
+def _shape_error(key: str, data: bytes | Raw, error: Exception, source: str) -> RecordingFormatError:
+    reason, path = explain_msgspec_error(error)
+    hint = _ENTRY_HINT
+    if found := re.match(r"(.*\.fault)\b(.*)", path):
+        reason, hint = explain_fault_error(reason, found[2], value_at(msgspec.json.decode(data), found[1]))
+    elif "unknown field" in reason:
+        hint = shape_hint(reason, path, _shape_at(path))
+    elif ".wire" in path:
+        hint = _WIRE_HINT
+    return RecordingFormatError(reason, source=source, place=_place(key) + path, hint=hint)
+
+
+def _shape_at(path: str) -> type[Struct]:
+    """What the object at `path` of an entry should be."""
+    if ".wire" in path:
+        return WireRecord if path.endswith(".wire") else Base64
+    if path.endswith(".tool_call"):
+        return ToolCallPiece
+    if ".tool_calls[" in path:
+        return RecordedToolCall
+    return StreamPiece if ".chunks[" in path else Exchange
+
+
+def render_document(document: Document) -> bytes:
+    """The document as a recording file: keys sorted, one chunk a line, ready to be read and reviewed."""
+    try:
+        return _render(document, _indented)
+    except orjson.JSONEncodeError:  # what is nested too deep to be indented goes on one line
+        return _render(document, lambda value: orjson.Fragment(msgspec.json.encode(value)))
+
+
+def _render(document: Document, lay_out: Callable[[Any], Any]) -> bytes:
+    top: JsonObject = {"_version": document.version, "_meta": document.meta}
+    for key in sorted(document.entries):
+        fields = [_fields(exchange, lay_out) for exchange in document.exchanges(key)]
+        top[key] = fields if isinstance(document.entries[key], list) else fields[0]
+    tools: JsonObject = {"_tools": tools_fields(document.tools, lay_out)} if document.tools else {}
+    return orjson.dumps(top | document.rest | tools, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
+    """The fields of an entry: of one that tells its model all the plain ones, of others those that say something."""
+    fields: JsonObject = {
+        name: getattr(exchange, name)
+        for name, default in _PLAIN_FIELDS.items()
+        if exchange.model or getattr(exchange, name) != default
+    }
+    if exchange.model or exchange.finish_reason is not UNSET:
+        fields["finish_reason"] = exchange.ending
+    if exchange.model or exchange.usage is not None:
+        fields["usage"] = _usage(exchange.usage or Usage())
+    optional: JsonObject = {
+        "tool_calls": exchange.tool_calls and lay_out(exchange.tool_calls),
+        "chunks": exchange.chunks and _one_a_line(exchange.chunks),
+        "fault": exchange.fault and lay_out(exchange.fault),
+        "request": lay_out(exchange.request) if bytes(exchange.request) else None,
+        "wire": exchange.wire and _wire(exchange.wire),
+    }
+    told = fields | {name: value for name, value in optional.items() if value is not None}
+    return {name: told[name] for name in _FIELD_ORDER if name in told}
+
+
+def _indented(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, Raw) else msgspec.to_builtins(value)
+
+
+def _usage(usage: Usage) -> orjson.Fragment:
+    counts = {name: getattr(usage, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    further = {name: getattr(usage, name) for name in ("cached_tokens", "reasoning_tokens") if getattr(usage, name)}
+    return orjson.Fragment(orjson.dumps(counts | further))
+
+
+def _wire(record: WireRecord) -> JsonObject:
+    told: JsonObject = {"protocol": record.protocol, "status": record.status, "headers": record.headers}
+    if record.body is not None:
+        told["body"] = msgspec.to_builtins(record.body)
+    return told if record.frames is None else told | {"frames": _one_a_line(record.frames)}
+
+
+def _one_a_line(timed: list[TimedPiece] | list[TimedFrame]) -> list[orjson.Fragment]:
+    return [orjson.Fragment(msgspec.json.encode(piece)) for piece in timed]

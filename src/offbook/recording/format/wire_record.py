@@ -1,0 +1,172 @@
+"""The HTTP response of an exchange as it came over the wire, and the JSON values in its bytes."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeAlias
+
+import orjson
+from msgspec import Meta, Struct, field
+
+from offbook.codecs.framing import SseDecoder
+
+PLAIN_HTTP = "http"
+"""The protocol of an exchange that is no call of a model, such as a list of models."""
+
+_HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_REPLAYABLE_HEADER = re.compile(
+    r"content-type|retry-after(-ms)?|x-should-retry|(x-)?request-id"
+    r"|(x-|anthropic-)?ratelimit-.+|openai-(?!(organization|project)$).+"
+)
+
+
+class Base64(Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes that are no UTF-8 text."""
+
+    base64: str
+
+    def __post_init__(self) -> None:
+        self.decode()
+
+    def decode(self) -> bytes:
+        """The bytes. Raises ValueError if the text is no base64."""
+        try:
+            return b64decode(self.base64, validate=True)
+        except ValueError as error:
+            raise ValueError(f"not base64: {error}") from None
+
+
+WireText: TypeAlias = str | Base64
+TimedFrame: TypeAlias = tuple[Annotated[float, Meta(ge=0)], WireText]
+"""Bytes that arrived together and when they came, in ms since the request."""
+
+
+class WireRecord(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
+    """One answer as it came: `frames` if it was streamed, else `body`. Names of headers are lower-case.
+
+    `protocol` is the name of a codec, or `http` for an exchange that is no call of a model.
+
+    Raises:
+        ValueError: a header could be taken for more than one, or there are frames and a body.
+    """
+
+    protocol: str
+    status: Annotated[int, Meta(ge=100, le=599)] = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: WireText | None = None
+    frames: list[TimedFrame] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self.headers.items():
+            if reason := _unfit_header_reason(name, value):
+                raise ValueError(f"the header {ascii(name)[:60]} {reason}")
+        if self.frames is not None and self.body is not None:
+            raise ValueError("an answer has frames or a body, not both")
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the answer came in frames."""
+        return self.frames is not None
+
+    def timed_frames(self) -> list[tuple[float, bytes]]:
+        """The bytes with their times in ms; a body is one frame at 0, and nothing is none."""
+        if self.frames is not None:
+            return [(at_ms, wire_bytes(text)) for at_ms, text in self.frames]
+        return [] if self.body is None else [(0.0, wire_bytes(self.body))]
+
+    def content(self) -> bytes:
+        """All bytes of the answer."""
+        return b"".join(data for _, data in self.timed_frames())
+
+
+def _unfit_header_reason(name: str, value: str) -> str:
+    """Why a header could not be sent as it is; empty if it could."""
+    if not _HEADER_NAME.fullmatch(name):
+        return "is no lower-case name"
+    return "" if _HEADER_VALUE.fullmatch(value) else "has characters that no header may have"
+
+
+def wire_text(data: bytes) -> WireText:
+    """Bytes as files spell them: text if they are UTF-8, else base64."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return Base64(b64encode(data).decode())
+
+
+def wire_bytes(text: WireText) -> bytes:
+    """The bytes that `wire_text` spelt."""
+    return text.encode() if isinstance(text, str) else text.decode()
+
+
+def replayable_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers that matter when an answer is replayed, their names in lower case.
+
+    Those that name an account, hold credentials or tell how bytes were packed are left out.
+    """
+    lowered = {name.lower(): value for name, value in headers.items()}
+    return {
+        name: value
+        for name, value in lowered.items()
+        if _REPLAYABLE_HEADER.fullmatch(name) and not _unfit_header_reason(name, value)
+    }
+
+
+def json_documents(content: bytes) -> list[Any]:
+    """The JSON values in an answer: its own, or those of its events or lines. A list counts as its items."""
+    try:
+        whole = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return list(_parse_each(_event_data(content)))
+    return whole if isinstance(whole, list) else [whole]
+
+
+def _event_data(content: bytes) -> list[str] | list[bytes]:
+    """The data of each event, or the lines if there are no events."""
+    decoder = SseDecoder()
+    events = [*decoder.feed(content), *decoder.close()]
+    return [event.data for event in events] if events else content.splitlines()
+
+
+def _parse_each(texts: list[str] | list[bytes]) -> Iterator[Any]:
+    for text in texts:
+        try:
+            yield orjson.loads(text)
+        except orjson.JSONDecodeError:
+            continue
+
+
+def values_by_path(content: bytes) -> dict[str, list[Any]]:
+    """The values at each path, like `choices[0].delta.content`, in the order in which the documents have them."""
+    values: dict[str, list[Any]] = {}
+    for document in json_documents(content):
+        for path, value in _leaves(document):
+            values.setdefault(path, []).append(value)
+    return values
+
+
+def joined_texts(content: bytes) -> list[str]:
+    """The texts that the documents spell out piece by piece, a text for each path."""
+    texts = ([value for value in values if isinstance(value, str)] for values in values_by_path(content).values())
+    return [join_pieces(pieces) for pieces in texts if any(pieces)]
+
+
+def join_pieces(pieces: list[str]) -> str:
+    """What the pieces spell out, or what every one of them repeats."""
+    return pieces[0] if all(piece == pieces[0] for piece in pieces) else "".join(pieces)
+
+
+def _leaves(document: Any) -> Iterator[tuple[str, Any]]:
+    """The values that hold no others, with the paths to them."""
+    waiting: list[tuple[str, Any]] = [("", document)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{path}.{name}" if path else name, item) for name, item in reversed(value.items())]
+        elif isinstance(value, list):
+            waiting += [(f"{path}[{index}]", item) for index, item in reversed(list(enumerate(value)))]
+        else:
+            yield path, value

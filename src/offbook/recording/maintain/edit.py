@@ -1,0 +1,101 @@
+"""Edits recordings: merges several into one, and prunes exchanges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Literal
+
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.recording.format.document import Document, E, Entries, add_exchange, exchanges_of
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.keys import tool_key
+from offbook.recording.format.tool_exchange import ToolExchange
+
+MergeConflictPolicy = Literal["append", "first", "last"]
+
+
+def merge_documents(documents: Sequence[Document], *, conflict: MergeConflictPolicy = "append") -> Document:
+    """All exchanges of the documents, in order; an exchange that is in two of them is kept once.
+
+    A key, or tool, that is in several documents keeps all its exchanges (`append`), or only those of the
+    `first` or `last` document that has it.
+
+    Raises:
+        InputError: the documents were recorded with different normalise rules.
+    """
+    merged = Document(meta=dict(documents[0].meta), version=min(document.version for document in documents))
+    for document in documents:
+        if document.meta.get("normalise") != merged.meta.get("normalise"):
+            raise InputError("the recordings were made with different normalise rules", hint="merge like with like")
+        merged.rest = document.rest | merged.rest
+        _merge_into(merged.entries, document.entries, conflict, Exchange.is_same)
+        _merge_into(merged.tools, document.tools, conflict, ToolExchange.is_same)
+    return merged
+
+
+def _merge_into(
+    merged: Entries[E], entries: Entries[E], conflict: MergeConflictPolicy, is_same: Callable[[E, E], bool]
+) -> None:
+    for key, entry in entries.items():
+        if key not in merged or conflict == "last":
+            merged[key] = list(entry) if isinstance(entry, list) else entry  # which may be added to
+        elif conflict == "append":
+            known = list(exchanges_of(merged, key))
+            for exchange in exchanges_of(entries, key):
+                if not any(is_same(exchange, other) for other in known):
+                    add_exchange(merged, key, exchange)
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class PruneFilter(Struct, frozen=True):
+    """What is to go: exchanges recorded before a moment, of certain keys, or that failed. Any of these is enough.
+
+    The key of a tool's exchanges is like `_tools.get_weather`.
+    """
+
+    before: str | None = None
+    keys: frozenset[str] = frozenset()
+    faults: bool = False
+
+    def covers(self, key: str, exchange: Exchange | ToolExchange) -> bool:
+        is_old = self.before is not None and exchange.recorded_at is not None and exchange.recorded_at < self.before
+        failure = exchange.fault if isinstance(exchange, Exchange) else exchange.error
+        return is_old or key in self.keys or (self.faults and failure is not None)
+
+
+def prune_document(document: Document, unwanted: PruneFilter) -> int:
+    """Take what is unwanted out of the document; gives back how many. What does not say when it was is never old."""
+    before = document.size
+    document.entries = _without_unwanted(document.entries, unwanted.covers)
+    document.tools = _without_unwanted(document.tools, lambda tool, exchange: unwanted.covers(tool_key(tool), exchange))
+    return before - document.size
+
+
+def _without_unwanted(entries: Entries[E], is_unwanted: Callable[[str, E], bool]) -> Entries[E]:
+    kept: Entries[E] = {}
+    for key, entry in entries.items():
+        if isinstance(entry, list):
+            left = [exchange for exchange in entry if not is_unwanted(key, exchange)]
+            if left:
+                kept[key] = left
+        elif not is_unwanted(key, entry):
+            kept[key] = entry
+    return kept
+
+
+def parse_age(text: str) -> timedelta:
+    """An age like `30d`, `12h` or `2w`.
+
+    Raises:
+        InputError: it is written another way.
+    """
+    found = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip())
+    if found is None:
+        raise InputError(f"cannot read the age {text!r}", source="--older-than", hint="write it like 30d, 12h or 2w")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -1,0 +1,249 @@
+"""The recording provider: forwards calls to a provider and records every one of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from math import isfinite
+
+import msgspec
+from msgspec import Raw, Struct
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import InputError, ProviderConnectionError, ProviderError, RequestError
+from offbook.events import NULL_SINK, CallRecorded, Sink, guard_sink
+from offbook.faults import AnyFault, Timeout, fault_of, stream_fault_of
+from offbook.messages import (
+    Accumulator,
+    Reply,
+    Request,
+    Response,
+    StreamedReply,
+    StreamEnd,
+    StreamEvent,
+    StreamRestart,
+    WholeReply,
+)
+from offbook.providers.provider import Provider
+from offbook.recording.format.document import rules_from_meta
+from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
+from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
+from offbook.recording.match.fingerprint import identify
+from offbook.recording.match.normalise import NO_RULES, NormaliseRules, check_rules
+from offbook.recording.record_mode import (
+    KeyReplacement,
+    RecordMode,
+    check_mode,
+    open_writer,
+    timestamp,
+    timestamp_after,
+)
+from offbook.recording.redact.redactor import Redactor
+from offbook.recording.replay import MockProvider
+from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.store import Store
+from offbook.schema_errors import check_type
+
+_FAILURES = (ProviderError, TimeoutError, ConnectionError)
+
+
+class _PendingCall(Struct, frozen=True):
+    """A call under way: what was asked, canonical too, under which key it goes, and since when."""
+
+    request: Request
+    key: str
+    request_hash: str
+    fields: bytes
+    started_s: float
+
+
+class RecordingProvider(Provider):
+    """Passes requests on to `provider` and keeps each exchange at `output_path` before the caller sees its end.
+
+    A failed call is kept as the fault that it was. Secrets are taken out before anything is written;
+    the fingerprint is taken before that.
+
+    Args:
+        output_path: the recording: a path, or `sqlite:///path.db`; made if absent, added to if there.
+        record: `append` adds every call behind what is there. `once` keeps a recording that is there
+            and answers from it alone. `new` answers from what is there and adds only what is missing.
+            `all` replaces the entries that this run touches. `fresh` replaces all that is there once the run
+            has ended: when all who record there afresh are closed.
+        redactor: what counts as a secret.
+        normalise: what the fingerprint should not see; kept in the recording's metadata.
+        sink: told of every captured call, and of every call that the recording answers.
+
+    Raises:
+        InputError: the recording cannot be written, or is no recording; `provider` is none.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        output_path: str | os.PathLike[str],
+        *,
+        record: RecordMode = "append",
+        redactor: Redactor | None = None,
+        normalise: NormaliseRules = NO_RULES,
+        sink: Sink = NULL_SINK,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        hint = "RecordingProvider(provider, output_path), in this order"
+        check_type(provider, Provider, source="provider", hint=hint)
+        check_mode(record)
+        check_rules(normalise, source="normalise")
+        self.name = provider.name
+        self._provider, self._redactor, self._clock = provider, redactor or Redactor(), clock
+        self._sink = guard_sink(sink)
+        store = open_store(output_path)
+        self._replacing = KeyReplacement(self._end_of(store) if record == "all" and store.exists() else None)
+        self._writer = open_writer(store, record, "models")
+        try:
+            self._rules = self._agreed_rules(normalise, source=store.location)
+            self._known = self._replay_of(store, record) if self._writer.size else None
+        except InputError:
+            self._writer.close()
+            raise
+        self._is_live = record != "once" or self._known is None
+
+    async def send(self, request: Request) -> Reply:
+        if self._known is not None and (not self._is_live or self._known.answers(request)):
+            return await self._known.send(request)
+        call = self._begin(request)
+        try:
+            reply = await self._provider.send(request)
+            response = None if request.stream else await reply.collect()
+        except _FAILURES as error:
+            self._keep(call, Response(provider=self.name), fault=fault_of(error, after_ms=self._elapsed_ms(call)))
+            raise
+        if response is None:
+            return StreamedReply(self._events(reply, call), source=reply)
+        self._keep(call, response)
+        return WholeReply(response)
+
+    async def close(self) -> None:
+        try:
+            self._writer.close()
+        finally:
+            if self._known is not None:
+                await self._known.close()
+            await self._provider.close()
+
+    def _replay_of(self, store: Store, record: RecordMode) -> MockProvider | None:
+        """What answers before the real provider does: the recording without what this run adds to it."""
+        match record:
+            case "once":
+                return MockProvider(store.location, strict=True, sink=self._sink, clock=self._clock)
+            case "new":
+                return MockProvider(responses=store.load(), strict=True, sink=self._sink, clock=self._clock)
+            case _:
+                return None
+
+    def _end_of(self, store: Store) -> str:
+        """A moment behind all that the recording holds now, whatever clock it was made by."""
+        shelf = store.read()
+        try:
+            return timestamp_after(shelf, self._clock)
+        finally:
+            shelf.close()
+
+    def _agreed_rules(self, given: NormaliseRules, *, source: str) -> NormaliseRules:
+        """The rules given, or those that the recording has; they cannot change once it holds exchanges."""
+        declared = rules_from_meta(self._writer.meta, source=source)
+        if given in (NO_RULES, declared):
+            return declared
+        if self._writer.size:
+            raise InputError(
+                "the recording was made with other normalise rules",
+                source=source,
+                hint="leave normalise out to use them, or record into a new file",
+            )
+        self._writer.add_meta({"normalise": msgspec.to_builtins(given)})
+        return given
+
+    def _begin(self, request: Request) -> _PendingCall:
+        if request.step_id is not None and (reason := unfit_reason(request.step_id)):
+            raise RequestError(f"{quote_name(request.step_id)} {reason}", source="step_id", hint=KEY_HINT)
+        request_hash, fields = identify(request, self._rules)
+        return _PendingCall(request, request.step_id or request_hash, request_hash, fields, self._clock.monotonic_s())
+
+    async def _events(self, reply: Reply, call: _PendingCall) -> AsyncIterator[StreamEvent]:
+        chunks: list[TimedPiece] = []
+        joined = Accumulator()
+        try:
+            async for event in reply:
+                if isinstance(event, StreamEnd):
+                    end = event
+                    break
+                if isinstance(event, StreamRestart):
+                    chunks, joined = [], Accumulator()
+                else:
+                    chunks.append((self._elapsed_ms(call), piece_from_delta(event)))
+                    joined.add(event)
+                yield event
+            else:
+                early = "the stream ended before its last event"
+                raise ProviderConnectionError(early, provider=self.name)  # noqa: TRY301 - kept like any other failure
+        except BaseException as error:
+            self._keep_broken(call, joined, chunks, error)
+            raise
+        finally:
+            await reply.aclose()
+        self._keep(call, end.response, chunks=chunks)
+        yield end
+
+    def _keep_broken(
+        self, call: _PendingCall, joined: Accumulator, chunks: list[TimedPiece], error: BaseException
+    ) -> None:
+        """Keep what arrived of a stream, and how it broke: by a failure, or by a reader that stopped after a while."""
+        if isinstance(error, _FAILURES) and not chunks:
+            fault: AnyFault = fault_of(error, after_ms=self._elapsed_ms(call))
+        elif chunks and (isinstance(error, _FAILURES) or not isinstance(error, Exception)):
+            fault = stream_fault_of(error, after_chunks=len(chunks))
+        else:
+            return
+        self._keep(call, joined.join(Response(provider=self.name, finish_reason=None)), chunks=chunks, fault=fault)
+
+    def _keep(
+        self,
+        call: _PendingCall,
+        response: Response,
+        *,
+        chunks: list[TimedPiece] | None = None,
+        fault: AnyFault | None = None,
+    ) -> None:
+        elapsed_ms = self._elapsed_ms(call)
+        exchange = Exchange(
+            content=response.content,
+            model=response.model,
+            provider=response.provider,
+            usage=response.usage if fault is None else None,
+            cost_usd=response.cost_usd if isfinite(response.cost_usd) else 0.0,
+            latency_ms=0.0 if isinstance(fault, Timeout) else elapsed_ms,
+            finish_reason=response.finish_reason,
+            tool_calls=recorded_calls(response.tool_calls),
+            reasoning=response.reasoning,
+            chunks=chunks or None,
+            fault=fault,
+            recorded_at=timestamp(self._clock),
+            request_hash=call.request_hash,
+            request=Raw(call.fields),
+        )
+        self._writer.append(
+            call.key, self._redactor.redact(exchange), forget_before=self._replacing.forget_before(call.key)
+        )
+        self._sink.emit(
+            CallRecorded(
+                call.request.step_id,
+                response.provider or self.name,
+                response.model or call.request.model,
+                elapsed_ms / 1000.0,
+                None if fault is None else fault.type,
+                call.request.workflow,
+                call.request.call,
+                call.request.attempt,
+            )
+        )
+
+    def _elapsed_ms(self, call: _PendingCall) -> float:
+        return round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3)

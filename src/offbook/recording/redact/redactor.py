@@ -1,0 +1,331 @@
+"""Keeps secrets out of recordings: in exchanges, in tool exchanges and in what came over the wire."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import msgspec
+import orjson
+from msgspec import Raw, Struct
+from msgspec.structs import asdict, replace
+
+from offbook.errors import InputError
+from offbook.faults import AnyFault
+from offbook.messages import JsonObject
+from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, TimedPiece
+from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.format.wire_record import PLAIN_HTTP, WireRecord, joined_texts, json_documents, wire_text
+from offbook.recording.redact.secret_patterns import (
+    PLAIN_MARK,
+    SecretSpan,
+    field_patterns,
+    field_spans,
+    is_mark,
+    may_hold_fields,
+    may_hold_secrets,
+    outside_marks,
+    pattern_spans,
+    put_marks,
+    quoted_names,
+    secret_spans,
+)
+
+
+class SecretRemover(Protocol):
+    """What knows secrets."""
+
+    def value(self, value: Any) -> Any:
+        """A JSON value without secrets."""
+        ...
+
+    def texts(self, texts: list[str]) -> list[str]:
+        """The texts without secrets, also without those that are spread over several of them."""
+        ...
+
+    def spans(self, text: str) -> list[SecretSpan]:
+        """The secrets in a text, in order."""
+        ...
+
+
+def redact_wire_record(record: WireRecord, cleaner: SecretRemover) -> WireRecord | None:
+    """The record without secrets; the same object if it holds none.
+
+    A secret that the events spell out in pieces cannot be taken out of their bytes. The record is then
+    None; one of plain HTTP, which nothing else could answer for, has a mark for its body.
+    """
+    headers, texts = cleaner.value(record.headers), _frame_texts(record)
+    new_texts = cleaner.texts(texts)
+    if headers == record.headers and new_texts == texts:
+        cleaned = record
+    else:
+        cleaned = replace(_with_frame_texts(record, new_texts), headers=headers)
+    if _is_still_json(record, cleaned) and not any(cleaner.spans(text) for text in joined_texts(cleaned.content())):
+        return cleaned
+    return replace(cleaned, body=PLAIN_MARK, frames=None) if record.protocol == PLAIN_HTTP else None
+
+
+def _is_still_json(record: WireRecord, cleaned: WireRecord) -> bool:
+    """Whether what was JSON is still."""
+    if cleaned is record:
+        return True
+    return len(json_documents(record.content())) == len(json_documents(cleaned.content()))
+
+
+def _frame_texts(record: WireRecord) -> list[str]:
+    """The frames as text, each with the whole of the characters that end in it; what is none stays recoverable."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    texts = [decoder.decode(data) for _, data in record.timed_frames()]
+    return [*texts[:-1], texts[-1] + decoder.decode(b"", final=True)] if texts else []
+
+
+def _with_frame_texts(record: WireRecord, texts: list[str]) -> WireRecord:
+    spelt = [wire_text(text.encode("utf-8", "surrogateescape")) for text in texts]
+    if record.frames is None:
+        return replace(record, body=spelt[0] if spelt else None)
+    return replace(record, frames=[(at_ms, text) for (at_ms, _), text in zip(record.frames, spelt, strict=True)])
+
+
+def wire_record_parts(record: WireRecord) -> Iterator[tuple[str, Any]]:
+    """All of a record that can hold secrets, with the path to it."""
+    yield "wire.headers", record.headers
+    path = "wire.frames" if record.is_streamed else "wire.body"
+    content = record.content()
+    yield path, content.decode("utf-8", "surrogateescape")
+    for text in joined_texts(content):
+        yield path, text
+
+
+def searchable_bytes(record: WireRecord) -> bytes:
+    """The record's texts without the seams between them, for a quick look."""
+    content = record.content()
+    return b"\n".join([content, *(text.encode() for text in joined_texts(content))])
+
+
+SECRET_FIELDS = frozenset(
+    (
+        *("authorization", "proxy-authorization", "x-api-key", "api-key", "api_key", "apikey", "x-goog-api-key"),
+        *("cookie", "set-cookie", "openai-organization", "access_token", "refresh_token", "client_secret", "password"),
+    )
+)
+
+
+class SecretFinding(Struct, frozen=True):
+    """Something that looks like a secret: where it stands, and what kind it is."""
+
+    path: str
+    kind: str
+
+
+class Redactor:
+    """Replaces secrets: the well-known shapes and fields, and what a user adds.
+
+    Args:
+        patterns: further regular expressions; what they match becomes `<redacted>`.
+        fields: further names of JSON fields whose texts and numbers become `<redacted>`, in any case, also in
+            JSON inside a text.
+
+    A secret of a well-known shape becomes `<redacted:kind:digest>`, the same mark for the same secret.
+    """
+
+    def __init__(self, *, patterns: tuple[str, ...] = (), fields: tuple[str, ...] = ()) -> None:
+        self._patterns = [_compile(pattern) for pattern in patterns]
+        self._fields = SECRET_FIELDS | {name.lower() for name in fields}
+        self._field_patterns = field_patterns(self._fields)
+        self._quoted = quoted_names(self._fields)
+        self._looks_closer = bool(patterns) or not all(name.isascii() for name in fields)
+
+    def redact(self, exchange: Exchange) -> Exchange:
+        """The exchange without secrets; the same object if it holds none."""
+        if not self._is_suspicious(exchange):
+            return exchange
+        answer = replace(
+            exchange,
+            content=self.text(exchange.content),
+            reasoning=exchange.reasoning and self.text(exchange.reasoning),
+            tool_calls=exchange.tool_calls and [self._call(call) for call in exchange.tool_calls],
+            chunks=exchange.chunks and self._chunks(exchange.chunks),
+        )
+        cleaned = replace(
+            answer,
+            fault=exchange.fault and self._fault(exchange.fault),
+            request=self._raw(exchange.request),
+            wire=exchange.wire and self._wire(exchange.wire, is_answer_clean=answer == exchange),
+        )
+        return exchange if cleaned == exchange else cleaned
+
+    def redact_tool(self, exchange: ToolExchange) -> ToolExchange:
+        """The like for an exchange of a tool, which goes on answering the arguments that it had."""
+        if not self._suspicious(msgspec.json.encode(exchange)):
+            return exchange
+        arguments = self.value(exchange.arguments)
+        error = exchange.error
+        cleaned = replace(
+            exchange,
+            arguments=arguments,
+            arguments_hash=exchange.arguments_hash if arguments == exchange.arguments else exchange.fingerprint,
+            result=self.value(exchange.result),
+            error=error and replace(error, message=self.text(error.message)),
+        )
+        return exchange if cleaned == exchange else cleaned
+
+    def value(self, value: Any, field: str = "") -> Any:
+        """A JSON value without secrets. `field` is the lower-case name under which it stands."""
+        if isinstance(value, dict):
+            return {name: self.value(item, str(name).lower()) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(item, field) for item in value]
+        if field in self._fields and _is_secret_value(value):
+            return PLAIN_MARK
+        return self.text(value) if isinstance(value, str) else value
+
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        return self.texts([text])[0]
+
+    def spans(self, text: str) -> list[SecretSpan]:
+        """The secrets in a text, in order."""
+        spans = list(secret_spans(text))
+        for pattern in self._field_patterns:
+            spans += field_spans(text, pattern)
+        for pattern in self._patterns:
+            spans += pattern_spans(text, pattern)
+        return outside_marks(text, spans) if spans else spans
+
+    def texts(self, texts: list[str]) -> list[str]:
+        """The texts without secrets, also without those that are spread over several of them."""
+        while spans := self.spans("".join(texts)):
+            texts = put_marks(texts, spans)
+        return texts
+
+    def findings(self, exchange: Exchange) -> list[SecretFinding]:
+        """What in the exchange looks like a live secret."""
+        if not self._is_suspicious(exchange):
+            return []
+        found = (finding for path, value in _searched_parts(exchange) for finding in self._search(value, path, ""))
+        return list(dict.fromkeys(found))
+
+    def tool_findings(self, exchange: ToolExchange) -> list[SecretFinding]:
+        """The like for an exchange of a tool."""
+        if not self._suspicious(msgspec.json.encode(exchange)):
+            return []
+        parts: JsonObject = {"arguments": exchange.arguments, "result": exchange.result}
+        parts |= {"error.message": exchange.error.message} if exchange.error is not None else {}
+        return [finding for path, value in parts.items() for finding in self._search(value, path, "")]
+
+    def _search(self, value: Any, path: str, field: str) -> Iterator[SecretFinding]:
+        if isinstance(value, dict):
+            for name, item in value.items():
+                yield from self._search(item, f"{path}.{name}", str(name).lower())
+        elif isinstance(value, list | tuple):
+            for index, item in enumerate(value):
+                yield from self._search(item, f"{path}[{index}]", field)
+        elif field in self._fields and _is_secret_value(value):
+            yield SecretFinding(path, f"field {field}")
+        elif isinstance(value, str):
+            yield from (SecretFinding(path, span.kind) for span in self.spans(value)[:1])
+
+    def _is_suspicious(self, exchange: Exchange) -> bool:
+        if self._suspicious(msgspec.json.encode(exchange)):
+            return True
+        return exchange.wire is not None and self._suspicious(searchable_bytes(exchange.wire))
+
+    def _suspicious(self, data: bytes) -> bool:
+        """Quick to say no: whether a closer look could find anything."""
+        return self._looks_closer or may_hold_secrets(data) or may_hold_fields(data, self._quoted)
+
+    def _call(self, call: RecordedToolCall) -> RecordedToolCall:
+        return replace(
+            call, arguments=self.value(call.arguments), reasoning=call.reasoning and self.text(call.reasoning)
+        )
+
+    def _fault(self, fault: AnyFault) -> AnyFault:
+        cleaned = {name: self.value(item) for name, item in asdict(fault).items()}
+        try:
+            return replace(fault, **cleaned)
+        except ValueError:  # a text that must be JSON, and with a mark in it is none
+            texts = {name: orjson.dumps(item).decode() for name, item in cleaned.items() if isinstance(item, str)}
+            return replace(fault, **cleaned | texts)
+
+    def _raw(self, raw: Raw) -> Raw:
+        if not bytes(raw):
+            return raw
+        value = msgspec.json.decode(raw)
+        cleaned = self.value(value)
+        return raw if cleaned == value else Raw(orjson.dumps(cleaned))
+
+    def _wire(self, record: WireRecord, *, is_answer_clean: bool) -> WireRecord | None:
+        """The record without secrets. One of an answer that held some may hold them in forms that no search knows."""
+        return redact_wire_record(record, self) if is_answer_clean or record.protocol == PLAIN_HTTP else None
+
+    def _chunks(self, chunks: list[TimedPiece]) -> list[TimedPiece]:
+        """The chunks without secrets; those of one kind are looked at as one text."""
+        cleaned = list(chunks)
+        for places in _by_kind(chunks):
+            texts = self.texts([_text_of(chunks[place][1]) for place in places])
+            for place, text in zip(places, texts, strict=True):
+                at_ms, piece = chunks[place]
+                cleaned[place] = (at_ms, _with_text(piece, text))
+        return cleaned
+
+
+def _searched_parts(exchange: Exchange) -> Iterator[tuple[str, Any]]:
+    """All of an exchange that can hold secrets, with the path to it."""
+    yield "content", exchange.content
+    yield "reasoning", exchange.reasoning
+    for index, call in enumerate(exchange.tool_calls or ()):
+        yield f"tool_calls[{index}].arguments", call.arguments
+        yield f"tool_calls[{index}].reasoning", call.reasoning
+    for places in _by_kind(exchange.chunks or []):
+        yield "chunks", "".join(_text_of((exchange.chunks or [])[place][1]) for place in places)
+    for name, value in asdict(exchange.fault).items() if exchange.fault is not None else ():
+        yield f"fault.{name}", value
+    yield "request", msgspec.json.decode(exchange.request) if bytes(exchange.request) else None
+    if exchange.wire is not None:
+        yield from wire_record_parts(exchange.wire)
+
+
+def _is_secret_value(value: Any) -> bool:
+    """Whether the value of a secret field is one: a text or number, not an empty text or a mark."""
+    if isinstance(value, str):
+        return bool(value) and not is_mark(value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"cannot read the pattern {pattern!r}: {error}", source="redaction") from None
+
+
+def _by_kind(chunks: list[TimedPiece]) -> list[list[int]]:
+    """The places of the chunks that make up one text: the answer, the reasoning, the arguments of each call."""
+    kinds: dict[tuple[str, int], list[int]] = {}
+    for place, (_, piece) in enumerate(chunks):
+        kinds.setdefault(_kind_of(piece), []).append(place)
+    return list(kinds.values())
+
+
+def _text_of(piece: str | StreamPiece) -> str:
+    if isinstance(piece, str):
+        return piece
+    return piece.tool_call.arguments if piece.tool_call is not None else piece.reasoning or ""
+
+
+def _kind_of(piece: str | StreamPiece) -> tuple[str, int]:
+    if isinstance(piece, str):
+        return "text", 0
+    return ("call", piece.tool_call.index) if piece.tool_call is not None else ("reasoning", 0)
+
+
+def _with_text(piece: str | StreamPiece, text: str) -> str | StreamPiece:
+    if isinstance(piece, str):
+        return text
+    return (
+        StreamPiece(reasoning=text)
+        if piece.tool_call is None
+        else StreamPiece(tool_call=replace(piece.tool_call, arguments=text))
+    )

@@ -1,0 +1,174 @@
+"""Reports an exploration on the console: a live heatmap, then findings, coverage and comparison."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from offbook.explore.compare import ExplorationComparison, coverage_of
+from offbook.explore.run import Run
+from offbook.explore.runner import CaseResult, Exploration
+from offbook.report.exploration.heatmap import HeatmapDrawing, heatmap_of
+from offbook.report.exploration.report_input import (
+    FindingGroup,
+    ReportInput,
+    ReportOptions,
+    comparison_totals,
+    describe_change,
+    exploration_totals,
+    group_findings,
+    verdict_counts,
+)
+from offbook.report.scenarios.console import stdout_console
+from offbook.report.text import cut_lines, one_line
+from offbook.text import pluralize
+
+BAR_COLUMNS = 30
+LINES_BESIDE = 4
+
+
+class LiveHeatmap:
+    """On a terminal, shows the heatmap so far, how far the exploration is, and how many cases have which verdict.
+
+    Where the terminal has too few lines for the heatmap, it shows the rest. Elsewhere than on a terminal it prints
+    a line whenever a tenth more has ended.
+    """
+
+    def __init__(self, console: Console, drawing: HeatmapDrawing) -> None:
+        self._console, self._drawing = console, drawing
+        self._begun, self._cases = Exploration("", Run()), 0
+        self._told: list[CaseResult] = []
+        self._printed = 0
+        self._live = Live(self, console=console, refresh_per_second=4, transient=True)
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        """Start to show, with nothing explored."""
+        self._begun, self._cases, self._told = exploration, cases, []
+        self._printed = 0
+        if self._console.is_terminal:
+            self._live.start(refresh=True)
+
+    def told(self, explored: CaseResult) -> None:
+        """A case has ended."""
+        self._told.append(explored)
+        further, tenth = len(self._told) - self._printed, max(self._cases, self._printed) // 10
+        if not self._console.is_terminal and further >= max(1, tenth):
+            self._printed = len(self._told)
+            self._console.print(self._counts(self._so_far()), soft_wrap=True)
+
+    def stop(self) -> None:
+        """Show no more; what was shown is gone from the terminal."""
+        self._live.stop()
+
+    def __rich__(self) -> Group:
+        so_far = self._so_far()
+        lines = list(self._drawing.heatmap(heatmap_of(so_far)))
+        has_room = len(lines) + LINES_BESIDE <= self._console.height
+        ended = len(so_far.explored)
+        bar = ProgressBar(total=max(1, self._cases, ended), completed=ended, width=BAR_COLUMNS)
+        below = Table.grid(padding=(0, 1))
+        below.add_row(bar, self._counts(so_far))
+        return Group(*(lines if has_room else ()), Text(), below)
+
+    def _so_far(self) -> Exploration:
+        return replace(self._begun, explored=tuple(self._told))
+
+    def _counts(self, so_far: Exploration) -> Text:
+        ended, told = len(so_far.explored), verdict_counts(so_far)
+        expected = f"{ended:,} of " if ended < self._cases else ""
+        return Text(f"{expected}{pluralize(max(self._cases, ended), 'case')}{told and f': {told}'}", style="dim")
+
+
+DRAWN_COLUMNS = 80
+MAX_CASE_CHARS = 200
+MAX_COMMAND_CHARS = 2000
+MAX_EVIDENCE_LINES = 20
+MAX_EVIDENCE_COLUMNS = 240
+MAX_FINDINGS = 20
+MAX_CHANGES = 20
+
+
+class ExplorationConsoleReporter:
+    """Prints to a console. On a terminal, the heatmap is there from the beginning and fills.
+
+    Nothing that a run has said can command a terminal, nor the log of a GitHub workflow.
+    """
+
+    def __init__(self, manner: ReportOptions, console: Console | None = None) -> None:
+        self._report_options, self._console = manner, console or stdout_console()
+        self._is_ascii = not self._console.encoding.startswith("utf")
+        self._bar = "  | " if self._is_ascii else "  │ "
+        width = self._console.width if self._console.is_terminal else DRAWN_COLUMNS
+        self._drawing = HeatmapDrawing(width, self._is_ascii)
+        self._live = LiveHeatmap(self._console, self._drawing)
+
+    def begin(self, exploration: Exploration, cases: int) -> None:
+        self._live.begin(exploration, cases)
+
+    def told(self, explored: CaseResult) -> None:
+        self._live.told(explored)
+
+    def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
+        self._live.stop()
+        report_input = self._report_options.report_input(exploration, is_complete=is_complete)
+        for line in self._drawing.heatmap(heatmap_of(exploration)):
+            self._print(line)
+        self._print()
+        self._print(self._drawing.signs(exploration.explored))
+        self._print()
+        if not is_complete:
+            self._print(("cut off: this is what had ended by then", "bold red"))
+        self._print((exploration_totals(exploration), "bold red" if exploration.findings else "green"))
+        self._print_findings(report_input)
+        self._print_coverage(exploration)
+        if report_input.comparison is not None:
+            self._print_comparison(report_input.comparison)
+
+    def _print_findings(self, report_input: ReportInput) -> None:
+        findings = group_findings(report_input.exploration)
+        for finding in findings[:MAX_FINDINGS]:
+            self._print()
+            self._print_finding(finding, report_input)
+        if len(findings) > MAX_FINDINGS:
+            self._print()
+            self._print((f"… {pluralize(len(findings) - MAX_FINDINGS, 'more finding')}", "red"))
+
+    def _print_finding(self, finding: FindingGroup, report_input: ReportInput) -> None:
+        first = one_line(str(finding.first), MAX_CASE_CHARS)
+        count = len(finding.explored)
+        told = first if count == 1 else f"{pluralize(count, 'case')}, the first: {first}"
+        self._print(self._drawing.sign(finding.verdict), (f" {finding.verdict}  ", "bold"), told)
+        text = "\n".join(finding.evidence)
+        for line in cut_lines(text, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):
+            self._print((self._bar, "red"), line)
+        self._print((self._bar, "red"), one_line(report_input.reproduce(finding.first), MAX_COMMAND_CHARS))
+
+    def _print_coverage(self, exploration: Exploration) -> None:
+        coverage = coverage_of(exploration)
+        told = {"met no fault": coverage.missed, "never seen to run": coverage.never_ran}
+        if any(told.values()):
+            self._print()
+        for name, what in told.items():
+            if what:
+                self._print((f"{name}: {one_line(', '.join(what), MAX_CASE_CHARS)}", "dim"))
+
+    def _print_comparison(self, comparison: ExplorationComparison) -> None:
+        self._print()
+        self._print((comparison_totals(comparison), "bold red" if comparison.worse else "green"))
+        ordered = sorted(comparison.changes, key=lambda change: not change.is_worse)
+        for change in ordered[:MAX_CHANGES]:
+            case = one_line(change.case, MAX_CASE_CHARS)
+            self._print((f"  {describe_change(change)}  ", "red" if change.is_worse else "dim"), case)
+        if len(ordered) > MAX_CHANGES:
+            self._print(f"  … {pluralize(len(ordered) - MAX_CHANGES, 'more change')}")
+
+    def _print(self, *parts: str | Text | tuple[str, str]) -> None:
+        line = Text.assemble(*parts)
+        if self._is_ascii:
+            encoding = self._console.encoding
+            line.plain = line.plain.encode(encoding, "replace").decode(encoding)
+        self._console.print(line, soft_wrap=True)

@@ -1,0 +1,98 @@
+"""What every report of an exploration is made from: the exploration, its grouped findings, its totals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from offbook.explore.cases import FaultCase
+from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
+from offbook.explore.runner import CaseResult, Exploration
+from offbook.explore.verdict import Verdict
+from offbook.text import pluralize
+
+Reproduce = Callable[[FaultCase], str]
+"""Gives the command that runs a case again."""
+
+
+class ReportInput(Struct, frozen=True, kw_only=True):
+    """An exploration, how its cases are run again, and what differs from an earlier one, if there is one.
+
+    What was cut off is not complete.
+    """
+
+    exploration: Exploration
+    reproduce: Reproduce
+    comparison: ExplorationComparison | None = None
+    is_complete: bool = True
+
+
+class ReportOptions(Struct, frozen=True):
+    """How explorations are told: by which commands their cases run again, and beside which earlier one."""
+
+    reproduce: Reproduce
+    before: Exploration | None = None
+
+    def report_input(self, exploration: Exploration, *, is_complete: bool = True) -> ReportInput:
+        """The account of an exploration in this manner."""
+        return ReportInput(
+            exploration=exploration,
+            reproduce=self.reproduce,
+            comparison=None if self.before is None else compare_explorations(self.before, exploration),
+            is_complete=is_complete,
+        )
+
+
+class FindingGroup(Struct, frozen=True):
+    """A defect, and all cases that show it. They have the verdict in common, and the first line of the evidence."""
+
+    explored: tuple[CaseResult, ...]
+
+    @property
+    def first(self) -> FaultCase:
+        """The case to begin with."""
+        return self.explored[0].case
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.explored[0].verdict
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What the verdict on the first case rests on."""
+        return self.explored[0].judged.evidence
+
+
+def group_findings(exploration: Exploration) -> list[FindingGroup]:
+    """The findings, worst first, and among those of one verdict in the order of the cases."""
+    causes: dict[tuple[Verdict, str], list[CaseResult]] = {}
+    for each in exploration.findings:
+        cause = next(iter(each.judged.evidence), "").partition("\n")[0]
+        causes.setdefault((each.verdict, cause), []).append(each)
+    return [FindingGroup(tuple(explored)) for explored in causes.values()]
+
+
+def exploration_totals(exploration: Exploration) -> str:
+    """`44 cases, 13 findings: 1 repeated side effect, 12 crashed, 31 recovered`"""
+    told = verdict_counts(exploration)
+    found = pluralize(len(exploration.findings), "finding")
+    left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
+    return f"{pluralize(len(exploration.explored), 'case')}, {found}{told and f': {told}'}{left}"
+
+
+def verdict_counts(exploration: Exploration) -> str:
+    """`1 repeated side effect, 12 crashed, 31 recovered`"""
+    return ", ".join(f"{count:,} {verdict}" for verdict, count in exploration.tally.items())
+
+
+def comparison_totals(comparison: ExplorationComparison) -> str:
+    """`compared with before: 2 worse, 1 other change, 41 the same`"""
+    worse = len(comparison.worse)
+    others = pluralize(len(comparison.changes) - worse, "other change")
+    return f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same"
+
+
+def describe_change(change: VerdictChange) -> str:
+    """`recovered → crashed`, where a case that one of the two does not have is `no such case`."""
+    return f"{change.before or 'no such case'} → {change.after or 'no such case'}"

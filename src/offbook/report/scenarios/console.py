@@ -1,0 +1,146 @@
+"""Reports a scenario run on the console: a line for each scenario, its failures, the totals and the causes."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Column, Table
+from rich.text import Text
+
+from offbook.report.scenarios.failures import causes_of, failure_notes
+from offbook.report.scenarios.figures import AgentComparison, compare_agents, figures_of
+from offbook.report.text import one_line, suite_totals
+from offbook.scenarios.result import ScenarioResult, SuiteResult
+from offbook.text import pluralize
+
+PLAIN_COLUMNS = 200
+MAX_NAME_CHARS = 80
+MAX_NOTES = 10
+MAX_CAUSES = 10
+STYLES = {True: "green", False: "bold red"}
+MARKS = {True: "✓", False: "✗"}
+ASCII_MARKS = {True: "+", False: "x"}
+
+
+class ConsoleReporter:
+    """Prints to a console. On a terminal, a last line tells while the run goes on how far it is.
+
+    Nothing that was said in a conversation can command a terminal, nor the log of a GitHub workflow.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or stdout_console()
+        self._is_wide = self._console.encoding.startswith("utf")
+        self._marks, self._bar = (MARKS, "│") if self._is_wide else (ASCII_MARKS, "|")
+        self._expected = self._ended = self._failed = 0
+        spinner = Spinner("dots" if self._is_wide else "line")
+        self._live = Live(spinner, console=self._console, refresh_per_second=10, transient=True)
+        self._spinner = spinner
+
+    def begin(self, scenarios: int) -> None:
+        self._expected, self._ended, self._failed = scenarios, 0, 0
+        if self._console.is_terminal:
+            self._spinner.update(text=self._progress())
+            self._live.start(refresh=True)
+
+    def told(self, scenario: ScenarioResult) -> None:
+        self._ended += 1
+        self._failed += not scenario.passed
+        self._spinner.update(text=self._progress())
+        self._print_scenario(scenario)
+
+    def finish(self, result: SuiteResult) -> None:
+        self._live.stop()
+        self._print()
+        for scenario in result.scenarios:
+            if scenario.never_called:
+                names = one_line(", ".join(scenario.never_called), PLAIN_COLUMNS)
+                self._print((f"mocks never called in {_title(scenario)}: ", "yellow"), names)
+        comparison = compare_agents(result)
+        if comparison.is_worth_showing:
+            self._console.print(self._table(comparison))
+            self._print()
+        if not result.is_complete:
+            self._print(("cut off: this is what had ended by then", "bold red"))
+        self._print((suite_totals(result), STYLES[result.passed]))
+        self._print_causes(result)
+
+    def _progress(self) -> Text:
+        failed = f", {self._failed:,} failed" if self._failed else ""
+        return Text(f"{self._ended:,} of {pluralize(self._expected, 'scenario')}{failed}", style="dim")
+
+    def _print_scenario(self, scenario: ScenarioResult) -> None:
+        figures = figures_of(scenario)
+        name = one_line(scenario.name, MAX_NAME_CHARS)
+        agent = one_line(scenario.agent, MAX_NAME_CHARS)
+        told = "  ".join(part for part in (agent, figures.passed_of_runs, figures.rate) if part)
+        taken = "".join(f"  {part}" for part in figures.taken)
+        style = STYLES[scenario.passed]
+        self._print((f"{self._marks[scenario.passed]} ", style), (f"{name}  ", "bold"), told, (taken, "dim"))
+        self._print_metrics(scenario)
+        self._print_notes(scenario)
+
+    def _print_metrics(self, scenario: ScenarioResult) -> None:
+        for metric, spread in figures_of(scenario).metrics.items():
+            name = one_line(metric, MAX_NAME_CHARS)
+            self._print((f"  {self._bar} {name} {spread.mean:.2f} ± {spread.deviation:.2f}", "dim"))
+
+    def _print_notes(self, scenario: ScenarioResult) -> None:
+        notes = list(failure_notes(scenario))
+        for note in notes[:MAX_NOTES]:
+            self._print((f"  {self._bar} ", "red"), note.headline)
+            for line in note.detail:
+                self._print((f"  {self._bar}   ", "red"), line)
+        if len(notes) > MAX_NOTES:
+            self._print((f"  {self._bar} … {pluralize(len(notes) - MAX_NOTES, 'more failure')}", "red"))
+
+    def _print_causes(self, result: SuiteResult) -> None:
+        """The causes, where there is more than one failure that may have one."""
+        causes = list(causes_of(result))
+        if not causes or sum(1 for scenario in result.scenarios for _ in failure_notes(scenario)) < 2:
+            return
+        self._print()
+        self._print(("findings by cause", "bold"))
+        for cause in causes[:MAX_CAUSES]:
+            severity = (f"  {cause.severity.ljust(8)}  ", "red")
+            self._print(severity, cause.title, (f"  {cause.where}", "dim"))
+        if len(causes) > MAX_CAUSES:
+            self._print((f"  … {pluralize(len(causes) - MAX_CAUSES, 'more cause')}", "red"))
+
+    def _table(self, comparison: AgentComparison) -> Table:
+        agents = (one_line(agent, MAX_NAME_CHARS) for agent in comparison.agents)
+        heads = (Column(Text(self._known(head))) for head in ("scenario", *agents))
+        table = Table(*heads, box=None, pad_edge=False, header_style="bold")
+        for row in comparison.rows:
+            name = Text(self._known(one_line(row.name, MAX_NAME_CHARS)))
+            table.add_row(name, *map(self._cell, row.results))
+        return table
+
+    def _cell(self, scenario: ScenarioResult | None) -> Text:
+        if scenario is None:
+            return Text("")
+        figures = figures_of(scenario)
+        told = f"{self._marks[scenario.passed]} {figures.passed_of_runs}  {figures.rate}"
+        return Text(self._known(told.rstrip()), style=STYLES[scenario.passed])
+
+    def _print(self, *parts: str | tuple[str, str]) -> None:
+        known = [self._known(part) if isinstance(part, str) else (self._known(part[0]), part[1]) for part in parts]
+        self._console.print(Text.assemble(*known), soft_wrap=True)
+
+    def _known(self, text: str) -> str:
+        """The text with `?` for what the console's encoding does not know."""
+        encoding = self._console.encoding
+        return text if self._is_wide else text.encode(encoding, "replace").decode(encoding)
+
+
+def stdout_console() -> Console:
+    """A console on standard output, where text is wide unless it is a terminal."""
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
+
+
+def _title(scenario: ScenarioResult) -> str:
+    agent = f" ({scenario.agent})" if scenario.agent else ""
+    return one_line(f"{scenario.name}{agent}", MAX_NAME_CHARS)

@@ -1,0 +1,118 @@
+"""A scenario run as JSON, and as the HTML page that shows this JSON."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from offbook.report.html_page import standalone_page
+from offbook.report.scenarios.figures import Figures, figures_of
+from offbook.report.text import encode_json
+from offbook.scenarios.result import (
+    AssertionOutcome,
+    ConversationResult,
+    ErrorGroup,
+    Failure,
+    Judgement,
+    ScenarioResult,
+    SuiteResult,
+    TurnRecord,
+)
+
+VERSION = 1
+
+
+class ConversationReport(Struct, frozen=True):
+    """A conversation, as it is told in JSON."""
+
+    id: str
+    index: int
+    passed: bool
+    ending: str
+    failures: tuple[Failure, ...]
+    turns: tuple[TurnRecord, ...]
+    assertions: tuple[AssertionOutcome, ...]
+    judgements: tuple[Judgement, ...]
+    tokens: int
+    cost_usd: float
+    latency_s: float
+
+
+class ScenarioReport(Struct, frozen=True):
+    """A scenario with one agent, as it is told in JSON."""
+
+    name: str
+    agent: str
+    source: str
+    passed: bool
+    figures: Figures
+    failures: tuple[Failure, ...]
+    never_called: tuple[str, ...]
+    conversations: tuple[ConversationReport, ...]
+
+
+class SuiteReport(Struct, frozen=True):
+    """A run, as it is told in JSON."""
+
+    version: int
+    passed: bool
+    is_complete: bool
+    tokens: int
+    cost_usd: float
+    latency_s: float
+    groups: tuple[ErrorGroup, ...]
+    scenarios: tuple[ScenarioReport, ...]
+
+
+def json_report(result: SuiteResult) -> bytes:
+    """The run as readable JSON, the same bytes for the same result."""
+    return msgspec.json.format(compact_json(result), indent=2) + b"\n"
+
+
+def compact_json(result: SuiteResult) -> bytes:
+    """The run as JSON on one line."""
+    told = SuiteReport(
+        version=VERSION,
+        passed=result.passed,
+        is_complete=result.is_complete,
+        tokens=result.tokens,
+        cost_usd=result.cost_usd,
+        latency_s=result.latency_s,
+        groups=result.groups,
+        scenarios=tuple(map(_scenario, result.scenarios)),
+    )
+    return encode_json(told)
+
+
+def _scenario(result: ScenarioResult) -> ScenarioReport:
+    return ScenarioReport(
+        name=result.name,
+        agent=result.agent,
+        source=result.source,
+        passed=result.passed,
+        figures=figures_of(result),
+        failures=result.failures,
+        never_called=result.never_called,
+        conversations=tuple(map(_conversation, result.conversations)),
+    )
+
+
+def _conversation(result: ConversationResult) -> ConversationReport:
+    return ConversationReport(
+        id=result.id,
+        index=result.index,
+        passed=result.passed,
+        ending=result.ending,
+        failures=result.failures,
+        turns=result.turns,
+        assertions=result.assertions,
+        judgements=result.judgements,
+        tokens=result.tokens,
+        cost_usd=result.cost_usd,
+        latency_s=result.latency_s,
+    )
+
+
+def html_report(result: SuiteResult) -> bytes:
+    """The run as a page. What was said is in it as JSON; the page's script shows it as text, never as HTML."""
+    return standalone_page("offbook.report", compact_json(result))

@@ -1,0 +1,127 @@
+"""Explains what is wrong with a value that a user gave: an argument's type, or the shape of JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+from msgspec import Struct
+from msgspec.structs import fields as struct_fields
+
+from offbook.errors import InputError
+from offbook.text import suggestion
+
+
+def check_type(value: object, kind: type, *, source: str, hint: str = "") -> None:
+    """Pass if the argument that `source` names is of that kind.
+
+    Raises:
+        InputError: it is not; `hint` says what to pass.
+    """
+    if not isinstance(value, kind):
+        expected = "a text" if kind is str else f"a {kind.__name__}"
+        raise InputError(f"expected {expected}, got {describe_type(value)}", source=source, hint=hint)
+
+
+def check_int(value: object, *, source: str) -> None:
+    """Raises InputError if it is none; true and false are none."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InputError(f"expected a whole number, got {value!r}", source=source)
+
+
+def check_number(value: object, *, source: str) -> None:
+    """Raises InputError if it is none; true and false are none."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InputError(f"expected a number, got {value!r}", source=source)
+
+
+def describe_type(value: object) -> str:
+    """What was given, in short: the type, or which class."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    return "a text" if isinstance(value, str) else type(value).__name__
+
+
+_OTHER_FORM = "expected a text of another form"
+_REWORDINGS = (
+    (r"^Object missing required field `(.*)`", r"the field \1 is missing"),
+    (r"^Invalid enum value ", "unknown value "),
+    (r"^Expected `str` matching regex .*", _OTHER_FORM),
+    (r"^Expected ", "expected "),
+    (r" of length >= (\d+)$", r" of length \1 or more"),
+    (r" >= (-?\d+)(\.0)?$", r" of at least \1"),
+    (r" <= (-?\d+)(\.0)?$", r" of at most \1"),
+)
+_TYPE_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "object": "an object",
+    "array": "a list",
+}
+
+
+def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
+    """A hint for what msgspec complains of at `path` in an object of this shape: what it may have there."""
+    kinds = {info.encode_name: info.type for info in struct_fields(shape)}
+    if not kinds:
+        return "it has no fields beside type"
+    if "unknown value" in reason:
+        return f"one of: {', '.join(get_args(kinds[path.lstrip('.')]))}"
+    if _OTHER_FORM in reason:
+        return str(get_args(kinds[path.lstrip(".")])[1].description)
+    unknown = re.search(r"unknown field `(.*)`", reason)
+    return suggestion(unknown[1] if unknown else "", kinds, kind="fields")
+
+
+def explain_msgspec_error(error: Exception) -> tuple[str, str]:
+    """What msgspec says is wrong, and the path at which it is, like `.faults[1].at`."""
+    reason, _, path = str(error).partition(" - at `$")
+    return reword(reason), path.rstrip("`")
+
+
+def reword(reason: str) -> str:
+    """What msgspec says is wrong, in words that do not name types: what was expected, and what is there."""
+    for pattern, words in _REWORDINGS:
+        reason = re.sub(pattern, words, reason)
+    return re.sub(
+        r"`([\w| ]+)`", lambda found: _type_names(found[1]) if reason.startswith("expected") else found[0], reason
+    )
+
+
+def _type_names(names: str) -> str:
+    """The kinds of values in a text like `int | null`; null is told only where it stands alone."""
+    kinds = [_TYPE_NAMES.get(name, name) for name in names.split(" | ") if name != "null"]
+    return " or ".join(dict.fromkeys(kinds)) or "null"
+
+
+def value_at(value: Any, path: str) -> Any:
+    """What stands at a path like `.faults[1].at`."""
+    for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        value = value[name] if name else value[int(index)]
+    return value
+
+
+def explain_json_error(data: bytes, error: Exception) -> tuple[str, str]:
+    """What is wrong with `data` that cannot be read as JSON at all, and at which line and column."""
+    reason = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"not UTF-8: {error.reason}", _line_and_column(data[: error.start])
+    if isinstance(error, RecursionError):
+        return "nested too deep", ""
+    if not data.strip():
+        return "the file is empty", ""
+    if "truncated" in reason:
+        return "the JSON ends in the middle", _line_and_column(data)
+    found = re.search(r" \(byte (\d+)\)", reason)
+    if found is None:
+        return reword(reason.partition(" - at ")[0]), ""
+    return reason.replace(found[0], ""), _line_and_column(data[: int(found[1])])
+
+
+def _line_and_column(before: bytes) -> str:
+    newline = b"\n"
+    return f"line {before.count(newline) + 1}, column {len(before) - before.rfind(newline)}"

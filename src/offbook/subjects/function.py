@@ -1,0 +1,82 @@
+"""Explores a Python function in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from offbook.explore.harness import Harness, HarnessFactory
+from offbook.explore.monitor import DEFAULT_DEADLINES, Deadlines, MonitoredFunction
+from offbook.explore.options import STOP_ON_DIVERGENCE, Divergence
+from offbook.explore.run import Run
+from offbook.explore.runner import Exploration, ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
+from offbook.explore.verdict import Invariant
+from offbook.faults import FaultPlan
+from offbook.recording.stores.locate import open_store
+
+
+class FunctionSubject:
+    """A function that takes a stage and gives a result, run on a recording.
+
+    Args:
+        declared: the errors that the function is said to raise when it has to give up, by class or name.
+
+    Raises:
+        InputError: the recording cannot be read.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Harness], Any],
+        recording: str | os.PathLike[str],
+        *,
+        declared: Sequence[type[BaseException] | str] = (),
+        divergence: Divergence = STOP_ON_DIVERGENCE,
+        deadlines: Deadlines = DEFAULT_DEADLINES,
+    ) -> None:
+        self.name = getattr(function, "__name__", "function")
+        self._harnesses = HarnessFactory(open_store(recording).read(), divergence)
+        self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
+
+    def run(self, plan: FaultPlan) -> Run:
+        return self._monitored.run(self._harnesses.stage(plan))
+
+    def close(self) -> None:
+        self._harnesses.close()
+
+
+def explore_function(
+    function: Callable[[Harness], Any],
+    recording: str | os.PathLike[str],
+    *,
+    faults: str | Iterable[str] = "all",
+    pairs: bool = False,
+    budget: int | None = None,
+    declared: Sequence[type[BaseException] | str] = (),
+    invariants: Sequence[Invariant] = (),
+    divergence: Divergence = STOP_ON_DIVERGENCE,
+    deadlines: Deadlines = DEFAULT_DEADLINES,
+) -> Exploration:
+    """Replay a function with each fault at each place of its recorded run.
+
+    Args:
+        function: takes a stage, whose `provider` or `gateway` it asks and whose `tools(…)` it calls; sync or async.
+        faults: `all`, or names of faults.
+        pairs: whether to try a second fault behind each.
+        budget: how many cases to run at most, the most telling ones.
+        declared: the errors that the function raises when it has to give up, by class or name.
+        invariants: what must hold for every run.
+        divergence: what becomes of requests that were never recorded.
+        deadlines: how long a run may take.
+
+    Raises:
+        InputError: the recording cannot be read, there is no such fault, or the function fails without any.
+    """
+    subject = FunctionSubject(function, recording, declared=declared, divergence=divergence, deadlines=deadlines)
+    try:
+        wish = ExploreOptions(variants=select_variants(faults), pairs=pairs, budget=budget, invariants=invariants)
+        return Explorer(subject, wish).explore()
+    finally:
+        subject.close()

@@ -1,0 +1,272 @@
+"""Explores a program in any language: its model calls are answered over HTTP."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from threading import Thread
+from types import TracebackType
+from typing import IO, ClassVar, Literal, Self
+
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
+from offbook.explore.run import ErrorKind, Run, RunFailure, normalize_text
+from offbook.explore.variants import WIRE_VARIANTS, FaultVariant
+from offbook.faults import FaultPlan
+from offbook.recording.match.script import ResponseScript
+from offbook.subjects.wire_observer import WireObserver
+from offbook.wire.backend import DEFAULT_RESPONSE, WireOptions
+from offbook.wire.replay import ExploredRun, ReplayMatch
+from offbook.wire.server.serving import WireServer, api_key_variables, base_url_variables, no_proxy_variables
+from offbook.wire.session import WireSession
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""How much of each output is kept: the beginning."""
+
+OUTPUT_GRACE_S = 1.0
+"""How long the outputs are listened to when the program has ended: something that it left behind may hold them."""
+
+_READ_BYTES = 64 * 1024
+
+
+class ProgramExit(Struct, frozen=True):
+    """How a program ended: its exit code, minus N if signal N has ended it; None if it was ended from here."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+class ProgramProcess:
+    """A program without input, in a process group of its own: what it started ends with it."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._command, self._environment = command, environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_killed = False
+
+    def run(self, deadline_s: float) -> ProgramExit:
+        """Run it to its end, or for `deadline_s` at most.
+
+        Raises:
+            InputError: it cannot be started.
+        """
+        process = self._process = self._started()
+        if self._is_killed:
+            _kill_group(process.pid)
+        outputs = [_OutputReader(stream) for stream in (process.stdout, process.stderr) if stream is not None]
+        waiting = Thread(target=process.wait, daemon=True)
+        waiting.start()
+        try:
+            waiting.join(deadline_s)
+            is_late = waiting.is_alive()
+        finally:
+            _kill_group(process.pid)
+        waiting.join()
+        stdout, stderr = [output.text() for output in outputs]
+        return ProgramExit(None if is_late or self._is_killed else process.returncode, stdout, stderr)
+
+    def kill(self) -> None:
+        """End it now, or when it is started. Safe to call from any thread, and when it has ended."""
+        self._is_killed = True
+        if self._process is not None:
+            _kill_group(self._process.pid)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(  # noqa: S603 - it is what the user wants
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            reason = "there is no such program" if isinstance(error, FileNotFoundError) else error.strerror
+            raise InputError(f"it cannot be started: {reason}", source=self._command[0]) from None
+
+
+class _OutputReader:
+    """Reads an output to its end, so that the program never waits for that, and keeps its beginning."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._kept = stream, bytearray()
+        self._reading = Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    def text(self) -> str:
+        """What was kept, when the program has ended."""
+        self._reading.join(OUTPUT_GRACE_S)
+        return bytes(self._kept).decode("utf-8", "replace")
+
+    def _read(self) -> None:
+        with self._stream:
+            while data := os.read(self._stream.fileno(), _READ_BYTES):
+                self._kept += data[: MAX_OUTPUT_BYTES - len(self._kept)]
+
+
+def _kill_group(number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(number, signal.SIGKILL)
+
+
+MAX_ERROR_CHARS = 500
+_ERROR_LINE = re.compile(r"(?:Uncaught )?[\w.$]*(?:Error|Exception|Timeout|Interrupt|Fault)\b.*")
+
+
+def error_line(stderr: str) -> str:
+    """The last line that names an error, else the last line; empty if there is none."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    named = [line for line in lines if _ERROR_LINE.fullmatch(line)]
+    return (named or lines or [""])[-1][:MAX_ERROR_CHARS]
+
+
+RETRY_AFTER_MS = 1.0
+"""The wait that injected errors ask for which say nothing of it: SDKs then try again at once."""
+
+_URL_ALIAS = "http://offbook"
+
+
+class ProgramSubject:
+    """A program that is run on a recording, once for each case, with one server for all.
+
+    The result of a run is its exit code and its output. It is taken to have run the tools that it was asked to, where
+    an answer came to its end. Every run has a folder of its own for temporary files.
+
+    Args:
+        command: the program and its arguments.
+        replay: the recording that answers, or a folder of them.
+        env: further variables of its environment.
+        deadline_s: how long a run may take, in real time; then it is ended, and has hung.
+        side_effects: the tools whose running twice does harm.
+        declared_exits: the exit codes by which it says that it has given up, beside 0 for success.
+        on_divergence: whether what was never recorded is refused, or answered with `default_response`.
+
+    Raises:
+        InputError: the recording cannot be read, or no command is given; from `run`, the program cannot be started.
+    """
+
+    menu: ClassVar[Sequence[FaultVariant]] = WIRE_VARIANTS
+    """The faults that can strike it: those of models, as its tools are its own."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        replay: str | os.PathLike[str],
+        env: Mapping[str, str] | None = None,
+        deadline_s: float = 20.0,
+        side_effects: Sequence[str] = (),
+        declared_exits: Sequence[int] = (),
+        on_divergence: Literal["stop", "default"] = "stop",
+        default_response: str = DEFAULT_RESPONSE,
+    ) -> None:
+        if not command:
+            raise InputError("no command is given", source="explore")
+        self.name = shlex.join(command)
+        self._command, self._env, self._deadline_s = list(command), dict(env or {}), deadline_s
+        self._side_effects, self._declared_exits = frozenset(side_effects), frozenset(declared_exits)
+        self._goes_on = on_divergence == "default"
+        self._script: ResponseScript[ReplayMatch] = ResponseScript()
+        self._max_calls = 0
+        self._numbers = count(1)
+        self._running: set[ProgramProcess] = set()
+        self._is_stopped = False
+        options = WireOptions(
+            recording=replay, strict=True, default_response=default_response, retry_after_ms=RETRY_AFTER_MS
+        )
+        self._server = WireServer(options).start()
+
+    def run(self, plan: FaultPlan) -> Run:
+        name = f"explore-{next(self._numbers)}"
+        is_first = not self._max_calls
+        with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
+            child = ProgramProcess(self._command, self._environment(name, folder))
+            observer = WireObserver(max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=child.kill)
+            explored_run = ExploredRun(self._script, observer, is_first, self._goes_on)
+            session = self._server.start_session(name, faults=plan, explored_run=explored_run)
+            ended = self._ended(child)
+            run = self._told(ended, observer, session, self._aliases(name, folder))
+        self._server.end_session(name)
+        if is_first:
+            self._max_calls = max_calls_after(len(run.calls))
+        return run
+
+    def stop(self) -> None:
+        """End the programs that are running, and those that are started from now on."""
+        self._is_stopped = True
+        for child in list(self._running):
+            child.kill()
+
+    def close(self) -> None:
+        """End what is running, and the server."""
+        self.stop()
+        self._server.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ended(self, child: ProgramProcess) -> ProgramExit:
+        self._running.add(child)
+        if self._is_stopped:
+            child.kill()
+        try:
+            return child.run(self._deadline_s)
+        finally:
+            self._running.discard(child)
+
+    def _environment(self, name: str, folder: str) -> dict[str, str]:
+        url = self._server.session_url(name)
+        given = {"PYTHONHASHSEED": "0"} | os.environ | self._env
+        led = {**base_url_variables(url), **api_key_variables(), "OFFBOOK_URL": url, "TMPDIR": folder}
+        return {**given, **led, **no_proxy_variables(given)}
+
+    def _aliases(self, name: str, folder: str) -> dict[str, str]:
+        """What the texts of a run have that no other run has, and what is told instead."""
+        url = self._server.url
+        return {
+            self._server.session_url(name): _URL_ALIAS,
+            url: _URL_ALIAS,
+            url.removeprefix("http://"): "offbook",
+            folder: "$TMPDIR",
+        }
+
+    def _told(
+        self, ended: ProgramExit, observer: WireObserver, session: WireSession, aliases: Mapping[str, str]
+    ) -> Run:
+        calls = observer.calls
+        retries = sum(call.attempt > 1 for call in calls)
+        has_hung = ended.code is None
+        return Run(
+            result=None if has_hung else {"exit": ended.code, "stdout": normalize_text(ended.stdout, aliases)},
+            error=self._error(ended, aliases),
+            calls=calls,
+            tools=observer.tools(self._side_effects),
+            struck=tuple(str(planned) for planned in session.fired),
+            diverged=normalize_text(session.misses[0].text, aliases) if session.misses else "",
+            hung=(observer.endless or f"it had not ended after {self._deadline_s:g} s") if has_hung else "",
+            paths={"retry": retries} if retries else {},
+        )
+
+    def _error(self, ended: ProgramExit, aliases: Mapping[str, str]) -> RunFailure | None:
+        """The error that ended the program, by its exit code."""
+        if not ended.code:
+            return None
+        kind: ErrorKind = "declared" if ended.code in self._declared_exits else "undeclared"
+        name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
+        return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases))

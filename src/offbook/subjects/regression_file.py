@@ -1,0 +1,18 @@
+"""Recognizes a regression file by its first bytes, without importing anything heavy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+FILE_START = b'{\n  "offbook": "regression"'
+"""How such a file begins."""
+
+
+def is_regression(path: str | os.PathLike[str]) -> bool:
+    """Whether a file holds a regression, by how it begins; False if it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(FILE_START)) == FILE_START
+    except OSError:
+        return False

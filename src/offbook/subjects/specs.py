@@ -1,0 +1,145 @@
+"""Specs of subjects and settings of explorations as plain values, for regression files and worker processes."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from offbook.explore.monitor import DEFAULT_DEADLINES, Deadlines
+from offbook.explore.options import Divergence, OnDivergence
+from offbook.explore.run import Run
+from offbook.faults import PlannedFault
+from offbook.messages import JsonObject
+from offbook.providers.provider import Provider
+
+
+class SubjectSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
+    """Something that can be explored, and its recording. Paths are relative to the working directory."""
+
+    recording: str
+
+
+class WorkflowSpec(SubjectSpec, frozen=True, tag="workflow"):
+    """A workflow file, and the state that it is run with."""
+
+    file: str
+    state: JsonObject = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> list[str]:
+        """What a command line says of it."""
+        settings = (f"{key}={value if isinstance(value, str) else _json(value)}" for key, value in self.state.items())
+        return [self.file, "--recording", self.recording, *(word for each in settings for word in ("--set", each))]
+
+
+class ScenarioSpec(SubjectSpec, frozen=True, tag="scenario"):
+    """A scenario of a file, with an agent of a config; None is the config nearest to the file."""
+
+    file: str
+    scenario: str
+    agent: str
+    config: str | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        config = [] if self.config is None else ["--config", self.config]
+        chosen = ["--scenario", self.scenario, "--agent", self.agent]
+        return [self.file, *chosen, *config, "--recording", self.recording]
+
+
+class ProgramSpec(SubjectSpec, frozen=True, tag="program"):
+    """A program, with its arguments."""
+
+    command: tuple[str, ...]
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["--replay", self.recording]
+
+
+AnySubjectSpec: TypeAlias = WorkflowSpec | ScenarioSpec | ProgramSpec
+
+
+def explore_command(described: AnySubjectSpec, options: list[str]) -> str:
+    """The command that explores it with further options, for a shell."""
+    behind = ["--", *described.command] if isinstance(described, ProgramSpec) else []
+    return shlex.join(["offbook", "explore", *described.arguments, *options, *behind])
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How runs of a subject are taken.
+
+    `declared` names the errors that it is said to raise, or of a program its exit codes. `deadline_s` is how long a
+    run may take: by its own clock in this process, by the wall's for a program. `side_effects` names tools of which
+    running one twice does harm, beside those that say so themselves. Such tools are not run for real, where nothing
+    of tools is recorded, unless `runs_tools`.
+    """
+
+    on_divergence: OnDivergence = "stop"
+    default_response: str = "Mock response"
+    declared: tuple[str, ...] = ()
+    deadline_s: float | None = None
+    side_effects: tuple[str, ...] = ()
+    runs_tools: bool = False
+
+    @property
+    def arguments(self) -> list[str]:
+        """What a command line says of them."""
+        told = {
+            "--on-divergence": "" if self.on_divergence == "stop" else self.on_divergence,
+            "--default-response": "" if self.on_divergence != "default" else self.default_response,
+            "--declared": ",".join(self.declared),
+            "--deadline": "" if self.deadline_s is None else f"{self.deadline_s:g}",
+            "--side-effects": ",".join(self.side_effects),
+        }
+        options = [word for name, value in told.items() if value for word in (name, value)]
+        return [*options, "--run-tools"] if self.runs_tools else options
+
+    @property
+    def deadlines(self) -> Deadlines:
+        return DEFAULT_DEADLINES if self.deadline_s is None else replace(DEFAULT_DEADLINES, virtual_s=self.deadline_s)
+
+    def divergence(self, live: Provider) -> Divergence:
+        """What becomes of a request that was never recorded; `live` is asked if that is wished."""
+        return Divergence(self.on_divergence, self.default_response, live)
+
+
+DEFAULT_SETTINGS = ExploreSettings()
+
+
+class WorkerSpec(Struct, frozen=True):
+    """The first line to a worker: what it is to run."""
+
+    subject: AnySubjectSpec
+    terms: ExploreSettings
+
+
+class WorkerReady(Struct, frozen=True, tag="ready"):
+    """The worker has run its subject without a fault, and waits for cases."""
+
+
+class WorkerRejection(Struct, frozen=True, tag="refused"):
+    """The worker cannot run its subject, or a case of it: bad input."""
+
+    reason: str
+    source: str = ""
+    place: str = ""
+    hint: str = ""
+
+
+class WorkerResult(Struct, frozen=True, tag="done"):
+    """What a run with the faults of a case did."""
+
+    run: Run
+
+
+WorkerMessage: TypeAlias = WorkerReady | WorkerRejection | WorkerResult
+FaultLines: TypeAlias = tuple[PlannedFault, ...]

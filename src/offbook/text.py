@@ -1,0 +1,54 @@
+"""Formats counts, money, ordinals and suggestions for commands, reports and error messages."""
+
+import difflib
+import math
+from collections.abc import Iterable
+
+MAX_LISTED = 20
+CLOSE = 0.7
+
+
+def pluralize(count: int, noun: str, nouns: str = "") -> str:
+    """`1 exchange`, `2 exchanges`; `1 entry`, `2 entries` with `nouns`."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def format_usd(cost_usd: float) -> str:
+    """`0.0123`, or `0.000012` where four digits would say too little; empty if there was no cost."""
+    if cost_usd == 0:
+        return ""
+    digits = max(4, 1 - math.floor(math.log10(abs(cost_usd))))
+    return f"{cost_usd:.{digits}f}" if digits == 4 else f"{cost_usd:.{digits}f}".rstrip("0")
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal could take for a command; lines stay."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `3rd`, `11th`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
+def did_you_mean(name: str, known: Iterable[str], *, kind: str = "") -> str:
+    """The known name that is closest, or else all of them, listed as `kind`; empty if there is nothing to say."""
+    names = sorted(set(known))
+    return _closest(name, names) or (_list_names(names, kind) if kind else "")
+
+
+def suggestion(name: str, known: Iterable[str], *, kind: str) -> str:
+    """The known name that is closest, if one is close, and all of them, listed as `kind`."""
+    names = sorted(set(known))
+    return " ".join(filter(None, [_closest(name, names), _list_names(names, kind)]))
+
+
+def _closest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1, cutoff=CLOSE)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def _list_names(names: list[str], kind: str) -> str:
+    more = ", …" if len(names) > MAX_LISTED else ""
+    return f"{kind}: {', '.join(names[:MAX_LISTED]) or 'none'}{more}"

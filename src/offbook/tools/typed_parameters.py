@@ -1,0 +1,239 @@
+"""Parameters declared in Python: as a pydantic model, or as the signature and docstring of a function."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from inspect import Parameter
+from types import SimpleNamespace
+from typing import Any, NotRequired, get_type_hints
+
+import docstring_parser
+from msgspec import Struct
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json, to_jsonable_python
+from typing_extensions import TypedDict
+
+from offbook.errors import InputError, ToolArgumentsError
+from offbook.messages import JsonObject
+from offbook.tools.definition import ToolFunction
+from offbook.tools.parameters import (
+    argument_path,
+    arguments_error,
+    existing_parts,
+    invalid_argument,
+    missing_argument,
+    unexpected_argument,
+)
+
+NAMED_SCHEMAS = {"properties", "$defs", "patternProperties"}
+VALUES = {"default", "const", "enum", "examples"}
+
+
+def compact_schema(schema: JsonObject) -> JsonObject:
+    """The schema that pydantic made without its titles, which repeat the names."""
+    return {name: _compact_part(name, part) for name, part in schema.items() if name != "title"}
+
+
+def _compact_part(name: str, part: Any) -> Any:
+    if name in VALUES:
+        return part
+    if name in NAMED_SCHEMAS:
+        return {key: compact_schema(schema) for key, schema in part.items()}
+    if isinstance(part, dict):
+        return compact_schema(part)
+    return [_compact_part("", item) for item in part] if isinstance(part, list) else part
+
+
+class ModelParameters:
+    """Takes what a pydantic model takes, judged as the model judges it."""
+
+    def __init__(self, model: type[BaseModel], *, tool: str) -> None:
+        self._model, self._tool = model, tool
+
+    @cached_property
+    def schema(self) -> JsonObject:
+        try:
+            return compact_schema(self._model.model_json_schema())
+        except PydanticUserError as error:
+            raise InputError(error.message, source=self._tool, place=self._model.__name__) from error
+
+    def check(self, args: JsonObject) -> None:
+        try:
+            self._model.model_validate(args)
+        except ValidationError:
+            self._check_as_json(args)
+
+    def _check_as_json(self, args: JsonObject) -> None:
+        """Judge the arguments as what they were: a strict model takes a date from JSON text, but from no other text."""
+        try:
+            self._model.model_validate_json(to_json(args, fallback=repr))
+        except ValidationError as error:
+            raise validation_arguments_error(error, args, tool=self._tool) from None
+
+
+def validation_arguments_error(error: ValidationError, args: JsonObject, *, tool: str) -> ToolArgumentsError:
+    """What pydantic found wrong, in words for a model."""
+    return arguments_error((_problem(detail, args) for detail in error.errors(include_url=False)), tool=tool)
+
+
+def _problem(detail: ErrorDetails, args: JsonObject) -> str:
+    location = detail["loc"]
+    if detail["type"] == "missing":
+        return missing_argument(argument_path([*existing_parts(location[:-1], args), location[-1]]))
+    path = argument_path(existing_parts(location, args))
+    if detail["type"] == "extra_forbidden":
+        return unexpected_argument(path)
+    reason = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return invalid_argument(path, reason, detail["input"])
+
+
+UNSUPPORTED_TYPE = (PydanticUserError, PydanticUndefinedAnnotation, TypeError)
+
+
+class FunctionParameters:
+    """Takes what a function takes, and converts it to what its hints say.
+
+    Args:
+        function: what is called. Arguments that a `partial` has bound are not asked for.
+        globals: the names that its hints may speak of.
+        descriptions: of the parameters, where their hints have none.
+        tool: the tool's name, for errors.
+
+    Raises:
+        InputError: a parameter that cannot be given by name, or whose hint cannot be resolved or described.
+    """
+
+    def __init__(
+        self, function: ToolFunction, *, globals: Mapping[str, Any], descriptions: Mapping[str, str], tool: str
+    ) -> None:
+        self._tool = tool
+        parameters = _parameters(function, tool=tool)
+        named = [each for each in parameters if each.kind is not Parameter.VAR_KEYWORD]
+        hints = {each.name: _hint(each, globals, tool=tool) for each in named}
+        try:
+            self._adapter = _adapter(named, hints, is_open=len(named) < len(parameters))
+            self._validate: Callable[[JsonObject], JsonObject] = self._adapter.validator.validate_python
+            schema = self._adapter.json_schema()
+        except UNSUPPORTED_TYPE as error:
+            raise _unsupported_type_error(error, hints, tool=tool) from error
+        self.schema: JsonObject = _with_descriptions(compact_schema(schema), named, descriptions)
+
+    def check(self, args: JsonObject) -> None:
+        self.convert(args)
+
+    def convert(self, args: JsonObject) -> JsonObject:
+        """The arguments as the hints say; those that were left out stay out, so that the function's defaults hold.
+
+        Raises:
+            ToolArgumentsError: they are not what the function takes.
+        """
+        try:
+            return self._validate(args)
+        except ValidationError:
+            return self._converted_from_json(args)
+
+    def _converted_from_json(self, args: JsonObject) -> JsonObject:
+        """Judge the arguments as what they were: a strict type takes a date from JSON text, but from no other text."""
+        try:
+            return self._adapter.validate_json(to_json(args, fallback=repr))
+        except ValidationError as error:
+            raise validation_arguments_error(error, args, tool=self._tool) from None
+
+
+def _parameters(function: ToolFunction, *, tool: str) -> list[Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:
+        raise InputError("the function does not tell what it takes", source=tool, hint="wrap it in a def") from None
+    if parameters and parameters[0].name == "self" and parameters[0].annotation is Parameter.empty:
+        raise InputError("the function is a method without its object", source=tool, hint="tool_of(thing.method)")
+    bound = function.keywords if isinstance(function, partial) else {}
+    asked = [each for each in parameters if each.name not in bound]
+    for each in asked:
+        _check_kind(each, tool=tool)
+    return asked
+
+
+def _check_kind(parameter: Parameter, *, tool: str) -> None:
+    if parameter.kind is Parameter.VAR_POSITIONAL:
+        hint = f"take a list: {parameter.name}: list[…]"
+        raise InputError("a model gives arguments by name", source=tool, place=str(parameter), hint=hint)
+    if parameter.kind is Parameter.POSITIONAL_ONLY:
+        hint = "remove the / from the signature"
+        raise InputError("a model gives arguments by name", source=tool, place=parameter.name, hint=hint)
+    if isinstance(parameter.default, FieldInfo):
+        hint = f"{parameter.name}: Annotated[…, Field(…)]"
+        raise InputError("a Field is no default for a function", source=tool, place=parameter.name, hint=hint)
+
+
+def _hint(parameter: Parameter, globals: Mapping[str, Any], *, tool: str) -> Any:
+    if parameter.annotation is Parameter.empty:
+        return Any
+    annotated = SimpleNamespace(__annotations__={"hint": parameter.annotation})
+    try:
+        return get_type_hints(annotated, dict(globals), include_extras=True)["hint"]
+    except (NameError, SyntaxError, TypeError, AttributeError) as error:
+        reason = f"its hint cannot be resolved: {error}"
+        raise InputError(reason, source=tool, place=parameter.name, hint="define it at module level") from error
+
+
+def _adapter(parameters: list[Parameter], hints: Mapping[str, Any], *, is_open: bool) -> TypeAdapter[JsonObject]:
+    fields = {
+        each.name: hints[each.name] if each.default is Parameter.empty else NotRequired[hints[each.name]]
+        for each in parameters
+    }
+    typed_dict: Any = TypedDict  # a type checker expects a class whose fields it can read
+    arguments = typed_dict("arguments", fields)
+    arguments.__pydantic_config__ = ConfigDict(extra="allow" if is_open else "forbid")
+    return TypeAdapter(arguments)
+
+
+def _unsupported_type_error(error: Exception, hints: Mapping[str, Any], *, tool: str) -> InputError:
+    """The error that names the parameter whose type pydantic refuses."""
+    culprit = next((name for name, hint in hints.items() if not _has_schema(hint)), "")
+    return InputError(f"its type cannot be described: {str(error).splitlines()[0]}", source=tool, place=culprit)
+
+
+def _has_schema(hint: Any) -> bool:
+    try:
+        TypeAdapter(hint).json_schema()
+    except UNSUPPORTED_TYPE:
+        return False
+    return True
+
+
+def _with_descriptions(schema: JsonObject, parameters: list[Parameter], descriptions: Mapping[str, str]) -> JsonObject:
+    for each in parameters:
+        shape = schema["properties"].get(each.name, {})
+        if each.name in descriptions:
+            shape.setdefault("description", descriptions[each.name])
+        if each.default is not Parameter.empty:
+            shape |= _default(each.default)
+    return schema
+
+
+def _default(value: object) -> JsonObject:
+    try:
+        return {"default": to_jsonable_python(value)}
+    except PydanticSerializationError:
+        return {}
+
+
+class FunctionDocs(Struct, frozen=True):
+    """A function's description, and those of its parameters by name."""
+
+    description: str
+    parameters: Mapping[str, str]
+
+
+def parse_docstring(docstring: str | None) -> FunctionDocs:
+    """What a docstring in Google, NumPy or reST style says; one in no style is a description as a whole."""
+    parsed = docstring_parser.parse(inspect.cleandoc(docstring or ""))
+    return FunctionDocs(
+        (parsed.description or "").strip(),
+        {each.arg_name: each.description for each in parsed.params if each.description},
+    )

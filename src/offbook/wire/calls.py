@@ -1,0 +1,166 @@
+"""The calls of a session: their numbers and attempts, the faults planned for them, and their outcomes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.errors import MismatchKind
+from offbook.faults import AnyFault, FaultPlan, PlannedFault
+from offbook.faults.site import Numbering, Site
+from offbook.messages import Request
+from offbook.wire.request import HttpRequest, ParsedRequest
+
+
+class CallAttempt(Struct, frozen=True, gc=False):
+    """A try of a call of a run. `number` counts all that is asked; `fault` is to strike it.
+
+    `call` counts the run's calls of models, and is 0 for others; `attempt` counts the tries of one. `site` is its place
+    among the calls of models, where faults may strike.
+    """
+
+    asked: ParsedRequest
+    number: int
+    attempt: int
+    step_id: str | None = None
+    fault: AnyFault | None = None
+    site: Site | None = None
+    call: int = 0
+
+
+NO_FAULTS = FaultPlan()
+"""The plan of who will never plan anything: calls are then counted roughly, as doing it well takes longer than
+answering them."""
+
+STEP_HEADER = "x-offbook-step"
+_FAULTED_OPERATIONS = ("generate", "embed")
+
+
+class CallCounter:
+    """Numbers calls as they come, and says which fault of a plan strikes them.
+
+    Faults strike calls of models, embeddings too. A client that does not tell its tries is known to try again when it
+    repeats a request whose last answer had failed. One who `counts_all` counts the calls of models even where nothing
+    is planned, and takes a repeated request for a further try whatever its client tells: an agent may try again what
+    its SDK has given up.
+    """
+
+    def __init__(self, plan: FaultPlan, *, counts_all: bool = False) -> None:
+        self.fired: list[PlannedFault] = []
+        self.total = 0
+        self._calls = 0
+        self._counts_all = counts_all
+        self.follow(plan)
+        self._struck: list[PlannedFault] = []
+        self._numbering = Numbering()
+        self._failed: dict[str, int] = {}
+
+    def take(self, call: HttpRequest, asked: ParsedRequest) -> CallAttempt:
+        """The call with its place among the others."""
+        self.total += 1
+        attempt = self._attempt(call, asked)
+        step_id = call.headers.get(STEP_HEADER) or None
+        if asked.route.operation not in _FAULTED_OPERATIONS:
+            return CallAttempt(asked, self.total, attempt, step_id)
+        if not self._is_counting:
+            self._calls += attempt == 1 or not self._calls
+            return CallAttempt(asked, self.total, attempt, step_id, call=self._calls)
+        site = self._site(asked, attempt, step_id)
+        return CallAttempt(asked, self.total, attempt, step_id, self._fault_at(site), site, site.overall)
+
+    def note(self, taken: CallAttempt, *, failed: bool) -> None:
+        """Remember how the call's answer ended."""
+        if failed:
+            self._failed[taken.asked.request_hash] = taken.attempt
+        elif self._failed:
+            self._failed.pop(taken.asked.request_hash, None)
+
+    def follow(self, plan: FaultPlan) -> None:
+        """Let faults strike as this plan says, from now on."""
+        self._plan = plan
+        self._is_counting = self._counts_all or plan is not NO_FAULTS
+
+    @property
+    def struck(self) -> list[PlannedFault]:
+        """The lines of the plan that have struck so far."""
+        return self._struck
+
+    def unfired(self) -> list[PlannedFault]:
+        """The lines of the plan that have struck nothing so far."""
+        return [planned for planned in self._plan if planned not in self._struck]
+
+    def _attempt(self, call: HttpRequest, asked: ParsedRequest) -> int:
+        counted = self._failed.get(asked.request_hash, 0) + 1
+        told = call.attempt or counted
+        return max(told, counted) if self._counts_all else told
+
+    def _site(self, asked: ParsedRequest, attempt: int, step_id: str | None) -> Site:
+        request = asked.request or Request(({"role": "user", "content": asked.request_hash},), asked.model)
+        return self._numbering.site(replace(request, attempt=attempt, step_id=step_id))
+
+    def _fault_at(self, site: Site) -> AnyFault | None:
+        fault = self._plan.fault_at(site)
+        if fault is not None:
+            self.fired.append(PlannedFault(site.named(), fault))
+            planned = self._plan.line_at(site)
+            if planned is not None and planned not in self._struck:
+                self._struck.append(planned)
+        return fault
+
+
+WireOutcome = Literal["served", "struck", "default", "made", "recorded", "passed", "missed", "refused"]
+"""`served` from the recording, `struck` by a fault, `default` where the recording has nothing, `made` up (an embedding,
+a list of models), `recorded` from upstream, `passed` on from there without being kept (too large, or the client left
+before anything came), `missed`, or `refused` as no call that can be answered."""
+
+
+class WireCall(Struct, frozen=True, gc=False):
+    """One try of a call that came over the wire, and what became of it.
+
+    `number` counts what came to its session from 1, whatever was asked. `call` counts the calls of models as faults do,
+    and is 0 for others; `attempt` is which try of the same call this is. `status` is None if the client was sent
+    nothing; `key` names the entry that answered, or was recorded. `failure` says how the real API failed that was
+    recorded. `request` is what was asked of a model.
+    """
+
+    number: int
+    session: str
+    vendor: str
+    place: str
+    outcome: WireOutcome
+    model: str = ""
+    status: int | None = None
+    key: str | None = None
+    fault: str | None = None
+    attempt: int = 1
+    request: Request | None = None
+    method: str = "POST"
+    call: int = 0
+    failure: str = ""
+
+
+def ignore_call(call: WireCall) -> None:
+    """Tell nobody of a call."""
+
+
+class Miss(Struct, frozen=True, gc=False):
+    """A call that the recording has no answer for. `text` is all that is known: the nearest entry, and the diff.
+
+    `call`, `attempt` and `number` are those of its WireCall. If it `is_after_fault`, one has struck the session before.
+    """
+
+    call: int
+    session: str
+    place: str
+    kind: MismatchKind
+    key: str | None
+    text: str
+    number: int
+    attempt: int = 1
+    method: str = "POST"
+    is_after_fault: bool = False
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,233 @@
+"""Applies a fault to an HTTP response: the bytes, delays and broken endings that the client gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from functools import singledispatch
+from typing import Any, TypeVar
+
+import orjson
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.codecs.base import Codec
+from offbook.codecs.framing import encode_ndjson_line, encode_sse_event
+from offbook.faults import (
+    AnyFault,
+    ConnectionReset,
+    ContextOverflow,
+    Fault,
+    FaultedCall,
+    HttpError,
+    MalformedResponse,
+    SlowDrip,
+    StreamStall,
+    StreamTruncate,
+    Timeout,
+    WrongContentType,
+    WrongShape,
+)
+from offbook.messages import Reply, Response, WholeReply, deltas_of
+from offbook.wire.encode import array_piece, encode_model_response, error_response
+from offbook.wire.request import ParsedRequest
+from offbook.wire.response import JSON_TYPE, Frame, HttpResponse, ResponseEnding, split_events, whole_response
+
+T = TypeVar("T")
+DRIP_PIECES = 16
+"""In how many pieces an answer drips that is not streamed."""
+
+_ENDINGS: dict[str, ResponseEnding] = {"ConnectionError": "reset", "TimeoutError": "silence", "cut": "cut"}
+_MALFORMED = b'{"broken'
+_MALFORMED_EVENTS = {
+    "anthropic": encode_sse_event(_MALFORMED, "content_block_delta"),
+    "ollama": encode_ndjson_line(_MALFORMED),
+}
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_INVALID_HEADER_TEXT = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
+_RETRYABLE_STATUSES = frozenset((408, 409, 429))
+
+
+class FaultTarget(Struct, frozen=True):
+    """The call that a fault strikes: what it asks, the answer that it would have got, and the response in that."""
+
+    asked: ParsedRequest
+    clean: Callable[[], HttpResponse]
+    response: Callable[[], Response]
+
+    @property
+    def codec(self) -> Codec:
+        return self.asked.route.codec or self.asked.route.vendor_codec
+
+    @property
+    def body_type(self) -> str:
+        """The content type of an answer to this call."""
+        return self.codec.stream_type if self.asked.is_streamed and not self.asked.is_array else JSON_TYPE
+
+
+@singledispatch
+def apply_fault(fault: Fault, struck: FaultTarget) -> HttpResponse:
+    """The answer that a client gets of a call which `fault` strikes.
+
+    A fault of the model's own makes another response of its response, which is written in the call's protocol.
+    """
+    request = struck.asked.request
+    if request is None:
+        return struck.clean()
+
+    async def clean() -> Reply:
+        return WholeReply(struck.response())
+
+    async def apply() -> Response:
+        return await (await fault.apply(FaultedCall(request, clean, SYSTEM_CLOCK, ""))).collect()
+
+    response = _result_without_waiting(apply())
+    return encode_model_response(response, deltas_of(response), struck.asked, struck.codec)
+
+
+def _result_without_waiting(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    work.close()
+    raise AssertionError("a fault of the model's own waited")
+
+
+@apply_fault.register
+def _(fault: Timeout, struck: FaultTarget) -> HttpResponse:
+    return HttpResponse(None, ending="silence", end_ms=fault.after_ms or float("inf"))
+
+
+@apply_fault.register
+def _(fault: ConnectionReset, struck: FaultTarget) -> HttpResponse:
+    return HttpResponse(None, ending="reset")
+
+
+@apply_fault.register
+def _(fault: HttpError, struck: FaultTarget) -> HttpResponse:
+    headers = _sendable(fault.headers)
+    if not fault.body:
+        return error_response(struck.codec, fault.status_code, "an injected error", headers=headers)
+    return whole_response(fault.status_code, fault.body.encode("utf-8", "replace"), headers=headers)
+
+
+def _sendable(headers: dict[str, str]) -> dict[str, str]:
+    """The headers that HTTP has room for; in their values, `?` stands for characters that it has none for."""
+    named = {name: value for name, value in headers.items() if _HEADER_NAME.fullmatch(name)}
+    return {name: _INVALID_HEADER_TEXT.sub("?", value) for name, value in named.items()}
+
+
+@apply_fault.register
+def _(fault: ContextOverflow, struck: FaultTarget) -> HttpResponse:
+    if not struck.codec.name.startswith("openai"):
+        return error_response(struck.codec, 400, "prompt is too long: the maximum context length was exceeded")
+    return whole_response(400, fault.body.encode())
+
+
+@apply_fault.register
+def _(fault: MalformedResponse, struck: FaultTarget) -> HttpResponse:
+    return whole_response(200, fault.raw.encode("utf-8", "replace"), content_type=struck.body_type)
+
+
+@apply_fault.register
+def _(fault: WrongShape, struck: FaultTarget) -> HttpResponse:
+    raw = fault.raw.encode("utf-8", "replace")
+    if struck.body_type != JSON_TYPE:
+        raw = orjson.dumps(orjson.loads(raw))  # on one line, as streams have it
+    if struck.body_type.startswith("text/event-stream"):
+        raw = encode_sse_event(raw)
+    return whole_response(200, raw, content_type=struck.body_type)
+
+
+@apply_fault.register
+def _(fault: WrongContentType, struck: FaultTarget) -> HttpResponse:
+    clean = struck.clean()
+    return replace(clean, headers=clean.headers | {"content-type": fault.content_type})
+
+
+@apply_fault.register
+def _(fault: StreamTruncate, struck: FaultTarget) -> HttpResponse:
+    clean = struck.clean()
+    if clean.status is None:
+        return clean
+    kept = _first_events(clean, fault.after_chunks) if clean.is_streamed else _first_half(clean)
+    last_ms = kept[-1][0] if kept else 0.0
+    match fault.ending:
+        case "clean":
+            return replace(clean, frames=kept, end_ms=last_ms)
+        case "error_event":
+            event = _error_event(struck, is_first=not kept) if clean.is_streamed else b""
+            return replace(clean, frames=(*kept, (last_ms, event)), end_ms=last_ms)
+        case "malformed":
+            return replace(clean, frames=(*kept, (last_ms, _malformed_event(struck, clean))), end_ms=last_ms)
+        case _:
+            end_ms = float("inf") if fault.ending == "TimeoutError" else last_ms
+            return replace(clean, frames=kept, ending=_ENDINGS[fault.ending], end_ms=end_ms)
+
+
+def _first_half(clean: HttpResponse) -> tuple[Frame, ...]:
+    data = clean.content
+    return ((0.0, data[: len(data) // 2]),)
+
+
+def _first_events(clean: HttpResponse, count: int) -> tuple[Frame, ...]:
+    """So many events, but never the last: what has all of them is not broken."""
+    return split_events(clean)[:-1][:count]
+
+
+def _malformed_event(struck: FaultTarget, clean: HttpResponse) -> bytes:
+    if not clean.is_streamed or struck.asked.is_array:
+        return _MALFORMED
+    return _MALFORMED_EVENTS.get(struck.codec.name, encode_sse_event(_MALFORMED))
+
+
+def _error_event(struck: FaultTarget, *, is_first: bool) -> bytes:
+    event = struck.codec.encode_stream_error("an injected error")
+    return array_piece(event, is_first=is_first, is_last=True) if struck.asked.is_array else event
+
+
+@apply_fault.register
+def _(fault: StreamStall, struck: FaultTarget) -> HttpResponse:
+    clean = struck.clean()
+    events = split_events(clean)
+    place = min(fault.after_chunks, len(events) - 1)
+    late = tuple((at_ms + fault.for_ms, data) for at_ms, data in events[place:])
+    return replace(clean, frames=events[:place] + late, end_ms=clean.end_ms + fault.for_ms)
+
+
+@apply_fault.register
+def _(fault: SlowDrip, struck: FaultTarget) -> HttpResponse:
+    clean = struck.clean()
+    pieces = [data for _, data in split_events(clean)] if clean.is_streamed else _in_pieces(clean.content)
+    frames = tuple((fault.every_ms * number, data) for number, data in enumerate(pieces, 1))
+    return replace(clean, frames=frames, end_ms=fault.every_ms * len(pieces))
+
+
+def _in_pieces(data: bytes) -> list[bytes]:
+    size = max(1, -(-len(data) // DRIP_PIECES))
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def end_as_recorded(fault: AnyFault, answer: HttpResponse) -> HttpResponse:
+    """The bytes that came of a call which failed, ended as that did."""
+    match fault:
+        case StreamTruncate(ending=ending) if ending in _ENDINGS:
+            silent_ms = float("inf") if ending == "TimeoutError" else answer.end_ms
+            return replace(answer, ending=_ENDINGS[ending], end_ms=silent_ms)
+        case _:
+            return answer
+
+
+def is_retryable(answer: HttpResponse) -> bool:
+    """Whether a client would try such an answer again: no answer, a broken one, or an error of the server's."""
+    if answer.status is None or answer.ending != "complete":
+        return True
+    return answer.status in _RETRYABLE_STATUSES or answer.status >= 500
+
+
+def spoils_answer(fault: AnyFault | None, answer: HttpResponse) -> bool:
+    """Whether a client would ask again for what `fault`, if any, has made such an `answer` of."""
+    return is_retryable(answer) or isinstance(fault, MalformedResponse | StreamTruncate | WrongContentType | WrongShape)

@@ -1,0 +1,1 @@
+"""The server: answers calls over a socket."""

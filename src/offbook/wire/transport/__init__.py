@@ -1,0 +1,1 @@
+"""Transports that answer HTTP clients of the same process."""

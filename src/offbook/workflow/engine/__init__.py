@@ -1,0 +1,1 @@
+"""Runs workflows: the engine, its levels and its steps."""

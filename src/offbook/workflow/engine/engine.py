@@ -1,0 +1,153 @@
+"""The engine that runs a workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from offbook.agent import Workflow as AgentWorkflow
+from offbook.clock import SYSTEM_CLOCK
+from offbook.errors import InputError, StepTimeoutError
+from offbook.events import NULL_SINK, Sink, WorkflowEnded, WorkflowStarted, guard_sink
+from offbook.gateway.gateway import ProviderGateway
+from offbook.providers.provider import Provider, run_sync
+from offbook.schema_errors import describe_type
+from offbook.tools import GivenTools, Toolbox, ToolDef
+from offbook.workflow.engine.level_run import LevelRun
+from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, StepResult, WorkflowResult
+from offbook.workflow.engine.step import Environment, OnText, RunContext, Scope, initial_state
+from offbook.workflow.engine.steps import build_level
+from offbook.workflow.engine.tool_loader import load_tools
+from offbook.workflow.file.load import load_workflow
+from offbook.workflow.file.schema import ToolDefinition, WorkflowDefinition
+from offbook.workflow.file.tree import check_tools_are_used
+from offbook.workflow.file.validate import validate
+
+WrapTools: TypeAlias = Callable[[Mapping[str, ToolDef]], Mapping[str, ToolDef]]
+
+
+class WorkflowEngine:
+    """Runs a workflow: each step as soon as those before it are done, as many at once as its config allows.
+
+    Args:
+        workflow: a definition, or the path of its file.
+        provider_gateway: where models are asked; a provider that is no gateway is put behind one.
+        tools: those that the workflow calls but does not declare, and others in place of those that it does.
+        wrap_tools: puts something around all tools, such as a recorder.
+        sink: told of every step.
+        checkpoint: keeps what is done, and knows what was done before.
+        on_text: hears the pieces of streamed answers, each with its step's id.
+        folder: what paths in the workflow are relative to; by default the folder of its file.
+
+    Raises:
+        WorkflowError: the workflow could not run; holds all problems.
+        InputError: a tool cannot be loaded, or is given and never called; no model is named; an argument
+            is of the wrong type.
+    """
+
+    def __init__(
+        self,
+        workflow: WorkflowDefinition | str | os.PathLike[str],
+        provider_gateway: Provider,
+        *,
+        tools: GivenTools = (),
+        wrap_tools: WrapTools = dict,
+        sink: Sink = NULL_SINK,
+        checkpoint: Checkpoint = NO_CHECKPOINT,
+        on_text: OnText | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> None:
+        _check_workflow(workflow)
+        given = Toolbox(tools)
+        if isinstance(workflow, WorkflowDefinition):
+            definition = workflow
+            validate(definition, tools=given)
+        else:
+            definition, folder = load_workflow(workflow, tools=given), folder or Path(workflow).parent
+        check_tools_are_used(given, definition)
+        self.definition = definition
+        self._sink = guard_sink(sink)
+        self._gateway = _gateway_of(provider_gateway)
+
+        def load(declared: Mapping[str, ToolDefinition]) -> Mapping[str, ToolDef]:
+            return wrap_tools({**load_tools(declared, folder=Path(folder or "."), given=given), **given})
+
+        environment = Environment(
+            definition.name,
+            definition.config,
+            Toolbox(load(definition.tools)),
+            self._sink,
+            checkpoint,
+            on_text or _ignore,
+            load,
+        )
+        self._level = build_level(definition.steps, environment)
+
+    async def run(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
+        """Run the workflow, with `state` in place of what it declares.
+
+        A step that fails is told in the result; the workflow has then failed, unless the step says to go on.
+
+        Raises:
+            RecordingMismatchError: a strict replay has no answer for a step.
+            StepTimeoutError: the whole run takes longer than the config's `timeout_s`.
+            InputError: `state` has a key that the workflow does not declare.
+        """
+        definition, results = self.definition, dict[str, StepResult]()
+        own = initial_state(definition.state, dict(state or {}), source=definition.name)
+        gateway = self._gateway.using(budget_usd=definition.config.budget_usd)
+        started_s = SYSTEM_CLOCK.monotonic_s()
+        self._sink.emit(WorkflowStarted(definition.name))
+        failed = await self._in_time(LevelRun(self._level, Scope(RunContext(gateway, results), own)))
+        status: RunStatus = "failed" if failed else "succeeded"
+        latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
+        self._sink.emit(WorkflowEnded(definition.name, status, latency_s))
+        return WorkflowResult(definition.name, status, own, results, latency_s)
+
+    async def _in_time(self, level: LevelRun) -> list[StepResult]:
+        timeout_s = self.definition.config.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                return await level.run()
+        except TimeoutError:
+            if timeout_s is None or not limit.expired():
+                raise
+            raise StepTimeoutError(self.definition.name, timeout_s=timeout_s) from None
+
+    def run_sync(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
+        """`run` for scripts without an event loop.
+
+        Raises:
+            EventLoopError: called inside a running event loop; await `run` there.
+        """
+        return run_sync(self.run(state))
+
+
+def _check_workflow(workflow: object) -> None:
+    if isinstance(workflow, AgentWorkflow):
+        hint = "WorkflowRunner(client).run(workflow, message) runs the Workflow of an agent"
+    elif isinstance(workflow, Provider):
+        hint = "WorkflowEngine(workflow, provider), in this order"
+    else:
+        hint = "a path, or what load_workflow(), parse_workflow() or WorkflowBuilder.build() give"
+    if not isinstance(workflow, WorkflowDefinition | str | os.PathLike):
+        reason = f"expected a WorkflowDefinition or the path of one, got {describe_type(workflow)}"
+        raise InputError(reason, source="workflow", hint=hint)
+
+
+def _ignore(step_id: str, text: str) -> None:
+    """Listen to nothing."""
+
+
+def _gateway_of(provider: Provider) -> ProviderGateway:
+    if isinstance(provider, ProviderGateway):
+        return provider
+    if not isinstance(provider, Provider):
+        hint = "a ProviderGateway, or any other provider"
+        raise InputError(f"expected a provider, got {provider!r}", source="provider_gateway", hint=hint)
+    gateway = ProviderGateway()
+    gateway.register(provider)
+    return gateway

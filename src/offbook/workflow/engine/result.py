@@ -1,0 +1,97 @@
+"""The results of a run and of its steps, and the checkpoint protocol that stores them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from offbook.messages import JsonObject
+
+StepStatus = Literal["done", "failed", "skipped"]
+RunStatus = Literal["succeeded", "failed"]
+
+
+class StepResult(Struct, frozen=True):
+    """What became of a step.
+
+    `output` is what it gave: text, a tool's result, a router's target. `calls` counts its model calls,
+    `attempts` how often a provider was asked for them, retries and fallbacks included. `error` says why it
+    failed or was skipped.
+    """
+
+    id: str
+    type: str
+    status: StepStatus
+    output: Any = None
+    error: str | None = None
+    error_type: str | None = None
+    calls: int = 0
+    attempts: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    latency_s: float = 0.0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+class WorkflowResult(Struct, frozen=True):
+    """What became of a run. `steps` has one result a step, by id, in the order in which they ended.
+
+    A step inside a loop or sub-workflow has its own: `loop[0].step`, `sub.step`.
+    """
+
+    workflow: str
+    status: RunStatus
+    state: JsonObject
+    steps: dict[str, StepResult]
+    latency_s: float = 0.0
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status == "succeeded"
+
+    @property
+    def failures(self) -> list[StepResult]:
+        """The steps that failed, in the order in which they did."""
+        return [step for step in self.steps.values() if step.status == "failed"]
+
+    @property
+    def cost_usd(self) -> float:
+        return sum(step.cost_usd for step in self.steps.values())
+
+    @property
+    def total_tokens(self) -> int:
+        return sum(step.total_tokens for step in self.steps.values())
+
+    @property
+    def attempts(self) -> int:
+        return sum(step.attempts for step in self.steps.values())
+
+
+class Checkpoint(Protocol):
+    """Keeps the results of steps by their place in the run (`loop[0].step`)."""
+
+    def find(self, path: str) -> StepResult | None:
+        """The result of a step that was done in an earlier part of this run."""
+        ...
+
+    def save(self, path: str, result: StepResult) -> None:
+        """Keep a result for good."""
+        ...
+
+
+class NoCheckpoint:
+    """Keeps nothing."""
+
+    def find(self, path: str) -> StepResult | None:
+        return None
+
+    def save(self, path: str, result: StepResult) -> None:
+        return None
+
+
+NO_CHECKPOINT = NoCheckpoint()

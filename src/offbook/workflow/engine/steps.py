@@ -1,0 +1,204 @@
+"""Runs tool, router, loop and sub-workflow steps, and builds the runner of any step definition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+from msgspec.structs import replace
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.errors import InputError, StepError, ToolArgumentsError, ToolResolutionError
+from offbook.gateway.gateway import ProviderGateway
+from offbook.gateway.retry import RetryPolicy
+from offbook.messages import JsonObject, Request, ToolCall
+from offbook.tools import Toolbox, run_tool
+from offbook.workflow.engine.level_run import RunnableLevel
+from offbook.workflow.engine.model_steps import AgentStepRunner, LlmCallStepRunner
+from offbook.workflow.engine.step import Environment, Scope, StepRunner, initial_state, set_path
+from offbook.workflow.file.expression import Expression
+from offbook.workflow.file.graph import Graph
+from offbook.workflow.file.schema import (
+    AgentStep,
+    AnyStep,
+    LlmCallStep,
+    LoopStep,
+    RouterStep,
+    SubworkflowStep,
+    ToolStep,
+    WorkflowDefinition,
+)
+from offbook.workflow.file.template import fill, value_at
+
+NO_RETRY = RetryPolicy(max_retries=0)
+NOT_RETRYABLE = (ToolArgumentsError, ToolResolutionError)
+
+
+class ToolStepRunner(StepRunner[ToolStep]):
+    """Gives what the tool returned. A failure is tried again if the step has a `retry`, as that says."""
+
+    def __init__(self, definition: ToolStep, environment: Environment) -> None:
+        super().__init__(definition, environment)
+        self._tool = environment.toolbox[definition.tool]
+        self._retry = self.retry or NO_RETRY
+
+    async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
+        place = f"steps.{self.definition.id}.args"
+        call = ToolCall(self._tool.name, deepcopy(fill(self.definition.args, scope.names, place=place)))
+        attempt = 1
+        while True:
+            outcome = await run_tool(self._tool, call)
+            if outcome.error is None:
+                return outcome.value
+            if attempt > self._retry.max_retries or isinstance(outcome.error, NOT_RETRYABLE):
+                raise outcome.error
+            await SYSTEM_CLOCK.sleep_s(self._pause_s(attempt))
+            attempt += 1
+
+    def _pause_s(self, attempt: int) -> float:
+        asked = Request((), "", step_id=self.definition.id, workflow=self.environment.workflow)
+        return self._retry.pause_s(asked, attempt)
+
+
+class RouterStepRunner(StepRunner[RouterStep]):
+    """Gives the id of the target of the first condition that holds, else of the default; None if there is none."""
+
+    def __init__(self, definition: RouterStep, environment: Environment) -> None:
+        super().__init__(definition, environment)
+        self._conditions = [
+            (Expression.parse(condition.expression, names=environment.names), condition.target)
+            for condition in definition.conditions
+        ]
+
+    async def run(self, scope: Scope, gateway: ProviderGateway) -> str | None:
+        names = scope.names
+        for expression, target in self._conditions:
+            if expression.is_true(names):
+                return target
+        return self.definition.default
+
+
+def loop_environment(environment: Environment, definition: LoopStep) -> Environment:
+    """What the steps of a loop have in common: its variables can be named."""
+    variables = ("index",) if definition.over is None else (definition.variable, "index")
+    return replace(environment, names=tuple(dict.fromkeys((*environment.names, *variables))))
+
+
+class LoopStepRunner(StepRunner[LoopStep]):
+    """Gives what was collected of each round, in order; of a loop that collects nothing, how many rounds there were.
+
+    Each round's calls are kept in recordings under the ids of the steps, one after another.
+    """
+
+    def __init__(self, definition: LoopStep, environment: Environment, level: RunnableLevel) -> None:
+        super().__init__(definition, environment)
+        self._level = level
+        inner = level.environment.names
+        self._over = None if definition.over is None else Expression.parse(definition.over, names=environment.names)
+        self._until = None if definition.until is None else Expression.parse(definition.until, names=inner)
+
+    async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
+        if self._over is not None:
+            return await self._over_elements(self._over.elements(scope.names), scope)
+        return await self._until_true(scope)
+
+    async def _over_elements(self, elements: list[Any], scope: Scope) -> Any:
+        collected = []
+        for index, element in enumerate(elements):
+            state = dict(scope.state)
+            variables = {**scope.variables, self.definition.variable: element, "index": index}
+            await self._level.run(Scope(scope.run, state, variables, self._place(scope, index)))
+            collected.append(self._collected(state))
+        return len(collected) if self.definition.collect is None else collected
+
+    async def _until_true(self, scope: Scope) -> Any:
+        collected = []
+        for index in range(self.definition.max_iterations):
+            variables = {**scope.variables, "index": index}
+            inner = Scope(scope.run, scope.state, variables, self._place(scope, index))
+            await self._level.run(inner)
+            collected.append(self._collected(scope.state))
+            if self._until is not None and self._until.is_true(inner.names):
+                return len(collected) if self.definition.collect is None else collected
+        raise StepError(f"{self.definition.until!r} was still not true after {self.definition.max_iterations} rounds")
+
+    def _place(self, scope: Scope, index: int) -> str:
+        return f"{scope.place}{self.definition.id}[{index}]."
+
+    def _collected(self, state: dict[str, Any]) -> Any:
+        path = self.definition.collect
+        return None if path is None else value_at(("state", *path.split(".")), {"state": state}, "collect")
+
+
+class SubworkflowStepRunner(StepRunner[SubworkflowStep]):
+    """Gives the state that the other workflow ended with; `outputs` of it go into ours.
+
+    The ids of its steps have this step's before them in recordings and results. What its `config` does
+    not say, ours does.
+    """
+
+    def __init__(self, definition: SubworkflowStep, environment: Environment, level: RunnableLevel) -> None:
+        super().__init__(definition, environment)
+        self._workflow, self._level = loaded_workflow(definition), level
+
+    async def run(self, scope: Scope, gateway: ProviderGateway) -> JsonObject:
+        definition = self.definition
+        given = fill(definition.input, scope.names, place=f"steps.{definition.id}.input")
+        state = initial_state(self._workflow.state, given, source=self._workflow.name)
+        await self._level.run(Scope(scope.run, state, place=f"{scope.place}{definition.id}."))
+        for target, path in definition.outputs.items():
+            set_path(scope.state, target, value_at(("state", *path.split(".")), {"state": state}, definition.id))
+        return state
+
+
+def loaded_workflow(definition: SubworkflowStep) -> WorkflowDefinition:
+    """The workflow that a step runs.
+
+    Raises:
+        InputError: it is in a file that was not loaded with the workflow around it.
+    """
+    if definition.workflow is None:
+        hint = "load_workflow(path) loads the files that a workflow includes"
+        raise InputError(f"{definition.path} was not loaded", place=f"steps.{definition.id}.path", hint=hint)
+    return definition.workflow
+
+
+def subworkflow_environment(environment: Environment, definition: SubworkflowStep) -> Environment:
+    """What the steps of a sub-workflow have in common."""
+    workflow = loaded_workflow(definition)
+    return replace(
+        environment,
+        config=workflow.config.inside(environment.config),
+        toolbox=Toolbox({**environment.toolbox, **environment.load_tools(workflow.tools)}),
+        names=("state",),
+        prefix=f"{environment.prefix}{definition.id}.",
+    )
+
+
+def build_level(steps: Sequence[AnyStep], environment: Environment) -> RunnableLevel:
+    """The steps of a level, ready to be run.
+
+    Raises:
+        InputError: one of them lacks something that only the run could give it, such as a model.
+    """
+    return RunnableLevel(Graph(steps), {step.id: build_step(step, environment) for step in steps}, environment)
+
+
+def build_step(definition: AnyStep, environment: Environment) -> StepRunner[Any]:
+    match definition:
+        case LlmCallStep():
+            return LlmCallStepRunner(definition, environment)
+        case AgentStep():
+            return AgentStepRunner(definition, environment)
+        case ToolStep():
+            return ToolStepRunner(definition, environment)
+        case RouterStep():
+            return RouterStepRunner(definition, environment)
+        case SubworkflowStep():
+            inner = subworkflow_environment(environment, definition)
+            return SubworkflowStepRunner(definition, environment, build_level(loaded_workflow(definition).steps, inner))
+        case LoopStep():
+            return LoopStepRunner(
+                definition, environment, build_level(definition.steps, loop_environment(environment, definition))
+            )

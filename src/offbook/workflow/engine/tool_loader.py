@@ -1,0 +1,194 @@
+"""Loads the tools that a workflow declares: built-ins, and functions of modules beside the workflow."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from traceback import walk_tb
+from types import ModuleType
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.errors import InputError
+from offbook.text import did_you_mean
+from offbook.tools import FunctionTool, ToolDef, tool_of
+from offbook.workflow.builtin_tools.http_get import http_get
+from offbook.workflow.builtin_tools.read_file import read_file
+from offbook.workflow.builtin_tools.shell import shell
+from offbook.workflow.file import schema as declarations
+from offbook.workflow.file.schema import ToolDefinition
+
+_LOADED_MODULES: dict[Path, dict[str, ModuleType]] = {}
+"""The modules that were loaded from each workflow's folder, by name."""
+_IMPORT_LOCK = RLock()
+
+
+class ToolModule(Struct, frozen=True):
+    """A module that a workflow in `folder` names: the one beside the workflow if there is one, else any other."""
+
+    name: str
+    folder: Path
+
+    @contextmanager
+    def imported(self, *, source: str) -> Iterator[ModuleType]:
+        """The module, imported as if the workflow's folder were the first on the import path.
+
+        Inside, the names of modules mean what they mean to this one, even if another workflow has modules
+        of the same names. `source` names the tool in errors.
+
+        Raises:
+            InputError: there is no such module, or it cannot be imported.
+        """
+        with _IMPORT_LOCK, _folder_first(self.folder.resolve(), self.name):
+            yield self._import(source)
+
+    def _import(self, source: str) -> ModuleType:
+        try:
+            return importlib.import_module(self.name)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, ModuleNotFoundError) and f"{self.name}.".startswith(f"{error.name}."):
+                hint = did_you_mean(self.name, _modules_in(self.folder), kind="modules beside the workflow")
+                raise InputError(f"there is no module {self.name!r}", source=source, hint=hint) from None
+            told = f"{type(error).__name__}: {error}"
+            where = _failure_location(error, self.folder.resolve())
+            raise InputError(f"importing {self.name} fails, in {where}: {told}", source=source) from error
+
+
+@contextmanager
+def _folder_first(folder: Path, name: str) -> Iterator[None]:
+    before, own = set(sys.modules), _LOADED_MODULES.setdefault(folder, {})
+    hidden = {stranger: sys.modules.pop(stranger) for stranger in _shadowing_modules(folder, name)}
+    sys.modules.update(own)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        if str(folder) in sys.path:
+            sys.path.remove(str(folder))
+        for loaded, module in list(sys.modules.items()):
+            if (loaded not in before or loaded in hidden) and _is_from(folder, loaded, module):
+                own[loaded] = module
+        _restore(hidden, instead_of=own)
+
+
+def _restore(hidden: dict[str, ModuleType], *, instead_of: dict[str, ModuleType]) -> None:
+    tops = {_top_package(name) for name in hidden}
+    for name in instead_of:
+        if _top_package(name) in tops:
+            sys.modules.pop(name, None)
+    sys.modules.update(hidden)
+
+
+def _shadowing_modules(folder: Path, name: str) -> list[str]:
+    """Loaded modules that could be mistaken for those of `folder`: of other workflows, or with the name of ours."""
+    others = {
+        id(module) for place, modules in _LOADED_MODULES.items() if place != folder for module in modules.values()
+    }
+    taken = "" if _module_file(folder, name) is None else _top_package(name)
+    return [
+        loaded
+        for loaded, module in list(sys.modules.items())
+        if id(module) in others or (_top_package(loaded) == taken and not _is_from(folder, loaded, module))
+    ]
+
+
+def _top_package(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _is_from(folder: Path, name: str, module: ModuleType) -> bool:
+    file, origin = _module_file(folder, name), getattr(module, "__file__", None)
+    return file is not None and origin is not None and Path(origin).resolve() == file.resolve()
+
+
+def _module_file(folder: Path, name: str) -> Path | None:
+    """The file in `folder` that Python would load as the module of that name."""
+    path = folder.joinpath(*name.split("."))
+    return next((file for file in (path / "__init__.py", path.with_name(f"{path.name}.py")) if file.is_file()), None)
+
+
+def _modules_in(folder: Path) -> list[str]:
+    files = (file.relative_to(folder) for pattern in ("*.py", "*/*.py") for file in folder.glob(pattern))
+    return [".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files]
+
+
+def _failure_location(error: BaseException, folder: Path) -> str:
+    """Where an import failed: the line that is no Python, or the last that was run, preferably of `folder`."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}, line {error.lineno}"
+    spots = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
+    near = [spot for spot in spots if spot[0].is_relative_to(folder) and "site-packages" not in spot[0].parts]
+    file, line = (near or spots)[-1]
+    return f"{file.name}, line {line}"
+
+
+def load_tools(
+    declared: Mapping[str, ToolDefinition], *, folder: Path, given: Container[str] = ()
+) -> dict[str, ToolDef]:
+    """The declared tools, each named as it is declared.
+
+    Functions are imported, which runs their modules. Paths and modules are looked for in `folder`, where
+    the workflow is. Tools that are in `given` are left out, and nothing is imported for them.
+
+    Raises:
+        InputError: a tool cannot be loaded; `source` says which, like `tools.search`.
+    """
+    wanted = {name: definition for name, definition in declared.items() if name not in given}
+    return {name: _load_tool(definition, name=name, folder=folder) for name, definition in wanted.items()}
+
+
+def _load_tool(definition: ToolDefinition, *, name: str, folder: Path) -> ToolDef:
+    match definition:
+        case declarations.PythonFunctionTool():
+            return _load_function(definition.function, name=name, folder=folder)
+        case declarations.HttpGetTool():
+            return http_get(name, allow=definition.allow, timeout_s=definition.timeout_s)
+        case declarations.ReadFileTool():
+            return read_file(name, root=definition.root, folder=folder)
+        case declarations.ShellTool():
+            return shell(name, allow=definition.allow, folder=folder, timeout_s=definition.timeout_s)
+
+
+def _load_function(path: str, *, name: str, folder: Path) -> ToolDef:
+    source = f"tools.{name}"
+    module_name, _, function = path.partition(":")
+    with ToolModule(module_name, folder).imported(source=source) as module:
+        found = _member(module, function, source=source)
+        try:
+            return _as_tool(found, name=name)
+        except InputError as error:
+            raise InputError(error.reason, source=source, place=error.place, hint=error.hint) from error
+
+
+def _member(module: ModuleType, name: str, *, source: str) -> object:
+    if hasattr(module, name):
+        return getattr(module, name)
+    functions = [other for other, value in vars(module).items() if callable(value) and not other.startswith("_")]
+    hint = did_you_mean(name, functions, kind="functions")
+    raise InputError(f"there is no {name!r} in {module.__name__}", source=source, hint=hint)
+
+
+def _as_tool(found: object, *, name: str) -> ToolDef:
+    """What a module holds, as a tool of that name."""
+    match found:
+        case FunctionTool():
+            return tool_of(
+                found.callable,
+                name=name,
+                description=found.spec.description,
+                prerequisites=found.prerequisites,
+                timeout_s=found.timeout_s,
+                side_effect=found.side_effect,
+                repeatable=found.repeatable,
+            )
+        case ToolDef():
+            return replace(found, spec=replace(found.spec, name=name))
+        case _ if callable(found):
+            return tool_of(found, name=name)
+    raise InputError(f"expected a function, got {type(found).__name__}")

@@ -1,0 +1,1 @@
+"""The workflow file: reading, including, checking and walking it."""

@@ -1,0 +1,383 @@
+"""Expressions in the Common Expression Language: checked token by token, then compiled and evaluated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from offbook.errors import ExpressionError
+from offbook.text import did_you_mean
+
+if TYPE_CHECKING:
+    import cel
+
+
+MACROS = frozenset({"all", "exists", "exists_one", "filter"})
+FUNCTIONS = frozenset({"contains", "double", "endsWith", "has", "int", "matches", "size", "startsWith", "string"})
+RESERVED_WORDS = frozenset({"true", "false", "null", "in"})
+MAX_DEPTH = 32
+MAX_PATTERNS = 4  # reading one may take a fifth of a second, and it is read anew in every round
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\n\f]+|//[^\n]*)
+    |(?P<text>[rR](?:'[^'\r\n]*'|"[^"\r\n]*")|'(?:\\[^\r\n]|[^\\'\r\n])*'|"(?:\\[^\r\n]|[^\\"\r\n])*")
+    |(?P<number>0x[0-9a-fA-F]+|(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<mark>==|!=|<=|>=|&&|\|\||[-+*/%<>!?:.,()\[\]{}])""",
+    re.VERBOSE,
+)
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+HINTS = {
+    "map": "use 'filter' here, or a loop step that collects",
+    "and": "write && for and",
+    "or": "write || for or",
+    "not": "write ! for not",
+    "None": "write null",
+    "True": "write true",
+    "False": "write false",
+}
+
+
+class Token(Struct, frozen=True):
+    """A word of an expression. `kind` is text, number, name or mark."""
+
+    kind: str
+    text: str
+    start: int
+
+
+class Mention(Struct, frozen=True):
+    """A path that an expression names, and in how many macro bodies it stands."""
+
+    path: tuple[str, ...]
+    depth: int
+
+
+class ExpressionWords(Struct, frozen=True):
+    """What an expression is made of. `depth` is how many macros are nested in one another."""
+
+    mentions: tuple[Mention, ...]
+    called: tuple[str, ...]
+    count: int
+    depth: int
+
+    @property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """What it names outside of itself, each once, in order."""
+        return tuple(dict.fromkeys(mention.path for mention in self.mentions))
+
+
+def read_words(text: str, names: frozenset[str]) -> ExpressionWords:
+    """What `text` is made of, where it may name only `names` and what its own macros bind.
+
+    Raises:
+        ExpressionError: it holds something that is no word of the language, a name or function that
+            there is not, a name that starts with '_', or is nested too deep.
+    """
+    if "'''" in text or '"""' in text:
+        raise ExpressionError("three quotes in a row are not allowed")
+    return _TokenWalk(list(_tokens(text)), names).words()
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    end = 0
+    while end < len(text):
+        found = _TOKEN.match(text, end)
+        if found is None:
+            raise ExpressionError(f"unexpected {text[end]!r} at character {end + 1}", hint=_mark_hint(text[end]))
+        kind = str(found.lastgroup)
+        if kind != "space":
+            yield Token(kind, found[0], end)
+        end = found.end()
+
+
+def _mark_hint(mark: str) -> str:
+    return {"=": "write == to compare", "&": "write && for and", "|": "write || for or"}.get(mark, "")
+
+
+class _TokenWalk:
+    """One pass over the tokens."""
+
+    def __init__(self, tokens: list[Token], names: frozenset[str]) -> None:
+        self._tokens, self._names = tokens, names
+        self._closing: list[str] = []
+        self._bound: list[tuple[int, str]] = []
+        self._mentions: list[Mention] = []
+        self._called: list[str] = []
+        self._depth = 0
+
+    def words(self) -> ExpressionWords:
+        for at, token in enumerate(self._tokens):
+            if token.kind == "name":
+                self._name(at, token.text)
+            elif token.kind == "mark":
+                self._mark(at, token)
+        return ExpressionWords(tuple(self._mentions), tuple(self._called), len(self._tokens), self._depth)
+
+    def _text(self, at: int) -> str:
+        """The word at a position; empty outside, and for texts, which are no words of the language."""
+        is_word = 0 <= at < len(self._tokens) and self._tokens[at].kind != "text"
+        return self._tokens[at].text if is_word else ""
+
+    def _name(self, at: int, name: str) -> None:
+        if name.startswith("_"):
+            raise ExpressionError(f"{name!r} starts with '_', which is not allowed")
+        if self._text(at + 1) == "(":
+            self._call(at, name)
+        elif self._text(at - 1) != "." and name not in RESERVED_WORDS:
+            self._mention(at, name)
+
+    def _call(self, at: int, name: str) -> None:
+        if name not in FUNCTIONS | MACROS:
+            hint = HINTS.get(name) or did_you_mean(name, FUNCTIONS | MACROS, kind="functions")
+            raise ExpressionError(f"there is no function {name!r}", hint=hint)
+        self._called.append(name)
+        if name == "matches" and (self._bound or self._called.count(name) > MAX_PATTERNS):
+            reason = f"'matches' is allowed {MAX_PATTERNS} times at most, and not inside {', '.join(sorted(MACROS))}"
+            raise ExpressionError(reason, hint="use contains, startsWith or endsWith")
+        if name in MACROS:
+            self._bound.append((len(self._closing), self._text(at + 2)))
+            self._depth = max(self._depth, len(self._bound))
+
+    def _mention(self, at: int, name: str) -> None:
+        if any(name == bound for _, bound in self._bound):
+            return
+        if name not in self._names:
+            in_state = f"did you mean 'state.{name}'?" if "state" in self._names else ""
+            hint = HINTS.get(name) or did_you_mean(name, self._names) or in_state
+            raise ExpressionError(f"there is no name {name!r}", hint=hint)
+        self._mentions.append(Mention((name, *self._selected(at + 1)), len(self._bound)))
+
+    def _selected(self, at: int) -> Iterator[str]:
+        """The keys and positions that follow a name, as far as they are written out."""
+        while True:
+            is_field = self._text(at) == "." and self._text(at + 2) != "(" and self._tokens[at + 1 : at + 2]
+            is_index = self._text(at) == "[" and self._text(at + 2) == "]"
+            if is_field:
+                yield self._text(at + 1)
+                at += 2
+            elif is_index and (key := _literal(self._tokens[at + 1])) is not None:
+                yield key
+                at += 3
+            else:
+                return
+
+    def _mark(self, at: int, token: Token) -> None:
+        if token.text in _PAIRS:
+            self._closing.append(_PAIRS[token.text])
+            if len(self._closing) > MAX_DEPTH:
+                raise ExpressionError(f"nested more than {MAX_DEPTH} levels deep")
+        elif token.text in _PAIRS.values():
+            if not self._closing or self._closing.pop() != token.text:
+                raise ExpressionError(f"unexpected {token.text!r} at character {token.start + 1}")
+            if self._bound and self._bound[-1][0] == len(self._closing):
+                self._bound.pop()
+
+
+def _literal(token: Token) -> str | None:
+    """The key or position that a token is, if it is one without escapes."""
+    if token.kind == "number" and token.text.isdecimal():
+        return token.text
+    is_plain = token.kind == "text" and token.text[0] in "'\"" and "\\" not in token.text
+    return token.text.strip(token.text[0]) if is_plain else None
+
+
+MAX_CHARS = 2_000
+MAX_NESTED_MACROS = 2
+MAX_VALUE_DEPTH = 100
+MAX_EFFORT = 10_000_000
+CHARS_A_STEP = 64
+_PATH = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*|\[[0-9]+\])*")
+_MISSING = object()
+SCOPE_NAMES = frozenset({"state", "item", "index"})
+
+
+class Expression:
+    """A compiled expression. `paths` is what it names, such as `("state", "kind")`.
+
+    A path gives the very value that it leads to; mappings in what is otherwise made have their keys sorted.
+    It sees plain values only, and it ends: `map`, which can double a text with every ten characters, is left
+    out, other macros nest at most twice, patterns are few and outside of macros, and lists too long for them
+    are refused before evaluation.
+    """
+
+    def __init__(self, text: str, program: cel.Program, words: ExpressionWords) -> None:
+        self.text, self.paths = text, words.paths
+        self._program, self._words = program, words
+        self._is_path = _PATH.fullmatch(text.strip()) is not None and len(words.paths) == 1
+
+    @classmethod
+    def parse(cls, text: str, *, names: Iterable[str] = SCOPE_NAMES) -> Expression:
+        """The expression that `text` is, which may refer to `names` only.
+
+        Raises:
+            ExpressionError: it is too long or too deep, no CEL, or refers to something else.
+        """
+        if len(text) > MAX_CHARS:
+            raise ExpressionError(f"the expression has {len(text)} characters, more than {MAX_CHARS}")
+        words = read_words(text, frozenset(names))
+        if words.depth > MAX_NESTED_MACROS:
+            raise ExpressionError(f"macros are nested {words.depth} deep, more than {MAX_NESTED_MACROS}")
+        return cls(text, _compile(text), words)
+
+    def evaluate(self, scope: Mapping[str, Any]) -> Any:
+        """What the expression gives for the values in `scope`.
+
+        Raises:
+            ExpressionError: a key is missing, types do not fit, or it would take too long.
+        """
+        seen = self._seen(scope)
+        if self._is_path and (found := _value_at(self.paths[0], seen)) is not _MISSING:
+            return found
+        if _is_deeper(seen, MAX_VALUE_DEPTH):
+            raise ExpressionError(f"{self.text!r} names a value nested more than {MAX_VALUE_DEPTH} levels deep")
+        if self._words.depth and _effort(self._words, seen) > MAX_EFFORT:
+            raise ExpressionError(f"{self.text!r} would take too long", hint="shorten the lists that it goes through")
+        try:
+            return _sort_keys(self._program.execute(seen))
+        except KeyError as error:
+            raise ExpressionError(f"{self.text!r}: there is no key {error}", hint="ask with has(…) first") from None
+        except Exception as error:
+            told = _first_line(error)
+            hint = self._kinds(seen) if "overload" in told else ""
+            raise ExpressionError(f"{self.text!r}: {told}", hint=hint) from None
+
+    def is_true(self, scope: Mapping[str, Any]) -> bool:
+        """Whether the expression holds.
+
+        Raises:
+            ExpressionError: it cannot be evaluated, or gives something other than true or false.
+        """
+        value = self.evaluate(scope)
+        if not isinstance(value, bool):
+            raise ExpressionError(f"{self.text!r} gives {_show_value(value)}, which is neither true nor false")
+        return value
+
+    def elements(self, scope: Mapping[str, Any]) -> list[Any]:
+        """The list that the expression gives.
+
+        Raises:
+            ExpressionError: it cannot be evaluated, or gives something other than a list.
+        """
+        value = self.evaluate(scope)
+        if not isinstance(value, list):
+            raise ExpressionError(f"{self.text!r} gives {_show_value(value)}, which is no list")
+        return value
+
+    def _kinds(self, seen: Mapping[str, Any]) -> str:
+        """What kinds of values the expression was given."""
+        return ", ".join(f"{'.'.join(path)} is {_kind(_value_at(path, seen))}" for path in self.paths)
+
+    def _seen(self, scope: Mapping[str, Any]) -> dict[str, Any]:
+        """As much of the scope as the expression names: all that is handed over is copied."""
+        seen: dict[str, Any] = {}
+        for name, *keys in self.paths:
+            whole = scope.get(name)
+            if not keys or not isinstance(whole, Mapping):
+                seen |= {name: whole} if name in scope else {}
+            elif seen.setdefault(name, {}) is not whole and keys[0] in whole:
+                seen[name][keys[0]] = whole[keys[0]]
+        return seen
+
+
+def _effort(words: ExpressionWords, seen: Mapping[str, Any]) -> int:
+    """At least as many steps as an evaluation with macros takes.
+
+    A range is no longer than all that is named together. A macro body costs its words, and the weight of
+    what it names outside; over all rounds, the elements themselves weigh as much as their list. A filter
+    copies what it has kept so far in every round.
+    """
+    values = [_value_at(mention.path, seen) for mention in words.mentions]
+    weights = [_weight(value) for value in values]
+    total, longest = words.count + sum(weights), words.count + sum(map(_longest, values))
+    inside = sum(weight for weight, mention in zip(weights, words.mentions, strict=True) if mention.depth)
+    copied = words.called.count("filter") * total // 2
+    body = words.count + inside + copied
+    return int(longest**words.depth * body + words.count * total * longest ** (words.depth - 1))
+
+
+def _value_at(path: tuple[str, ...], seen: Mapping[str, Any]) -> Any:
+    """The value at the path; nothing if there is none."""
+    value: Any = seen
+    for part in path:
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list | tuple) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return _MISSING
+    return value
+
+
+def _sort_keys(value: Any) -> Any:
+    """The value with the keys of its mappings sorted: the library leaves their order to chance."""
+    if isinstance(value, dict):
+        return {key: _sort_keys(value[key]) for key in sorted(value, key=str)}
+    return [_sort_keys(element) for element in value] if isinstance(value, list) else value
+
+
+def _children(value: Any) -> Collection[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a value is nested deeper than that; the library would run out of stack, and the process with it."""
+    return levels < 0 or any(_is_deeper(child, levels - 1) for child in _children(value))
+
+
+def _weight(value: Any) -> int:
+    if isinstance(value, str):
+        return 1 + len(value) // CHARS_A_STEP
+    return 1 + sum(map(_weight, _children(value)))
+
+
+def _longest(value: Any) -> int:
+    """The length of the longest list or mapping in a value."""
+    children = _children(value)
+    return max(len(children), max(map(_longest, children), default=0))
+
+
+def _compile(text: str) -> cel.Program:
+    try:
+        return _compiler()(text)
+    except ValueError as error:
+        raise ExpressionError(_syntax_reason(str(error)), hint="the language is CEL: state.kind == 'a'") from None
+
+
+@cache
+def _compiler() -> Callable[[str], cel.Program]:
+    """The library's, loaded when an expression is first read, as that takes a tenth of a second."""
+    compile_text: Callable[[str], cel.Program] = import_module("cel").compile
+    return compile_text
+
+
+def _syntax_reason(message: str) -> str:
+    """What the parser says, without its picture of the text and its list of all that it might have expected."""
+    _, found, complaint = message.partition("ERROR: <input>:")
+    if not found:
+        return "this is no expression"
+    position, _, reason = complaint.partition(": ")
+    first = reason.splitlines()[0].partition(" expecting ")[0].removeprefix("Syntax error: ")
+    return f"{first} at character {position.partition(':')[2]}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].partition(". ")[0] or type(error).__name__
+
+
+def _kind(value: object) -> str:
+    kinds = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+    if value is None or value is _MISSING:
+        return "nothing"
+    return kinds.get(type(value), "a mapping")
+
+
+def _show_value(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -1,0 +1,129 @@
+"""The dependency graph of the steps of one level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from offbook.workflow.file.schema import AnyStep, RouterStep
+
+
+class Graph:
+    """The steps of one level and their dependencies.
+
+    A router's targets depend on it whether or not they say so. Names of steps that are not there, and steps
+    whose id was there before, are left out, so that a faulty workflow has a graph too.
+    """
+
+    def __init__(self, steps: Iterable[AnyStep]) -> None:
+        self.steps: dict[str, AnyStep] = {}
+        for step in steps:
+            self.steps.setdefault(step.id, step)
+        self.routers = {step.id: step for step in self.steps.values() if isinstance(step, RouterStep)}
+        self._routed: dict[str, list[str]] = {}
+        for router in self.routers.values():
+            for target in router.targets:
+                self._routed.setdefault(target, []).append(router.id)
+        self.dependencies = {step_id: self._before(step) for step_id, step in self.steps.items()}
+
+    @cached_property
+    def dependants(self) -> dict[str, tuple[str, ...]]:
+        """The steps that run after each step, in the order of the file."""
+        after: dict[str, list[str]] = {step_id: [] for step_id in self.steps}
+        for step_id, before in self.dependencies.items():
+            for other in before:
+                after[other].append(step_id)
+        return {step_id: tuple(others) for step_id, others in after.items()}
+
+    @cached_property
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """The steps by how many must run before them at least, each level in the order of the file.
+
+        Steps in a cycle, and all that come after them, are in no level.
+        """
+        level_of: dict[str, int] = {}
+        waiting = {step_id: len(before) for step_id, before in self.dependencies.items()}
+        ready = [step_id for step_id, count in waiting.items() if not count]
+        while ready:
+            step_id = ready.pop()
+            level_of[step_id] = 1 + max((level_of[other] for other in self.dependencies[step_id]), default=-1)
+            for other in self.dependants[step_id]:
+                waiting[other] -= 1
+                if not waiting[other]:
+                    ready.append(other)
+        levels: list[list[str]] = [[] for _ in range(1 + max(level_of.values(), default=-1))]
+        for step_id in self.steps:
+            if step_id in level_of:
+                levels[level_of[step_id]].append(step_id)
+        return tuple(tuple(level) for level in levels)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The steps, each after all that it depends on; else in the order of the file."""
+        return tuple(step_id for level in self.levels for step_id in level)
+
+    @cached_property
+    def _bits(self) -> dict[str, int]:
+        """A bit for each step, so that a set of steps is a number: cheap to join, whatever its size."""
+        return {step_id: 1 << place for place, step_id in enumerate(self.steps)}
+
+    @cached_property
+    def _before_each(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for step_id in self.order:
+            found[step_id] = 0
+            for other in self.dependencies[step_id]:
+                found[step_id] |= found[other] | self._bits[other]
+        return found
+
+    def comes_before(self, one: str, other: str) -> bool:
+        """Whether `one` always runs before `other`; False if `other` is in a cycle or after one."""
+        return bool(self._before_each.get(other, 0) & self._bits[one])
+
+    def ancestors(self, step_id: str) -> frozenset[str]:
+        """All steps that run before `step_id`; none for a step that is in a cycle or after one."""
+        return frozenset(other for other in self.steps if self.comes_before(other, step_id))
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether every step that is named is there, and none waits for itself."""
+        named = {name for step in self.steps.values() for name in step.depends_on}
+        routed = {target for router in self.routers.values() for target in router.targets}
+        return named | routed <= self.steps.keys() and not self.cycle
+
+    @cached_property
+    def cycle(self) -> tuple[str, ...]:
+        """Steps that wait for one another in a circle, the first again at the end; empty if there are none."""
+        ordered = set(self.order)
+        left = [step_id for step_id in self.steps if step_id not in ordered]
+        if not left:
+            return ()
+        walked: list[str] = []
+        step_id = left[0]
+        while step_id not in walked:
+            walked.append(step_id)
+            step_id = next(other for other in self.dependencies[step_id] if other in left)
+        circle = walked[walked.index(step_id) :]
+        first = min(range(len(circle)), key=lambda at: left.index(circle[at]))
+        return (*circle[first:], *circle[:first], circle[first])
+
+    def are_exclusive(self, one: str, other: str) -> bool:
+        """Whether at most one of two steps runs, as they are on different branches of a router."""
+        for router in self.routers.values():
+            branches, others = self._branches(router, one), self._branches(router, other)
+            if branches and others and not branches & others:
+                return True
+        return False
+
+    def are_parallel(self, one: str, other: str) -> bool:
+        """Whether two steps may run at the same time, or one after the other in any order."""
+        is_ordered = self.comes_before(one, other) or self.comes_before(other, one)
+        return not is_ordered and not self.are_exclusive(one, other)
+
+    def _branches(self, router: RouterStep, step_id: str) -> set[str]:
+        """The targets of a router through which it leads to a step."""
+        return {target for target in router.targets if target == step_id or self.comes_before(target, step_id)}
+
+    def _before(self, step: AnyStep) -> tuple[str, ...]:
+        declared = [step_id for step_id in step.depends_on if step_id in self.steps]
+        return tuple(dict.fromkeys([*declared, *self._routed.get(step.id, ())]))

@@ -1,0 +1,160 @@
+"""Loads workflows from files and text, with the files that they include."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+from pydantic import ValidationError
+
+from offbook.errors import Problem, WorkflowError
+from offbook.recording.format.keys import quote_name
+from offbook.workflow.file.problems import DocumentPath, ProblemReport, report_validation_errors
+from offbook.workflow.file.schema import AnyStep, LoopStep, SubworkflowStep, WorkflowDefinition
+from offbook.workflow.file.validate import MAX_SUBWORKFLOWS, check_meaning
+from offbook.workflow.file.yaml_reader import MAX_BYTES, read_yaml
+
+Parse: TypeAlias = "Callable[[Path, Inclusion, frozenset[str]], WorkflowDefinition]"
+
+
+class Inclusion:
+    """Puts the files that a workflow includes in their place.
+
+    Every file is read once, whoever includes it, and must be inside the folder of the first.
+    """
+
+    def __init__(self, parse: Parse, *, file: Path | None = None, folder: Path | None = None) -> None:
+        self._parse = parse
+        self._folder = folder if file is None else file.parent
+        self._root = None if self._folder is None else self._folder.resolve()
+        self._chain: tuple[Path, ...] = () if file is None else (file.resolve(),)
+        self._read: dict[tuple[Path, frozenset[str]], WorkflowDefinition | None] = {}
+
+    def included(
+        self, workflow: WorkflowDefinition, report: ProblemReport, *, tools: frozenset[str], path: DocumentPath = ()
+    ) -> WorkflowDefinition:
+        """The workflow with every sub-workflow that is a file put in place, as far as they can be."""
+        known = tools.union(workflow.tools)
+        steps = self._steps(workflow.steps, (*path, "steps"), report, known)
+        return workflow.model_copy(update={"steps": steps})
+
+    def _steps(
+        self, steps: tuple[AnyStep, ...], path: DocumentPath, report: ProblemReport, tools: frozenset[str]
+    ) -> tuple[AnyStep, ...]:
+        return tuple(self._step(step, (*path, at), report, tools) for at, step in enumerate(steps))
+
+    def _step(self, step: AnyStep, path: DocumentPath, report: ProblemReport, tools: frozenset[str]) -> AnyStep:
+        if isinstance(step, LoopStep):
+            return step.model_copy(update={"steps": self._steps(step.steps, (*path, "steps"), report, tools)})
+        if not isinstance(step, SubworkflowStep):
+            return step
+        inner: WorkflowDefinition | None
+        if step.workflow is not None:
+            inner = self.included(step.workflow, report, tools=tools, path=(*path, "workflow"))
+        else:
+            inner = self._file(str(step.path), (*path, "path"), report, tools)
+        return step.model_copy(update={"workflow": inner})
+
+    def _file(
+        self, named: str, path: DocumentPath, report: ProblemReport, tools: frozenset[str]
+    ) -> WorkflowDefinition | None:
+        file, reason = self._located(named)
+        if file is None or reason:
+            report.add(path, reason)
+            return None
+        if (file, tools) not in self._read:
+            self._read[file, tools] = None
+            try:
+                self._read[file, tools] = self._parse(file, self._inside(file), tools)
+            except WorkflowError as error:
+                report.include(error)
+        return self._read[file, tools]
+
+    def _located(self, named: str) -> tuple[Path | None, str]:
+        """The file that a path names, or why it may not be included."""
+        if self._folder is None or self._root is None:
+            return None, "a path needs a folder that it is relative to: load the workflow from a file"
+        if Path(named).is_absolute():
+            return None, f"the path {quote_name(named)} is not relative to this file"
+        try:
+            file = (self._folder / named).resolve()
+            return file, self._refusal(file, named)
+        except (OSError, ValueError, RuntimeError):
+            return None, f"the path {quote_name(named)} leads nowhere"
+
+    def _refusal(self, file: Path, named: str) -> str:
+        if self._root is not None and not file.is_relative_to(self._root):
+            return f"the path {quote_name(named)} leaves the folder of the workflow"
+        if file in self._chain:
+            names = [before.name for before in self._chain[self._chain.index(file) :]]
+            return f"the workflow includes itself: {' → '.join([*names, file.name])}"
+        if len(self._chain) > MAX_SUBWORKFLOWS:
+            return f"sub-workflows are nested more than {MAX_SUBWORKFLOWS} deep"
+        return "" if file.is_file() else f"there is no file {quote_name(named)}"
+
+    def _inside(self, file: Path) -> Inclusion:
+        """The same for what the file includes in turn."""
+        inner = Inclusion(self._parse, file=file)
+        inner._root, inner._read, inner._chain = self._root, self._read, (*self._chain, file)
+        return inner
+
+
+def load_workflow(path: str | os.PathLike[str], *, tools: Iterable[str] = ()) -> WorkflowDefinition:
+    """The workflow in a YAML file, checked, with its sub-workflows in place.
+
+    `tools` are further tools, beside those that the file declares, that its steps may call.
+
+    Raises:
+        WorkflowError: the file, or one that it includes, cannot be read or is no workflow that could run.
+            It holds all problems, each with its file, line and place.
+    """
+    file = Path(path)
+    return _load(file, Inclusion(_load, file=file), frozenset(tools))
+
+
+def parse_workflow(
+    text: str, *, source: str = "<text>", folder: str | os.PathLike[str] | None = None, tools: Iterable[str] = ()
+) -> WorkflowDefinition:
+    """The workflow in a YAML text, checked. `folder` is what paths of sub-workflows are relative to.
+
+    Raises:
+        WorkflowError: it is no workflow that could run; holds all problems.
+    """
+    inclusion = Inclusion(_load, folder=None if folder is None else Path(folder))
+    return _parse(text, source, inclusion, frozenset(tools))
+
+
+def _load(file: Path, inclusion: Inclusion, tools: frozenset[str]) -> WorkflowDefinition:
+    return _parse(_read_text(file), str(file), inclusion, tools)
+
+
+def _parse(text: str, source: str, inclusion: Inclusion, tools: frozenset[str]) -> WorkflowDefinition:
+    document, positions = read_yaml(text, source=source)
+    report = ProblemReport(source=source, positions=positions)
+    try:
+        definition = WorkflowDefinition.model_validate(document)
+    except ValidationError as error:
+        report_validation_errors(error, document, report)
+        report.conclude()
+        raise
+    whole = inclusion.included(definition, report, tools=tools)
+    check_meaning(whole, report, tools=tools)
+    report.conclude()
+    return whole
+
+
+def _read_text(file: Path) -> str:
+    """The text of a file, which must be UTF-8; of one that is too long, enough to be refused."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise WorkflowError([Problem(error.strerror or str(error), source=str(file))]) from None
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        reason, hint = "the file is not UTF-8", "save it as UTF-8"
+        raise WorkflowError([Problem(reason, "", line, column, hint, str(file))]) from None

@@ -1,0 +1,203 @@
+"""The folder of stored runs: start, resume, list and prune them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import RunError
+from offbook.messages import JsonObject
+from offbook.recording.record_mode import timestamp
+from offbook.text import did_you_mean
+from offbook.version import __version__
+from offbook.workflow.file.schema import WorkflowDefinition
+from offbook.workflow.runs.calls import write_private
+from offbook.workflow.runs.log import read_progress
+from offbook.workflow.runs.manifest import RunManifest, file_digests, read_manifest
+from offbook.workflow.runs.resumable_run import CALLS, LOG, MANIFEST, ResumableRun, is_locked, lock_folder, release_lock
+
+StoredRunStatus = Literal["running", "interrupted", "failed", "succeeded", "unreadable"]
+
+
+class RunSummary(Struct, frozen=True, kw_only=True):
+    """How a run stands. `settled_steps` of `steps` need not be run any more; `problem` says why it cannot be read."""
+
+    id: str
+    workflow: str = ""
+    path: str = ""
+    status: StoredRunStatus
+    settled_steps: int = 0
+    steps: int = 0
+    cost_usd: float = 0.0
+    started_at: str = ""
+    problem: str = ""
+
+    @property
+    def can_be_resumed(self) -> bool:
+        return self.status in ("interrupted", "failed")
+
+
+def summary_of(folder: Path) -> RunSummary:
+    """How the run in a folder stands."""
+    is_running = is_locked(folder)
+    try:
+        manifest, progress = read_manifest(folder / MANIFEST), read_progress(folder / LOG)
+    except RunError as error:
+        return RunSummary(id=folder.name, status="unreadable", problem=str(error))
+    return RunSummary(
+        id=folder.name,
+        workflow=manifest.workflow,
+        path=manifest.given_path,
+        status="running" if is_running else progress.ending or "interrupted",
+        settled_steps=progress.settled,
+        steps=manifest.steps,
+        cost_usd=progress.cost_usd,
+        started_at=manifest.started_at,
+    )
+
+
+LATEST = "last"
+
+
+class RunStore:
+    """The runs in `folder`, which is made when the first is started. Only its owner may look into a run."""
+
+    def __init__(self, folder: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._folder, self._clock = Path(folder), clock
+
+    def start(
+        self,
+        definition: WorkflowDefinition,
+        path: str | os.PathLike[str],
+        *,
+        state: Mapping[str, Any] | None = None,
+        options: JsonObject | None = None,
+    ) -> ResumableRun:
+        """A new run of the workflow in the file at `path`. `state` and `options` are JSON.
+
+        Raises:
+            RunError: it cannot be kept here.
+        """
+        try:
+            folder, lock = self._new_folder()
+            manifest = RunManifest(
+                id=folder.name,
+                workflow=definition.name,
+                path=str(Path(path).resolve()),
+                given_path=str(path),
+                started_in=str(Path.cwd()),
+                files=file_digests(definition, path),
+                version=__version__,
+                started_at=timestamp(self._clock),
+                steps=len(definition.steps),
+                state=dict(state or {}),
+                options=options or {},
+            )
+            write_private(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+        except OSError as error:
+            hint = "name a folder that can be written to: --runs-dir, or go without: --no-checkpoint"
+            raise RunError(error.strerror or str(error), source=str(self._folder), hint=hint) from None
+        return ResumableRun(folder, lock, clock=self._clock)
+
+    def resume(self, name: str, *, force: bool = False) -> ResumableRun:
+        """The run of that name, to be gone on with. Unless by `force`, its files must be as they were.
+
+        Raises:
+            RunError: there is no such run, it is under way, has succeeded, or its files have changed.
+        """
+        folder = self._folder / self.id_of(name)
+        lock = lock_folder(folder)
+        try:
+            _check_unfinished(folder)
+            if not force:
+                _check_unchanged(folder)
+            return ResumableRun(folder, lock, clock=self._clock)
+        except BaseException:
+            release_lock(lock)
+            raise
+
+    def id_of(self, name: str) -> str:
+        """The id that a name means: the id itself, a part that no other id has, or `last` for the latest run.
+
+        Raises:
+            RunError: it means none, or several.
+        """
+        ids = self.ids()
+        if name in ids or (name == LATEST and ids):
+            return name if name in ids else ids[-1]
+        fitting = [each for each in ids if name and name in each]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise RunError(f"{name!r} means several runs", source="RUN_ID", hint=f"one of: {', '.join(fitting[-10:])}")
+        hint = did_you_mean(name, ids, kind=f"runs in {self._folder}")
+        raise RunError(f"there is no run {name!r}", source="RUN_ID", hint=hint)
+
+    def ids(self) -> list[str]:
+        """The ids of all runs, the latest last."""
+        return sorted(path.parent.name for path in self._folder.glob(f"*/{MANIFEST}"))
+
+    def summaries(self) -> list[RunSummary]:
+        """How each run stands, the latest last."""
+        return [summary_of(self._folder / each) for each in self.ids()]
+
+    def prune(self, *, older_than: timedelta | None = None, keep: int | None = None) -> list[str]:
+        """Remove runs started longer ago than that, and all but the latest `keep`; gives back the ids.
+
+        Runs under way are never removed.
+        """
+        before = "" if older_than is None else (self._clock.utc_now() - older_than).isoformat(timespec="microseconds")
+        summaries = self.summaries()
+        spare = [] if keep is None else summaries[: max(0, len(summaries) - keep)]
+        old = [summary for summary in summaries if summary.started_at and summary.started_at < before]
+        unwanted = {summary.id for summary in [*spare, *old] if summary.status != "running"}
+        return [each for each in sorted(unwanted) if self.discard(each)]
+
+    def discard(self, run_id: str) -> bool:
+        """Remove a run for good, unless it is under way; gives back whether it is gone."""
+        folder = self._folder / run_id
+        try:
+            lock = lock_folder(folder)
+        except RunError:
+            return False
+        try:
+            shutil.rmtree(folder)
+        finally:
+            release_lock(lock)
+        return True
+
+    def _new_folder(self) -> tuple[Path, int]:
+        """A folder of its own for a run that starts now, and the lock on it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        ignored = self._folder / ".gitignore"
+        if not ignored.exists():
+            ignored.write_text("*\n")
+        started, number = self._clock.utc_now().strftime("%Y%m%d-%H%M%S"), 1
+        while (folder := self._folder / f"{started}-{number:03d}").exists():
+            number += 1
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:  # another was quicker
+            return self._new_folder()
+        (folder / CALLS).mkdir(mode=0o700)
+        return folder, lock_folder(folder)
+
+
+def _check_unfinished(folder: Path) -> None:
+    if read_progress(folder / LOG).ending == "succeeded":
+        raise RunError("the run has succeeded; there is nothing left to do", source=folder.name)
+
+
+def _check_unchanged(folder: Path) -> None:
+    changes = read_manifest(folder / MANIFEST).changes()
+    if changes:
+        hint = f"offbook resume {folder.name} --force goes on all the same, and keeps what is done"
+        raise RunError(f"changed since the run was started: {', '.join(changes)}", source=folder.name, hint=hint)

@@ -1,0 +1,91 @@
+"""A model whose lines are written beforehand."""
+
+import pytest
+
+from offbook import InputError, OffbookError, Response
+from offbook.agent import ScriptedClient, ScriptError, TextResponse, ToolCall, WorkflowRunner
+from tests.agent.small_agents import FETCH, SUBMIT, agent, play
+
+
+def int_of(after):
+    return after
+
+
+async def test_lines_come_in_many_shapes():
+    lines = [
+        "text",
+        TextResponse("text"),
+        Response("text"),
+        FETCH,
+        [FETCH, FETCH],
+        lambda messages, tools: ToolCall(tools[1].name, {"after": len(messages)}),
+    ]
+    played = await play(lines, agent(submit=lambda after: after), max_iterations=9)
+    assert played.result == 13
+
+
+async def test_a_script_that_runs_out_says_so():
+    played = await play([FETCH], catch=ScriptError)
+    assert str(played.error) == "asked a 2nd time, but the script has 1 line\n  the last message (tool): fetch done"
+
+
+async def test_what_was_asked_once_too_often_is_kept():
+    played = await play([SUBMIT], catch=ScriptError)
+    assert "the last message (tool): [StepEnforcementError] You cannot call submit yet." in str(played.error)
+    assert list(played.error.messages) == list(played.client.calls[1].messages)
+    assert played.client.left == []
+
+
+async def test_a_long_message_is_shortened():
+    with pytest.raises(ScriptError) as caught:
+        await ScriptedClient([]).send([{"role": "user", "content": "x" * 1000}])
+    assert str(caught.value).endswith(f"{'x' * 200}…")
+
+
+async def test_a_script_that_is_asked_nothing_says_so_too():
+    with pytest.raises(ScriptError, match=r"asked a 1st time, but the script has 0 lines$"):
+        await ScriptedClient([]).send([])
+
+
+async def test_a_function_of_one_parameter_gets_the_messages_alone():
+    played = await play([FETCH, lambda messages: ToolCall("submit", {"after": len(messages)})], agent(submit=int_of))
+    assert played.result == 4
+
+
+async def test_a_function_that_does_not_tell_what_it_takes_gets_messages_and_tools():
+    assert await ScriptedClient([max]).send([], []) == Response()
+
+
+@pytest.mark.parametrize("line", ["hello", FETCH, Response("x"), KeyError("x"), {"content": "x"}, len, None])
+def test_a_line_that_is_no_list_is_refused(line):
+    with pytest.raises(InputError, match="lines: expected a list of lines, got ") as caught:
+        ScriptedClient(line)
+    assert caught.value.hint.startswith("ScriptedClient([")
+
+
+async def test_an_error_in_the_script_is_raised():
+    await play([KeyError("x")], catch=KeyError)
+
+
+async def test_lines_left_over_are_complained_about():
+    with (
+        pytest.raises(ScriptError, match="1 of 3 lines never asked for"),
+        ScriptedClient([FETCH, SUBMIT, "never said"]) as client,
+    ):
+        await WorkflowRunner(client).run(agent(), "go", prompt_vars={"role": "tester"})
+    assert client.left == ["never said"]
+
+
+async def test_a_test_that_failed_is_not_complained_about():
+    with pytest.raises(ZeroDivisionError), ScriptedClient(["never said"]):
+        raise ZeroDivisionError
+
+
+async def test_a_script_that_was_played_to_its_end_is_fine():
+    with ScriptedClient([FETCH, SUBMIT]) as client:
+        await WorkflowRunner(client).run(agent(), "go", prompt_vars={"role": "tester"})
+    client.assert_used_up()
+
+
+def test_a_script_error_is_one_of_ours():
+    assert issubclass(ScriptError, OffbookError)

@@ -1,0 +1,612 @@
+"""offbook exec: programs as they are, answered from a recording, recorded and broken."""
+
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import offbook
+from offbook import MockProvider, RecordingProvider
+from offbook.cli import options
+from offbook.cli.main import main
+from offbook.recording.latency import LatencyModel
+from offbook.recording.record_mode import RecordMode
+from offbook.recording.stores.locate import open_store
+from tests.cli import flows
+from tests.cli.programs import ASK, PYTHON
+
+COMMAND = Path(sys.executable).parent / "offbook"
+TIMEOUT_S = 30
+TOUCH = [*PYTHON, "open('ran', 'w')"]
+
+RELAY = """
+import os, signal
+numbers = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM]
+signal.alarm(20)
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+for number in numbers:
+    os.kill(os.getppid(), number)
+    print(signal.Signals(signal.sigwait([number])).name, flush=True)
+"""
+"""Sends signals to whoever started it, and tells which come back."""
+
+AT_TERMINAL = """
+import fcntl, os, sys, termios
+terminal = os.open(sys.argv[1], os.O_RDWR)
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Becomes a program whose terminal is the one that is named first."""
+
+INTERRUPTED = """
+import os, signal
+signal.alarm(20)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+other = os.fork()
+if not other:
+    signal.alarm(20)
+    signal.sigwait([signal.SIGINT])
+    os._exit(0)
+os.setpgid(0, 0)
+print("ready", flush=True)
+os.waitpid(other, 0)
+os.kill(os.getppid(), signal.SIGTERM)
+signal.sigwait([signal.SIGTERM])
+print("passed on" if signal.SIGINT in signal.sigpending() else "left alone", flush=True)
+"""
+"""Tells whether a Ctrl-C is passed on to it, which it does not get from the terminal: a process that does waits for it.
+
+What is passed on comes in order, so it would be there before the SIGTERM.
+"""
+
+SHELL = """
+import os, signal, subprocess, sys
+
+def state_of(pid):
+    return subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()[0]
+
+signal.alarm(20)
+started = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True, process_group=0)
+child = int(started.stdout.readline())
+os.kill(started.pid, signal.SIGTSTP)
+_, status = os.waitpid(started.pid, os.WUNTRACED)
+print(os.WIFSTOPPED(status), state_of(child), flush=True)
+os.kill(started.pid, signal.SIGCONT)
+os.waitpid(started.pid, os.WCONTINUED)
+print(started.stdout.readline().strip(), started.wait())
+"""
+"""Stops a program as a shell would, looks at the process whose number it prints, and lets it go on."""
+
+STOPPED = """
+import os, signal
+signal.signal(signal.SIGCONT, lambda *_: print("went on", flush=True) or os._exit(7))
+print(os.getpid(), flush=True)
+signal.pause()
+signal.pause()
+"""
+
+
+@pytest.fixture
+def execute(write, capfd, monkeypatch):
+    """Run `offbook exec …` on `run.json`, which answers two calls: gives the code and both outputs."""
+    write("run.json", flows.recording({"first": [{"content": "Hello!"}, {"content": "Bye!"}]}))
+
+    def execute(*words):
+        monkeypatch.setattr(sys, "argv", ["offbook", "exec", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, *capfd.readouterr()
+
+    return execute
+
+
+@pytest.fixture
+def weather(record):
+    """`asked.json`, which answers `What is the weather?` and nothing else."""
+    record("asked.json", asked="What is the weather?", first="Sunny.")
+
+
+def test_a_program_is_answered_from_the_recording(execute):
+    code, out, err = execute("--replay", "run.json", "--", *ASK, "Hi", "See you")
+    assert (code, out) == (0, "Hello!\nBye!\n")
+    assert err == "offbook: 2 calls, 2 served (run.json)\n"
+
+
+def test_the_dashes_may_be_left_out_and_further_options_are_those_of_the_program(execute):
+    code, out, _ = execute("--replay", "run.json", *PYTHON, "import sys; print(sys.argv[1:])", "--quiet", "--", "-x")
+    assert (code, out) == (3, "['--quiet', '--', '-x']\n")
+
+
+def test_quietly_nothing_is_printed_but_what_is_wrong(execute):
+    assert execute("--replay", "run.json", "-q", "--", *ASK, "Hi") == (0, "Hello!\n", "")
+
+
+def test_input_and_outputs_are_the_programs_own_byte_by_byte(execute):
+    data = bytes(range(256)) * 1000
+    copy = "import os, sys; data = sys.stdin.buffer.read(); os.write(2, data[:9]); sys.stdout.buffer.write(data)"
+    command = [COMMAND, "exec", "--replay", "run.json", "--allow-no-calls", "-q", "--", *PYTHON, copy]
+    done = subprocess.run(command, input=data, capture_output=True, check=True, timeout=TIMEOUT_S)
+    assert (done.stdout, done.stderr) == (data, data[:9])
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("raise SystemExit(7)", 7),
+        ("raise SystemExit(255)", 255),
+        ("import os; os.kill(os.getpid(), 15)", 143),
+        ("import os; os.kill(os.getpid(), 9)", 137),
+    ],
+)
+def test_the_exit_code_is_the_programs_own(execute, program, code):
+    assert execute("--replay", "run.json", "--quiet", "--", *PYTHON, program) == (code, "", "")
+
+
+def test_a_miss_that_the_program_swallows_is_told_with_what_differs_and_how_to_record_it_again(execute, weather):
+    code, out, err = execute("--replay", "asked.json", "--quiet", "--", *ASK, "What is the whether?")
+    assert (code, out) == (3, "status 422\n")
+    assert "offbook: call 1 has no answer: asked.json: " in err
+    assert "-What is the weather?" in err
+    assert "+What is the whether?" in err
+    assert "hint: record it again, or undo the change: offbook exec --record asked.json --record-mode fresh -- " in err
+    assert err.count("whether") == 2
+
+
+def test_a_program_that_fails_by_a_miss_ends_with_3_too(execute, weather):
+    program = ASK[-1] + "raise SystemExit(1)"
+    assert execute("--replay", "asked.json", "--", *PYTHON, program, "Something else")[0] == 3
+
+
+def test_of_many_misses_the_first_are_told(execute, weather):
+    code, _, err = execute("--replay", "asked.json", "--", *ASK, *"abcdefghijkl")
+    assert code == 3
+    assert "12 calls, 12 missed (asked.json)" in err
+    assert err.count("has no answer") == 10
+    assert "2 more calls have no answer" in err
+
+
+def test_what_the_recording_lacks_is_answered_with_a_default_if_lenient(execute, weather):
+    code, out, err = execute("--replay", "asked.json", "--lenient", "--", *ASK, "Something else")
+    assert (code, out) == (0, "Mock response\n")
+    assert "1 call, 1 answered with the default" in err
+    assert execute("--replay", "asked.json", "--default-response", "Well.", "--", *ASK, "Else")[:2] == (0, "Well.\n")
+
+
+def test_what_was_not_used_is_told_and_a_mismatch_if_strict(execute):
+    told = "offbook: 1 exchange of run.json was not used:\n  first[1]  answers Bye!\n"
+    code, _, err = execute("--replay", "run.json", "--", *ASK, "Hi")
+    assert code == 0
+    assert err.endswith(told)
+    assert execute("--replay", "run.json", "--strict-unused", "-q", "--", *ASK, "Hi") == (3, "Hello!\n", told)
+    assert execute("--replay", "run.json", "--strict-unused", "-q", "--", *ASK, "Hi", "Bye")[0] == 0
+
+
+def test_a_replay_that_was_asked_nothing_is_a_mismatch_unless_that_is_allowed(execute):
+    code, _, err = execute("--replay", "run.json", "--quiet", "--", *ASK)
+    assert code == 3
+    assert "nothing was asked" in err
+    assert "OPENAI_BASE_URL" in err
+    assert execute("--replay", "run.json", "--quiet", "--allow-no-calls", "--", *ASK) == (0, "", "")
+
+
+def test_faults_strike_and_are_told(execute):
+    faults = ["--fault", "call=1 attempt=1: http_error 500", "--fault", "call=2 attempt=1: connection_reset"]
+    code, out, err = execute("--replay", "run.json", *faults, "--", *ASK, "Hi", "Hi", "Bye", "Bye")
+    assert (code, out) == (0, "status 500\nHello!\nno answer\nBye!\n")
+    assert "2 calls in 4 tries, 2 served, 2 struck by a fault" in err
+    assert "2 faults struck: call=1 attempt=1: http_error 500, call=2 attempt=1: connection_reset" in err
+
+
+def test_a_fault_that_never_struck_is_told_and_makes_the_code_1(execute, write):
+    plan = {"faults": [{"at": {"call": 9}, "fault": {"type": "timeout"}}]}
+    write("plan.json", json.dumps(plan))
+    code, _, err = execute("--replay", "run.json", "--quiet", "--plan", "plan.json", "--", *ASK, "Hi")
+    assert (code, err) == (1, "offbook: the fault 'call=9: timeout' never struck\n")
+
+
+def test_clients_are_told_how_soon_to_try_again(execute):
+    program = ASK[-1].replace("read = json.load(answer)", "raise SystemExit(answer.headers['retry-after-ms'])")
+    options = ["--fault", "call=1: http_error 429", "--retry-after-ms", "2"]
+    _, _, err = execute("--replay", "run.json", *options, "--", *PYTHON, program, "Hi")
+    assert err.startswith("2\n")
+
+
+def test_answers_take_the_time_that_they_are_told_to(execute):
+    timed = "import time; began = time.monotonic()" + ASK[-1] + "print(time.monotonic() - began >= 0.03)"
+    options = ["--latency-model", "constant", "--latency-ms", "30"]
+    assert execute("--replay", "run.json", *options, "--", *PYTHON, timed, "Hi")[1] == "Hello!\nTrue\n"
+
+
+def test_sessions_share_a_recording_and_leave_what_none_of_them_has_used(execute, write):
+    write("three.json", flows.recording({"a": [{"content": "1"}, {"content": "2"}, {"content": "3"}]}))
+    options = ["--fault", "call=2 attempt=1: http_error 500", "--fault", "call=3: timeout"]
+    code, out, err = execute("--replay", "three.json", *options, "--", *ASK, "one/Hi", "two/Hi", "two/Ho", "two/Ho")
+    assert out == "1\n1\nstatus 500\n2\n"
+    assert "1 exchange of three.json was not used:\n  a[2]  answers 3\n" in err
+    assert "the fault 'call=3: timeout' never struck" in err
+    assert "'call=2 " not in err
+    assert code == 1
+
+
+def test_in_a_folder_a_session_answers_from_the_recording_of_its_name(execute, write):
+    write("runs/one.json", flows.recording({"a": [{"content": "Ay"}]}))
+    write("runs/two.json", flows.recording({"b": [{"content": "Bee"}, {"content": "See"}]}))
+    code, out, err = execute("--replay", "runs", "--strict-unused", "--", *ASK, "one/Hi", "two/Hi")
+    assert (code, out) == (3, "Ay\nBee\n")
+    assert "1 exchange of runs was not used:\n  b[1]  answers See  (runs/two.json, session two)\n" in err
+    _, _, err = execute("--replay", "runs", "--", *ASK, "one/Hi", "one/Hi")
+    assert "call 2 of session 'one' has no answer" in err
+    assert "offbook exec --record PATH" in err
+
+
+def test_a_report_tells_every_call_and_why_the_code_is_what_it_is(execute, weather):
+    code, _, _ = execute(
+        "--replay", "asked.json", "--report", "out/report.json", "--", *ASK, "What is the weather?", "x"
+    )
+    told = json.loads(Path("out/report.json").read_text())
+    assert (code, told["exit_code"], told["command_exit_code"]) == (3, 3, 0)
+    assert (told["mode"], told["recording"], told["command"][-1]) == ("replay", "asked.json", "x")
+    assert told["counts"] == {"calls": 2, "tries": 2, "served": 1, "missed": 1}
+    assert [(call["method"], call["outcome"], call["status"]) for call in told["calls"]] == [
+        ("POST", "served", 200),
+        ("POST", "missed", 422),
+    ]
+    assert "request" not in told["calls"][0]
+    assert [(miss["call"], miss["kind"]) for miss in told["misses"]] == [(2, "missing")]
+    assert (told["unused"], told["faults"]) == ([], {"struck": [], "unstruck": []})
+
+
+def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
+    read = "print(open('report.json').read())"
+    _, out, _ = execute("--replay", "run.json", "--report", "report.json", "--", *PYTHON, read)
+    assert json.loads(out)["exit_code"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "add --replay PATH"),
+        (["--replay", "run.json", "--record", "new.json"], "exclude each other"),
+        (["--replay", "missing.json"], "missing.json"),
+        (["--replay", "broken.json"], "broken.json"),
+        (["--replay", "."], "."),
+        (["--replay", "run.json", "--fault", "call=3: htp_error 500"], "http_error"),
+        (["--replay", "run.json", "--plan", "missing.json"], "missing.json"),
+        (["--replay", "run.json", "--record-mode", "all"], "--record-mode says nothing without --record"),
+        (["--replay", "run.json", "--record-mode", "append"], "--record-mode says nothing without --record"),
+        (["--replay", "run.json", "--replay", "other.json"], "--replay is given 2 times"),
+        (["--record", "new.json", "--record", "other.json"], "--record is given 2 times"),
+        (["--record", "new.txt"], "name it new.json, or sqlite:///path.db"),
+        (["--record", "new"], "name it new.json"),
+        (["--replay", "run.json", "--time-limit", "0"], "--time-limit"),
+        (["--replay", "run.json", "--upstream", "openai=http://x"], "--upstream says nothing without --record"),
+        (["--replay", "run.json", "--report", "-"], "the standard output is the command's"),
+        (["--replay", "run.json", "--report", "run.json/x"], "run.json/x"),
+        (["--replay", "run.json", "--latency-ms", "-1"], "latency_ms"),
+        (["--replay", "run.json", "--port", "70000"], "65535"),
+        (["--record", "new.json", "--lenient"], "--lenient says nothing without --replay"),
+        (["--record", "new.json", "--default-response", "x"], "--default-response says nothing without --replay"),
+        (["--record", "new.json", "--upstream", "opnai=http://x"], "openai"),
+        (["--record", "new.json", "--upstream", "openai"], "openai=http://"),
+        (["--record", "redis://host/0"], "redis://host/0"),
+    ],
+)
+def test_bad_input_is_refused_before_the_program_runs(execute, write, options, said):
+    write("broken.json", "{")
+    code, out, err = execute(*options, "--", *TOUCH)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
+    assert not Path("ran").exists()
+    assert not Path("new.json").exists()
+
+
+def test_a_port_that_is_taken_is_bad_input(execute):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = execute("--replay", "run.json", "--port", port, "--", *TOUCH)
+    assert code == 2
+    assert f"cannot listen at 127.0.0.1:{port}" in err
+
+
+def test_without_a_command_there_is_nothing_to_run(execute):
+    code, out, err = execute("--replay", "run.json", "--")
+    assert (code, out) == (2, "")
+    assert "no command is given" in err
+
+
+def test_the_programs_own_json_option_is_not_ours(execute):
+    assert execute("--replay", "missing.json", "--", "agent", "--json")[:2] == (2, "")
+
+
+def test_a_command_that_is_not_there_ends_as_shells_end(execute):
+    assert execute("--replay", "run.json", "--", "no-such-command") == (
+        127,
+        "",
+        "error: no-such-command: command not found\n",
+    )
+    assert execute("--replay", "run.json", "--", "./run.json") == (126, "", "error: ./run.json: Permission denied\n")
+
+
+def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(execute, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy.invalid:1")
+    monkeypatch.setenv("NO_PROXY", "intranet")
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    _, out, _ = execute("--replay", "run.json", "--", *PYTHON, show)
+    told = json.loads(out)
+    assert told["OPENAI_BASE_URL"] == told["OFFBOOK_URL"] + "/v1"
+    assert told["ANTHROPIC_BASE_URL"] == told["OLLAMA_HOST"] == told["OFFBOOK_URL"]
+    assert told["OPENAI_API_KEY"] == "offbook"
+    assert told["NO_PROXY"] == told["no_proxy"] == "intranet,127.0.0.1,localhost"
+    assert "PYTHONUNBUFFERED" not in told or "PYTHONUNBUFFERED" in os.environ
+
+
+@pytest.fixture
+def upstream():
+    """A stand-in for a real API, which takes one key only."""
+    with offbook.serving(responses={"a": [{"content": "Hello!"}, {"content": "Bye!"}]}, api_key="sk-real") as server:
+        yield server
+
+
+def test_what_is_recorded_where_the_agent_would_have_asked_replays_when_that_is_gone(execute, upstream, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{upstream.url}/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
+    code, out, err = execute("--record", "new.json", "--", *ASK, "Hi", "See you")
+    assert (code, out) == (0, "Hello!\nBye!\n")
+    assert err == "offbook: 2 calls, 2 recorded (new.json)\n"
+    assert b"sk-real" not in Path("new.json").read_bytes()
+    upstream.stop()
+    assert execute("--replay", "new.json", "-q", "--strict-unused", "--", *ASK, "Hi", "See you") == (0, out, "")
+
+
+def test_an_upstream_that_is_named_comes_before_that_of_the_environment(execute, upstream, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
+    options = ["--record", "new.json", "--upstream", f"openai={upstream.url}/v1"]
+    assert execute(*options, "-q", "--", *ASK, "Hi") == (0, "Hello!\n", "")
+    assert execute(*options, "-q", "--record-mode", "new", "--", *ASK, "Hi", "Ho") == (0, "Hello!\nBye!\n", "")
+    assert open_store("new.json").load().size == 2
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
+    assert execute(*options, "-q", "--record-mode", "all", "--", *ASK, "Hi")[1] == "status 401\n"
+
+
+def test_a_recording_that_is_kept_to_is_a_replay(execute, weather):
+    code, _, err = execute("--record", "asked.json", "--record-mode", "once", "--quiet", "--", *ASK, "Else")
+    assert code == 3
+    assert "call 1 has no answer" in err
+
+
+def test_nothing_asked_while_recording_is_a_mismatch_unless_that_is_allowed_and_leaves_no_file(execute):
+    code, _, err = execute("--record", "new.json", "--quiet", "--", *ASK)
+    assert code == 3
+    assert "nothing was asked" in err
+    assert "OPENAI_BASE_URL" in err
+    assert execute("--record", "new.json", "--quiet", "--allow-no-calls", "--", *ASK) == (0, "", "")
+    assert not Path("new.json").exists()
+
+
+def test_a_recording_that_was_there_stays_though_it_is_empty(execute, write):
+    write("new.json", '{"_version": 2}')
+    assert execute("--record", "new.json", "--", *ASK)[0] == 3
+    assert Path("new.json").exists()
+
+
+def test_a_database_is_made_though_nothing_is_recorded(execute):
+    assert execute("--record", "sqlite:///new.db", "--", *ASK)[0] == 3
+    assert Path("new.db").exists()
+
+
+def test_what_failed_while_recording_is_told_even_quietly_and_in_the_report(execute, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    code, out, err = execute("--record", "new.json", "-q", "--report", "report.json", "--", *ASK, "Hi", "Ho")
+    failure = "no answer from http://127.0.0.1:1 (ConnectError: All connection attempts failed)"
+    assert (code, out) == (0, "status 502\nstatus 502\n")
+    assert err == f"offbook: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n"
+    told = json.loads(Path("report.json").read_text())
+    assert told["counts"] == {"calls": 2, "tries": 2, "recorded": 2, "failed": 2}
+    assert [call["failure"] for call in told["calls"]] == [failure] * 2
+
+
+def test_a_real_api_that_refuses_is_told_by_its_status(execute, upstream):
+    options = ["--record", "new.json", "--upstream", f"openai={upstream.url}/v1"]
+    _, _, err = execute(*options, "--", *ASK, "Hi")
+    assert err == f"offbook: 1 call, 1 recorded, of which 1 failed: status 401 from {upstream.url} (new.json)\n"
+
+
+def test_misses_behind_a_fault_are_not_a_reason_to_record_again(execute, weather):
+    options = ["--replay", "asked.json", "--fault", "call=1: unknown_tool"]
+    code, _, err = execute(*options, "--", *ASK, "What is the weather?", "What?")
+    assert code == 3
+    assert "call 2 has no answer: asked.json: " in err
+    assert "a fault struck before this" in err
+    assert "record it again" not in err
+    assert "the recording is not of what was asked" not in err
+
+
+def test_misses_are_numbered_as_faults_are(execute, weather):
+    options = ["--replay", "asked.json", "--fault", "call=1: http_error 500"]
+    code, _, err = execute(*options, "--", *ASK, "Hi", "Hi", "x/Hi", "Ho")
+    assert code == 3
+    assert "3 calls in 4 tries, 3 struck by a fault, 1 missed" in err
+    assert "offbook: call 2 has no answer: " in err
+
+
+def test_a_miss_of_what_is_no_call_of_a_model_is_named_by_its_place(execute, weather):
+    program = ASK[-1].replace("/v1/chat/completions", "/v1/files")
+    _, _, err = execute("--replay", "asked.json", "--", *PYTHON, program, "Hi", "x/Hi")
+    assert "offbook: POST /v1/files has no answer: " in err
+    assert "offbook: POST /v1/files of session 'x' has no answer: " in err
+
+
+def test_what_is_left_is_told_in_ten_lines_with_short_keys(execute):
+    async def work():
+        async with RecordingProvider(MockProvider(default_response="x"), "many.json") as recorder:
+            for number in range(12):
+                await recorder.complete([{"role": "user", "content": f"Question {number}"}], model="demo")
+
+    offbook.run(work())
+    _, _, err = execute("--replay", "many.json", "--", *ASK, "Question 0")
+    lines = err.splitlines()
+    assert lines[1] == "offbook: 11 exchanges of many.json were not used:"
+    assert re.fullmatch(r"  [0-9a-f]{12}…\[0\]  demo: Question \d+", lines[2])
+    assert (len(lines), lines[-1]) == (13, "  and 1 more")
+
+
+def test_a_step_that_never_came_is_told_with_how_steps_are_named(execute):
+    code, _, err = execute("--replay", "run.json", "--fault", "step=foo: timeout", "--", *ASK, "Hi")
+    assert code == 1
+    assert (
+        "the fault 'step=foo: timeout' never struck\n  hint: over the wire, a call names its step in the header" in err
+    )
+    assert "x-offbook-step" in err
+
+
+def test_a_program_that_does_not_end_in_time_is_ended(execute):
+    program = "import signal; signal.alarm(20); signal.pause()"
+    options = ["--replay", "run.json", "-q", "--time-limit", "0.5", "--report", "report.json"]
+    code, _, err = execute(*options, "--", *PYTHON, program)
+    assert code == 124
+    assert "the command had not ended in time, and was ended" in err
+    assert json.loads(Path("report.json").read_text())["exit_code"] == 124
+
+
+LEAVES_ONE = """
+import os, signal
+signal.signal(signal.SIGALRM, lambda *_: print("still there", flush=True))
+signal.alarm(20)
+os.fork()
+signal.pause()
+"""
+
+
+def test_without_a_terminal_what_the_program_has_started_is_ended_too(execute):
+    command = [COMMAND, "exec", "--replay", "run.json", "-q", "--time-limit", "1", "--", *PYTHON, LEAVES_ONE]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S, start_new_session=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (124, "")
+
+
+def test_a_program_that_ends_in_time_ends_as_it_does(execute):
+    assert execute("--replay", "run.json", "-q", "--time-limit", "30", "--", *PYTHON, "raise SystemExit(7)") == (
+        7,
+        "",
+        "",
+    )
+
+
+def test_an_ollama_host_may_be_without_a_scheme(execute, monkeypatch):
+    program = ASK[-1].replace("/v1/chat/completions", "/api/chat").replace('"messages"', '"stream": False, "messages"')
+    program = program.replace('read["choices"][0]["message"]', 'read["message"]')
+    with offbook.serving(responses={"a": {"content": "Hello!"}}) as ollama:
+        monkeypatch.setenv("OLLAMA_HOST", ollama.url.removeprefix("http://"))
+        assert execute("--record", "new.json", "-q", "--", *PYTHON, program, "Hi") == (0, "Hello!\n", "")
+
+
+def test_a_signal_that_ends_the_program_is_its_end(execute):
+    """The program asks for it, waits, and does not handle it."""
+    program = "import os, signal; signal.alarm(20); os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
+    assert execute("--replay", "run.json", "-q", "--", *PYTHON, program) == (143, "", "")
+
+
+def test_signals_are_passed_on_to_the_program(execute):
+    command = [COMMAND, "exec", "--replay", "run.json", "--allow-no-calls", "-q", "--", *PYTHON, RELAY]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S, start_new_session=True
+    )
+    assert done.stdout.split() == ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM"]
+
+
+def test_a_signal_that_is_ignored_is_ignored_by_the_program(execute):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        asked = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
+        assert execute("--replay", "run.json", "--", *PYTHON, asked)[1] == "True\n"
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_ctrl_c_at_a_terminal_ends_us_not_before_the_program_and_is_not_sent_to_it_twice(execute):
+    ours, theirs = pty.openpty()
+    command = [str(COMMAND), "exec", "--replay", "run.json", "--allow-no-calls", "--", *PYTHON, INTERRUPTED]
+    started = subprocess.Popen(
+        [*PYTHON, AT_TERMINAL, os.ttyname(theirs), *command],
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert started.stdout.readline() == "ready\n"
+    os.write(ours, termios.tcgetattr(theirs)[6][termios.VINTR])
+    out, err = started.communicate(timeout=TIMEOUT_S)
+    os.close(ours)
+    os.close(theirs)
+    assert (started.returncode, out) == (0, "left alone\n")
+    assert err.startswith("offbook: 0 calls")
+
+
+INTERRUPTED_ONCE = """
+import os, signal
+signal.alarm(20)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])
+print("ready", flush=True)
+signal.sigwait([signal.SIGINT])
+os.kill(os.getppid(), signal.SIGTERM)
+signal.sigwait([signal.SIGTERM])
+print("twice" if signal.SIGINT in signal.sigpending() else "once", flush=True)
+"""
+"""Tells how often it is interrupted. What is passed on comes in order, so it would be there before the SIGTERM."""
+
+
+def test_a_signal_to_our_process_group_reaches_the_program_once(execute):
+    command = [COMMAND, "exec", "--replay", "run.json", "--allow-no-calls", "-q", "--", *PYTHON, INTERRUPTED_ONCE]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert started.stdout.readline() == "ready\n"
+    os.killpg(started.pid, signal.SIGINT)
+    out, _ = started.communicate(timeout=TIMEOUT_S)
+    assert (started.returncode, out) == (0, "once\n")
+
+
+def test_it_stops_with_the_program_and_goes_on_with_it(execute):
+    command = [COMMAND, "exec", "--replay", "run.json", "-q", "--", *PYTHON, STOPPED]
+    done = subprocess.run(
+        [*PYTHON, SHELL, *command],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_S,
+        start_new_session=True,
+    )
+    assert done.stdout.splitlines() == ["True T", "went on 7"]
+
+
+def test_the_choices_of_the_commands_are_those_of_the_library():
+    assert get_args(options.RecordMode) == get_args(RecordMode)
+    assert get_args(options.LatencyModel) == get_args(LatencyModel)
+
+
+@pytest.mark.parametrize("command", ["exec", "serve"])
+def test_help_has_no_line_that_is_wrapped_at_80_columns(command):
+    environment = os.environ | {"COLUMNS": "200", "TERMINAL_WIDTH": "200", "NO_COLOR": "1"}
+    done = subprocess.run(
+        [COMMAND, command, "--help"], capture_output=True, text=True, check=True, env=environment, timeout=TIMEOUT_S
+    )
+    text = done.stdout.partition("─ ")[0]
+    assert max(len(line.rstrip()) for line in text.splitlines()) < 80
+
+
+def test_help_has_examples(execute):
+    code, out, _ = execute("--help")
+    assert code == 0
+    assert "offbook exec --replay" in out

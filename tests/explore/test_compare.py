@@ -1,0 +1,76 @@
+"""Two explorations side by side."""
+
+import pytest
+
+from offbook.explore.cases import FaultCase, HeatmapCell
+from offbook.explore.compare import VerdictChange, compare_explorations, coverage_of
+from offbook.explore.runner import CaseResult, Exploration
+from offbook.explore.verdict import Assessment
+from offbook.faults import parse_fault
+from tests.explore.runs import clean_run, fired_run, model_call
+
+
+def exploration(**verdicts):
+    """One with a case for each name, which is a fault at the first call."""
+    cases = [
+        CaseResult(FaultCase(str(number), (parse_fault(f"call=1: {name}"),), ()), fired_run(), Assessment(verdict))
+        for number, (name, verdict) in enumerate(verdicts.items())
+    ]
+    return Exploration("it", clean_run(), tuple(cases))
+
+
+def test_cases_are_compared_by_their_faults():
+    before = exploration(timeout="recovered", connection_reset="crashed", content_filter="hung")
+    after = exploration(connection_reset="recovered", timeout="recovered", empty_response="silent")
+    comparison = compare_explorations(before, after)
+    assert comparison.changes == (
+        VerdictChange("call=1: connection_reset", "crashed", "recovered"),
+        VerdictChange("call=1: empty_response", None, "silent"),
+        VerdictChange("call=1: content_filter", "hung", None),
+    )
+    assert comparison.same == 1
+    assert [change.case for change in comparison.worse] == ["call=1: empty_response"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_worse"),
+    [
+        ("recovered", "crashed", True),
+        ("crashed", "wrong", True),
+        ("wrong", "crashed", False),
+        ("recovered", "degraded", False),
+        ("crashed", None, False),
+        (None, "crashed", True),
+        (None, "recovered", False),
+    ],
+)
+def test_a_case_is_worse_if_it_is_a_finding_that_was_none_or_a_worse_one(before, after, is_worse):
+    assert VerdictChange("call=1: timeout", before, after).is_worse == is_worse
+
+
+def test_an_exploration_is_as_good_as_itself():
+    same = exploration(timeout="crashed")
+    assert compare_explorations(same, same).changes == ()
+
+
+LINE = (parse_fault("call=1: connection_reset"),)
+
+
+def explored(row, column, verdict="recovered", **paths):
+    run = fired_run(paths={name.replace("_", " "): count for name, count in paths.items()})
+    return CaseResult(FaultCase("0001", LINE, (HeatmapCell(row, column),)), run, Assessment(verdict))
+
+
+def test_it_is_told_which_calls_met_which_faults_and_which_paths_were_taken():
+    clean = clean_run(calls=(model_call(1), model_call(2), model_call(3)))
+    cases = (
+        explored("1", "timeout", retry=2),
+        explored("1", "connection_reset", retry=1, breaker_open=1),
+        explored("2", "timeout", "not struck"),
+        explored("1 try 2", "timeout"),
+    )
+    coverage = coverage_of(Exploration("it", clean, cases))
+    assert coverage.met == {"1": ["timeout", "connection_reset"], "1 try 2": ["timeout"]}
+    assert coverage.missed == ["2", "3"]
+    assert coverage.paths == {"breaker open": 1, "retry": 3}
+    assert coverage.never_ran == ["fallback"]

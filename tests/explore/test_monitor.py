@@ -1,0 +1,203 @@
+"""Running something on a stage."""
+
+import asyncio
+import json
+import threading
+
+import pytest
+
+from offbook import ProviderGateway, RetryPolicy, explore_function
+from offbook.errors import AllProvidersFailedError, DeadlineExceededError
+from offbook.explore.monitor import Deadlines, MonitoredFunction
+from tests.explore.runs import clean_harness_of, plan_of
+from tests.fakes import user
+
+HI = user("Hi")
+
+
+def performed(work, entries=None, **options):
+    stage, _ = clean_harness_of(entries or {"s": {"content": "Hello"}})
+    return MonitoredFunction(work, **options).run(stage)
+
+
+async def ask(stage):
+    return (await stage.provider.complete(HI, "m", step_id="s")).content
+
+
+def test_a_run_gives_its_result_and_its_calls():
+    run = performed(ask)
+    assert (run.result, run.error, run.hung, run.diverged) == ("Hello", None, "", "")
+    assert [call.number for call in run.calls] == [1]
+
+
+def test_a_function_need_not_wait_for_anything():
+    assert performed(lambda stage: {"at": [1, 2]}).result == {"at": [1, 2]}
+
+
+def test_time_is_virtual():
+    async def sleep(stage):
+        await asyncio.sleep(1800)
+
+    assert performed(sleep).took_s == 1800.0
+
+
+class Thing:
+    """Something that JSON does not know."""
+
+
+def test_a_result_that_is_no_json_is_told_alike_in_every_run():
+    told = [performed(lambda stage: Thing()).result for _ in range(2)]
+    assert told == ["<tests.explore.test_monitor.Thing>"] * 2
+
+
+class GaveUpError(Exception):
+    pass
+
+
+class GaveUpLaterError(GaveUpError):
+    pass
+
+
+def raising(error):
+    def work(stage):
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "declared", "kind"),
+    [
+        (ValueError("no"), (), "undeclared"),
+        (ValueError("no"), (GaveUpError,), "undeclared"),
+        (GaveUpError("no"), (GaveUpError,), "declared"),
+        (GaveUpLaterError("no"), ("GaveUpError",), "declared"),
+        (DeadlineExceededError(5.0, []), (), "declared"),
+        (ExceptionGroup("two", [GaveUpError("no"), ValueError("no")]), (GaveUpError,), "declared"),
+        (TimeoutError("no"), (), "undeclared"),
+    ],
+)
+def test_an_error_is_declared_or_not(error, declared, kind):
+    ending = performed(raising(error), declared=declared).error
+    assert ending.kind == kind
+    assert ending.type in ("ValueError", "GaveUpError", "GaveUpLaterError", "DeadlineExceededError", "TimeoutError")
+
+
+def test_the_message_of_an_error_is_the_same_in_every_run():
+    assert performed(raising(ValueError(Thing()))).error.message.endswith("Thing object at 0x…>")
+
+
+def test_a_run_that_has_not_ended_by_its_own_clock_has_hung():
+    async def wait(stage):
+        try:
+            await asyncio.sleep(7200)
+        except Exception:
+            raise AssertionError("it was caught") from None
+
+    run = performed(wait)
+    assert (run.hung, run.took_s) == ("it had not ended after 3600 s", 3600.0)
+    assert performed(wait, deadlines=Deadlines(virtual_s=5.0)).hung == "it had not ended after 5 s"
+
+
+def test_a_run_that_makes_call_after_call_has_hung():
+    stage, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    monitored = MonitoredFunction(ask_for_ever)
+    MonitoredFunction(ask).run(stage)
+    again = monitored.run(harnesses.stage(plan_of()))
+    assert again.hung == "it made more than 105 calls of models"
+
+
+def test_a_run_whose_tasks_make_call_after_call_has_hung():
+    async def ask_in_a_group(stage):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ask_for_ever(stage))
+
+    stage, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    MonitoredFunction(ask).run(stage)
+    assert (
+        MonitoredFunction(ask_in_a_group).run(harnesses.stage(plan_of())).hung
+        == "it made more than 105 calls of models"
+    )
+
+
+async def ask_for_ever(stage):
+    while True:
+        await ask(stage)
+
+
+def test_a_run_that_never_gives_the_turn_back_has_hung():
+    def spin(stage):
+        while True:
+            pass
+
+    hung = performed(spin, deadlines=Deadlines(real_s=0.05)).hung
+    assert hung == "it had not ended after 0.05 s of real time"
+
+
+def test_beside_the_main_thread_no_alarm_rings():
+    runs = []
+    thread = threading.Thread(target=lambda: runs.append(performed(ask, deadlines=Deadlines(real_s=0.01))))
+    thread.start()
+    thread.join()
+    assert [run.result for run in runs] == ["Hello"]
+
+
+def test_an_interrupt_comes_through():
+    with pytest.raises(KeyboardInterrupt):
+        performed(raising(KeyboardInterrupt()))
+    with pytest.raises(BaseExceptionGroup):
+        performed(raising(BaseExceptionGroup("stop", [KeyboardInterrupt()])))
+
+
+def test_what_was_done_to_recover_is_counted():
+    async def ask_gateway(stage):
+        gateway = ProviderGateway(retry=RetryPolicy(max_retries=1), sink=stage.recovery_counter)
+        gateway.register(stage.provider)
+        gateway.register(stage.provider, is_fallback=True, as_model="backup")
+        await gateway.complete(HI, "m", step_id="s")
+
+    stage, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+
+    async def ask_both(stage):
+        for model in ("m", "backup"):
+            await stage.provider.complete(HI, model, step_id="s")
+
+    MonitoredFunction(ask_both).run(stage)
+    run = MonitoredFunction(ask_gateway).run(harnesses.stage(plan_of("call=1: http_error 500")))
+    assert run.paths == {"fallback": 1, "retry": 1}
+
+
+def test_a_breaker_that_opens_is_counted():
+    async def ask_often(stage):
+        for _ in range(3):
+            try:
+                await stage.gateway.complete(HI, "m", step_id="s")
+            except AllProvidersFailedError:
+                continue
+
+    stage, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    MonitoredFunction(ask).run(stage)
+    run = MonitoredFunction(ask_often).run(harnesses.stage(plan_of("everywhere: http_error 500")))
+    assert run.paths["breaker open"] == 1
+
+
+def test_an_endless_task_among_others_has_hung(tmp_path):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"_version": 2, "hello": {"content": "Hello!"}}))
+
+    async def hello(stage):
+        while True:
+            try:
+                return await stage.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="hello")
+            except ConnectionError:
+                pass
+
+    async def agent(stage):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(hello(stage))
+
+    exploration = explore_function(agent, file, faults="connection_reset")
+    assert {str(each.case): each.verdict for each in exploration.explored} == {
+        "step=hello call=1 attempt=1: connection_reset": "recovered",
+        "step=hello call=1: connection_reset": "hung",
+    }

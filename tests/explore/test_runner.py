@@ -1,0 +1,181 @@
+"""Explorations of a subject: every case, run and judged."""
+
+from typing import ClassVar
+
+import pytest
+
+from offbook.errors import InputError
+from offbook.explore.run import Run
+from offbook.explore.runner import Exploration, ExploreOptions, Explorer, SerialExecutor
+from offbook.explore.variants import select_variants
+from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
+
+CLEAN = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))
+
+
+class Told:
+    """A subject that does what it is told for each plan, and else nothing special."""
+
+    name = "told"
+
+    special: ClassVar[dict[str, dict[str, object]]] = {}
+
+    def __init__(self, clean=CLEAN):
+        self.clean, self.plans = clean, []
+
+    def run(self, plan):
+        self.plans.append(str(plan))
+        if not plan.faults:
+            return self.clean
+        struck = tuple(str(line) for line in plan)
+        for line, fields in self.special.items():
+            if line in struck:
+                return clean_run(struck=struck, **fields)
+        return clean_run(struck=struck, calls=self.clean.calls, tools=self.clean.tools)
+
+
+class Broken(Told):
+    special: ClassVar[dict[str, dict[str, object]]] = {
+        "call=2 attempt=1: http_error 401": {"error": UNDECLARED},
+        "tool=refund call=1: tool_lost": {"hung": "for ever"},
+    }
+
+
+def explore(subject, faults="http_error 401,tool_lost", **wish):
+    return Explorer(subject, ExploreOptions(variants=select_variants(faults), **wish)).explore()
+
+
+def test_every_case_is_run_once_behind_the_clean_run_and_judged():
+    subject = Broken()
+    exploration = explore(subject)
+    assert subject.plans == [
+        "no faults",
+        "call=1 attempt=1: http_error 401",
+        "call=2 attempt=1: http_error 401",
+        "tool=refund call=1: tool_lost",
+    ]
+    assert [each.verdict for each in exploration.explored] == ["recovered", "crashed", "hung"]
+    assert (exploration.subject, exploration.clean, exploration.left) == ("told", CLEAN, 0)
+
+
+def test_findings_come_worst_first_and_verdicts_are_counted():
+    exploration = explore(Broken())
+    assert [each.verdict for each in exploration.findings] == ["hung", "crashed"]
+    assert exploration.tally == {"hung": 1, "crashed": 1, "recovered": 1}
+
+
+def test_an_exploration_has_the_cells_of_a_picture():
+    exploration = explore(Broken())
+    assert exploration.rows == ["1", "2", "refund 1"]
+    assert exploration.columns == ["http_error 401", "tool_lost"]
+    assert exploration.at("2", "http_error 401").verdict == "crashed"
+    assert exploration.at("2", "tool_lost") is None
+
+
+def test_a_budget_says_how_many_are_left_out():
+    exploration = explore(Broken(), budget=2)
+    assert (len(exploration.explored), exploration.left) == (2, 1)
+
+
+def test_who_watches_hears_of_the_clean_run_and_of_each_case():
+    begun, heard = [], []
+    wish = ExploreOptions(variants=select_variants("http_error 401,tool_lost"))
+    explorer = Explorer(Broken(), wish, on_begin=lambda *told: begun.append(told), on_case=heard.append)
+    exploration = explorer.explore()
+    assert begun == [(Exploration("told", CLEAN), 3)]
+    assert heard == list(exploration.explored)
+
+
+def test_some_cases_alone_can_be_run():
+    explorer = Explorer(Broken(), ExploreOptions(variants=select_variants("http_error 401"), pairs=True))
+    exploration = explorer.explore(explorer.cases[1:])
+    assert [each.verdict for each in exploration.explored] == ["crashed"]
+
+
+def test_a_crew_runs_the_cases_and_the_results_come_in_their_order():
+    class Backwards(SerialExecutor):
+        def run(self, cases):
+            return iter(list(super().run(cases[::-1]))[::-1])
+
+    subject = Broken()
+    exploration = Explorer(
+        subject, ExploreOptions(variants=select_variants("http_error 401")), executor=Backwards(subject)
+    ).explore()
+    assert [each.verdict for each in exploration.explored] == ["recovered", "crashed"]
+
+
+def test_invariants_are_asked_of_every_run():
+    def invariant(run):
+        return run.error is None
+
+    crashed = explore(Broken(), invariants=[invariant]).at("2", "http_error 401")
+    assert (crashed.verdict, crashed.judged.evidence) == ("wrong", ("invariant",))
+
+
+@pytest.mark.parametrize(
+    ("clean", "told"),
+    [
+        (clean_run(error=UNDECLARED), "KeyError: 'x'"),
+        (clean_run(hung="for ever"), "for ever"),
+        (clean_run(diverged="never recorded"), "never recorded"),
+        (clean_run(broken=("it said sorry",)), "it said sorry"),
+        (Run(result="done"), "made no call"),
+        (clean_run(result="other"), "done"),
+    ],
+)
+def test_a_run_that_fails_without_a_fault_cannot_be_explored(clean, told):
+    def invariant_done(run):
+        if run.calls and run.result == "other":
+            raise AssertionError("it must be done")
+
+    with pytest.raises(InputError, match=told) as refused:
+        explore(Told(clean), invariants=[invariant_done])
+    assert refused.value.source == "told"
+
+
+def pairs(subject, faults):
+    return [str(each.case) for each in explore(subject, faults, pairs=True).explored if len(each.case.lines) > 1]
+
+
+def test_pairs_have_their_second_fault_behind_the_first():
+    assert pairs(Told(), "connection_reset,http_error 401") == [
+        "call=1 attempt=1: connection_reset; call=2 attempt=1: connection_reset",
+        "call=1: connection_reset; call=2 attempt=1: connection_reset",
+        "call=1 attempt=1: http_error 401; call=2 attempt=1: connection_reset",
+    ]
+
+
+def test_the_second_fault_may_strike_a_further_try_that_the_first_has_brought_about():
+    class Retries(Told):
+        def run(self, plan):
+            run = super().run(plan)
+            calls = (model_call(1, outcome="failed"), model_call(1, attempt=2)) if plan.faults else (model_call(1),)
+            return clean_run(struck=run.struck, calls=calls)
+
+    assert pairs(Retries(clean_run()), "connection_reset") == [
+        "call=1 attempt=1: connection_reset; call=1 attempt=2: connection_reset",
+    ]
+
+
+def test_the_first_fault_may_strike_inside_a_stream():
+    clean = clean_run(calls=(streamed("text"), model_call(2)))
+    assert pairs(Told(clean), "stream_stall,timeout") == [
+        "call=1 attempt=1: timeout 60000; call=2 attempt=1: timeout 60000",
+        "call=1: timeout 60000; call=2 attempt=1: timeout 60000",
+        "call=1 attempt=1 chunk=0: stream_stall; call=2 attempt=1: timeout 60000",
+    ]
+
+
+def test_pairs_are_numbered_behind_the_single_faults_within_the_budget():
+    exploration = explore(Told(), "connection_reset", pairs=True, budget=5)
+    assert [each.case.id for each in exploration.explored] == ["0001", "0002", "0003", "0004", "0005"]
+    assert [len(each.case.lines) for each in exploration.explored] == [1, 1, 1, 1, 2]
+    assert len(explore(Told(), "connection_reset", pairs=True, budget=2).explored) == 2
+
+
+def test_a_place_that_the_run_never_came_by_has_nothing_behind_it():
+    class Short(Told):
+        def run(self, plan):
+            return super().run(plan) if not plan.faults else clean_run(calls=())
+
+    assert pairs(Short(), "connection_reset") == []

@@ -1,0 +1,40 @@
+"""Which faults can be chosen."""
+
+import pytest
+
+from offbook.errors import InputError
+from offbook.explore.variants import TOOL_VARIANTS, VARIANTS, WIRE_VARIANTS, select_variants
+
+
+def names(variants):
+    return [variant.name for variant in variants]
+
+
+def test_all_is_the_whole_menu():
+    assert select_variants("all") == list(VARIANTS)
+    assert len(set(names(VARIANTS))) == len(VARIANTS)
+
+
+def test_faults_are_chosen_by_their_own_names_or_by_their_types_in_the_order_of_the_menu():
+    assert names(select_variants("timeout, http_error 429")) == ["http_error 429", "timeout"]
+    assert names(select_variants(["http_error", "tool_lost"])) == [
+        "http_error 500",
+        "http_error 429",
+        "http_error 401",
+        "tool_lost",
+    ]
+
+
+def test_a_fault_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match="'timeuot'") as refused:
+        select_variants("timeuot")
+    assert "timeout" in refused.value.hint
+
+
+def test_over_the_wire_no_tool_can_be_struck_and_waits_are_short():
+    assert not set(names(WIRE_VARIANTS)) & set(names(TOOL_VARIANTS))
+    assert {"wrong_content_type", "stream_truncate cut"} <= set(names(WIRE_VARIANTS))
+    (waits,) = select_variants("http_error 429", WIRE_VARIANTS)
+    assert waits.fault.headers == {"retry-after": "1"}
+    with pytest.raises(InputError, match="tool_lost"):
+        select_variants("tool_lost", WIRE_VARIANTS)

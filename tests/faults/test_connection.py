@@ -1,0 +1,28 @@
+"""The connection_reset fault."""
+
+import pytest
+
+from offbook.errors import ProviderConnectionError, ProviderTimeoutError
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_it_raises_a_connection_error_at_once(apply, stream):
+    came, error, after_s = apply({"type": "connection_reset"}, stream=stream, content="never seen")
+    assert type(error) is ProviderConnectionError
+    assert isinstance(error, ConnectionError)
+    assert (came, after_s, error.status_code, error.provider) == ([], 0.0, None, "mock")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("after_ms", [0, 1, 5000, 3_600_000])
+def test_it_raises_a_timeout_error_after_its_time(apply, after_ms, stream):
+    came, error, after_s = apply({"type": "timeout", "after_ms": after_ms}, stream=stream, content="never seen")
+    assert type(error) is ProviderTimeoutError
+    assert isinstance(error, TimeoutError)
+    assert came == []
+    assert after_s == pytest.approx(after_ms / 1000)
+    assert (error.status_code, error.provider) == (None, "mock")
+
+
+def test_by_default_it_does_not_wait(apply):
+    assert apply({"type": "timeout"})[2] == 0.0

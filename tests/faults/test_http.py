@@ -1,0 +1,83 @@
+"""The http_error fault."""
+
+import json
+
+import pytest
+
+from offbook import At, FaultPlan, WrongContentType
+from offbook.clock import VIRTUAL_EPOCH
+from offbook.errors import InputError, MalformedResponseError, ProviderError, RateLimitError
+
+BODY = '{"error": {"message": "slow down"}}'
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("status_code", [400, 401, 404, 408, 500, 503, 529])
+def test_a_status_raises_a_provider_error_with_status_headers_and_body(apply, status_code, stream):
+    fault = {"type": "http_error", "status_code": status_code, "headers": {"x-request-id": "r1"}, "body": BODY}
+    came, error, _ = apply(fault, stream=stream)
+    assert came == []
+    assert type(error) is ProviderError
+    assert (error.status_code, error.headers, error.body) == (status_code, {"x-request-id": "r1"}, BODY)
+    assert error.provider == "mock"
+    assert str(status_code) in str(error)
+    assert "slow down" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("headers", "retry_after_s"),
+    [
+        ({}, None),
+        ({"Retry-After": "30"}, 30.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "Sat, 01 Jan 2000 00:01:00 GMT"}, 60.0),
+    ],
+)
+def test_429_raises_a_rate_limit_error_that_tells_how_long_to_wait(apply, headers, retry_after_s):
+    assert VIRTUAL_EPOCH.isoformat() == "2000-01-01T00:00:00+00:00"
+    _, error, _ = apply({"type": "http_error", "status_code": 429, "headers": headers, "body": "x"})
+    assert type(error) is RateLimitError
+    assert (error.status_code, error.retry_after_s, error.headers, error.body) == (429, retry_after_s, headers, "x")
+
+
+def test_an_error_without_a_body_says_so(apply):
+    _, error, _ = apply({"type": "http_error", "status_code": 500})
+    assert (error.body, error.headers) == ("", {})
+    assert "no body" in str(error)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_it_raises_the_400_of_a_conversation_that_is_too_long(apply, stream):
+    came, error, _ = apply({"type": "context_overflow"}, stream=stream)
+    assert (came, type(error), error.status_code) == ([], ProviderError, 400)
+    told = json.loads(error.body)["error"]
+    assert (told["code"], told["type"]) == ("context_length_exceeded", "invalid_request_error")
+    assert str(error) == f"mock: HTTP 400: {told['message']}"
+
+
+@pytest.mark.parametrize(("stream", "expected"), [(True, "an event stream"), (False, "JSON")])
+def test_it_says_as_what_the_answer_came_and_as_what_it_should_have(apply, stream, expected):
+    came, error, _ = apply({"type": "wrong_content_type", "content_type": "text/plain"}, stream=stream)
+    assert (came, type(error)) == ([], MalformedResponseError)
+    assert str(error) == f"mock: the answer came as 'text/plain', not as {expected}"
+
+
+def test_by_default_the_answer_is_a_page_for_people(apply):
+    _, error, _ = apply({"type": "wrong_content_type"})
+    assert "'text/html; charset=utf-8'" in str(error)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["", " ", " a", "a ", "a\n", "a\r\nx: y", "a\tb", "\x00", "a\x7f", "ä", "a\u2028"]
+)
+def test_what_no_header_may_have_is_refused(content_type):
+    with pytest.raises(InputError, match="content_type"):
+        FaultPlan([At().fail(WrongContentType(content_type))])
+
+
+@pytest.mark.parametrize("content_type", ["a", "text/html", 'multipart/mixed; boundary="a b"', "~!"])
+def test_any_other_text_is_taken(content_type):
+    plan = FaultPlan([At().fail(WrongContentType(content_type))])
+    assert plan.faults[0].fault.content_type == content_type

@@ -1,0 +1,399 @@
+"""What becomes of recordings: by mode, and by whether the test passes."""
+
+import json
+
+import pytest
+
+from tests.pytest_plugin.conftest import told
+
+GREETS = """
+def test_greets(offbook):
+    offbook.live(Echo)
+    greet(offbook)
+"""
+SAYS_TWO = """
+def test_greets(offbook):
+    offbook.live(Echo)
+    assert greet(offbook) == "old"
+    assert greet(offbook, "Eve", step="second") == "Hello Eve"
+"""
+OLD = {"_version": 2, "greet": {"content": "old"}, "other": {"content": "kept"}}
+
+
+@pytest.fixture
+def recording(project):
+    return project.write("recordings/test_it/test_greets.json", json.dumps(OLD))
+
+
+def contents(file):
+    """What is recorded, by key: a text, or a list of texts."""
+    entries = {key: entry for key, entry in json.loads(file.read_text()).items() if not key.startswith("_")}
+    return {
+        key: [each["content"] for each in entry] if isinstance(entry, list) else entry["content"]
+        for key, entry in entries.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "left"),
+    [
+        ("none", GREETS, {"greet": "old", "other": "kept"}),
+        ("once", GREETS, {"greet": "old", "other": "kept"}),
+        ("new", SAYS_TWO, {"greet": "old", "other": "kept", "second": "Hello Eve"}),
+        ("append", GREETS, {"greet": ["old", "Hello Ada"], "other": "kept"}),
+        ("all", GREETS, {"greet": "Hello Ada", "other": "kept"}),
+        ("fresh", GREETS, {"greet": "Hello Ada"}),
+    ],
+)
+def test_a_mode_says_what_is_asked_live_and_what_is_kept(project, recording, mode, text, left):
+    project.test(text)
+    project.run(f"--offbook-record={mode}").assert_outcomes(passed=1)
+    assert contents(recording) == left
+
+
+def test_what_a_recording_answers_while_others_are_recorded_is_counted(project, recording):
+    project.test(SAYS_TWO)
+    assert "1 call served from recordings, 1 recorded live, 0 missed" in told(project.run("--offbook-record=new"))
+
+
+def test_a_marker_sets_the_mode_and_the_command_line_overrules_it(project, recording):
+    project.test('pytestmark = pytest.mark.offbook(record="all")\n' + GREETS)
+    project.run("--offbook-record=none").assert_outcomes(passed=1)
+    assert contents(recording)["greet"] == "old"
+    project.run().assert_outcomes(passed=1)
+    assert contents(recording)["greet"] == "Hello Ada"
+
+
+@pytest.mark.parametrize("mode", ["once", "new", "append", "all", "fresh"])
+def test_what_a_failed_test_recorded_is_not_kept(project, mode):
+    project.test(GREETS + "    assert False\n")
+    result = project.run(f"--offbook-record={mode}")
+    result.assert_outcomes(failed=1)
+    assert project.recordings() == []
+    assert "0 recorded live" in told(result)
+    assert "1 call of failed tests not kept; --offbook-keep-failed keeps them" in told(result)
+
+
+@pytest.mark.parametrize("mode", ["new", "append", "all", "fresh"])
+def test_a_failed_test_leaves_a_recording_that_was_there_as_it_was(project, recording, mode):
+    before = recording.read_bytes()
+    project.test(GREETS + "    greet(offbook, 'Eve', step='second')\n    assert False\n")
+    project.run(f"--offbook-record={mode}").assert_outcomes(failed=1)
+    assert recording.read_bytes() == before
+    assert project.recordings() == ["test_it/test_greets.json"]
+
+
+def test_what_a_failed_test_recorded_is_kept_if_asked_for(project):
+    project.test(GREETS + "    assert False\n")
+    project.record("--offbook-keep-failed").assert_outcomes(failed=1)
+    assert project.recordings() == ["test_it/test_greets.json"]
+
+
+def test_a_test_that_fails_as_expected_or_whose_fixtures_fail_keeps_nothing(project):
+    project.test(
+        """
+@pytest.mark.xfail(strict=True)
+def test_known_bug(offbook):
+    offbook.live(Echo)
+    greet(offbook)
+    assert False
+
+@pytest.fixture
+def broken(offbook):
+    offbook.live(Echo)
+    greet(offbook)
+    raise RuntimeError("no database")
+
+def test_never_runs(broken):
+    pass
+"""
+    )
+    project.record().assert_outcomes(xfailed=1, errors=1)
+    assert project.recordings() == []
+
+
+def test_recording_all_again_keeps_what_other_tests_of_the_same_run_recorded(project):
+    mark = 'pytestmark = pytest.mark.offbook(recording="shared.json")\n'
+    project.test(mark + GREETS + GREETS.replace("test_greets", "test_again"))
+    shared = project.write("shared.json", json.dumps(OLD))
+    project.run("--offbook-record=all").assert_outcomes(passed=2)
+    assert contents(shared) == {"greet": ["Hello Ada", "Hello Ada"], "other": "kept"}
+
+
+def test_tests_that_share_a_recording_begin_it_afresh_once(project):
+    mark = 'pytestmark = pytest.mark.offbook(recording="shared.json")\n'
+    late = GREETS.replace("test_greets", "test_late").replace("greet(offbook)", "greet(offbook, 'Eve', step='late')")
+    project.test(mark + GREETS + late + "\ndef test_asks_nothing(offbook):\n    offbook.provider\n")
+    shared = project.write("shared.json", json.dumps(OLD | {"_tools": {"get": [{"result": "old"}]}}))
+    for _ in range(2):
+        project.run("--offbook-record=fresh").assert_outcomes(passed=3)
+        assert contents(shared) == {"greet": "Hello Ada", "late": "Hello Eve"}
+        assert "_tools" not in json.loads(shared.read_text())
+
+
+def test_something_else_at_the_place_of_a_recording_is_refused(project):
+    file = project.write("recordings/test_it/test_greets.json", "notes")
+    project.test(GREETS)
+    for mode in ("none", "new", "append"):
+        result = project.run(f"--offbook-record={mode}")
+        result.assert_outcomes(failed=1)
+        assert "RecordingFormatError" in told(result)
+    assert file.read_text() == "notes"
+
+
+API = """
+import json
+import httpx2
+import pytest
+
+URL = "https://api.example/v1/chat/completions"
+
+
+def answer(request):
+    asked = json.loads(request.content)["messages"][-1]["content"]
+    message = {"role": "assistant", "content": f"Hello {asked}"}
+    return httpx2.Response(200, json={"model": "m", "choices": [{"index": 0, "message": message}]})
+
+
+real = httpx2.MockTransport(answer)
+
+
+def asked(name):
+    return {"model": "m", "messages": [{"role": "user", "content": name}]}
+
+
+def said(response):
+    return response.json()["choices"][0]["message"]["content"]
+
+
+def greet(client, name="Ada"):
+    return said(client.post(URL, json=asked(name)))
+"""
+GREETS_wires = """
+def test_greets(offbook):
+    assert greet(offbook.sync_http_client(real)) == "Hello Ada"
+"""
+REPLAYS = """
+def test_greets(offbook):
+    assert greet(offbook.sync_http_client()) == "Hello Ada"
+"""
+SERVED = "1 call served from recordings, 0 recorded live, 0 missed"
+
+
+def write(project, text, *, path="test_it.py"):
+    return project.write(path, API + text)
+
+
+def entries(project):
+    [file] = project.recordings()
+    return [key for key in json.loads((project.folder / "recordings" / file).read_text()) if not key.startswith("_")]
+
+
+def test_what_a_client_asks_is_recorded_once_and_then_replayed(project):
+    write(project, GREETS_wires)
+    result = project.record()
+    result.assert_outcomes(passed=1)
+    assert "0 calls served from recordings, 1 recorded live, 0 missed" in told(result)
+    assert project.recordings() == ["test_it/test_greets.json"]
+    write(project, REPLAYS)
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert SERVED in told(result)
+
+
+def test_what_a_failed_test_asked_is_not_kept(project):
+    write(project, GREETS_wires + "    assert False\n")
+    project.record().assert_outcomes(failed=1)
+    assert project.recordings() == []
+
+
+def test_without_a_recording_the_test_says_how_to_record_it(project):
+    write(project, REPLAYS)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E*hint: record it: pytest test_it.py::test_greets --offbook-record=once"])
+
+
+def test_clients_that_await_wait_for_nothing_in_run(project):
+    text = """
+def test_greets(offbook):
+    async def main():
+        async with offbook.http_client(real) as client:
+            return said(await client.post(URL, json=asked("Ada"), timeout=3600))
+
+    if not offbook.is_recording:
+        offbook.faults("call=1 attempt=1: timeout")
+        with pytest.raises(httpx2.ReadTimeout):
+            offbook.run(main())
+    assert offbook.run(main()) == "Hello Ada"
+    assert len(offbook.calls) == 1
+"""
+    write(project, text)
+    project.record().assert_outcomes(passed=1)
+    project.run().assert_outcomes(passed=1)
+
+
+def test_a_miss_fails_the_test_even_if_the_agent_swallows_it(project):
+    write(project, GREETS_wires)
+    project.record()
+    swallows = """
+def test_greets(offbook):
+    client = offbook.sync_http_client()
+    assert client.post(URL, json=asked("Eve")).status_code == 422
+    assert greet(client) == "Hello Ada"
+"""
+    write(project, swallows)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*test_greets.json: 1 call not recorded; the first, to /v1/chat/completions:",
+            "*Eve*",
+            "  hint: record the test again, *: pytest test_it.py::test_greets --offbook-record=fresh",
+        ]
+    )
+    assert "1 call served from recordings, 0 recorded live, 1 missed" in told(result)
+
+
+def test_a_lenient_test_gets_a_default_which_counts_as_missed(project):
+    write(project, GREETS_wires)
+    project.record()
+    lenient = """
+@pytest.mark.offbook(strict=False)
+def test_greets(offbook):
+    assert greet(offbook.sync_http_client(), "Eve") == "Mock response"
+"""
+    write(project, lenient)
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
+
+
+TWO = """
+def test_greets(offbook):
+    client = offbook.sync_http_client(real)
+    assert greet(client) == "Hello Ada"
+    assert greet(client, "Eve") == "Hello Eve"
+"""
+
+
+def test_entries_that_no_client_used_are_told_and_fail_the_test_if_asked(project):
+    write(project, TWO)
+    project.record()
+    write(project, REPLAYS)
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["not used in *test_greets.json: *[[]0[]]"])
+    result = project.run("--offbook-strict-unused")
+    result.assert_outcomes(failed=1)
+    assert "1 entry not used" in told(result)
+
+
+def test_entries_count_as_used_whoever_used_them(project):
+    write(project, TWO)
+    project.record()
+    shared = """
+def test_greets(offbook):
+    client = offbook.sync_http_client()
+    assert said(client.post(URL, json=asked("Ada"), headers={"x-offbook-session": "a"})) == "Hello Ada"
+    assert offbook.run(offbook.provider.complete(asked("Eve")["messages"], model="m")).content == "Hello Eve"
+    assert offbook.unused() == []
+"""
+    write(project, shared)
+    result = project.run("--offbook-strict-unused")
+    result.assert_outcomes(passed=1)
+    assert "2 calls served" in told(result)
+
+
+def test_nothing_is_used_by_a_stand_in_that_nobody_asked(project):
+    write(project, GREETS_wires)
+    project.record()
+    write(project, "\ndef test_greets(offbook):\n    offbook.http_client()\n")
+    result = project.run("--offbook-strict-unused")
+    result.assert_outcomes(failed=1)
+
+
+def test_faults_strike_clients_from_when_they_are_asked_for(project):
+    write(project, TWO)
+    project.record()
+    broken = """
+def test_greets(offbook):
+    client = offbook.sync_http_client()
+    assert greet(client) == "Hello Ada"
+    offbook.faults("tool=search: tool_lost", "call=2: http_error 503")
+    assert client.post(URL, json=asked("Eve")).status_code == 503
+    assert [str(planned) for planned in offbook.stand_in.fired()] == ["call=2 attempt=1: http_error 503"]
+"""
+    write(project, broken)
+    project.run().assert_outcomes(passed=1)
+
+
+def test_a_miss_behind_a_fault_does_not_say_to_record_again(project):
+    write(project, TWO)
+    project.record()
+    broken = """
+def test_greets(offbook):
+    offbook.faults("call=1: unknown_tool")
+    client = offbook.sync_http_client()
+    assert client.post(URL, json=asked("Ada")).json()["choices"][0]["message"]["tool_calls"]
+    assert client.post(URL, json=asked("no such tool")).status_code == 422
+"""
+    write(project, broken)
+    result = project.run()
+    result.assert_outcomes(failed=1)
+    assert "a fault struck before this" in told(result)
+    assert "record the test again" not in told(result)
+
+
+def test_a_server_records_from_where_the_environment_says(project):
+    text = """
+import offbook as library
+
+
+def test_greets(offbook, monkeypatch):
+    with library.serving(responses={"a": {"content": "Hello Ada"}}) as real:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{real.url}/v1")
+        with offbook.serving() as server:
+            assert said(httpx2.post(f"{server.url}/v1/chat/completions", json=asked("Ada"))) == "Hello Ada"
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+        with offbook.serving(upstreams={"openai": f"{real.url}/v1"}) as server:
+            assert said(httpx2.post(f"{server.url}/v1/chat/completions", json=asked("Ada"))) == "Hello Ada"
+    assert len(real.calls) == 2 * offbook.is_recording
+"""
+    write(project, text)
+    project.record().assert_outcomes(passed=1)
+    project.run().assert_outcomes(passed=1)
+
+
+def test_a_server_records_and_replays_like_a_client(project):
+    text = """
+import offbook as library
+
+
+def test_greets(offbook):
+    with library.serving(responses={"a": {"content": "Hello Ada"}}) as real:
+        with offbook.serving(upstreams={"openai": f"{real.url}/v1"}, upstream_keys={"openai": "k"}) as server:
+            assert server.env["OPENAI_BASE_URL"] == f"{server.url}/v1"
+            response = httpx2.post(f"{server.url}/v1/chat/completions", json=asked("Ada"))
+            assert said(response) == "Hello Ada"
+    assert len(real.calls) == offbook.is_recording
+"""
+    write(project, text)
+    project.record().assert_outcomes(passed=1)
+    assert len(entries(project)) == 1
+    result = project.run("--offbook-strict-unused")
+    result.assert_outcomes(passed=1)
+    assert SERVED in told(result)
+
+
+@pytest.mark.parametrize("mode", ["new", "all", "append"])
+def test_record_modes_are_those_of_providers(project, mode):
+    write(project, GREETS_wires)
+    project.record()
+    write(project, TWO)
+    project.run(f"--offbook-record={mode}").assert_outcomes(passed=1)
+    write(project, TWO.replace("real", ""))
+    result = project.run()
+    result.assert_outcomes(passed=1)
+    left = {"new": False, "all": False, "append": True}[mode]
+    assert ("not used in" in told(result)) == left

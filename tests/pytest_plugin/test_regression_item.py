@@ -1,0 +1,47 @@
+"""Findings that were kept, as items of pytest."""
+
+import pytest
+
+from offbook.explore.cases import FaultCase
+from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.faults import parse_fault
+from offbook.subjects.open import open_subject
+from offbook.subjects.regression import Regression, RegressionFolder
+from offbook.subjects.specs import ExploreSettings, WorkflowSpec
+from tests.pytest_plugin.conftest import told
+from tests.subjects.projects import CARELESS, REFUND, Project
+
+
+@pytest.fixture
+def kept(project, monkeypatch):
+    """A project with a finding that was kept in `regress`, and a JSON file that is none."""
+    monkeypatch.chdir(project.folder)
+    Project(project.folder).workflow(CARELESS)
+    described = WorkflowSpec(recording="run.json", file="flow.yaml")
+    kind = Regression(offbook="regression", verdict="wrong", faults=(), subject=described)
+    with open_subject(described, ExploreSettings()) as subject:
+        case = FaultCase("0007", (parse_fault("tool=refund call=1: tool_lost"),), ())
+        exploration = Explorer(subject, ExploreOptions(variants=())).explore([case])
+        RegressionFolder("regress", kind).keep(subject, exploration.clean, exploration.findings)
+    project.write("regress/other.json", '{"offbook": 1}')
+    return project
+
+
+def test_a_finding_fails_while_it_is_there(kept):
+    result = kept.run()
+    result.assert_outcomes(failed=1)
+    assert "repeated side effect: refund ran 2 times, without the fault 1 time" in told(result)
+    assert "again: offbook replay --plan" in told(result)
+
+
+def test_it_passes_when_it_is_mended(kept):
+    Project(kept.folder).workflow(REFUND)
+    kept.run().assert_outcomes(passed=1)
+
+
+def test_what_it_needs_and_lacks_is_told_without_a_traceback(kept):
+    (kept.folder / "run.json").unlink()
+    result = kept.run()
+    result.assert_outcomes(failed=1)
+    assert "run.json" in told(result)
+    assert "Traceback" not in told(result)

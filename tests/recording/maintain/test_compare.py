@@ -1,0 +1,180 @@
+"""Requests without a step that have changed are found by what is near them."""
+
+import json
+
+import pytest
+from msgspec import Raw
+
+from offbook.recording.format.document import Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.wire_record import Base64, WireRecord
+from offbook.recording.maintain.compare import compare_documents, propose_rules, wire_difference
+
+
+def asked(key, *contents, model="m", answer="Hello", at="2026-01-01"):
+    """An exchange under a fingerprint."""
+    request = {"model": model, "messages": [{"role": "user", "content": content} for content in contents]}
+    return Exchange(content=answer, request_hash=key, request=Raw(json.dumps(request).encode()), recorded_at=at)
+
+
+def fetched(key, path, body=None):
+    return Exchange(request_hash=key, request=Raw(json.dumps({"method": "POST", "path": path, "body": body}).encode()))
+
+
+def changes(old, new):
+    """Where recordings of these exchanges differ, and how."""
+    documents = [Document() for _ in range(2)]
+    for document, exchanges in zip(documents, (old, new), strict=True):
+        for exchange in exchanges:
+            document.add(exchange.request_hash, exchange)
+    return compare_documents(*documents)
+
+
+def told(old, new):
+    return [(change.old_key, change.key, change.kind) for change in changes(old, new)]
+
+
+def test_a_changed_prompt_is_shown_against_what_it_was():
+    old, new = asked("a", "Sum up in one line: the news"), asked("b", "Sum up in two lines: the news")
+    (change,) = changes([old], [new])
+    assert (change.old_key, change.key, change.kind) == ("a", "b", "request")
+    assert change.difference.splitlines()[-2:] == [
+        "  -Sum up in one line: the news",
+        "  +Sum up in two lines: the news",
+    ]
+
+
+def test_its_answer_is_compared_too():
+    pair = asked("a", "How are you today?"), asked("b", "How are you doing today?", answer="Fine")
+    assert told(pair[:1], pair[1:]) == [("a", "b", "request"), ("a", "b", "answer")]
+
+
+def test_each_is_paired_with_the_nearest():
+    old = [asked("a", "What is the weather in Oslo?"), asked("b", "What is the weather in Rome?")]
+    new = [asked("c", "What is the weather in Rome now?"), asked("d", "What is the weather in Oslo now?")]
+    assert told(old, new) == [("b", "c", "request"), ("a", "d", "request")]
+
+
+def test_another_model_is_a_change_of_the_request():
+    assert told([asked("a", "Hi", model="m")], [asked("b", "Hi", model="n")]) == [("a", "b", "request")]
+
+
+def test_what_is_near_nothing_is_in_one_recording_alone():
+    old = [asked("a", "Translate this text to French, please: the cat sat on the mat")]
+    assert told(old, [asked("b", "3 + 4 = ?")]) == [("", "a", "removed"), ("", "b", "added")]
+
+
+def test_calls_of_one_key_are_paired_one_by_one():
+    old = [asked("a", "How are you today?", at="1"), asked("a", "How are you today?", at="2")]
+    new = [asked("b", "How are you doing today?", at="1")]
+    assert told(old, new) == [("", "a", "removed"), ("a", "b", "request")]
+
+
+def test_steps_are_compared_by_their_names_alone():
+    documents = [Document(entries={key: asked("0", "How are you?")}) for key in ("one", "two")]
+    assert [(change.key, change.kind) for change in compare_documents(*documents)] == [
+        ("one", "removed"),
+        ("two", "added"),
+    ]
+
+
+@pytest.mark.parametrize(("path", "kinds"), [("/v1/files", ["request"]), ("/v1/batches", ["removed", "added"])])
+def test_plain_http_is_paired_by_its_place(path, kinds):
+    old, new = fetched("a", "/v1/files", {"n": 1}), fetched("b", path, {"n": 2})
+    assert [kind for _, _, kind in told([old], [new])] == kinds
+
+
+def test_a_change_that_cannot_be_seen_is_told_all_the_same():
+    (change,) = changes([asked("a", "Hi")], [asked("b", "Hi")])
+    assert change.difference == "  (nothing differs that can be shown)"
+
+
+def test_what_does_not_say_what_was_asked_is_paired_with_nothing():
+    assert [kind for *_, kind in told([Exchange(request_hash="a")], [Exchange(request_hash="b")])] == [
+        "removed",
+        "added",
+    ]
+
+
+def test_many_changes_are_paired_in_time():
+    words = "All work and no play makes Jack a dull boy. " * 20
+    old = [asked(f"a{n:03}", f"{n} {words}", at=f"{n:03}") for n in range(300)]
+    new = [asked(f"b{n:03}", f"{n} {words} Yes.", at=f"{n:03}") for n in range(300)]
+    assert told(old, new) == [(f"a{n:03}", f"b{n:03}", "request") for n in range(300)]
+
+
+def chat(*texts, run="1", **fields):
+    """A streamed answer of those pieces."""
+    choices = [{"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]} for text in texts]
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    documents = [{"id": f"chatcmpl-{run}", "created": int(run)} | choice for choice in (*choices, last)]
+    frames = [(float(run) * place, f"data: {json.dumps(document)}\n\n") for place, document in enumerate(documents)]
+    return WireRecord(protocol="openai_chat", frames=frames, **fields)
+
+
+def test_times_ids_and_cuts_are_no_difference():
+    assert wire_difference(chat("Hel", "lo"), chat("H", "el", "lo", run="2")) == ""
+    headers = {"x-request-id": "req_1"}, {"x-request-id": "req_2"}
+    old, new = (WireRecord(protocol="http", headers=each, body="text") for each in headers)
+    assert wire_difference(old, new) == ""
+    assert wire_difference(None, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("new", "told"),
+    [
+        (chat("Hello", status=201), ["status:", "-200", "+201"]),
+        (chat("Hello", headers={"retry-after": "1"}), ["headers:", '+  "retry-after": "1"']),
+        (chat("Hello", "!"), ["body.choices[0].delta.content:", '-"Hello"', '+"Hello!"']),
+        (WireRecord(protocol="http", body="ü"), ["protocol:", "streamed:", '+"ü"']),
+        (WireRecord(protocol="http", body=Base64("/w==")), [r'+"\\xff"']),
+        (None, ["protocol:", '-"openai_chat"']),
+    ],
+)
+def test_what_a_client_would_notice_is_a_difference(new, told):
+    difference = wire_difference(chat("Hello"), new)
+    assert [line for line in told if line not in difference] == []
+
+
+def test_events_count_by_their_kinds_and_not_by_their_number():
+    old, new, other = (
+        WireRecord(protocol="anthropic", frames=[(0.0, f'data: {{"type": "{kind}", "n": 1}}\n\n') for kind in kinds])
+        for kinds in ("abbbc", "abbc", "abbd")
+    )
+    assert wire_difference(old, new) == ""
+    assert "body.type:" in wire_difference(old, other)
+
+
+def changes_wire_comparison(before, after):
+    return [
+        (change.kind, change.place)
+        for change in compare_documents(Document(entries={"a": before}), Document(entries={"a": after}))
+    ]
+
+
+def test_recordings_tell_a_change_of_the_bytes_only_if_the_answer_is_the_same():
+    told = Exchange(content="Hello", wire=chat("Hello"))
+    assert changes_wire_comparison(told, Exchange(content="Hello", wire=chat("Hello", run="2"))) == []
+    assert changes_wire_comparison(told, Exchange(content="Hello", wire=chat("Hullo"))) == [("wire", "")]
+    assert changes_wire_comparison(told, Exchange(content="Hello")) == [("wire", "")]
+    assert changes_wire_comparison(told, Exchange(content="Hullo", wire=chat("Hullo"))) == [("answer", "")]
+
+
+def plain(path="/v1/models", body="{}"):
+    request = json.dumps({"method": "GET", "path": path, "body": None}).encode()
+    return Exchange(request=Raw(request), wire=WireRecord(protocol="http", body=body))
+
+
+def test_plain_http_is_told_by_its_place():
+    place = "GET /v1/models"
+    assert changes_wire_comparison(plain(), plain(body='{"data": 1}')) == [("answer", place)]
+    assert changes_wire_comparison(plain("/v1/files"), plain()) == [("request", place)]
+    assert changes_wire_comparison([], plain()) == [("added", place)]
+    assert changes_wire_comparison(plain(), []) == [("removed", place)]
+    (change,) = compare_documents(Document(entries={"a": plain("/v1/files")}), Document(entries={"a": plain()}))
+    assert '-"/v1/files"' in change.difference
+
+
+def test_no_rules_are_proposed_for_plain_http():
+    old, new = (Document(entries={"a": plain(path)}) for path in ("/a", "/b"))
+    assert propose_rules(old, new).unexplained == ()

@@ -1,0 +1,98 @@
+"""Whether the bytes of an answer say the same as its fields."""
+
+import json
+
+import orjson
+import pytest
+from hypothesis import given
+
+from offbook.faults import ConnectionReset
+from offbook.messages import Response, ToolCall, deltas_of
+from offbook.recording.format.exchange import Exchange, RecordedToolCall, recorded_calls
+from offbook.recording.format.wire_record import WireRecord, wire_text
+from offbook.recording.maintain.wire_check import disagreement
+from offbook.vendors import CODECS
+from tests.codecs.strategies import responses
+
+every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+CALL = ToolCall("get", {"city": "Oslo"}, "call_0")
+
+
+def whole(codec, response):
+    return WireRecord(protocol=codec.name, body=orjson.dumps(codec.encode_response(response)).decode())
+
+
+def streamed(codec, response):
+    frames = codec.encode_stream(response, deltas_of(response))
+    return WireRecord(protocol=codec.name, frames=[(0.0, wire_text(frame)) for frame in frames])
+
+
+def exchange(response, wire):
+    calls = recorded_calls(response.tool_calls)
+    return Exchange(content=response.content, tool_calls=calls, finish_reason=response.finish_reason, wire=wire)
+
+
+@every_codec
+@given(response=responses())
+def test_what_a_codec_wrote_agrees(codec, response):
+    for wire in (whole(codec, response), streamed(codec, response)):
+        assert disagreement(exchange(response, wire)) == ""
+
+
+@every_codec
+@pytest.mark.parametrize("write", [whole, streamed])
+def test_an_edited_answer_disagrees(codec, write):
+    said = write(codec, Response("Hello", model="m"))
+    asked = write(codec, Response(model="m", tool_calls=(CALL,), finish_reason="tool_calls"))
+    problem = "the bytes say something else than the fields: "
+    assert disagreement(Exchange(content="Hullo", wire=said)) == problem + "content"
+    oslo, rome = ([RecordedToolCall(name="get", arguments={"city": city})] for city in ("Oslo", "Rome"))
+    assert disagreement(Exchange(tool_calls=oslo, wire=asked)) == ""
+    assert disagreement(Exchange(tool_calls=rome, wire=asked)) == problem + "tool_calls"
+    assert disagreement(Exchange(content="Hi", wire=asked)) == problem + "content, tool_calls"
+
+
+def test_a_stream_may_be_written_as_a_body_and_as_a_list():
+    codec = CODECS["gemini"]
+    frames = list(codec.encode_stream(Response("Hello"), deltas_of(Response("Hello"))))
+    body = WireRecord(protocol="gemini", headers={"content-type": "text/event-stream"}, body=b"".join(frames).decode())
+    items = ",\n".join(frame.decode().removeprefix("data: ").strip() for frame in frames)
+    listed = WireRecord(protocol="gemini", frames=[(0.0, f"[{items}"), (1.0, "]")])
+    for wire in (body, listed):
+        assert disagreement(Exchange(content="Hello", wire=wire)) == ""
+        assert disagreement(Exchange(content="Hullo", wire=wire))
+
+
+def test_arguments_that_are_no_json_agree_too():
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "get", "arguments": "{oops"}}
+    body = {"choices": [{"message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    wire = WireRecord(protocol="openai_chat", body=json.dumps(body))
+    assert disagreement(Exchange(tool_calls=[RecordedToolCall(name="get", arguments="{oops")], wire=wire)) == ""
+
+
+@pytest.mark.parametrize(
+    ("wire", "problem"),
+    [
+        (WireRecord(protocol="openai_chat", body="\x1b[2J"), "the bytes are no answer of openai_chat: "),
+        (WireRecord(protocol="openai_chat", frames=[]), "the bytes are no answer of openai_chat: the stream ended"),
+        (WireRecord(protocol="openai_chat", status=500, body="{}"), "the status is 500, and the fields tell an answer"),
+        (WireRecord(protocol="openai_cht"), "the protocol 'openai_cht' is unknown; did you mean 'openai_chat'?"),
+        (WireRecord(protocol="\x1b[2J"), r"the protocol '\x1b[2J' is unknown; protocols: "),
+    ],
+)
+def test_bytes_that_are_no_answer_are_told(wire, problem):
+    told = disagreement(Exchange(content="Hello", wire=wire))
+    assert told.startswith(problem)
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Exchange(content="Hello"),
+        Exchange(wire=WireRecord(protocol="http", body="x")),
+        Exchange(fault=ConnectionReset(), wire=WireRecord(protocol="openai_chat", body="x")),
+    ],
+)
+def test_what_has_nothing_to_compare_agrees(told):
+    assert disagreement(told) == ""

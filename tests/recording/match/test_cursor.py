@@ -1,0 +1,171 @@
+"""The cursor: which exchange answers the next call, in which order, and why one is refused."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offbook.recording.format.file import document_from_dict
+from offbook.recording.match.cursor import Cursor, UnusedEntry
+from offbook.recording.stores.memory import MemoryReader
+
+
+def entry(content, request_hash=None):
+    return {"content": content} | ({} if request_hash is None else {"request_hash": request_hash})
+
+
+def cursor_over(**responses):
+    return Cursor(MemoryReader(document_from_dict(responses, source="responses"), source="responses"))
+
+
+def served(cursor, step_id, fingerprint):
+    """What answers a call, and why a strict reader would refuse it; it counts as served."""
+    match = cursor.match(step_id, fingerprint)
+    if match.stored is not None:
+        cursor.use(match.stored)
+    return match.stored and match.stored.exchange.content, match.matched_by, match.mismatch
+
+
+def test_an_object_answers_every_call_of_its_key():
+    cursor = cursor_over(a=entry("x", "f"))
+    assert [served(cursor, "a", "f") for _ in range(3)] == [("x", "step_id", None)] * 3
+
+
+def test_an_object_that_was_recorded_for_another_request_has_drifted():
+    assert served(cursor_over(a=entry("x", "f")), "a", "g") == ("x", "step_id", "drifted")
+
+
+def test_an_entry_without_a_hash_fits_every_request():
+    cursor = cursor_over(a=entry("x"), b=[entry("y"), entry("z")])
+    assert served(cursor, "a", "anything") == ("x", "step_id", None)
+    assert [served(cursor, "b", name)[0] for name in ("p", "q")] == ["y", "z"]
+
+
+def test_a_list_answers_in_order_and_once():
+    cursor = cursor_over(a=[entry("1"), entry("2")])
+    assert [served(cursor, "a", "f") for _ in range(3)] == [
+        ("1", "step_id", None),
+        ("2", "step_id", None),
+        ("2", "step_id", "exhausted"),
+    ]
+
+
+def test_a_list_of_one_is_used_up_after_one_call():
+    cursor = cursor_over(a=[entry("x", "f")])
+    assert served(cursor, "a", "f") == ("x", "step_id", None)
+    assert served(cursor, "a", "f") == ("x", "step_id", "exhausted")
+
+
+def test_of_a_list_the_first_unused_entry_of_the_same_request_answers():
+    cursor = cursor_over(a=[entry("1", "f"), entry("2", "g"), entry("3", "f")])
+    assert [served(cursor, "a", name) for name in ("g", "f", "f")] == [
+        ("2", "step_id", None),
+        ("1", "step_id", None),
+        ("3", "step_id", None),
+    ]
+
+
+def test_a_request_that_a_list_does_not_know_gets_the_next_in_order_and_has_drifted():
+    cursor = cursor_over(a=[entry("1", "f"), entry("2", "g")])
+    assert served(cursor, "a", "h") == ("1", "step_id", "drifted")
+    assert served(cursor, "a", "h") == ("2", "step_id", "drifted")
+    assert served(cursor, "a", "h") == ("2", "step_id", "exhausted")
+
+
+def test_a_request_whose_answers_are_used_up_is_exhausted_even_if_others_are_left():
+    cursor = cursor_over(a=[entry("1", "f"), entry("2", "g")])
+    served(cursor, "a", "f")
+    assert served(cursor, "a", "f") == ("2", "step_id", "exhausted")
+
+
+def test_a_used_up_list_repeats_the_last_answer_to_the_same_request():
+    cursor = cursor_over(a=[entry("1", "f"), entry("2", "g")])
+    for name in ("f", "g"):
+        served(cursor, "a", name)
+    assert served(cursor, "a", "f") == ("1", "step_id", "exhausted")
+    assert served(cursor, "a", "h") == ("2", "step_id", "exhausted")
+
+
+def test_the_step_comes_before_the_fingerprint():
+    cursor = cursor_over(a=entry("by step", "other"), f=entry("by hash", "f"))
+    assert served(cursor, "a", "f") == ("by step", "step_id", "drifted")
+    assert served(cursor, None, "f") == ("by hash", "prompt_hash", None)
+
+
+def test_an_unknown_step_is_answered_by_its_fingerprint():
+    cursor = cursor_over(f=entry("keyed by hash"), a=entry("of another step", "g"))
+    assert served(cursor, "new", "f") == ("keyed by hash", "prompt_hash", None)
+    assert served(cursor, "new", "g") == ("of another step", "prompt_hash", None)
+
+
+def test_the_entry_under_the_fingerprint_comes_before_equal_requests_of_steps():
+    cursor = cursor_over(a=entry("of a step", "f"), f=entry("under its own key", "f"))
+    assert served(cursor, None, "f") == ("under its own key", "prompt_hash", None)
+
+
+def test_equal_requests_are_served_first_in_first_out_over_all_steps():
+    cursor = cursor_over(b=entry("1", "f"), a=[entry("2", "f"), entry("-", "g"), entry("3", "f")])
+    assert [served(cursor, None, "f") for _ in range(4)] == [
+        ("1", "prompt_hash", None),
+        ("2", "prompt_hash", None),
+        ("3", "prompt_hash", None),
+        ("3", "prompt_hash", "exhausted"),
+    ]
+
+
+def test_the_last_of_equal_requests_goes_on_answering_if_it_is_an_object():
+    cursor = cursor_over(a=entry("1", "f"), b=entry("2", "f"))
+    assert [served(cursor, None, "f")[0] for _ in range(4)] == ["1", "2", "2", "2"]
+
+
+def test_what_was_served_by_step_is_not_served_again_by_fingerprint():
+    cursor = cursor_over(a=[entry("1", "f"), entry("2", "f")])
+    assert served(cursor, "a", "f")[0] == "1"
+    assert served(cursor, None, "f")[0] == "2"
+    assert served(cursor, "a", "f") == ("2", "step_id", "exhausted")
+
+
+def test_what_nothing_fits_is_missing():
+    assert served(cursor_over(a=entry("x", "f")), "b", "g") == (None, "default", "missing")
+    assert served(cursor_over(a=entry("hand-written")), None, "g") == (None, "default", "missing")
+    assert served(cursor_over(), None, "g") == (None, "default", "missing")
+
+
+def test_matching_alone_serves_nothing():
+    cursor = cursor_over(a=[entry("1"), entry("2")])
+    first = cursor.match("a", "f").stored
+    assert cursor.match("a", "f").stored is first
+    assert cursor.unused() == [UnusedEntry("a", 0), UnusedEntry("a", 1)]
+    cursor.use(first)
+    assert cursor.unused() == [UnusedEntry("a", 1)]
+    assert cursor.match("a", "f").stored.exchange.content == "2"
+
+
+@given(recorded=st.lists(st.sampled_from("fgh"), min_size=1, max_size=12), data=st.data())
+def test_a_list_gives_each_request_its_own_answers_in_order_whatever_the_order_of_calls(recorded, data):
+    cursor = cursor_over(a=[entry(f"{name}{place}", name) for place, name in enumerate(recorded)])
+    answers = {name: [] for name in recorded}
+    for name in data.draw(st.permutations(recorded)):
+        content, matched_by, mismatch = served(cursor, "a", name)
+        assert (matched_by, mismatch) == ("step_id", None)
+        answers[name].append(content)
+    assert answers == {
+        name: [f"{name}{place}" for place, other in enumerate(recorded) if other == name] for name in recorded
+    }
+
+
+@given(
+    entries=st.dictionaries(
+        st.sampled_from("abf"), st.lists(st.sampled_from([None, "f", "g"]), min_size=1, max_size=4)
+    ),
+    calls=st.lists(st.tuples(st.sampled_from([None, "a", "b", "c"]), st.sampled_from("fgh")), max_size=20),
+)
+def test_nothing_of_a_list_is_served_twice_without_a_mismatch(entries, calls):
+    responses = {
+        key: [entry(f"{key}{place}", request_hash) for place, request_hash in enumerate(hashes)]
+        for key, hashes in entries.items()
+    }
+    cursor = cursor_over(**responses)
+    answers = [served(cursor, step_id, fingerprint) for step_id, fingerprint in calls]
+    clean = Counter(content for content, _, mismatch in answers if mismatch is None)
+    assert all(count == 1 for count in clean.values())

@@ -1,0 +1,248 @@
+"""Recording afresh: what a run records takes the place of what was there, when the run has ended and not before."""
+
+import asyncio
+import gc
+import stat
+from pathlib import Path
+
+import pytest
+
+from offbook import MockProvider, NormaliseRules, RecordingProvider, record_tools, run
+from offbook.errors import InputError
+from offbook.recording.format.document import FORMAT_VERSION, Document
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.stores.locate import open_store
+from tests.fakes import Echo, user
+
+from .programs import end_unclosed_afresh, finish, fork_afresh, killed_afresh, record_afresh, start
+
+
+@pytest.fixture(params=["run.json", "sqlite:///run.db"])
+def location(request, tmp_path, monkeypatch):
+    """A place for a recording, of each kind."""
+    monkeypatch.chdir(tmp_path)
+    return request.param
+
+
+@pytest.fixture
+def old(location):
+    """The like, with a recording that was made in part by hand, and in the future."""
+    document = Document(meta={"note": "mine"}, rest={"_more": 1})
+    document.add("a", Exchange(content="old"))
+    document.add("f" * 64, Exchange(content="stale", request_hash="f" * 64, recorded_at="2999-01-01T00:00:00+00:00"))
+    document.add_tool("get", ToolExchange(result="old"))
+    open_store(location).save(document)
+    return location
+
+
+def fresh(location, **options):
+    return RecordingProvider(Echo(), location, record="fresh", **options)
+
+
+async def ask(recorder, *texts, step_id=None):
+    for text in texts:
+        await recorder.complete(user(text), "m", step_id=step_id)
+
+
+def contents(location):
+    """What was said, in the recording's order."""
+    return [exchange.content for _, exchange in open_store(location).load()]
+
+
+def results(location):
+    """What tools gave."""
+    return {tool: [call.answer for call in calls] for tool, calls in open_store(location).load().tools.items()}
+
+
+def files():
+    return sorted(path.name for path in Path().iterdir() if not path.name.endswith(("-wal", "-shm")))
+
+
+async def test_entries_without_a_step_that_are_no_longer_asked_go(location):
+    async with RecordingProvider(Echo(), location) as recorder:
+        await ask(recorder, "old prompt", "same")
+    async with fresh(location) as recorder:
+        await ask(recorder, "new prompt", "same")
+    mock = MockProvider(location, strict=True)
+    await ask(mock, "new prompt", "same")
+    assert mock.unused() == []
+
+
+async def test_the_recording_stays_as_it_is_until_the_run_ends(old):
+    before = open_store(old).load()
+    async with fresh(old) as recorder:
+        await ask(recorder, "x")
+        assert open_store(old).load() == before
+    assert contents(old) == ["x #1"]
+    assert len(files()) == 1
+
+
+async def test_a_run_that_records_nothing_leaves_the_recording_as_it_is(old):
+    before = open_store(old).load()
+    async with fresh(old, normalise=NormaliseRules(whitespace=True)):
+        pass
+    assert open_store(old).load() == before
+    assert len(files()) == 1
+
+
+async def test_what_is_no_exchange_stays(old):
+    async with fresh(old) as recorder:
+        await ask(recorder, "x")
+    document = open_store(old).load()
+    assert (document.meta["note"], document.rest) == ("mine", {"_more": 1})
+    assert document.meta["created_by"].startswith("offbook ")
+
+
+async def test_rules_may_change_with_the_recording_and_stay_if_none_are_given(location):
+    rules, others = NormaliseRules(whitespace=True), NormaliseRules(mask=(r"\d+",))
+    for given in (rules, others):
+        async with fresh(location, normalise=given) as recorder:
+            await ask(recorder, "x")
+    async with fresh(location) as recorder:
+        await ask(recorder, "It is 9")
+    async with MockProvider(location, strict=True) as mock:
+        await ask(mock, "It is 17")
+
+
+async def test_a_recording_of_version_1_becomes_one_that_replays_strictly(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text('{"a": {"content": "old"}}')
+    async with fresh(path) as recorder:
+        await ask(recorder, "x")
+    assert open_store(path).load().version == FORMAT_VERSION
+
+
+async def test_each_recorder_replaces_its_own(old):
+    with record_tools({"get": lambda: "new"}, old, record="fresh") as tools:
+        tools["get"]()
+    assert contents(old) == ["old", "stale"]
+    assert results(old) == {"get": ["new"]}
+    async with fresh(old) as recorder:
+        await ask(recorder, "x")
+    assert (contents(old), results(old)) == (["x #1"], {"get": ["new"]})
+
+
+def test_all_who_record_to_one_place_at_the_same_time_are_one_run(old):
+    by_another_name = Path(old).absolute() if old.endswith(".json") else old
+
+    async def work():
+        first, second = fresh(old), fresh(by_another_name)
+        await ask(first, "x")
+        with record_tools({"get": lambda: "new", "put": lambda: "put"}, old, record="fresh") as tools:
+            tools["put"]()
+            await ask(second, "y")
+            await first.close()
+            await first.close()
+        await second.close()
+
+    for _ in range(2):
+        run(work(), virtual_time=True)
+        assert sorted(contents(old)) == ["x #1", "y #1"]
+        assert results(old) == {"put": ["put"]}
+
+
+async def test_what_others_record_meanwhile_stays(old):
+    open_store(old).update(lambda document: document.entries.pop("f" * 64))
+    async with fresh(old) as recorder:
+        await ask(recorder, "x")
+        async with RecordingProvider(Echo(), old) as other:
+            await ask(other, "of another", step_id="b")
+    assert sorted(contents(old)) == ["of another #1", "x #1"]
+
+
+async def test_a_recorder_that_is_used_after_its_end_adds_to_what_it_has_made(old):
+    recorder = fresh(old)
+    await recorder.close()
+    await ask(recorder, "x")
+    assert contents(old) == ["old", "stale"]
+    await recorder.close()
+    assert contents(old) == ["x #1"]
+    for text in ("y", "z"):
+        await ask(recorder, text)
+        await recorder.close()
+    assert sorted(contents(old)) == ["x #1", "y #2", "z #3"]
+
+
+async def test_a_recorder_that_nobody_closed_does_not_hold_up_the_next(old):
+    recorder = fresh(old)
+    await ask(recorder, "lost sight of")
+    del recorder
+    gc.collect()
+    async with fresh(old) as recorder:
+        await ask(recorder, "x")
+    assert contents(old) == ["x #1"]
+    assert len(files()) == 1
+
+
+async def test_what_cannot_take_its_place_is_kept_beside_it_and_told(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_text('{"_version": 2, "a": {"content": "old"}}')
+    recorder = fresh(path)
+    await ask(recorder, "x")
+    path.write_text("something else")
+    with pytest.raises(InputError) as caught:
+        await recorder.close()
+    assert caught.value.hint == f"what was recorded is in {path}.fresh-1"
+    assert contents(f"{path}.fresh-1") == ["x #1"]
+    assert path.read_text() == "something else"
+
+
+def test_what_a_run_that_was_cut_off_has_left_stays(old):
+    left = Path("run.json.fresh-1" if old.endswith(".json") else "run.db.fresh-1")
+    left.write_text("left")
+    with fresh(old) as recorder:
+        recorder.complete_sync(user("x"), "m")
+    assert (contents(old), left.read_text()) == (["x #1"], "left")
+
+
+def test_what_is_recorded_is_as_private_as_the_recording(old):
+    path = Path(old.removeprefix("sqlite:///"))
+    path.chmod(0o600)
+    with fresh(old) as recorder:
+        recorder.complete_sync(user("x"), "m")
+        (beside,) = Path().glob("*.fresh-1")
+        assert stat.S_IMODE(beside.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_kill_in_the_middle_loses_neither_the_old_nor_the_new(old, tmp_path):
+    process = start(killed_afresh, _absolute(old, tmp_path))
+    printed, _ = process.communicate(timeout=60)
+    assert printed == b"recorded\n"
+    assert contents(old) == ["old", "stale"]
+    assert contents(f"{old}.fresh-1") == ["new"]
+
+
+def test_a_program_that_ends_without_closing_has_ended_its_run(old, tmp_path):
+    finish(start(end_unclosed_afresh, _absolute(old, tmp_path)))
+    assert contents(old) == ["new"]
+    assert len(files()) == 1
+
+
+def test_a_child_leaves_the_end_to_its_parent(old, tmp_path):
+    finish(start(fork_afresh, _absolute(old, tmp_path)))
+    assert sorted(contents(old)) == ["of the child", "of the parent", "of the parent again"]
+    assert len(files()) == 1
+
+
+def test_processes_that_record_at_the_same_time_keep_what_the_others_recorded(location, tmp_path):
+    asyncio.run(_recorded(location))
+    processes = [start(record_afresh, _absolute(location, tmp_path), f"p{number}") for number in range(3)]
+    for process in processes:
+        assert process.stdout.readline() == b"ready\n"
+    for process in processes:
+        process.stdin.write(b"go\n")
+        process.stdin.close()
+        process.stdin = None
+        finish(process)
+    assert sorted(contents(location)) == ["p0", "p1", "p2"]
+
+
+async def _recorded(location):
+    async with RecordingProvider(Echo(), location) as recorder:
+        await ask(recorder, "old")
+
+
+def _absolute(location, folder):
+    return location.replace("run.", f"{folder}/run.")

@@ -1,0 +1,169 @@
+"""Explorations on the console."""
+
+import io
+
+from msgspec.structs import replace
+from rich.console import Console
+
+from offbook.explore.runner import Exploration
+from offbook.report.exploration import exploration_reporter_of, report_exploration
+from offbook.report.exploration.console import LiveHeatmap
+from offbook.report.exploration.heatmap import HeatmapDrawing
+from tests.report.exploration import explorations
+
+
+def shown(exploration, before=None, **settings):
+    out = settings.pop("file", io.StringIO())
+    console = Console(file=out, **({"width": 200} | settings))
+    reporter = exploration_reporter_of("console", reproduce=explorations.reproduce, before=before, console=console)
+    report_exploration(exploration, reporter)
+    return out.getvalue() if isinstance(out, io.StringIO) else out.buffer.getvalue().decode(out.encoding)
+
+
+def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
+    lines = [line.rstrip() for line in shown(explorations.naive()).splitlines()]
+    assert lines[lines.index("2 repeated side effect  ! crashed  ? diverged  ✓ recovered  · not struck") + 2 :] == [
+        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 diverged, 1 recovered, 1 not struck",
+        "",
+        "2 repeated side effect  tool=refund call=1: tool_lost",
+        "  │ refund ran 2 times, usually 1 time",
+        "  │ offbook explore refund.py --only 0006",
+        "",
+        "! crashed  2 cases, the first: step=agent call=1: connection_reset",
+        "  │ RuntimeError: gave up",
+        "  │ offbook explore refund.py --only 0003",
+        "",
+        "never seen to run: fallback, breaker open",
+    ]
+
+
+def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_told():
+    exploration = explorations.naive(left=3)
+    told = shown(replace(exploration, explored=exploration.explored[:1]))
+    assert "1 case, 0 findings: 1 recovered; the budget left out 3 cases\n" in told
+    assert "met no fault: 2 agent, find_order 1, refund 1\n" in told
+
+
+def test_where_everything_was_met_and_seen_nothing_is_said_of_it():
+    exploration = explorations.sound()
+    seen = {"retry": 1, "fallback": 1, "breaker open": 1}
+    explored = tuple(replace(each, run=replace(each.run, paths=seen)) for each in exploration.explored)
+    assert shown(replace(exploration, explored=explored)).endswith("\n6 cases, 0 findings: 6 recovered\n")
+
+
+def test_what_differs_from_before_is_told_the_worse_first():
+    told = shown(explorations.naive(), before=explorations.sound())
+    assert "compared with before: 3 worse, 2 other changes, 1 the same\n" in told
+    assert "  recovered → repeated side effect  tool=refund call=1: tool_lost\n  recovered → not struck" in told
+    same = shown(explorations.sound(), before=explorations.sound())
+    assert "compared with before: 0 worse, 0 other changes, 6 the same\n" in same
+
+
+def test_a_case_that_only_one_of_them_has_is_told_so():
+    before = explorations.with_pair()
+    assert "repeated side effect → no such case" in shown(explorations.naive(), before=before)
+    assert "no such case → repeated side effect" in shown(before, before=explorations.naive())
+
+
+def test_an_exploration_that_was_cut_off_says_so():
+    out = io.StringIO()
+    reporter = exploration_reporter_of(
+        "console", reproduce=explorations.reproduce, console=Console(file=out, width=200)
+    )
+    reporter.finish(explorations.naive(), is_complete=False)
+    assert "\ncut off: this is what had ended by then\n" in out.getvalue()
+
+
+def test_there_are_no_colours_but_on_a_terminal():
+    assert "\x1b" not in shown(explorations.naive())
+    assert "\x1b[1;31m!" in shown(explorations.naive(), force_terminal=True, color_system="standard")
+
+
+def test_nothing_said_can_command_a_terminal():
+    told = shown(explorations.hostile())
+    assert "\x1b" not in told
+    assert "\x00" not in told
+    assert not [line for line in told.splitlines() if line.startswith(("::", "##["))]
+
+
+def test_a_console_that_knows_ascii_alone_is_given_that():
+    raw = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    told = shown(explorations.naive(), file=raw)
+    assert "+ recovered" in told
+    assert "  | RuntimeError: gave up\n" in told
+
+
+def test_many_findings_changes_and_lines_are_cut():
+    exploration = explorations.large()
+    bad = tuple(
+        explorations.judged(each.case, each.run, "wrong", f"reason {place}\n" + "more\n" * 50)
+        for place, each in enumerate(exploration.explored)
+    )
+    told = shown(replace(exploration, explored=bad), before=exploration)
+    assert f"\n… {len(bad) - 20} more findings\n" in told
+    assert f"\n  … {len(bad) - 20} more changes\n" in told
+    assert "  │ … 32 more lines\n" in told
+
+
+def console(**settings):
+    return Console(file=io.StringIO(), **({"width": 80, "height": 25} | settings))
+
+
+def live(on, exploration, cases=None):
+    """A heatmap to which all of the exploration has been told."""
+    heatmap = LiveHeatmap(on, HeatmapDrawing(80))
+    heatmap.begin(Exploration(exploration.subject, exploration.clean), cases or len(exploration.explored))
+    for each in exploration.explored:
+        heatmap.told(each)
+    return heatmap
+
+
+def rendered(heatmap):
+    plain = console(color_system=None)
+    plain.print(heatmap)
+    return [line.rstrip() for line in plain.file.getvalue().splitlines()]
+
+
+def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_tenth():
+    on = console()
+    exploration = explorations.large()
+    live(on, exploration)
+    lines = on.file.getvalue().splitlines()
+    count = len(exploration.explored)
+    assert 10 <= len(lines) <= 11
+    assert lines[0] == f"{count // 10} of {count} cases: {count // 10} recovered"
+
+
+def test_cases_beyond_those_that_were_expected_are_counted_too():
+    on = console()
+    live(on, explorations.naive(), cases=2)
+    assert on.file.getvalue().splitlines()[:3] == [
+        "1 of 2 cases: 1 recovered",
+        "2 cases: 1 recovered, 1 not struck",
+        "3 cases: 1 crashed, 1 recovered, 1 not struck",
+    ]
+
+
+def test_a_terminal_shows_the_heatmap_so_far_how_far_it_is_and_the_counts():
+    on = console(force_terminal=True)
+    heatmap = live(on, explorations.naive(), cases=12)
+    lines = rendered(heatmap)
+    heatmap.stop()
+    assert lines[1] == "1 agent                      ✓                         !"
+    assert lines[-2] == "━" * 15 + " " * 16 + "6 of 12 cases: 1 repeated side effect, 2 crashed,"
+    assert lines[-1].strip() == "1 diverged, 1 recovered, 1 not struck"
+
+
+def test_where_the_terminal_has_too_few_lines_the_counts_are_shown_alone():
+    on = console(force_terminal=True, height=6)
+    heatmap = live(on, explorations.naive())
+    lines = rendered(heatmap)
+    heatmap.stop()
+    assert len(lines) == 3
+    assert "━ 6 cases: 1 repeated side effect" in lines[1]
+
+
+def test_nothing_explored_yet_can_be_shown():
+    heatmap = LiveHeatmap(console(), HeatmapDrawing(80))
+    heatmap.begin(Exploration("x", explorations.CLEAN), 0)
+    assert rendered(heatmap)[-1].strip() == "0 cases"

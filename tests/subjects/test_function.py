@@ -1,0 +1,138 @@
+"""Exploring a function."""
+
+import json
+
+import pytest
+
+from offbook import explore_function
+from offbook.errors import InputError
+from offbook.explore.monitor import Deadlines
+from offbook.explore.options import Divergence
+from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
+from offbook.faults import FaultPlan
+from offbook.subjects.function import FunctionSubject
+from tests.explore.runs import plan_of, write_recording
+from tests.fakes import user
+
+
+class GaveUpError(Exception):
+    pass
+
+
+async def agent(stage):
+    """Tries twice."""
+    for _ in range(2):
+        try:
+            return (await stage.provider.complete(user("Hi"), "m", step_id="s")).content
+        except ConnectionError:
+            continue
+    raise GaveUpError("no connection")
+
+
+@pytest.fixture
+def recording(tmp_path):
+    return write_recording(tmp_path / "run.json", {"s": [{"content": "Hello"}]})
+
+
+def test_each_run_begins_at_the_beginning(recording):
+    subject = FunctionSubject(agent, recording, declared=[GaveUpError])
+    assert subject.name == "agent"
+    plans = [
+        FaultPlan(),
+        FaultPlan(),
+        plan_of("call=1 attempt=1: connection_reset"),
+        plan_of("call=1: connection_reset"),
+    ]
+    runs = [subject.run(plan) for plan in plans]
+    assert [run.result for run in runs] == ["Hello", "Hello", "Hello", None]
+    assert runs[3].error.kind == "declared"
+    subject.close()
+
+
+def test_it_is_told_what_to_do_about_divergences_and_how_long_to_wait(recording):
+    subject = FunctionSubject(agent, recording, divergence=Divergence("default"), deadlines=Deadlines(virtual_s=30.0))
+    subject.run(FaultPlan())
+    assert subject.run(plan_of("call=1: timeout 60000")).hung == "it had not ended after 30 s"
+
+
+def test_a_recording_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError):
+        FunctionSubject(agent, tmp_path / "none.json")
+
+
+def test_the_same_exploration_twice_is_the_same(recording):
+    def explore():
+        return Explorer(
+            FunctionSubject(agent, recording), ExploreOptions(variants=select_variants("all"), pairs=True)
+        ).explore()
+
+    assert explore() == explore()
+
+
+@pytest.fixture
+def recording_explore_function(tmp_path):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"_version": 2, "hello": {"content": "Hello!"}, "bye": {"content": "Bye!"}}))
+    return file
+
+
+async def careless(stage):
+    first = await stage.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="hello")
+    last = await stage.gateway.complete([{"role": "user", "content": first.content}], "m", step_id="bye")
+    return last.content
+
+
+def test_a_function_is_replayed_with_each_fault_at_each_place(recording_explore_function):
+    exploration = explore_function(careless, recording_explore_function, faults=["connection_reset", "timeout"])
+    assert exploration.subject == "careless"
+    assert exploration.clean.result == "Bye!"
+    assert {str(each.case) for each in exploration.findings} == {
+        "step=hello call=1 attempt=1: connection_reset",
+        "step=hello call=1: connection_reset",
+        "step=hello call=1 attempt=1: timeout 60000",
+        "step=hello call=1: timeout 60000",
+    }
+
+
+def test_errors_that_are_declared_are_no_findings(recording_explore_function):
+    declared = ["ProviderConnectionError"]
+    exploration = explore_function(careless, recording_explore_function, faults="connection_reset", declared=declared)
+    assert exploration.findings == []
+
+
+def test_a_budget_deadlines_and_what_must_hold_are_kept(recording_explore_function):
+    def invariant_says_something(run):
+        assert run.result, "it says nothing"
+
+    exploration = explore_function(
+        careless,
+        recording_explore_function,
+        faults="timeout",
+        budget=2,
+        invariants=[invariant_says_something],
+        divergence=Divergence("default"),
+        deadlines=Deadlines(virtual_s=30.0),
+    )
+    assert (len(exploration.explored), exploration.left) == (2, 2)
+    assert exploration.tally == {"hung": 2}
+
+
+def test_a_second_fault_is_tried_behind_the_first(recording_explore_function):
+    exploration = explore_function(careless, recording_explore_function, faults="connection_reset", pairs=True)
+    pairs = {str(each.case) for each in exploration.explored if len(each.case.lines) > 1}
+    both = "step=bye call=1 attempt=1: connection_reset; step=bye call=1 attempt=2: connection_reset"
+    assert both in pairs
+
+
+def test_a_fault_that_there_is_not_is_bad_input(recording_explore_function):
+    with pytest.raises(InputError, match="there is no fault 'timeot' to try"):
+        explore_function(careless, recording_explore_function, faults="timeot")
+
+
+def test_an_invariant_that_raises_something_else_does_not_hold(recording_explore_function):
+    def invariant_is_wrong(run):
+        return run.error.message
+
+    with pytest.raises(InputError, match="invariant_is_wrong raised AttributeError"):
+        explore_function(careless, recording_explore_function, invariants=[invariant_is_wrong])

@@ -1,0 +1,348 @@
+"""Exploring programs, over the wire."""
+
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from offbook.errors import InputError
+from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.variants import select_variants
+from offbook.faults import FaultPlan
+from offbook.subjects.executors import ThreadExecutor
+from offbook.subjects.program import MAX_OUTPUT_BYTES, ProgramProcess, ProgramSubject, error_line
+from tests.explore.runs import plan_of
+from tests.subjects.programs import python, subject
+
+HELLO, BYE = {"content": "Hello"}, {"content": "Bye"}
+REFUND = {"content": "", "tool_calls": [{"id": "call_1", "name": "refund", "arguments": {"order_id": 42}}]}
+ONCE = "print(ask(said('Hi'))['content'])"
+STUBBORN = """
+for _ in range(3):
+    try:
+        print(ask(said("Hi"))["content"])
+        break
+    except OSError:
+        continue
+else:
+    sys.exit("no model")
+"""
+TOOLS = "tools=[{'type': 'function', 'function': {'name': 'refund', 'parameters': {'type': 'object'}}}]"
+TOOL_LOOP = f"""
+messages = [said("Hi")]
+while (answer := ask(*messages, {TOOLS})).get("tool_calls"):
+    messages.append(answer)
+    messages += [{{"role": "tool", "tool_call_id": call["id"], "content": "paid"}} for call in answer["tool_calls"]]
+print(answer["content"])
+"""
+
+
+def runs(given, *plans):
+    """The clean run, and those with the plans."""
+    with given:
+        return [given.run(FaultPlan()), *(given.run(plan_of(*plan)) for plan in plans)]
+
+
+def test_a_run_is_told_by_its_exit_code_its_output_and_its_calls(tmp_path):
+    (run,) = runs(subject(ONCE, tmp_path, HELLO))
+    assert run.result == {"exit": 0, "stdout": "Hello\n"}
+    assert (run.error, run.hung, run.diverged, run.struck, run.took_s) == (None, "", "", (), 0.0)
+    (call,) = run.calls
+    assert (call.number, call.attempt, call.model, call.outcome, call.has_tools) == (1, 1, "m", "answered", False)
+
+
+def test_a_subject_is_named_like_its_command(tmp_path):
+    with subject(ONCE, tmp_path, HELLO) as given:
+        assert given.name.startswith(python("")[0])
+
+
+def test_a_request_that_repeats_a_failed_one_gets_its_answer(tmp_path):
+    first, once, always = runs(
+        subject(STUBBORN, tmp_path, HELLO), ["call=1 attempt=1: connection_reset"], ["call=1: http_error 500"]
+    )
+    assert once.result == first.result
+    assert [(call.number, call.attempt, call.outcome, call.error) for call in once.calls] == [
+        (1, 1, "failed", "connection_reset"),
+        (1, 2, "answered", ""),
+    ]
+    assert once.struck == ("call=1 attempt=1: connection_reset",)
+    assert once.paths == {"retry": 1}
+    assert [call.error for call in always.calls] == ["HTTP 500"] * 3
+    assert (always.error.kind, always.error.type, always.error.message) == ("undeclared", "exit 1", "no model")
+
+
+def test_an_exit_code_may_be_declared(tmp_path):
+    given = subject(STUBBORN, tmp_path, HELLO, declared_exits=[1])
+    _, run = runs(given, ["call=1: http_error 500"])
+    assert run.error.kind == "declared"
+
+
+def test_the_error_that_ends_a_program_is_told(tmp_path):
+    code = "answer = ask(said('Hi'))['content']\nif not answer: raise KeyError('content')"
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1: empty_response"])
+    assert (run.error.type, run.error.message) == ("exit 1", "KeyError: 'content'")
+
+
+def test_a_program_that_a_signal_ends_has_crashed(tmp_path):
+    code = "answer = ask(said('Hi'))['content']\nif not answer: os.kill(os.getpid(), 6)"
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1: empty_response"])
+    assert (run.error.kind, run.error.type) == ("undeclared", "signal 6")
+
+
+def test_a_program_that_waits_for_ever_has_hung(tmp_path):
+    given = subject(ONCE, tmp_path, HELLO, deadline_s=3.0)
+    _, run = runs(given, ["call=1: timeout 60000"])
+    assert (run.hung, run.result, run.error) == ("it had not ended after 3 s", None, None)
+    assert [call.error for call in run.calls] == ["timeout"]
+
+
+def test_a_program_that_asks_for_ever_has_hung(tmp_path):
+    code = """
+while True:
+    try:
+        ask(said("Hi"))
+        break
+    except OSError:
+        pass
+"""
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1: http_error 500"])
+    assert run.hung == "it made more than 105 calls of models"
+    assert len(run.calls) == 105
+
+
+def test_a_request_that_was_never_recorded_has_diverged(tmp_path):
+    code = "print(ask(said('Hi' if ask(said('Hm'))['content'] else 'Ho'))['content'])"
+    first, run = runs(subject(code, tmp_path, HELLO, BYE), ["call=1: empty_response"])
+    assert first.diverged == ""
+    assert "is not in the recording" in run.diverged
+    assert [call.outcome for call in run.calls] == ["answered", "diverged"]
+    assert run.calls[1].error == "HTTP 422"
+
+
+def test_a_divergence_may_be_answered_with_a_text(tmp_path):
+    code = "print(ask(said('Hi' if ask(said('Hm'))['content'] else 'Ho'))['content'])"
+    given = subject(code, tmp_path, HELLO, BYE, on_divergence="default", default_response="what?")
+    _, run = runs(given, ["call=1: empty_response"])
+    assert run.result["stdout"] == "what?\n"
+    assert "is not in the recording" in run.diverged
+    assert run.calls[1].outcome == "diverged"
+
+
+def test_the_tools_that_answers_asked_for_are_taken_to_have_run(tmp_path):
+    first, failed, invalid = runs(
+        subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=["refund"]),
+        ["call=1: stream_truncate 0"],
+        ["call=1: invalid_tool_args"],
+    )
+    (tool,) = first.tools
+    assert (tool.tool, tool.call, tool.arguments, tool.result) == ("refund", 1, {"order_id": 42}, "paid")
+    assert (tool.side_effect, tool.has_run) == (True, True)
+    assert first.calls[0].asks_for == (("refund", {"order_id": 42}),)
+    assert first.calls[0].has_tools
+    assert failed.tools == ()
+    assert invalid.tools == ()
+
+
+def test_a_conversation_that_is_started_over_runs_its_tools_again(tmp_path):
+    code = f"""
+for _ in range(2):
+    try:
+        messages = [said("Hi")]
+        while (answer := ask(*messages, {TOOLS})).get("tool_calls"):
+            messages += [answer, {{"role": "tool", "tool_call_id": "call_1", "content": "paid"}}]
+        break
+    except OSError:
+        pass
+"""
+    _, run = runs(subject(code, tmp_path, REFUND, BYE, side_effects=["refund"]), ["call=2 attempt=1: http_error 500"])
+    assert run.side_effects == {"refund": 2}
+    assert [(call.number, call.attempt) for call in run.calls] == [(1, 1), (2, 1), (3, 1), (2, 2)]
+
+
+def test_a_try_that_comes_sooner_than_the_answer_asked_for_is_noted(tmp_path):
+    code = """
+for _ in range(2):
+    try:
+        ask(said("Hi"))
+        break
+    except OSError:
+        pass
+"""
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1 attempt=1: http_error 429 headers.retry-after=30"])
+    assert [call.is_too_soon for call in run.calls] == [False, True]
+
+
+def test_a_conversation_that_gets_lost_is_noted(tmp_path):
+    code = """
+try:
+    ask(said("Be kind.", "system"), said("Hi"))
+except OSError:
+    ask(said("Hi"))
+"""
+    _, run = runs(subject(code, tmp_path, HELLO), ["call=1: connection_reset"])
+    assert [(call.outcome, call.forgot) for call in run.calls] == [("failed", 0), ("diverged", 1)]
+
+
+def test_a_stream_has_places_where_faults_can_strike(tmp_path):
+    code = """
+body = json.dumps({"model": "m", "messages": [said("Hi")], "stream": True}).encode()
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+asked = urllib.request.Request(url, body, {"content-type": "application/json"})
+print(urllib.request.urlopen(asked).read().count(b"data:"))
+"""
+    spoken = {"content": "The end", "chunks": [[0.0, "The "], [0.0, "end"]]}
+    with subject(code, tmp_path, spoken) as given:
+        wish = ExploreOptions(variants=select_variants("stream_truncate clean", given.menu))
+        exploration = Explorer(given, wish).explore()
+    assert exploration.clean.calls[0].is_streamed
+    assert [str(each.case) for each in exploration.explored] == [
+        f"call=1 attempt=1 chunk={place}: stream_truncate raise=clean" for place in (0, 2, 3)
+    ]
+    assert [each.run.result["stdout"] for each in exploration.explored] == ["0\n", "2\n", "3\n"]
+
+
+def test_each_run_has_a_temporary_folder_of_its_own_and_nothing_tells_of_it_or_of_ports(tmp_path):
+    code = """
+import tempfile
+print(tempfile.gettempdir(), os.listdir(tempfile.gettempdir()))
+print(os.environ["OPENAI_BASE_URL"], os.environ["OFFBOOK_URL"])
+print(os.environ["OPENAI_BASE_URL"].split("/")[2], os.environ["WORD"], os.environ["ANTHROPIC_API_KEY"])
+open(os.path.join(tempfile.gettempdir(), "left"), "w").close()
+ask(said("Hi"))
+"""
+    first, second = runs(subject(code, tmp_path, HELLO, env={"WORD": "tree"}), [])
+    assert first.result["stdout"] == ("$TMPDIR []\nhttp://offbook/v1 http://offbook\noffbook tree offbook\n")
+    assert second == first
+
+
+def test_the_same_exploration_is_the_same_with_any_number_of_threads(tmp_path):
+    def explore(workers):
+        with subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=["refund"]) as given:
+            wish = ExploreOptions(variants=select_variants("http_error 500,malformed_response", given.menu))
+            return Explorer(given, wish, executor=ThreadExecutor(given, workers)).explore()
+
+    one, two = explore(1), explore(3)
+    assert one == two
+    assert len(one.explored) == 6
+
+
+def test_a_crew_stops_what_runs_when_nobody_wants_the_results(tmp_path):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    with subject(ONCE, tmp_path, HELLO, deadline_s=600.0) as given:
+        wish = ExploreOptions(variants=select_variants("connection_reset,timeout", given.menu))
+        started_s = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            Explorer(given, wish, executor=ThreadExecutor(given, 4), on_case=stop).explore()
+        assert time.monotonic() - started_s < 30.0
+        assert given.run(FaultPlan()).hung
+
+
+def test_what_cannot_be_run_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no command"):
+        ProgramSubject([], replay=tmp_path / "run.json")
+    with pytest.raises(InputError):
+        ProgramSubject(["true"], replay=tmp_path / "none.json")
+    with subject("", tmp_path, HELLO) as given, pytest.raises(InputError, match="made no call"):
+        Explorer(given, ExploreOptions(variants=())).explore()
+
+
+PATIENCE_S = 30.0
+LEAVES_ONE_BEHIND = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+"""
+WRITES_MUCH = "import sys; sys.stdout.write('x' * 3_000_000); sys.stderr.write('done')"
+
+
+def ran(code, *, deadline_s=PATIENCE_S, **environment):
+    return ProgramProcess([sys.executable, "-c", code], {**os.environ, **environment}).run(deadline_s)
+
+
+def test_a_program_has_its_environment_and_no_input_and_its_outputs_are_kept():
+    code = "import os, sys; print(os.environ['WORD'], sys.stdin.read() == ''); sys.exit('no')"
+    ended = ran(code, WORD="grüß")
+    assert (ended.code, ended.stdout, ended.stderr) == (1, "grüß True\n", "no\n")
+
+
+def test_a_program_that_a_signal_has_ended_says_so():
+    assert ran("import os; os.kill(os.getpid(), 9)").code == -9
+
+
+def test_a_program_that_takes_too_long_is_ended():
+    ended = ran("import time; print('begun', flush=True); time.sleep(600)", deadline_s=2.0)
+    assert ended.code is None
+    assert ended.stdout in ("begun\n", "")
+
+
+def test_a_program_that_says_much_never_waits_to_be_heard_and_the_beginning_is_kept():
+    ended = ran(WRITES_MUCH)
+    assert (ended.code, len(ended.stdout), ended.stderr) == (0, MAX_OUTPUT_BYTES, "done")
+
+
+def test_what_a_program_leaves_behind_ends_with_it():
+    """It holds the output of the program, which has an end all the same."""
+    started_s = time.monotonic()
+    assert ran(LEAVES_ONE_BEHIND).code == 0
+    assert time.monotonic() - started_s < PATIENCE_S
+
+
+def test_a_program_can_be_ended_from_another_thread():
+    child = ProgramProcess([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
+    threading.Timer(0.2, child.kill).start()
+    assert child.run(PATIENCE_S).code is None
+
+
+def test_a_program_that_has_ended_can_be_ended_again():
+    child = ProgramProcess([sys.executable, "-c", ""], dict(os.environ))
+    assert child.run(PATIENCE_S).code == 0
+    child.kill()
+
+
+def test_a_program_that_is_not_wanted_any_more_ends_when_it_is_started():
+    child = ProgramProcess([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
+    child.kill()
+    assert child.run(PATIENCE_S).code is None
+
+
+def test_a_program_that_cannot_be_started_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no such program"):
+        ProgramProcess(["no-such-program"], {}).run(PATIENCE_S)
+    with pytest.raises(InputError, match="Permission denied"):
+        ProgramProcess([str(tmp_path)], {}).run(PATIENCE_S)
+
+
+NODE = """file:///agent.mjs:3
+  throw new TypeError("no")
+        ^
+
+TypeError: no
+    at file:///agent.mjs:3:9
+
+Node.js v22.1.0
+"""
+PYTHON = """Traceback (most recent call last):
+  File "agent.py", line 3, in <module>
+    raise openai.APIConnectionError
+openai.APIConnectionError: Connection error.
+"""
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words"),
+    [
+        (PYTHON, "openai.APIConnectionError: Connection error."),
+        (NODE, "TypeError: no"),
+        ("warning\npanic: all is lost\n\n", "panic: all is lost"),
+        ("", ""),
+    ],
+)
+def test_the_line_that_names_the_error_is_told(stderr, words):
+    assert error_line(stderr) == words
+
+
+def test_a_long_line_is_cut():
+    assert len(error_line("x" * 10_000)) == 500

@@ -1,0 +1,116 @@
+"""What the witness at the wire sees."""
+
+import pytest
+
+from offbook.recording.match.script import ResponseScript
+from offbook.subjects.wire_observer import WireObserver, chunk_kinds, requested_tools
+from offbook.wire.backend import WireBackend, WireOptions, parse_fault_plan
+from offbook.wire.replay import ExploredRun
+from offbook.wire.request import HttpRequest, parse_request
+from offbook.wire.response import whole_response
+from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, recording_of, session_of
+
+ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "look_up", "arguments": {"word": "tree"}}]}
+STREAM = call_of(text="Hi", stream=True, tools=(TOOL,))
+STALL = "call=1 attempt=1: stream_stall 1 for_ms=60000"
+
+
+def watched(*faults, max_calls=100, on_endless=lambda: None):
+    """A session, and the witness who watches it."""
+    stage = WireBackend(WireOptions(responses=recording_of(any=[ASKING, ASKING]), strict=True))
+    observer = WireObserver(max_calls=max_calls, on_endless=on_endless)
+    return stage.start(
+        "run", parse_fault_plan(faults), ExploredRun(ResponseScript(), observer, is_first=True)
+    ), observer
+
+
+def test_only_calls_of_models_are_noted():
+    session, observer = watched()
+    answer_to(session, HttpRequest("GET", "/v1/models", "", {}, b""))
+    answer_to(session, STREAM)
+    assert [call.number for call in observer.calls] == [1]
+
+
+def test_embeddings_are_calls_of_models_too():
+    session, observer = watched()
+    answer_to(session, HttpRequest("POST", "/v1/embeddings", "", {}, b'{"model": "e", "input": "Hi"}'))
+    (call,) = observer.calls
+    assert (call.model, call.outcome, call.has_tools) == ("e", "diverged", False)
+
+
+def test_an_answer_that_is_late_has_failed_until_it_has_arrived():
+    session, observer = watched(STALL)
+    taken = session.take(STREAM)
+    session.answer(taken)
+    assert [(call.outcome, call.error) for call in observer.calls] == [("failed", "stream_stall")]
+    assert observer.tools(["look_up"]) == ()
+    session.arrived(taken)
+    assert [call.outcome for call in observer.calls] == ["answered"]
+    assert [(run.tool, run.side_effect) for run in observer.tools(["look_up"])] == [("look_up", True)]
+
+
+def test_a_run_that_makes_too_many_calls_is_endless_which_is_told_once():
+    told = []
+    session, observer = watched(max_calls=2, on_endless=lambda: told.append("endless"))
+    for text in "abcd":
+        answer_to(session, call_of(text=text))
+    assert told == ["endless"]
+    assert (observer.endless, len(observer.calls)) == ("it made more than 2 calls of models", 2)
+
+
+ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "look_up", "arguments": {"word": "tree"}}]}
+SPEAKING = {"content": "The end", "chunks": [[0.0, "The "], [0.0, "end"]]}
+
+
+def answered(call, entry, *faults):
+    session = session_of({"_version": 2, "any": [entry]}, faults=faults)
+    return parse_request(call), answer_to(session, call)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_tools_that_an_answer_asks_for_are_read(protocol, stream):
+    call = call_of(protocol, stream=stream, max_tokens=9, tools=(TOOL,))
+    (tool_call,) = requested_tools(*answered(call, ASKING))
+    assert (tool_call.tool, tool_call.args) == ("look_up", {"word": "tree"})
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_frames_that_bring_text_are_told_from_those_around_them(protocol):
+    asked, answer = answered(call_of(protocol, stream=True, max_tokens=9), SPEAKING)
+    chunks = chunk_kinds(asked, answer)
+    assert chunks.count("text") == 2
+    assert set(chunks) <= {"text", "other"}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_frames_that_bring_a_tool_call_are_told(protocol):
+    asked, answer = answered(call_of(protocol, stream=True, max_tokens=9, tools=(TOOL,)), ASKING)
+    assert "tool_call" in chunk_kinds(asked, answer)
+
+
+def test_an_array_is_read_like_a_stream():
+    call = call_of("gemini", stream=True, tools=(TOOL,))
+    asked, answer = answered(HttpRequest(call.method, call.path, "", call.headers, call.body), ASKING)
+    assert asked.is_array
+    assert [call.tool for call in requested_tools(asked, answer)] == ["look_up"]
+    assert "tool_call" in chunk_kinds(asked, answer)
+
+
+def test_a_stream_is_read_as_far_as_it_can_be():
+    call = call_of(stream=True)
+    asked, answer = answered(call, SPEAKING, "call=1 chunk=2: stream_truncate raise=malformed")
+    assert chunk_kinds(asked, answer) == ("other", "text")
+    assert requested_tools(asked, answer) == ()
+
+
+def test_nothing_is_read_from_what_is_no_answer_of_a_model():
+    asked = parse_request(call_of())
+    assert requested_tools(asked, whole_response(500, b"{}")) == ()
+    assert requested_tools(asked, whole_response(200, b"<html>")) == ()
+    assert chunk_kinds(asked, whole_response(200, b"{}")) == ()
+    plain = parse_request(HttpRequest("GET", "/v1/models", "", {}, b""))
+    assert (requested_tools(plain, whole_response(200, b"{}")), chunk_kinds(plain, whole_response(200, b"{}"))) == (
+        (),
+        (),
+    )

@@ -1,0 +1,60 @@
+"""How things are put."""
+
+import pytest
+
+from offbook.text import did_you_mean, format_usd, ordinal, pluralize, printable, suggestion
+
+
+def test_a_count_comes_with_its_noun():
+    assert [pluralize(1, "line"), pluralize(0, "line"), pluralize(2000, "entry", "entries")] == [
+        "1 line",
+        "0 lines",
+        "2,000 entries",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (112, "112th"), (1022, "1,022nd")],
+)
+def test_a_place_in_a_row_has_its_ending(number, said):
+    assert ordinal(number) == said
+
+
+def test_what_a_terminal_could_take_for_a_command_is_not_printed():
+    assert printable("a\x1b[2J\nb") == "a [2J\nb"
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("fech", ["submit", "fetch"], "did you mean 'fetch'?"),
+        ("pay", ["submit", "fetch"], "tools: fetch, submit"),
+        ("pay", [], "tools: none"),
+        (
+            "pay",
+            [f"t{number:02}" for number in range(21)],
+            "tools: " + ", ".join(f"t{n:02}" for n in range(20)) + ", …",
+        ),
+    ],
+)
+def test_an_unknown_name_gets_the_closest_or_all_that_are_known(name, known, hint):
+    assert did_you_mean(name, known, kind="tools") == hint
+
+
+def test_nothing_is_listed_without_a_name_for_it():
+    assert did_you_mean("pay", ["submit"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("fech", "did you mean 'fetch'? tools: fetch, submit"), ("pay", "tools: fetch, submit")]
+)
+def test_a_suggestion_lists_all_that_are_known_beside_the_closest(name, hint):
+    assert suggestion(name, ["submit", "fetch"], kind="tools") == hint
+
+
+@pytest.mark.parametrize(
+    ("cost_usd", "said"), [(0, ""), (0.0123, "0.0123"), (1.5, "1.5000"), (0.000012, "0.000012"), (-0.00002, "-0.00002")]
+)
+def test_a_cost_has_four_digits_or_as_many_as_say_something(cost_usd, said):
+    assert format_usd(cost_usd) == said

@@ -1,0 +1,206 @@
+"""Where calls go that only the real APIs can answer."""
+
+import pytest
+
+from offbook.errors import InputError
+from offbook.wire.proxy.upstream import (
+    Upstreams,
+    client_response_headers,
+    upstream_keys_from_environment,
+    upstream_request_headers,
+    upstreams_from_environment,
+)
+from offbook.wire.request import route_of
+
+
+def url_of(upstreams, method, path, query="", **headers):
+    return upstreams.url(route_of(method, path, headers), path, query)
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("/v1/chat/completions", "https://api.openai.com/v1/chat/completions"),
+        ("/chat/completions", "https://api.openai.com/v1/chat/completions"),
+        ("/v1/messages", "https://api.anthropic.com/v1/messages"),
+        (
+            "/v1beta/models/gemini-2.5-pro:generateContent",
+            "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-pro:generateContent",
+        ),
+        ("/api/chat", "http://127.0.0.1:11434/api/chat"),
+    ],
+)
+def test_calls_go_to_their_vendor(path, url):
+    assert url_of(Upstreams(), "POST", path) == url
+
+
+def test_an_address_means_what_it_means_to_the_sdks():
+    upstreams = Upstreams({"openai": "https://proxy.example/openai/v1/", "anthropic": "http://localhost:1/a"})
+    assert url_of(upstreams, "POST", "/v1/chat/completions") == "https://proxy.example/openai/v1/chat/completions"
+    assert url_of(upstreams, "POST", "/v1/messages") == "http://localhost:1/a/v1/messages"
+
+
+def test_the_query_and_the_spelling_of_the_path_are_kept():
+    upstreams = Upstreams()
+    assert url_of(upstreams, "GET", "/v1/models/a%2Fb", "limit=2") == "https://api.openai.com/v1/models/a%2Fb?limit=2"
+    assert url_of(upstreams, "GET", "/v1") == "https://api.openai.com/v1"
+    assert url_of(upstreams, "GET", "/v1x") == "https://api.openai.com/v1/v1x"
+
+
+def test_no_path_leads_to_another_server():
+    anthropic = {"anthropic-version": "1"}
+    assert Upstreams().url(route_of("OPTIONS", "*", anthropic), "*", "") == "https://api.anthropic.com/*"
+    assert Upstreams().url(route_of("GET", "/", anthropic), "@evil", "") == "https://api.anthropic.com/@evil"
+
+
+def test_the_clients_key_goes_upstream_unless_there_is_one_of_our_own():
+    route = route_of("POST", "/v1beta/models/m:generateContent", {})
+    assert Upstreams().auth(route) is None
+    ours = Upstreams(keys={"google": "ours"})
+    assert ours.auth(route) == {"x-goog-api-key": "ours"}
+    assert ours.url(route, "/v1beta/models/m:generateContent", "key=theirs&alt=sse").endswith("Content?alt=sse")
+    assert ours.auth(route_of("POST", "/v1/chat/completions", {})) is None
+
+
+def test_a_key_that_is_the_servers_own_never_goes_upstream():
+    upstreams = Upstreams(keys={"openai": "ours"}, are_clients_keys_ours=True)
+    assert upstreams.auth(route_of("POST", "/v1/responses", {})) == {"Authorization": "Bearer ours"}
+    assert upstreams.auth(route_of("POST", "/api/chat", {})) == {}
+    assert url_of(upstreams, "POST", "/v1beta/models/m:generateContent", "key=theirs").endswith(":generateContent")
+
+
+def test_servers_on_this_machine_are_known():
+    upstreams = Upstreams({"openai": "http://localhost/v1", "google": "http://[::1]:7", "anthropic": "http://10.0.0.1"})
+    assert [vendor for vendor in ("openai", "anthropic", "google", "ollama") if upstreams.is_loopback(vendor)] == [
+        "openai",
+        "google",
+        "ollama",
+    ]
+    assert upstreams.address("google") == "http://[::1]:7"
+    assert (upstreams.vendor_at(7), upstreams.vendor_at(11434), upstreams.vendor_at(8)) == ("google", "ollama", None)
+
+
+def test_an_unknown_vendor_is_an_error_that_names_the_nearest():
+    with pytest.raises(InputError, match="unknown vendor 'open_ai'") as caught:
+        Upstreams({"open_ai": "http://localhost"})
+    assert "did you mean 'openai'?" in caught.value.hint
+    with pytest.raises(InputError, match="upstream_keys: unknown vendor 'gemini'"):
+        Upstreams(keys={"gemini": "k"})
+
+
+@pytest.mark.parametrize("url", ["", "localhost:80", "ftp://a", "http://", "http://a b", "http://a:0", "http://a:x"])
+def test_an_address_that_names_no_server_is_an_error(url):
+    with pytest.raises(InputError, match="upstreams: ollama: expected the URL of a server"):
+        Upstreams({"ollama": url})
+
+
+@pytest.mark.parametrize("url", ["http://a?key=secret", "http://a#secret", "http://me:secret@a"])
+def test_an_address_with_secrets_is_an_error_that_does_not_repeat_them(url):
+    with pytest.raises(InputError, match="without query") as caught:
+        Upstreams({"openai": url})
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["", " sec", "sec\nret", "séc"])
+def test_a_key_that_cannot_be_sent_is_an_error_that_does_not_repeat_it(key):
+    with pytest.raises(InputError, match="upstream_keys: openai: expected printable") as caught:
+        Upstreams(keys={"openai": key})
+    assert not key.strip() or key.strip() not in str(caught.value)
+
+
+KEYS = [
+    (b"authorization", b"Bearer k"),
+    (b"x-api-key", b"k"),
+    (b"x-goog-api-key", b"k"),
+    (b"api-key", b"k"),
+]
+
+
+def test_what_a_client_says_goes_upstream_twice_if_said_twice():
+    said = [*KEYS, (b"Anthropic-Beta", b"a"), (b"anthropic-beta", b"b"), (b"x-stainless-retry-count", b"0")]
+    assert upstream_request_headers(said) == [
+        *KEYS,
+        (b"anthropic-beta", b"a"),
+        (b"anthropic-beta", b"b"),
+        (b"x-stainless-retry-count", b"0"),
+        (b"accept-encoding", b"identity"),
+    ]
+
+
+def test_what_concerns_this_connection_alone_or_us_does_not_go_upstream():
+    said = [
+        (b"host", b"127.0.0.1"),
+        (b"content-length", b"3"),
+        (b"accept-encoding", b"gzip"),
+        (b"connection", b"keep-alive, X-Hop"),
+        (b"x-hop", b"1"),
+        (b"te", b"trailers"),
+        (b"transfer-encoding", b"chunked"),
+        (b"expect", b"100-continue"),
+        (b"proxy-authorization", b"secret"),
+        (b"x-offbook-step", b"plan"),
+        (b"x-offbook-session", b"a"),
+    ]
+    assert upstream_request_headers(said) == [(b"accept-encoding", b"identity")]
+
+
+def test_keys_of_our_own_replace_those_of_the_client():
+    said = [*KEYS, (b"anthropic-version", b"2023-01-01"), (b"a", b"b")]
+    auth = {"anthropic-version": "2024-01-01", "x-api-key": "ours"}
+    assert upstream_request_headers(said, auth=auth) == [
+        (b"anthropic-version", b"2023-01-01"),
+        (b"a", b"b"),
+        (b"x-api-key", b"ours"),
+        (b"accept-encoding", b"identity"),
+    ]
+
+
+def test_upstreams_headers_come_back_without_those_of_its_connection():
+    said = [
+        (b"Content-Type", b"text/plain"),
+        (b"set-cookie", b"a"),
+        (b"set-cookie", b"b"),
+        (b"connection", b"close"),
+        (b"content-length", b"3"),
+    ]
+    assert client_response_headers(said, is_unpacked=False) == [
+        (b"content-type", b"text/plain"),
+        (b"set-cookie", b"a"),
+        (b"set-cookie", b"b"),
+        (b"content-length", b"3"),
+    ]
+
+
+def test_what_was_unpacked_has_another_length_and_no_encoding():
+    said = [(b"content-encoding", b"gzip"), (b"content-length", b"3"), (b"etag", b"x")]
+    assert client_response_headers(said, is_unpacked=True) == [(b"etag", b"x")]
+
+
+def test_what_comes_in_chunks_has_no_length():
+    said = [(b"Transfer-Encoding", b"chunked"), (b"content-length", b"3"), (b"content-encoding", b"br")]
+    assert client_response_headers(said, is_unpacked=False) == [(b"content-encoding", b"br")]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1:9000", "http://127.0.0.1:9000"),
+        (":9000", "http://127.0.0.1:9000"),
+        ("box", "http://box:11434"),
+        ("[::1]", "http://[::1]:11434"),
+        ("[::1]:9000", "http://[::1]:9000"),
+        ("https://ollama.example", "https://ollama.example"),
+    ],
+)
+def test_an_ollama_host_is_read_as_ollama_reads_it(host, url):
+    assert upstreams_from_environment({"OLLAMA_HOST": host}) == {"ollama": url}
+
+
+def test_what_is_not_told_is_left_out():
+    environment = {"OPENAI_BASE_URL": "http://a/v1", "ANTHROPIC_BASE_URL": "http://b", "GOOGLE_GEMINI_BASE_URL": ""}
+    assert upstreams_from_environment(environment) == {"openai": "http://a/v1", "anthropic": "http://b"}
+
+
+def test_keys_are_those_that_are_set_the_first_of_each_vendor():
+    environment = {"GEMINI_API_KEY": "g1", "GOOGLE_API_KEY": "g2", "ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": "o"}
+    assert upstream_keys_from_environment(environment) == {"openai": "o", "google": "g2"}

@@ -1,0 +1,169 @@
+"""The application between the connections and the sessions."""
+
+import orjson
+import pytest
+
+from offbook.vendors import CODECS
+from offbook.wire.backend import WireBackend, WireOptions
+from offbook.wire.request import HttpRequest
+from offbook.wire.server.app import Access, WireApp
+from offbook.wire.server.connection import RequestLimits
+from offbook.wire.server.serving import serving
+from tests.wire.http_requests import PROTOCOLS, call_of
+from tests.wire.raw_client import ask
+
+LIMIT = 200
+
+
+def scope_of(call):
+    headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
+    place = {"method": call.method, "path": call.path, "query_string": call.query.encode(), "headers": headers}
+    return {"type": "http", "http_version": "1.1", **place}
+
+
+async def asked(call, *pieces, responses=None, **options):
+    """What the application sends to a client whose body comes in these pieces; None is where it leaves."""
+    app = WireApp(
+        WireBackend(WireOptions(responses=responses or {}, **options)).sessions,
+        access=Access(),
+        limits=RequestLimits(body_bytes=LIMIT),
+    )
+    waiting, sent = list(pieces), []
+
+    async def receive():
+        piece = waiting.pop(0) if waiting else None
+        if piece is None:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": piece, "more_body": bool(waiting)}
+
+    async def send(message):
+        sent.append(message)
+
+    await app(scope_of(call), receive, send)
+    return sent
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("prefix", ["", "/s/mine"])
+@pytest.mark.parametrize(
+    "pieces",
+    [[b"x" * (LIMIT + 1)], [b"x" * LIMIT, b"x"], [b"x" * LIMIT, b"x", None]],
+    ids=["whole", "pieces", "endless"],
+)
+async def test_a_body_that_is_too_large_is_refused_in_the_shape_of_the_vendor(protocol, prefix, pieces):
+    call = call_of(protocol)
+    head, body = await asked(type(call)("POST", prefix + call.path, "", {}, b""), *pieces)
+    assert head["status"] == 413
+    assert (b"x-should-retry", b"false") in head["headers"]
+    assert CODECS[protocol].decode_error(body["body"]) == f"the body is larger than {LIMIT} bytes"
+
+
+@pytest.mark.parametrize("size", [1, 10, 1_000])
+async def test_a_body_may_come_in_pieces(size):
+    body = call_of().body
+    head, *_ = await asked(call_of(), *(body[start : start + size] for start in range(0, len(body), size)))
+    assert head["status"] == 200
+
+
+@pytest.mark.parametrize("pieces", [[], [b"half", None], [b"", None]])
+async def test_a_client_that_leaves_before_its_call_is_complete_is_sent_nothing(pieces):
+    assert await asked(call_of(), *pieces) == []
+
+
+async def test_the_servers_own_endpoints_get_the_body_that_was_read():
+    call = type(call_of())("PUT", "/_offbook/sessions/a", "", {}, b"")
+    head, body = await asked(call, b'{"faults": ', b'["call=1: timeout"]}')
+    assert head["status"] == 201
+    assert orjson.loads(body["body"])["unstruck"] == ["call=1: timeout"]
+
+
+async def test_what_fails_within_is_a_500_that_is_not_tried_again_and_tells_nothing(caplog):
+    def on_call(call):
+        raise RuntimeError("secret")
+
+    head, body = await asked(call_of(), call_of().body, on_call=on_call)
+    assert head["status"] == 500
+    assert (b"x-should-retry", b"false") in head["headers"]
+    assert b"secret" not in body["body"]
+    assert "could not be answered" in caplog.text
+
+
+KEY = "the-right-key"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(responses={"a": {"content": "x"}}, api_key=KEY) as server:
+        yield server
+
+
+def call(query="", **headers):
+    return HttpRequest(
+        "GET", "/v1/models", query, {name.replace("_", "-"): value for name, value in headers.items()}, b""
+    )
+
+
+@pytest.mark.parametrize(
+    "carrying",
+    [
+        call(authorization=f"Bearer {KEY}"),
+        call(authorization=f"bearer {KEY}"),
+        call(x_api_key=KEY),
+        call(x_goog_api_key=KEY),
+        call(api_key=KEY),
+        call(query=f"key={KEY}"),
+        call(query=f"a=1&key={KEY}", x_api_key="other"),
+    ],
+)
+def test_a_key_is_found_where_clients_put_it(carrying):
+    assert Access(KEY).allows(carrying)
+
+
+@pytest.mark.parametrize(
+    "carrying",
+    [
+        call(),
+        call(authorization=KEY),
+        call(authorization=f"Bearer {KEY}x"),
+        call(x_api_key=""),
+        call(query="key="),
+        call(x_other=KEY),
+        call(x_api_key="é"),
+    ],
+)
+def test_without_the_key_nobody_may_ask(carrying):
+    assert not Access(KEY).allows(carrying)
+
+
+def test_a_server_without_a_key_lets_everybody_ask():
+    assert Access().allows(call())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("prefix", ["", "/s/mine"])
+def test_a_wrong_key_is_refused_in_the_shape_of_the_vendor_and_never_told(server, protocol, prefix):
+    headers = {"authorization": "Bearer hush-hush", "x-api-key": "hush-hush"}
+    heard = ask(server.url + prefix, call_of(protocol, headers=headers))
+    assert (heard.status, heard.headers["x-should-retry"]) == (401, "false")
+    assert CODECS[protocol].decode_error(heard.body) == "the key is not the one of this server"
+    assert b"hush" not in heard.body
+    assert KEY.encode() not in heard.body
+    assert not server.calls
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_keys_that_codecs_send_are_taken(server, protocol):
+    headers = {name.lower(): value for name, value in CODECS[protocol].auth_headers(KEY).items()}
+    allowed = ask(server.session_url("allowed"), call_of(protocol, headers=headers))
+    assert allowed.status == 200
+    server.start_session("allowed")
+
+
+@pytest.mark.parametrize("path", ["/_offbook/health", "/_offbook/sessions", "/_offbook/sessions/x"])
+def test_the_servers_own_endpoints_need_the_key_too(server, path):
+    assert ask(server.url, HttpRequest("GET", path, "", {}, b"")).status == 401
+    assert ask(server.url, HttpRequest("GET", path, "", {"x-api-key": KEY}, b"")).status != 401
+
+
+def test_the_variables_for_clients_hold_the_key(server):
+    assert server.env["OPENAI_API_KEY"] == server.env["ANTHROPIC_API_KEY"] == KEY

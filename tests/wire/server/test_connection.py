@@ -1,0 +1,271 @@
+"""What a connection takes, and what it refuses."""
+
+import pytest
+
+from offbook.wire.request import HttpRequest
+from offbook.wire.server.connection import MAX_HELD_BYTES, REQUEST_LIMITS
+from offbook.wire.server.serving import serving
+from tests.wire.http_requests import call_of, decode
+from tests.wire.raw_client import RawClient, ask, bytes_of, frames_in
+
+CONTENT = "one two three four"
+MODELS = HttpRequest("GET", "/v1/models", "", {}, b"")
+H2C = {"connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAMAAABk"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(responses={"a": {"content": CONTENT}}) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    with RawClient(server.url) as client:
+        yield client
+    assert ask(server.url, call_of()).status == 200
+
+
+def head(*lines):
+    return "\r\n".join(["POST /v1/chat/completions HTTP/1.1", "host: x", *lines, "", ""]).encode("latin-1")
+
+
+def with_headers(size):
+    return HttpRequest("POST", "/v1/chat/completions", "", {"x-long": "x" * size}, call_of().body)
+
+
+def test_long_headers_are_taken(client):
+    assert client.ask(with_headers(REQUEST_LIMITS.header_bytes - 500)).status == 200
+
+
+def test_headers_that_are_too_long_are_refused(client):
+    heard = client.ask(with_headers(REQUEST_LIMITS.header_bytes))
+    assert (heard.status, heard.headers["connection"]) == (431, "close")
+    assert client.rest() == ("closed", b"")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /" + b"a" * 80_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        head(*(f"x-{number}: y" for number in range(12_000))),
+    ],
+    ids=["path", "number"],
+)
+def test_all_of_a_head_counts(client, data):
+    client.send(data)
+    assert client.hear().status == 431
+
+
+def test_a_head_that_never_ends_is_refused(client):
+    client.send(b"POST /v1/chat/completions HTTP/1.1\r\nx-long: ")
+    end, data = "complete", b""
+    try:
+        for _ in range(200):
+            client.send(b"x" * 8_192)
+    except OSError:
+        end = "reset"
+    if end == "complete":
+        end, data = client.rest()
+    assert end in ("closed", "reset")
+    assert not data or data.startswith(b"HTTP/1.1 431")
+
+
+def test_each_call_of_a_connection_has_its_own_limit(client):
+    for _ in range(3):
+        assert client.ask(with_headers(REQUEST_LIMITS.header_bytes // 2)).status == 200
+
+
+def test_a_head_may_come_byte_by_byte(client):
+    for byte in bytes_of(call_of()):
+        client.send(bytes([byte]))
+    assert client.hear().status == 200
+
+
+@pytest.mark.parametrize("call", [call_of(), call_of(stream=True), MODELS])
+def test_a_wish_for_another_protocol_is_overheard(client, call):
+    for _ in range(2):
+        heard = client.ask(HttpRequest(call.method, call.path, "", dict(H2C), call.body))
+        assert (heard.status, heard.end) == (200, "complete")
+
+
+def test_a_body_may_speak_of_upgrades(client):
+    client.send(bytes_of(call_of(text="\r\nupgrade: h2c\r\n")))
+    assert client.hear().status == 200
+
+
+def test_a_body_may_come_in_chunks(client):
+    body = call_of().body
+    pieces = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (body[:7], body[7:]))
+    client.send(head("transfer-encoding: chunked") + pieces + b"0\r\n\r\n")
+    assert client.hear().status == 200
+
+
+def test_a_client_may_ask_whether_to_go_on(client):
+    body = call_of().body
+    client.send(head("expect: 100-continue", f"content-length: {len(body)}"))
+    assert client.hear().status == 100
+    client.send(body)
+    assert decode(client.hear().body, is_streamed=False).content == CONTENT
+
+
+def test_calls_that_are_sent_ahead_are_answered_in_order(client):
+    calls = [call_of(model="a"), MODELS, call_of(model="b", stream=True), call_of(model="c")]
+    client.send(b"".join(map(bytes_of, calls)))
+    heard = [client.hear() for _ in calls]
+    assert [each.end for each in heard] == ["complete"] * 4
+    assert [
+        b'"model":"%b"' % name in each.body for name, each in zip((b"a", b"data", b"b", b"c"), heard, strict=True)
+    ] == [True, False, True, True]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_old_client_is_told_the_length_and_sent_no_chunks(client, stream):
+    client.send(bytes_of(call_of(stream=stream), version="1.0"))
+    heard = client.hear()
+    assert "transfer-encoding" not in heard.headers
+    assert decode(heard.body, is_streamed=stream).content == CONTENT
+    assert client.rest() == ("closed", b"")
+
+
+@pytest.mark.parametrize(("how", "end"), [("ConnectionError", "reset"), ("cut", "closed"), ("clean", "complete")])
+def test_an_old_client_knows_a_cut_by_the_length(server, how, end):
+    server.start_session("old", faults=[f"everywhere: stream_truncate 2 raise={how}"])
+    with RawClient(server.session_url("old")) as client:
+        client.send(bytes_of(call_of(stream=True), prefix=client.prefix, version="1.0"))
+        heard = client.hear()
+    assert (heard.end, len(frames_in(heard.body))) == (end, 2)
+
+
+def test_a_client_may_close_when_it_has_its_answer(client):
+    call = call_of()
+    heard = client.ask(HttpRequest("POST", call.path, "", {"connection": "close"}, call.body))
+    assert (heard.status, heard.headers["connection"]) == (200, "close")
+    assert client.rest() == ("closed", b"")
+
+
+def test_a_head_is_answered_without_a_body(client):
+    client.send(bytes_of(HttpRequest("HEAD", "/v1/models", "", {}, b"")))
+    assert client.hear(is_head=True).body == b""
+    assert client.ask(MODELS).status == 200
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "PUT", "DELETE", "PATCH", "TRACE"])
+def test_other_methods_find_nothing(client, method):
+    assert client.ask(HttpRequest(method, "/v1/chat/completions", "", {}, b"")).status == 404
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"BREW /v1/models HTTP/1.1\r\n\r\n",
+        b"GET /v1/models HTTP/9.9\r\n\r\n",
+        b"GET /v1/\xff HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET http://api.openai.com HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"CONNECT api.openai.com:443 HTTP/1.1\r\nhost: x\r\n\r\n",
+        head("content-length: -1"),
+        head("content-length: 5", "transfer-encoding: chunked") + b"0\r\n\r\n",
+        head("transfer-encoding: chunked") + b"zz\r\n",
+        head("bad header"),
+        b"POST http://[ HTTP/1.1\r\nhost: x\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused(client, data):
+    client.send(data)
+    heard = client.hear()
+    assert (heard.status, heard.headers["connection"]) == (400, "close")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/../../etc/passwd",
+        "/v1/%2e%2e/%2e%2e/etc/passwd",
+        "/v1%2Fmodels%00",
+        "/%00",
+        "/%ff",
+        "/\\..\\x",
+        "//",
+        "/s/../x",
+    ],
+)
+def test_odd_paths_find_nothing(client, path):
+    heard = client.ask(HttpRequest("GET", path, "", {}, b""))
+    assert heard.status == 404
+    assert b"root:" not in heard.body
+
+
+def test_a_path_may_be_a_whole_address(client):
+    assert (
+        client.ask(HttpRequest("POST", "http://api.openai.com/v1/chat/completions", "", {}, call_of().body)).status
+        == 200
+    )
+
+
+def test_of_headers_that_come_twice_the_last_counts(server, client):
+    server.start_session("twice")
+    body = call_of().body
+    client.send(head("x-offbook-session: once", "X-Offbook-Session: twice", f"content-length: {len(body)}") + body)
+    assert client.hear().status == 200
+    assert len(server.session("twice").calls) == 1
+
+
+CONTENT_direct_connection = "word " * 20_000
+
+
+@pytest.fixture(scope="module")
+def server_direct_connection():
+    with serving(responses={"a": {"content": CONTENT_direct_connection}, "b": {"content": "short"}}) as server:
+        server.start_session("late", faults=["everywhere: stream_stall 1 for_ms=1"])
+        yield server
+
+
+@pytest.fixture
+def client_direct_connection(server_direct_connection):
+    with RawClient(server_direct_connection.url) as client:
+        yield client
+
+
+def short(text="Hi", **fields):
+    return call_of(text=text, headers={"x-offbook-step": "b"}, **fields)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_is_due_at_once_comes_in_one_piece(client_direct_connection, stream):
+    client_direct_connection.send(bytes_of(short(stream=stream)))
+    data = client_direct_connection.socket.recv(65_536)
+    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert data.endswith(b"0\r\n\r\n" if stream else b"}")
+
+
+@pytest.mark.parametrize("size", [MAX_HELD_BYTES - 1_000, MAX_HELD_BYTES + 1, 4 * MAX_HELD_BYTES])
+def test_a_call_of_any_size_is_read_whole(server_direct_connection, client_direct_connection, size):
+    text = "x" * size
+    assert decode(client_direct_connection.ask(short(text)).body, is_streamed=False).content == "short"
+    assert server_direct_connection.calls[-1].request.messages[0]["content"] == text
+
+
+def test_a_client_that_sends_ahead_and_reads_late_gets_every_answer(client_direct_connection):
+    calls = 200
+    client_direct_connection.send(bytes_of(call_of(headers={"x-offbook-step": "a"})) * calls + bytes_of(short()))
+    answers = [decode(client_direct_connection.hear().body, is_streamed=False).content for _ in range(calls + 1)]
+    assert answers == [CONTENT_direct_connection] * calls + ["short"]
+
+
+def test_answers_that_are_due_later_and_at_once_may_follow_each_other(server_direct_connection):
+    with RawClient(server_direct_connection.session_url("late")) as client:
+        for stream in (True, False, True):
+            heard = client.ask(short(stream=stream))
+            assert decode(heard.body, is_streamed=stream).content == "short"
+
+
+def test_a_call_that_waits_for_its_body_is_not_answered_before(client_direct_connection):
+    data = bytes_of(short())
+    client_direct_connection.send(data[:-1])
+    client_direct_connection.socket.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        client_direct_connection.socket.recv(1)
+    client_direct_connection.socket.settimeout(5.0)
+    client_direct_connection.send(data[-1:])
+    assert client_direct_connection.hear().status == 200

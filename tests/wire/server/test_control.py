@@ -1,0 +1,178 @@
+"""The server's own endpoints."""
+
+import orjson
+import pytest
+
+from offbook.version import __version__
+from offbook.wire.request import HttpRequest
+from offbook.wire.server.serving import serving
+from tests.wire.http_requests import call_of, entry_of, recording_of
+from tests.wire.raw_client import ask
+
+SESSIONS = "/_offbook/sessions"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(responses=recording_of(entry_of(call_of(), content="x")), strict=True) as server:
+        yield server
+
+
+@pytest.fixture
+def control(server):
+    def asked(method, path, body=b""):
+        heard = ask(server.url, HttpRequest(method, path, "", {}, body))
+        is_json = heard.headers.get("content-type") == "application/json"
+        return heard.status, orjson.loads(heard.body) if is_json else heard.body
+
+    return asked
+
+
+def test_the_server_says_that_it_is_well(control):
+    assert control("GET", "/_offbook/health") == (200, {"status": "ok", "version": __version__})
+
+
+def test_a_session_is_started_looked_at_and_forgotten(server, control):
+    assert control("GET", f"{SESSIONS}/one")[0] == 404
+    status, summary = control("PUT", f"{SESSIONS}/one", b'{"faults": ["call=2: http_error 500"]}')
+    assert (status, summary["name"], summary["unstruck"]) == (201, "one", ["call=2: http_error 500"])
+    answers = [
+        ask(server.session_url("one"), call_of(text=text, headers={"authorization": "Bearer hush"}))
+        for text in ("Hi", "Ho", "Hum")
+    ]
+    assert [each.status for each in answers] == [200, 500, 422]
+    status, report = control("GET", f"{SESSIONS}/one")
+    assert (status, report["unused"], report["struck"]) == (200, [], ["call=2 attempt=1: http_error 500"])
+    assert [call["outcome"] for call in report["calls"]] == ["served", "struck", "missed"]
+    assert [(miss["call"], miss["kind"]) for miss in report["misses"]] == [(3, "missing")]
+    assert "hush" not in str(report)
+    assert all("request" not in call for call in report["calls"])
+    assert control("DELETE", f"{SESSIONS}/one") == (204, b"")
+    assert control("DELETE", f"{SESSIONS}/one")[0] == 404
+
+
+def test_a_session_without_a_body_has_no_faults(control):
+    assert control("PUT", f"{SESSIONS}/plain")[1]["unstruck"] == []
+
+
+def test_sessions_are_listed(control):
+    control("PUT", f"{SESSIONS}/listed")
+    status, listing = control("GET", SESSIONS)
+    listed = next(each for each in listing["sessions"] if each["name"] == "listed")
+    assert status == 200
+    assert listed == {
+        "name": "listed",
+        "call_count": 0,
+        "try_count": 0,
+        "miss_count": 0,
+        "unused_count": 1,
+        "struck": [],
+        "unstruck": [],
+    }
+
+
+def test_the_session_without_a_name_can_be_started_anew(server, control):
+    ask(server.url, call_of())
+    assert ask(server.url, call_of()).status == 422
+    assert control("PUT", f"{SESSIONS}/")[0] == 201
+    assert ask(server.url, call_of()).status == 200
+
+
+@pytest.mark.parametrize("name", ["", "default"])
+def test_the_session_without_a_name_is_the_default_one(server, control, name):
+    assert control("DELETE", f"{SESSIONS}/{name}") == (204, b"")
+    assert control("DELETE", f"{SESSIONS}/{name}") == (204, b"")
+    assert control("GET", f"{SESSIONS}/{name}")[1]["call_count"] == 0
+    ask(server.url, call_of())
+    status, told = control("GET", f"{SESSIONS}/{name}")
+    assert (status, told["name"], told["call_count"]) == (200, "", 1)
+    assert control("PUT", f"{SESSIONS}/{name}")[1]["name"] == ""
+
+
+def test_a_session_that_is_called_default_is_meant_before_the_one_without_a_name(server, control):
+    ask(server.session_url("default"), call_of())
+    assert control("GET", f"{SESSIONS}/default")[1]["name"] == "default"
+    assert control("DELETE", f"{SESSIONS}/default")[0] == 204
+    assert control("GET", f"{SESSIONS}/default")[1]["name"] == ""
+
+
+def test_where_there_is_no_such_session_the_answer_lists_those_that_there_are(control):
+    control("PUT", f"{SESSIONS}/default")
+    control("PUT", f"{SESSIONS}/refund")
+    for method in ("GET", "DELETE"):
+        status, told = control(method, f"{SESSIONS}/refunt")
+        assert status == 404
+        assert "there is no session 'refunt'" in told["error"]
+        assert "did you mean 'refund'? sessions: " in told["error"]
+        assert "default, " in told["error"]
+
+
+def test_an_unknown_field_of_a_wish_is_told_with_the_one_that_is_meant(control):
+    status, told = control("PUT", f"{SESSIONS}/x", b'{"fault": []}')
+    assert (status, told["error"]) == (400, "unknown field 'fault'\n  hint: did you mean 'faults'?")
+
+
+def test_counts_tell_calls_from_their_tries(server, control):
+    control("PUT", f"{SESSIONS}/tried", b'{"faults": ["call=1: http_error 500"]}')
+    for _ in range(3):
+        ask(server.session_url("tried"), call_of())
+    told = control("GET", f"{SESSIONS}/tried")[1]
+    assert (told["call_count"], told["try_count"]) == (1, 3)
+    assert [(call["call"], call["attempt"], call["outcome"]) for call in told["calls"]] == [
+        (1, 1, "struck"),
+        (1, 2, "struck"),
+        (1, 3, "struck"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a%2Fb", "a/b", "%D1%82", "%00", "..%2f..", "100%25"])
+def test_a_name_may_have_odd_characters(control, name):
+    status, summary = control("PUT", f"{SESSIONS}/{name}")
+    assert status == 201
+    assert control("GET", f"{SESSIONS}/{name}")[1]["name"] == summary["name"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"5",
+        b"null",
+        b'{"faults": 5}',
+        b'{"faults": "call=1: timeout"}',
+        b'{"faults": [1]}',
+        b'{"faults": ["nonsense"]}',
+        b'{"faults": ["call=0: timeout"]}',
+        b'{"faults": ["tool=refund: tool_lost"]}',
+        b'{"fault": []}',
+        b'{"faults": ["\xff"]}',
+        b'{"faults": ["\\ud800"]}',
+        b'{"faults": ' + b"[" * 100_000,
+        b'{"x": ' + b"[" * 100_000,
+        b"[" * 100_000,
+    ],
+    ids=range(16),
+)
+def test_a_wish_that_makes_no_sense_is_refused_with_a_reason(server, control, body):
+    status, answer = control("PUT", f"{SESSIONS}/refused", body)
+    assert status == 400
+    assert answer["error"]
+    assert control("GET", f"{SESSIONS}/refused")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", SESSIONS, 405),
+        ("PATCH", f"{SESSIONS}/x", 405),
+        ("GET", "/_offbook", 404),
+        ("GET", "/_offbookx", 404),
+        ("GET", "/_offbook/nope", 404),
+    ],
+)
+def test_there_is_nothing_else(control, method, path, status):
+    got, told = control(method, path)
+    assert got == status
+    assert f"there is no {method} {path}" in told["error"]
+    assert "GET /_offbook/health" in told["error"]

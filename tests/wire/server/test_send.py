@@ -1,0 +1,255 @@
+"""Answers as bytes on real connections, and connections that really break."""
+
+import http.client
+import itertools
+import threading
+import time
+from urllib.parse import urlsplit
+
+import httpx2
+import orjson
+import pytest
+
+from offbook.errors import ProviderError
+from offbook.vendors import CODECS
+from offbook.wire.request import HttpRequest
+from offbook.wire.response import whole_response
+from offbook.wire.server.send import send_response
+from offbook.wire.server.serving import serving
+from tests.wire.http_requests import PROTOCOLS, answer_to, call_of, decode, session_of
+from tests.wire.raw_client import RawClient, ask, bytes_of, frames_in
+
+CONTENT = "one two three four"
+ENTRY = {"a": {"content": CONTENT}}
+names = map("s{}".format, itertools.count())
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(responses=ENTRY) as server:
+        yield server
+
+
+@pytest.fixture
+def struck(server):
+    """Asks in a session of its own, whose every first call is struck; then the server must answer as ever."""
+
+    def asked(line, call, **options):
+        name = next(names)
+        server.start_session(name, faults=[f"call=1: {line}"])
+        heard = ask(server.session_url(name), call, **options)
+        after = ask(server.session_url(name), call_of(text="after"))
+        assert (after.status, after.end) == (200, "complete")
+        return heard
+
+    return asked
+
+
+def clean_frames(call):
+    answer = answer_to(session_of(ENTRY, faults=["everywhere: slow_drip 1"]), call)
+    return [data for _, data in answer.frames]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_arrives_as_it_is(server, protocol, stream):
+    call = call_of(protocol, stream=stream)
+    heard, answer = ask(server.url, call), answer_to(session_of(ENTRY), call)
+    assert (heard.status, heard.body, heard.end) == (200, answer.content, "complete")
+    assert heard.headers["content-type"] == answer.headers["content-type"]
+    assert ("transfer-encoding" in heard.headers) is stream
+    assert decode(heard.body, protocol, is_streamed=stream).content == CONTENT
+
+
+def test_a_connection_is_kept_for_further_calls(server):
+    with RawClient(server.url) as client:
+        for stream in (False, True, False, True):
+            assert client.ask(call_of(stream=stream)).end == "complete"
+        assert client.ask(HttpRequest("GET", "/v1/models", "", {}, b"")).status == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_reset_is_a_real_one(struck, stream):
+    heard = struck("connection_reset", call_of(stream=stream))
+    assert (heard.status, heard.body, heard.end) == (None, b"", "reset")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_silence_is_silent(struck, stream):
+    heard = struck("timeout", call_of(stream=stream), patience_s=0.05)
+    assert (heard.status, heard.body, heard.end) == (None, b"", "silent")
+
+
+def test_silence_that_has_an_end_ends_by_a_reset(struck):
+    heard = struck("timeout 20", call_of())
+    assert (heard.status, heard.end) == (None, "reset")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize(("how", "end"), [("ConnectionError", "reset"), ("cut", "closed"), ("clean", "complete")])
+def test_exactly_so_many_frames_arrive_before_a_stream_breaks_off(struck, protocol, after, how, end):
+    call = call_of(protocol, stream=True)
+    heard = struck(f"stream_truncate {after} raise={how}", call)
+    assert (heard.status, heard.end) == (200, end)
+    assert frames_in(heard.body) == clean_frames(call)[:after]
+    assert heard.headers["transfer-encoding"] == "chunked"
+
+
+def test_a_stream_can_fall_silent_in_the_middle(struck):
+    call = call_of(stream=True)
+    heard = struck("stream_truncate 2 raise=TimeoutError", call, patience_s=0.5)
+    assert (heard.status, heard.body, heard.end) == (200, b"".join(clean_frames(call)[:2]), "silent")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("how", ["error_event", "malformed"])
+def test_a_stream_can_end_in_what_its_clients_take_for_an_error(struck, protocol, how):
+    heard = struck(f"stream_truncate 3 raise={how}", call_of(protocol, stream=True))
+    assert (heard.status, heard.end) == (200, "complete")
+    with pytest.raises(ProviderError):
+        decode(heard.body, protocol, is_streamed=True)
+
+
+@pytest.mark.parametrize(("how", "end"), [("ConnectionError", "reset"), ("cut", "closed"), ("clean", "complete")])
+def test_half_of_a_whole_answer_arrives_before_it_breaks_off(struck, how, end):
+    heard, whole = struck(f"stream_truncate 1 raise={how}", call_of()), answer_to(session_of(ENTRY), call_of()).content
+    assert (heard.status, heard.body, heard.end) == (200, whole[: len(whole) // 2], end)
+
+
+def test_an_http_client_takes_a_cut_for_what_it_is(server):
+    server.start_session("cut", faults=["everywhere: stream_truncate 2 raise=cut"])
+    place = urlsplit(server.session_url("cut"))
+    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=5)
+    connection.request("POST", place.path + "/v1/chat/completions", call_of(stream=True).body)
+    with pytest.raises(http.client.IncompleteRead):
+        connection.getresponse().read()
+    connection.close()
+    with pytest.raises(httpx2.RemoteProtocolError, match="incomplete"):
+        httpx2.post(server.session_url("cut") + "/v1/chat/completions", content=call_of(stream=True).body)
+
+
+def test_a_drip_arrives_in_pieces(struck):
+    for stream in (False, True):
+        call = call_of(stream=stream)
+        began_s = time.monotonic()
+        heard = struck("slow_drip 2", call)
+        assert heard.end == "complete"
+        assert heard.body == b"".join(clean_frames(call))
+        assert time.monotonic() - began_s >= 0.002 * len(clean_frames(call))
+    assert [chunk for chunk in heard.chunks if chunk] == clean_frames(call)
+
+
+def test_a_stall_arrives_late_and_whole(struck):
+    call = call_of(stream=True)
+    began_s = time.monotonic()
+    heard = struck("stream_stall 2 for_ms=30", call)
+    assert time.monotonic() - began_s >= 0.03
+    assert heard.chunks == [b"".join(clean_frames(call)[:2]), b"".join(clean_frames(call)[2:])]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_recorded_times_are_kept(stream):
+    chunks = [[5.0, "one "], [25.0, "two"]]
+    with serving(
+        responses={"a": {"content": "one two", "chunks": chunks, "latency_ms": 35.0}}, latency_model="replay"
+    ) as paced:
+        with RawClient(paced.url) as client:
+            began_s = time.monotonic()
+            client.send(bytes_of(call_of(stream=stream)))
+            heard = client.hear()
+        assert time.monotonic() - began_s >= 0.035
+        assert decode(heard.body, is_streamed=stream).content == "one two"
+        assert len(heard.chunks) == (4 if stream else 1)
+
+
+def test_a_wrong_content_type_arrives_with_the_right_bytes(struck):
+    heard = struck("wrong_content_type text/plain", call_of())
+    assert heard.headers["content-type"] == "text/plain"
+    assert decode(heard.body, is_streamed=False).content == CONTENT
+
+
+@pytest.mark.parametrize("line", ['malformed_response "<oops>"', "wrong_shape"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_answers_that_no_client_can_read_arrive_whole(struck, line, protocol):
+    heard = struck(line, call_of(protocol, stream=True))
+    assert (heard.status, heard.end) == (200, "complete")
+    assert heard.body
+
+
+@pytest.mark.parametrize("status", [200, 299, 400, 404, 418, 422, 429, 500, 529, 599, 600, 999])
+def test_every_status_arrives(struck, status):
+    heard = struck(
+        f"http_error {status} headers.X-Note=é headers.Transfer-Encoding=chunked headers.Content-Length=3", call_of()
+    )
+    assert (heard.status, heard.end, heard.headers["x-note"]) == (status, "complete", "é")
+    assert CODECS["openai_chat"].decode_error(heard.body) == "an injected error"
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_a_status_that_has_no_body_gets_none(server, status):
+    server.start_session("bodiless", faults=[f"call=1: http_error {status} body=xyz"])
+    with RawClient(server.session_url("bodiless")) as client:
+        heard = client.ask(call_of())
+        assert (heard.status, heard.body, heard.headers.get("content-length", "0")) == (status, b"", "0")
+        assert client.ask(call_of(text="b")).status == 200
+
+
+def test_an_entry_with_a_fault_of_its_own_breaks_alike():
+    faults = [
+        {"type": "connection_reset"},
+        {"type": "stream_truncate", "after_chunks": 2, "raise": "cut"},
+        {"type": "http_error", "status_code": 503, "headers": {"Retry-After": "1"}},
+        {"type": "timeout"},
+    ]
+    entries = [{"content": CONTENT, "fault": fault} for fault in faults]
+    with serving(responses={"_version": 2, "a": [*entries, {"content": "at last"}]}) as server:
+        call = call_of(stream=True)
+        ends = [ask(server.url, call, patience_s=patience_s)[::3] for patience_s in (5, 5, 5, 0.05)]
+        assert ends == [(None, "reset"), (200, "closed"), (503, "complete"), (None, "silent")]
+        assert decode(ask(server.url, call).body, is_streamed=True).content == "at last"
+
+
+def test_all_of_a_large_answer_arrives_before_a_reset():
+    text = ("w" * 1_000 + " ") * 4_000
+    with serving(
+        responses={"a": {"content": text}}, faults=["everywhere: stream_truncate 4001 raise=ConnectionError"]
+    ) as server:
+        heard = ask(server.url, call_of(stream=True))
+        assert heard.end == "reset"
+        assert len(heard.body) > 4_000_000
+
+
+def test_a_client_that_leaves_frees_what_was_held_for_it(server):
+    before = threading.active_count()
+    server.start_session("left", faults=["everywhere: timeout"])
+    for _ in range(3):
+        with RawClient(server.session_url("left")) as client:
+            client.send(bytes_of(call_of(), prefix=client.prefix))
+    assert orjson.loads(ask(server.url, HttpRequest("GET", "/_offbook/health", "", {}, b"")).body)["status"] == "ok"
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("line", ["timeout", "connection_reset", "stream_truncate 1 raise=cut", "slow_drip 1"])
+def test_a_call_that_was_sent_ahead_does_not_keep_a_broken_one_alive(server, line):
+    name = next(names)
+    server.start_session(name, faults=[f"call=1: {line}"])
+    with RawClient(server.session_url(name), patience_s=0.05) as client:
+        client.send(
+            bytes_of(call_of(stream=True), prefix=client.prefix) + bytes_of(call_of(text="ahead"), prefix=client.prefix)
+        )
+        client.rest()
+    assert ask(server.url, call_of()).status == 200
+
+
+async def test_a_client_that_leaves_before_its_answer_is_due_is_sent_nothing():
+    sent = []
+
+    async def leave():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    await send_response(whole_response(200, b"{}").after(60_000.0), {"http_version": "1.1"}, leave, send)
+    assert sent == []

@@ -1,0 +1,289 @@
+"""What calls ask."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offbook.recording.match.fingerprint import fingerprint
+from offbook.recording.match.normalise import NormaliseRules
+from offbook.vendors import CODECS
+from offbook.wire.request import MAX_CACHED, MAX_CACHED_BYTES, HttpRequest, RequestParser, parse_request, route_of
+from tests.wire.http_requests import PROTOCOLS, asked_of, call_of, http_call, request_of
+
+
+def plain(method="GET", path="/v1/models", query="", body=b"", **headers):
+    return HttpRequest(method, path, query, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+
+
+def chat(body, query=""):
+    return HttpRequest("POST", "/v1/chat/completions", query, {}, body)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_of_a_model_has_the_fingerprint_that_its_request_has_within_a_process(protocol, stream):
+    asked = asked_of(protocol, max_tokens=5, stream=stream)
+    assert asked.request_hash == fingerprint(request_of(max_tokens=5))
+    assert orjson.loads(asked.fields)["messages"] == [{"role": "user", "content": "Hi"}]
+    assert (asked.is_streamed, asked.model, asked.method) == (stream, "m", "POST")
+
+
+@pytest.mark.parametrize("name", ["authorization", "x-stainless-retry-count", "user-agent", "anthropic-beta"])
+def test_headers_are_no_part_of_what_is_asked(name):
+    assert parse_request(call_of(headers={name: "3"})).request_hash == asked_of().request_hash
+
+
+def test_the_query_of_a_call_of_a_model_is_no_part_of_what_is_asked():
+    call = call_of()
+    versioned = chat(call.body, query="api-version=2024-10-21")
+    assert parse_request(versioned).request_hash == parse_request(call).request_hash
+
+
+def test_normalise_rules_apply_to_what_is_asked():
+    rules = NormaliseRules(mask=(r"\d+",))
+    first, second = (parse_request(call_of(text=f"It is {hour}"), rules) for hour in (9, 17))
+    assert first.request_hash == second.request_hash
+    assert first.fields != second.fields
+
+
+@pytest.mark.parametrize(
+    ("options", "wants_usage"),
+    [
+        ({"include_usage": True}, True),
+        ({"include_usage": False}, False),
+        ({"include_usage": 1}, False),
+        ({}, False),
+        (None, False),
+        ("x", False),
+    ],
+)
+def test_a_streaming_client_may_want_to_know_the_usage(options, wants_usage):
+    body = orjson.loads(call_of(stream=True).body) | {"stream_options": options}
+    assert parse_request(chat(orjson.dumps(body))).wants_usage is wants_usage
+
+
+@pytest.mark.parametrize(("query", "is_array"), [("alt=sse", False), ("", True), ("alt=json", True)])
+def test_gemini_streams_an_array_to_who_asks_for_no_events(query, is_array):
+    body = call_of("gemini").body
+    streamed = HttpRequest("POST", "/v1beta/models/m:streamGenerateContent", query, {}, body)
+    assert parse_request(streamed).is_array is is_array
+    assert not parse_request(HttpRequest("POST", "/v1beta/models/m:generateContent", query, {}, body)).is_array
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"model": 5}', b'{"model": "m", "messages": 5}', b"\xff"]
+)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_call_that_its_protocol_does_not_take_says_why(protocol, body):
+    call = call_of(protocol)
+    asked = parse_request(HttpRequest("POST", call.path, call.query, {}, body))
+    assert asked.request is None
+    assert asked.problem
+    assert asked.route.protocol == "http"
+    assert asked.route.operation == "generate"
+
+
+@pytest.mark.parametrize("depth", [260, 300, 900, 1_000, 1_024, 1_100, 100_000])
+def test_json_of_any_depth_is_read(depth):
+    nested = b"[" * depth + b"]" * depth
+    asked = parse_request(chat(b'{"model": "m", "messages": [{"role": "user", "content": %b}]}' % nested))
+    assert asked.problem
+    assert isinstance(asked.body, str)
+    other = parse_request(plain("POST", "/v1/embeddings", body=b'{"model": "m", "input": %b}' % nested))
+    assert other.request_hash != asked.request_hash
+
+
+@given(st.binary(max_size=60), st.sampled_from(["/v1/chat/completions", "/v1/messages", "/v1/models", "/api/chat"]))
+def test_whatever_comes_is_read(body, path):
+    asked = parse_request(plain("POST", path, body=body, content_type='multipart/x; boundary="a"'))
+    assert len(asked.request_hash) == 64
+
+
+def test_the_body_of_a_plain_call_is_json_or_text_or_base64():
+    assert parse_request(plain(body=b'{"b": 1, "a": 2}')).body == {"a": 2, "b": 1}
+    assert parse_request(plain(body=b"{")).body == "{"
+    assert parse_request(plain(body=b"\xff")).body == {"base64": "/w=="}
+    assert parse_request(plain()).body is None
+
+
+def test_json_that_is_laid_out_otherwise_asks_the_same():
+    assert (
+        parse_request(plain(body=b'{"b":1,"a":2}')).request_hash
+        == parse_request(plain(body=b'{ "a": 2, "b": 1 }')).request_hash
+    )
+
+
+@pytest.mark.parametrize("other", [plain("HEAD"), plain(path="/v1/files"), plain(query="limit=2"), plain(body=b"1")])
+def test_plain_calls_differ_by_method_path_query_and_body(other):
+    assert parse_request(other).request_hash != parse_request(plain()).request_hash
+
+
+@pytest.mark.parametrize("name", ["key", "KEY", "api_key", "access_token"])
+def test_a_key_in_the_query_does_not_count_and_is_not_told(name):
+    asked = parse_request(plain(query=f"{name}=secret&limit=2"))
+    assert asked.request_hash == parse_request(plain(query="limit=2")).request_hash
+    assert b"secret" not in asked.fields
+    assert "secret" not in asked.place
+
+
+def test_the_boundaries_of_an_upload_do_not_count():
+    def upload(boundary):
+        body = f"--{boundary}\r\n\r\nfile\r\n--{boundary}--".encode()
+        return parse_request(
+            plain("POST", "/v1/files", body=body, content_type=f'multipart/form-data; boundary="{boundary}"')
+        )
+
+    assert upload("abc").request_hash == upload("xyz").request_hash
+
+
+def test_the_model_of_a_plain_call_is_the_one_in_its_body():
+    assert parse_request(plain("POST", "/v1/embeddings", body=b'{"model": "e"}')).model == "e"
+    assert parse_request(plain("POST", "/v1/embeddings", body=b'{"model": 5}')).model == ""
+    assert parse_request(plain("POST", "/v1/embeddings", body=b"5")).model == ""
+
+
+def test_a_reader_reads_an_equal_call_once_whoever_asks():
+    reader = RequestParser()
+    first = reader.read(call_of(headers={"x-stainless-retry-count": "0"}))
+    assert reader.read(call_of(headers={"x-stainless-retry-count": "1"})) is first
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        call_of(text="Ho"),
+        http_call("openai_responses", request_of()),
+        call_of(stream=True),
+        HttpRequest("GET", "/chat/completions", "", {}, call_of().body),
+    ],
+)
+def test_a_reader_takes_no_call_for_another(other):
+    reader = RequestParser()
+    first = reader.read(call_of())
+    assert reader.read(other) == parse_request(other) != first
+
+
+def test_a_reader_tells_streams_of_events_and_of_arrays_apart():
+    reader, body = RequestParser(), call_of("gemini").body
+    path = "/v1beta/models/m:streamGenerateContent"
+    events, array = (reader.read(HttpRequest("POST", path, query, {}, body)) for query in ("alt=sse", ""))
+    assert (events.is_array, array.is_array) == (False, True)
+
+
+@pytest.mark.parametrize(("calls", "size"), [(MAX_CACHED + 1, 1), (3, MAX_CACHED_BYTES // 2)])
+def test_a_reader_forgets_when_it_has_read_much(calls, size):
+    reader, body = RequestParser(), call_of(text="#" * size).body
+    first = reader.read(chat(body.replace(b"#", b"-1", 1)))
+    for number in range(calls):
+        reader.read(chat(body.replace(b"#", b"%d" % number, 1)))
+    again = reader.read(chat(body.replace(b"#", b"-1", 1)))
+    assert again is not first
+    assert again == first
+
+
+ANTHROPIC = {"anthropic-version": "2023-06-01"}
+GOOGLE = {"x-goog-api-key": "k"}
+GENERATED = {
+    "openai_chat": (
+        "/v1/chat/completions",
+        "/chat/completions",
+        "/openai/deployments/gpt-4o/chat/completions",
+        "/openai/v1/chat/completions",
+        "/api/v1/chat/completions",
+        "/v1beta/openai/chat/completions",
+    ),
+    "openai_responses": ("/v1/responses", "/responses", "/openai/responses", "/openai/v1/responses"),
+    "anthropic": ("/v1/messages", "/messages", "/anthropic/v1/messages", "/api/v1/messages"),
+    "gemini": (
+        "/v1beta/models/gemini-2.5-flash:generateContent",
+        "/v1beta/models/gemini-2.5-flash:streamGenerateContent",
+        "/v1/models/gemini-2.5-flash:generateContent",
+        "/v1beta/tunedModels/mine:generateContent",
+        "/v1beta1/projects/p/locations/l/publishers/google/models/gemini-2.5-flash:streamGenerateContent",
+    ),
+    "ollama": ("/api/chat",),
+}
+POSTED = {
+    ("openai", "embed"): ("/v1/embeddings", "/embeddings", "/openai/deployments/e/embeddings"),
+    ("openai", "count_tokens"): ("/v1/responses/input_tokens", "/responses/input_tokens"),
+    ("openai", "other"): ("/v1/completions", "/v1/threads/t/messages", "/v1/audio/speech", "/", ""),
+    ("anthropic", "count_tokens"): ("/v1/messages/count_tokens", "/messages/count_tokens"),
+    ("google", "embed"): ("/v1beta/models/e:embedContent", "/v1beta/models/e:batchEmbedContents"),
+    ("google", "count_tokens"): ("/v1beta/models/g:countTokens",),
+    ("google", "other"): ("/v1beta/files", "/upload/v1beta/files"),
+    ("ollama", "embed"): ("/api/embed", "/api/embeddings"),
+    ("ollama", "models"): ("/api/show",),
+    ("ollama", "other"): ("/api/pull", "/api/generate"),
+}
+GOT = {
+    ("openai", "models"): ("/v1/models", "/models", "/v1/models/gpt-4o", "/v1/models/org/name", "/api/v1/models"),
+    ("openai", "other"): ("/v1/chat/completions", "/v1/files", "/v1/responses/resp_1"),
+    ("google", "models"): ("/v1beta/models", "/v1beta/models/gemini-2.5-flash"),
+    ("ollama", "models"): ("/api/tags", "/api/ps", "/api/version"),
+}
+
+
+@pytest.mark.parametrize(("protocol", "path"), [(name, path) for name, paths in GENERATED.items() for path in paths])
+def test_a_model_is_asked_at_every_address_that_clients_use(protocol, path):
+    route = route_of("POST", path, {})
+    assert (route.operation, route.protocol, route.codec) == ("generate", protocol, CODECS[protocol])
+    assert route.vendor_codec is CODECS[protocol]
+
+
+@pytest.mark.parametrize(("what", "path"), [(what, path) for what, paths in POSTED.items() for path in paths])
+def test_what_is_posted_beside_is_known_by_its_path(what, path):
+    route = route_of("POST", path, {})
+    assert (route.vendor, route.operation, route.codec, route.protocol) == (*what, None, "http")
+
+
+@pytest.mark.parametrize(("what", "path"), [(what, path) for what, paths in GOT.items() for path in paths])
+def test_what_is_got_is_known_by_its_path(what, path):
+    route = route_of("GET", path, {})
+    assert (route.vendor, route.operation) == what
+
+
+@pytest.mark.parametrize(
+    ("headers", "vendor"),
+    [({}, "openai"), (ANTHROPIC, "anthropic"), ({"anthropic-beta": "x"}, "anthropic"), (GOOGLE, "google")],
+)
+def test_a_path_that_several_vendors_have_is_told_apart_by_its_headers(headers, vendor):
+    route = route_of("GET", "/v1/models", headers)
+    assert (route.vendor, route.operation) == (vendor, "models")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "BREW", "post", ""])
+def test_a_model_is_asked_by_post_alone(method):
+    assert route_of(method, "/v1/chat/completions", {}).operation == "other"
+
+
+@pytest.mark.parametrize("vendor", ["openai", "anthropic", "google", "ollama"])
+def test_errors_are_written_as_the_vendor_writes_them(vendor):
+    path = {"openai": "/v1/x", "anthropic": "/v1/x", "google": "/v1beta/x", "ollama": "/api/x"}[vendor]
+    error = route_of("GET", path, ANTHROPIC if vendor == "anthropic" else {}).vendor_codec.encode_error(404, "no")
+    shapes = {
+        "openai": lambda: error["error"]["message"],
+        "anthropic": lambda: (error["type"] == "error") and error["error"]["message"],
+        "google": lambda: (error["error"]["code"] == 404) and error["error"]["message"],
+        "ollama": lambda: error["error"],
+    }
+    assert shapes[vendor]() == "no"
+
+
+@pytest.mark.parametrize(
+    ("told", "attempt"),
+    [
+        ("0", 1),
+        ("2", 3),
+        (None, None),
+        ("", None),
+        ("-1", None),
+        ("x", None),
+        ("²", None),
+        ("1.5", None),
+        ("9" * 6, None),
+    ],
+)
+def test_a_client_may_tell_which_try_it_is(told, attempt):
+    headers = {} if told is None else {"x-stainless-retry-count": told}
+    assert HttpRequest("POST", "/", "", headers, b"").attempt == attempt

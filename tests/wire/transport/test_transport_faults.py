@@ -1,0 +1,224 @@
+"""Faults in-process: SDKs and HTTP clients must see what they see over a real socket."""
+
+import asyncio
+
+import anthropic
+import httpx
+import httpx2
+import openai
+import pytest
+
+import offbook
+from offbook.faults import parse_fault
+from offbook.wire.server.serving import serving
+from tests.faults.samples import SAMPLES
+
+pytestmark = pytest.mark.xdist_group("openai_sdk")
+
+RESPONSES = {"a": {"content": "Hello there, my friend"}}
+PATIENCE_S = 30.0
+SILENT = [
+    "stream_stall after_chunks=2 for_ms=60000",
+    "stream_truncate after_chunks=2 raise=TimeoutError",
+    "timeout",
+]
+SILENT_S = 0.5
+"""When a client gives up a silent server: long enough for what comes before the silence, on a busy machine too."""
+
+FAULTS = [
+    *SILENT,
+    "connection_reset",
+    "content_filter",
+    "context_overflow",
+    "empty_response",
+    "http_error 400",
+    "http_error 429",
+    "http_error 503",
+    "http_error 503 headers.x-should-retry=false",
+    "invalid_tool_args",
+    'malformed_response "not valid json"',
+    "partial_response",
+    "slow_drip 1",
+    "stream_stall after_chunks=2 for_ms=1",
+    "stream_truncate after_chunks=0 raise=ConnectionError",
+    "stream_truncate after_chunks=0 raise=cut",
+    "stream_truncate after_chunks=2 raise=ConnectionError",
+    "stream_truncate after_chunks=2 raise=clean",
+    "stream_truncate after_chunks=2 raise=cut",
+    "stream_truncate after_chunks=2 raise=error_event",
+    "stream_truncate after_chunks=2 raise=malformed",
+    "timeout 20",
+    "tool_call_fault get_weather",
+    "unknown_tool",
+    "wrong_content_type text/plain",
+    'wrong_shape "[]"',
+]
+
+
+class OpenAI(openai.AsyncOpenAI):
+    def _calculate_retry_timeout(self, *_):
+        return 0.001
+
+
+class Anthropic(anthropic.AsyncAnthropic):
+    def _calculate_retry_timeout(self, *_):
+        return 0.001
+
+
+ASKED = [{"role": "user", "content": "Hi"}]
+
+
+async def ask_openai(url, *, stream, **options):
+    client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=1, **options)
+    answer = await client.chat.completions.create(model="m", messages=ASKED, stream=stream)
+    async for piece in pieces(answer):
+        yield piece
+
+
+async def ask_anthropic(url, *, stream, **options):
+    client = Anthropic(base_url=url, api_key="none", max_retries=1, **options)
+    answer = await client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=stream)
+    async for piece in pieces(answer):
+        yield piece
+
+
+async def pieces(answer):
+    if not hasattr(answer, "__aiter__"):
+        yield told(answer)
+        return
+    async for piece in answer:
+        yield told(piece)
+
+
+def told(value):
+    return value.to_dict() if hasattr(value, "to_dict") else value
+
+
+ASKING = {"openai": ask_openai, "anthropic": ask_anthropic}
+CASES = [(vendor, stream) for vendor in ASKING for stream in (False, True)]
+
+
+async def outcome(asked):
+    """All that came, and at last the SDK's error with that of the HTTP client behind it."""
+    got = []
+    try:
+        async for piece in asked:
+            got.append(piece)  # noqa: PERF401 - kept when it breaks off
+    except Exception as error:
+        got += [type(each) for each in (error, error.__cause__) if each is not None and not is_of_httpcore(each)]
+    return got
+
+
+def is_of_httpcore(error):
+    return type(error).__module__.startswith("httpcore")
+
+
+def attempts(session):
+    return [(call.attempt, call.status, call.fault) for call in session.calls]
+
+
+async def outcomes(watched, client, address, line):
+    """What each kind of client got of a run whose every call the fault strikes, and the attempts that it made."""
+    timeout = SILENT_S if line in SILENT else PATIENCE_S
+    sessions = [watched.start_session(f"{vendor}-{stream}", faults=[f"call=1: {line}"]) for vendor, stream in CASES]
+    asked = [
+        ASKING[vendor](f"{address}/s/{session.name}", stream=stream, http_client=client, timeout=timeout)
+        for (vendor, stream), session in zip(CASES, sessions, strict=True)
+    ]
+    got = await asyncio.gather(*map(outcome, asked))
+    return {session.name: (each, attempts(session)) for each, session in zip(got, sessions, strict=True)}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(responses=RESPONSES, retry_after_ms=1) as server:
+        yield server
+
+
+def test_every_fault_is_compared():
+    compared = {type(parse_fault(f"call=1: {line}").fault) for line in FAULTS}
+    assert compared == {type(fault) for fault in SAMPLES}
+
+
+@pytest.mark.parametrize("line", FAULTS)
+def test_sdks_see_the_same_in_process_as_over_a_socket(server, line):
+    stand_in = offbook.StandIn(responses=RESPONSES, retry_after_ms=1)
+
+    async def over_a_socket():
+        async with httpx2.AsyncClient() as client:
+            return await outcomes(server, client, server.url, line)
+
+    async def in_process():
+        async with stand_in.http_client() as client:
+            return await outcomes(stand_in, client, "https://api.example", line)
+
+    assert offbook.run(in_process(), virtual_time=True) == offbook.run(over_a_socket())
+
+
+ENDINGS = {
+    "connection_reset": ([], "ReadError"),
+    "timeout 1": ([], "ReadError"),
+    "stream_truncate after_chunks=2 raise=ConnectionError": ([200], "ReadError"),
+    "stream_truncate after_chunks=2 raise=cut": ([200], "RemoteProtocolError"),
+    "stream_truncate after_chunks=2 raise=clean": ([200], None),
+    "timeout": ([], "ReadTimeout"),
+    "stream_truncate after_chunks=2 raise=TimeoutError": ([200], "ReadTimeout"),
+    "slow_drip 1": ([200], None),
+}
+BODY = {"model": "m", "messages": ASKED, "stream": True}
+URL = "https://api.example/v1/chat/completions"
+
+
+def of_library(name, line):
+    came, error = ENDINGS[line]
+    return came, error and f"{name}.{error}"
+
+
+def read_all(client, url=URL):
+    """The status if one came, and the name of the error if there was one."""
+    came = []
+    try:
+        with client.stream("POST", url, json=BODY) as response:
+            came.append(response.status_code)
+            assert all(response.iter_raw())
+    except (httpx.TransportError, httpx2.TransportError) as error:
+        return came, f"{type(error).__module__}.{type(error).__name__}"
+    return came, None
+
+
+async def read_all_async(client):
+    came = []
+    try:
+        async with client.stream("POST", URL, json=BODY) as response:
+            came.append(response.status_code)
+            assert all([data async for data in response.aiter_raw()])
+    except (httpx.TransportError, httpx2.TransportError) as error:
+        return came, f"{type(error).__module__}.{type(error).__name__}"
+    return came, None
+
+
+@pytest.mark.parametrize("line", ENDINGS)
+def test_clients_of_either_library_that_do_not_await_get_the_errors_of_a_socket(server, line):
+    stand_in = offbook.StandIn(responses=RESPONSES, faults=[f"call={call}: {line}" for call in (1, 2)])
+    timeout = 0.01 if ENDINGS[line][1] == "ReadTimeout" else PATIENCE_S
+    with httpx2.Client(transport=stand_in.transport(), timeout=timeout) as client:
+        assert read_all(client) == of_library("httpx2", line)
+    with httpx.Client(transport=stand_in.httpx_transport(), timeout=timeout) as client:
+        assert read_all(client) == of_library("httpx", line)
+    if "Timeout" not in str(ENDINGS[line]):
+        server.start_session("sync", faults=[f"call=1: {line}"])
+        with httpx2.Client(timeout=timeout) as client:
+            assert read_all(client, f"{server.session_url('sync')}/v1/chat/completions") == of_library("httpx2", line)
+
+
+@pytest.mark.parametrize("line", ENDINGS)
+def test_clients_of_either_library_that_await_get_them_too(line):
+    stand_in = offbook.StandIn(responses=RESPONSES, faults=[f"call={call}: {line}" for call in (1, 2)])
+
+    async def main():
+        async with httpx2.AsyncClient(transport=stand_in.transport(), timeout=60) as client:
+            assert await read_all_async(client) == of_library("httpx2", line)
+        async with httpx.AsyncClient(transport=stand_in.httpx_transport(), timeout=60) as client:
+            assert await read_all_async(client) == of_library("httpx", line)
+
+    offbook.run(main(), virtual_time=True)

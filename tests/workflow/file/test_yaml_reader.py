@@ -1,0 +1,140 @@
+"""Reading YAML: what is taken for what, and what is refused, with its line."""
+
+# ruff: noqa: E501 - a complaint is read best on one line
+
+import time
+
+import pytest
+
+from offbook.errors import InputError, WorkflowError
+from offbook.workflow import AgentStep, LlmCallStep, RouterStep, load_workflow, parse_workflow
+from offbook.workflow.file.yaml_reader import MAX_BYTES
+from tests.workflow.samples import EXAMPLE, call, said, workflow
+
+
+def test_a_workflow_file_is_read(tmp_path):
+    (tmp_path / "flow.yaml").write_text(EXAMPLE)
+    flow = load_workflow(tmp_path / "flow.yaml")
+    assert [type(step) for step in flow.steps] == [LlmCallStep, RouterStep, AgentStep, LlmCallStep]
+    assert (flow.name, flow.config.budget_usd, flow.config.model) == ("classify-and-respond", 0.5, "gpt-4o-mini")
+    assert flow.steps[2].terminal_tool == ("reply",)
+    assert flow.tools["reply"].function == "my_tools:reply"
+    assert parse_workflow(EXAMPLE) == flow
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    (tmp_path / "flow.yaml").write_text(EXAMPLE, encoding="utf-8-sig")
+    assert load_workflow(str(tmp_path / "flow.yaml")) == parse_workflow(EXAMPLE)
+
+
+def test_words_mean_what_yaml_1_2_says_they_do():
+    state = "{a: yes, b: on, c: '1', d: 1:30, e: 0o14, f: true, g: null, h: 1e3, i: 0x1F, j: -7, k: 2024-01-01, l: ~, m: .5}"
+    flow = parse_workflow(workflow(call("a"), head=f"state: {state}"))
+    assert flow.state == {
+        "a": "yes",
+        "b": "on",
+        "c": "1",
+        "d": "1:30",
+        "e": 12,
+        "f": True,
+        "g": None,
+        "h": 1000.0,
+        "i": 31,
+        "j": -7,
+        "k": "2024-01-01",
+        "l": None,
+        "m": 0.5,
+    }
+
+
+def test_a_quoted_word_is_a_text_and_a_block_keeps_its_lines():
+    flow = parse_workflow("name: 'true'\nsteps:\n  - id: a\n    type: llm_call\n    prompt: |\n      one\n      two\n")
+    assert (flow.name, flow.steps[0].prompt) == ("true", "one\ntwo\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [
+        ("a: &x 1", ["1:4: a: the anchor &x is not allowed | write the value out"]),
+        ("a: 1\nb: *x", ["2:4: b: the alias *x is not allowed | write the value out"]),
+        ("a: 1\n<<: {b: 2}", ["2:1: the merge key << is not allowed | write the entries out"]),
+        ("a: 1\nb: 2\na: 3", ["3:1: a: the key 'a' is there twice, first in line 1"]),
+        ("1: a", ["1:1: the key 1 is no text | quote it if it is meant as a text"]),
+        ("true: a", ["1:1: the key true is no text | quote it if it is meant as a text"]),
+        ("? [a]\n: b", ["1:3: the key of several parts is no text | quote it if it is meant as a text"]),
+        ("a: 1\n---\nb: 2", ["2:1: a second document begins here | a file holds one workflow"]),
+        ("a: .nan", ["1:4: a: .nan is no number that can be used here | quote it if it is meant as a text"]),
+        ("a: -.inf", ["1:4: a: -.inf is no number that can be used here | quote it if it is meant as a text"]),
+        ("a: 1e999", ["1:4: a: the number 1e999 is too large | quote it if it is meant as a text"]),
+        ("a: 9223372036854775808", ["1:4: a: the number 9223372036854775808 is too large | quote it if it is meant as a text"]),
+        ("a: " + "9" * 5000, [f"1:4: a: the number {'9' * 20}… is too large | quote it if it is meant as a text"]),
+        ("a:\n\t- b", ["2:1: no YAML: found character that cannot start any token | indent with spaces, not with tabs"]),
+        ("a: [1, 2", ["2:1: no YAML: did not find expected ',' or ']'"]),
+        ("a: b: c", ["1:5: no YAML: mapping values are not allowed in this context | quote the text: a colon and a space in it begin a mapping"]),
+        ("a: \x00", ["no YAML: control characters are not allowed"]),
+        ("a: \ud800", ["the text is not Unicode: surrogates not allowed"]),
+        ("", ["expected a mapping, got nothing"]),
+        ("- a", ["1:1: expected a mapping, got a list"]),
+        ("just text", ["1:1: expected a mapping, got 'just text'"]),
+    ],
+)  # fmt: skip
+def test_what_could_surprise_is_refused_with_its_line(text, complaints):
+    assert said(text) == complaints
+
+
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.system [ls]", "!!python/name:os.system ''", "!!str 1", "!x 1"]
+)
+def test_tags_are_refused_whatever_they_are(tag):
+    [complaint] = said(f"name: {tag}")
+    assert complaint.startswith("1:7: name: the tag ")
+    assert complaint.endswith("is not allowed | write plain YAML; quote what is a text")
+
+
+def test_everything_that_is_refused_is_told_at_once():
+    assert len(said("a: &x 1\nb: *x\na: !!str 2\n2: 3\n")) == 5
+
+
+def test_a_bomb_of_aliases_costs_nothing():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    begun = time.perf_counter()
+    assert said("\n".join(lines))[0] == "1:5: a0: the anchor &a0 is not allowed | write the value out"
+    assert time.perf_counter() - begun < 30.0
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
+def test_deep_nesting_is_refused(opening):
+    [complaint] = said(opening * 20_000)
+    assert "nested more than 50 levels deep" in complaint
+
+
+def test_a_text_that_is_too_long_is_refused(tmp_path):
+    assert said("a" * (MAX_BYTES + 1)) == [f"the file has {MAX_BYTES + 1} bytes, more than {MAX_BYTES}"]
+    (tmp_path / "long.yaml").write_bytes(b"# " + b"a" * 10 * MAX_BYTES)
+    with pytest.raises(WorkflowError, match="more than 1000000"):
+        load_workflow(tmp_path / "long.yaml")
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"name: flow\nbad: \xff\xfe", "2:6: the file is not UTF-8\n  hint: save it as UTF-8"),
+        (EXAMPLE.encode("utf-16"), "1:1: the file is not UTF-8\n  hint: save it as UTF-8"),
+        (b"\xde\xad\xbe\xef" * 100, "1:3: the file is not UTF-8\n  hint: save it as UTF-8"),
+    ],
+)
+def test_junk_and_other_encodings_are_refused(tmp_path, data, complaint):
+    path = tmp_path / "flow.yaml"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        load_workflow(path)
+    assert str(caught.value) == f"{path}:{complaint}"
+
+
+def test_a_file_that_cannot_be_opened_is_told_by_its_name(tmp_path):
+    with pytest.raises(WorkflowError) as caught:
+        load_workflow(tmp_path / "none.yaml")
+    assert str(caught.value) == f"{tmp_path / 'none.yaml'}: No such file or directory"
+    with pytest.raises(WorkflowError, match="Is a directory"):
+        load_workflow(tmp_path)
