@@ -83,7 +83,7 @@ def test_as_json_the_faults_that_struck_and_those_that_did_not_are_in_the_result
     assert code == 1
     assert json.loads(out)["faults"] == {
         "struck": ["workflow=greet step=bye call=1 attempt=1: timeout"],
-        "unstruck": ["call=99: timeout"],
+        "unfired": ["call=99: timeout"],
     }
     assert "never struck" in err
 
@@ -101,7 +101,7 @@ def test_chaos_need_not_strike(run, greet, write):
 
 def test_without_faults_the_result_has_none(run, greet):
     _, out, _ = run("run", greet, "--mock-responses", "run.json", "--json")
-    assert json.loads(out)["faults"] == {"struck": [], "unstruck": []}
+    assert json.loads(out)["faults"] == {"struck": [], "unfired": []}
 
 
 def test_a_mismatch_after_a_fault_says_that_a_fault_struck(run, write):
@@ -196,7 +196,7 @@ def test_tools_of_sub_workflows_fail_too_and_what_struck_is_in_the_result(run, p
     assert code == 1
     assert json.loads(out)["faults"] == {
         "struck": ["tool=audit call=1: tool_error"],
-        "unstruck": ["tool=refund call=9: tool_lost"],
+        "unfired": ["tool=refund call=9: tool_lost"],
     }
     assert "'tool=refund call=9: tool_lost' never struck" in err
     assert (tmp_path / "till.txt").read_text().splitlines() == ["refund 7"]

@@ -281,7 +281,7 @@ def test_tools(offbook):
     for _ in range(2):
         with pytest.raises(ToolFaultError):
             offbook.tools(add)["add"](a=1, b=2)
-    assert stand_in.unstruck() == []
+    assert stand_in.unfired() == []
 """
     )
     project.write("recordings/test_it/test_tools.json", '{"_version": 2, "_tools": {"add": [{"result": 3}]}}')

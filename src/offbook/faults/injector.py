@@ -56,7 +56,7 @@ class FaultLog:
 class FaultInjector(Provider):
     """Passes requests on to `provider`, except where the plan has a fault for them.
 
-    `fired` lists what struck, as lines of a plan: `FaultPlan(injector.fired)` strikes there again. `unstruck()`
+    `fired` lists what struck, as lines of a plan: `FaultPlan(injector.fired)` strikes there again. `unfired()`
     lists what did not. Injectors that share a `numbering` count calls together, and those that share `strikes`
     tell of each other's.
     """
@@ -127,7 +127,7 @@ def inject_tools(
 class FaultyTools(Toolbox):
     """Tools that fail where `plan` says so, which may be exchanged for another.
 
-    `fired` lists what struck, as lines of a plan, and `unstruck()` what did not. The calls of each tool are
+    `fired` lists what struck, as lines of a plan, and `unfired()` what did not. The calls of each tool are
     counted from 1, however often it is wrapped; a call whose arguments are refused is none.
 
     A synchronous tool fails at once when it is called, except where a fault has it wait: that call gives

@@ -232,7 +232,11 @@ class FunctionDocs(Struct, frozen=True):
 
 def parse_docstring(docstring: str | None) -> FunctionDocs:
     """What a docstring in Google, NumPy or reST style says; one in no style is a description as a whole."""
-    parsed = docstring_parser.parse(inspect.cleandoc(docstring or ""))
+    text = inspect.cleandoc(docstring or "")
+    try:
+        parsed = docstring_parser.parse(text)
+    except (docstring_parser.ParseError, LookupError):  # the library fails on some reST, such as ": :param"
+        return FunctionDocs(text, {})
     return FunctionDocs(
         (parsed.description or "").strip(),
         {each.arg_name: each.description for each in parsed.params if each.description},

@@ -145,7 +145,7 @@ async def test_tools_are_awaited_where_there_is_an_event_loop():
 
 def test_a_verdict_itself_cannot_be_run():
     guardrails = rails()
-    with pytest.raises(InputError, match="calls: expected a Sequence, got Verdict") as caught:
+    with pytest.raises(InputError, match="calls: expected a Sequence, got TurnVerdict") as caught:
         guardrails.run_sync(guardrails.check([FETCH]))
     assert caught.value.hint == "run(verdict.calls)"
 

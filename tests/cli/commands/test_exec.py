@@ -262,7 +262,7 @@ def test_a_report_tells_every_call_and_why_the_code_is_what_it_is(execute, weath
     ]
     assert "request" not in told["calls"][0]
     assert [(miss["call"], miss["kind"]) for miss in told["misses"]] == [(2, "missing")]
-    assert (told["unused"], told["faults"]) == ([], {"struck": [], "unstruck": []})
+    assert (told["unused"], told["faults"]) == ([], {"struck": [], "unfired": []})
 
 
 def test_a_report_is_there_without_a_code_while_the_program_runs(execute):

@@ -74,7 +74,7 @@ async def test_the_servers_own_endpoints_get_the_body_that_was_read():
     call = type(call_of())("PUT", "/_offbook/sessions/a", "", {}, b"")
     head, body = await asked(call, b'{"faults": ', b'["call=1: timeout"]}')
     assert head["status"] == 201
-    assert orjson.loads(body["body"])["unstruck"] == ["call=1: timeout"]
+    assert orjson.loads(body["body"])["unfired"] == ["call=1: timeout"]
 
 
 async def test_what_fails_within_is_a_500_that_is_not_tried_again_and_tells_nothing(caplog):

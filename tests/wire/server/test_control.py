@@ -35,7 +35,7 @@ def test_the_server_says_that_it_is_well(control):
 def test_a_session_is_started_looked_at_and_forgotten(server, control):
     assert control("GET", f"{SESSIONS}/one")[0] == 404
     status, summary = control("PUT", f"{SESSIONS}/one", b'{"faults": ["call=2: http_error 500"]}')
-    assert (status, summary["name"], summary["unstruck"]) == (201, "one", ["call=2: http_error 500"])
+    assert (status, summary["name"], summary["unfired"]) == (201, "one", ["call=2: http_error 500"])
     answers = [
         ask(server.session_url("one"), call_of(text=text, headers={"authorization": "Bearer hush"}))
         for text in ("Hi", "Ho", "Hum")
@@ -52,7 +52,7 @@ def test_a_session_is_started_looked_at_and_forgotten(server, control):
 
 
 def test_a_session_without_a_body_has_no_faults(control):
-    assert control("PUT", f"{SESSIONS}/plain")[1]["unstruck"] == []
+    assert control("PUT", f"{SESSIONS}/plain")[1]["unfired"] == []
 
 
 def test_sessions_are_listed(control):
@@ -67,7 +67,7 @@ def test_sessions_are_listed(control):
         "miss_count": 0,
         "unused_count": 1,
         "struck": [],
-        "unstruck": [],
+        "unfired": [],
     }
 
 

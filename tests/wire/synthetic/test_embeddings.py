@@ -215,7 +215,7 @@ def test_a_vector_is_the_same_for_ever():
 
 
 def test_a_vector_is_the_same_in_another_process():
-    code = "from offbook.wire.synthetic.embeddings import *; print(packed(unit_vector(b'hello', 99)).hex())"
+    code = "from offbook.wire.synthetic.embeddings import *; print(float32_bytes(unit_vector(b'hello', 99)).hex())"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == float32_bytes(unit_vector(b"hello", 99)).hex()
 

@@ -87,7 +87,7 @@ def session_summary(session: WireSession) -> dict[str, Any]:
         "miss_count": len(session.misses),
         "unused_count": len(session.unused()),
         "struck": [str(planned) for planned in session.fired],
-        "unstruck": [str(planned) for planned in session.unfired()],
+        "unfired": [str(planned) for planned in session.unfired()],
     }
 
 
