@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from itertools import count
-from threading import Thread
 from types import TracebackType
-from typing import IO, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from msgspec import Struct
 
+from offbook.child_process import ChildProcess
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
 from offbook.explore.run import ErrorKind, Run, RunFailure, normalize_text
@@ -32,11 +29,6 @@ from offbook.wire.session import WireSession
 MAX_OUTPUT_BYTES = 1024 * 1024
 """How much of each output is kept: the beginning."""
 
-OUTPUT_GRACE_S = 1.0
-"""How long the outputs are listened to when the program has ended: something that it left behind may hold them."""
-
-_READ_BYTES = 64 * 1024
-
 
 class ProgramExit(Struct, frozen=True):
     """How a program ended: its exit code, minus N if signal N has ended it; None if it was ended from here."""
@@ -47,77 +39,37 @@ class ProgramExit(Struct, frozen=True):
 
 
 class ProgramProcess:
-    """A program without input, in a process group of its own: what it started ends with it."""
+    """A run of a program that can be killed from another thread, even before it has started."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._command, self._environment = command, environment
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: ChildProcess | None = None
         self._is_killed = False
 
     def run(self, deadline_s: float) -> ProgramExit:
-        """Run it to its end, or for `deadline_s` at most.
+        """Run it until it ends, at most for `deadline_s`.
 
         Raises:
             InputError: it cannot be started.
         """
-        process = self._process = self._started()
+        child = self._child = self._start()
         if self._is_killed:
-            _kill_group(process.pid)
-        outputs = [_OutputReader(stream) for stream in (process.stdout, process.stderr) if stream is not None]
-        waiting = Thread(target=process.wait, daemon=True)
-        waiting.start()
-        try:
-            waiting.join(deadline_s)
-            is_late = waiting.is_alive()
-        finally:
-            _kill_group(process.pid)
-        waiting.join()
-        stdout, stderr = [output.text() for output in outputs]
-        return ProgramExit(None if is_late or self._is_killed else process.returncode, stdout, stderr)
+            child.kill()
+        code = child.wait_for(deadline_s)
+        return ProgramExit(None if self._is_killed else code, child.stdout.text, child.stderr.text)
 
     def kill(self) -> None:
-        """End it now, or when it is started. Safe to call from any thread, and when it has ended."""
+        """Kill it now, or as soon as it starts. May be called from any thread, and after it has ended."""
         self._is_killed = True
-        if self._process is not None:
-            _kill_group(self._process.pid)
+        if self._child is not None:
+            self._child.kill()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> ChildProcess:
         try:
-            return subprocess.Popen(  # noqa: S603 - it is what the user wants
-                self._command,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            return ChildProcess(self._command, environment=self._environment, limit_bytes=MAX_OUTPUT_BYTES)
         except OSError as error:
             reason = "there is no such program" if isinstance(error, FileNotFoundError) else error.strerror
             raise InputError(f"it cannot be started: {reason}", source=self._command[0]) from None
-
-
-class _OutputReader:
-    """Reads an output to its end, so that the program never waits for that, and keeps its beginning."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._kept = stream, bytearray()
-        self._reading = Thread(target=self._read, daemon=True)
-        self._reading.start()
-
-    def text(self) -> str:
-        """What was kept, when the program has ended."""
-        self._reading.join(OUTPUT_GRACE_S)
-        return bytes(self._kept).decode("utf-8", "replace")
-
-    def _read(self) -> None:
-        with self._stream:
-            while data := os.read(self._stream.fileno(), _READ_BYTES):
-                self._kept += data[: MAX_OUTPUT_BYTES - len(self._kept)]
-
-
-def _kill_group(number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(number, signal.SIGKILL)
 
 
 MAX_ERROR_CHARS = 500
@@ -257,7 +209,7 @@ class ProgramSubject:
             error=self._error(ended, aliases),
             calls=calls,
             tools=observer.tools(self._side_effects),
-            struck=tuple(str(planned) for planned in session.fired),
+            fired=tuple(str(planned) for planned in session.fired),
             diverged=normalize_text(session.misses[0].text, aliases) if session.misses else "",
             hung=(observer.endless or f"it had not ended after {self._deadline_s:g} s") if has_hung else "",
             paths={"retry": retries} if retries else {},

@@ -75,7 +75,7 @@ class PageFetcher:
         host, port, usual = _host(parsed), _port(parsed), DEFAULT_PORTS[parsed.scheme]
         if not self._hosts.has_host(host, port, usual_port=usual):
             asked = host if port == usual else f"{host}:{port}"
-            raise ToolRefusalError(f"{asked} is not allowed; allowed are: {self._named}", tool=self._tool)
+            raise ToolRefusalError(f"{asked} is not allowed; allowed: {self._named}", tool=self._tool)
         return parsed
 
     async def _follow(self, url: httpx2.URL) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import selectors
 import shutil
-import signal
-import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
+from offbook.child_process import CapturedOutput, ChildProcess
 from offbook.errors import ToolFailureError, ToolRefusalError
 from offbook.tools import ToolDef, tool_of
 from offbook.tools.dispatch import DAEMON_THREADS
@@ -33,12 +30,12 @@ _ESCAPED = re.compile(r'\\([\\"$`])|\\\n')
 
 
 def split_command(line: str) -> list[str]:
-    """The words of a command line, quotes and backslashes as in a shell.
+    """Split a command line into words, with quotes and backslashes as in a shell.
 
     Raises:
-        ValueError: it has what only a shell could act on, or a quote without end; says what to do.
+        ValueError: the line needs a shell, or a quote is not closed; the message says what to do.
     """
-    found: list[list[str]] = []
+    words: list[list[str]] = []
     line, at, is_inside = line.strip(), 0, False
     while at < len(line):
         piece = _PIECE.match(line, at)
@@ -46,14 +43,14 @@ def split_command(line: str) -> list[str]:
             raise ValueError(_refusal(line[at]))
         if piece["space"] is None:
             if not is_inside:
-                found.append([])
-            found[-1].append(_word_text(piece))
+                words.append([])
+            words[-1].append(_word_text(piece))
         at, is_inside = piece.end(), piece["space"] is None
-    return ["".join(pieces) for pieces in found]
+    return ["".join(pieces) for pieces in words]
 
 
 def _word_text(piece: re.Match[str]) -> str:
-    """What a piece of a word stands for."""
+    """Return the text of a piece of a word, without its quotes and escapes."""
     quoted = piece["double"]
     if quoted is None:
         return next(text for text in piece.groups() if text is not None)
@@ -64,91 +61,17 @@ def _word_text(piece: re.Match[str]) -> str:
 
 def _refusal(sign: str) -> str:
     if sign in OPERATORS:
-        return f"there is no shell, so {sign!r} does nothing; run one command at a time"
+        return f"there is no shell, so {sign!r} has no effect; run one command at a time"
     if sign in "'\"\\":
-        return f"after {sign} the command line does not go on as it should"
-    return f"there is no shell, so {sign!r} stands for nothing else; put it in single quotes"
-
-
-PIECE_BYTES = 65536
-
-
-class CapturedOutput:
-    """The first `limit` bytes of what a program wrote, and how many more there were."""
-
-    def __init__(self, limit: int) -> None:
-        self.data, self.dropped, self._limit = b"", 0, limit
-
-    def add(self, piece: bytes) -> None:
-        kept = piece[: self._limit - len(self.data)]
-        self.data += kept
-        self.dropped += len(piece) - len(kept)
-
-    def __str__(self) -> str:
-        text = self.data.decode("utf-8", "replace")
-        return f"{text}\n[{self.dropped} more bytes]" if self.dropped else text
-
-
-class ChildProcess:
-    """A running program, in a process group of its own and without input.
-
-    Args:
-        command: the program's path and its arguments.
-        folder: where it runs.
-        environment: all that it sees of ours.
-        limit: how many bytes of each of its outputs are kept.
-
-    Raises:
-        OSError: it cannot be started.
-    """
-
-    def __init__(self, command: Sequence[str], *, folder: Path, environment: Mapping[str, str], limit: int) -> None:
-        self.stdout, self.stderr = CapturedOutput(limit), CapturedOutput(limit)
-        self._process = subprocess.Popen(  # noqa: S603 - which programs may run is the caller's to say
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-
-    def wait(self) -> int:
-        """Gather the output until it ends, and give the exit code; that of a signal is negative."""
-        with self._process:
-            self._gather()
-            exit_code = self._process.wait()
-        self._kill_group()
-        return exit_code
-
-    def kill(self) -> None:
-        """End the program, and all that it has started, at once. One that has ended is left alone."""
-        if self._process.returncode is None:
-            self._kill_group()
-
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # nothing is left of it
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _gather(self) -> None:
-        with selectors.DefaultSelector() as open_pipes:
-            for pipe, output in ((self._process.stdout, self.stdout), (self._process.stderr, self.stderr)):
-                assert pipe is not None
-                open_pipes.register(pipe, selectors.EVENT_READ, output)
-            while open_pipes.get_map():
-                for key, _ in open_pipes.select():
-                    piece = os.read(key.fd, PIECE_BYTES)
-                    key.data.add(piece)
-                    if not piece:
-                        open_pipes.unregister(key.fileobj)
+        return f"the {sign} in the command line is not closed"
+    return f"there is no shell, so {sign!r} is not expanded; put it in single quotes"
 
 
 MAX_OUTPUT_BYTES = 64_000
 
 
 def shell(name: str, *, allow: Sequence[str], folder: Path, timeout_s: float) -> ToolDef:
-    """A tool `name` that runs the commands in `allow`, in `folder`, each within `timeout_s`."""
+    """Return a tool `name` that runs the commands in `allow` in `folder`, each for at most `timeout_s`."""
     description = (
         f"Run a command, without a shell: no pipes, redirections, variables or wildcards. "
         f"Commands that you may run: {', '.join(allow)}."
@@ -160,62 +83,66 @@ def shell(name: str, *, allow: Sequence[str], folder: Path, timeout_s: float) ->
 class CommandRunner:
     """Runs the commands in `allow`, found on the PATH, in `folder`.
 
-    They see no other variables of ours than PATH, HOME and LANG, and no input. Of each output 64 KB are
-    kept. Whoever stops waiting, stops the command and what it has started.
+    Commands get no input, and no environment variables but PATH, HOME and LANG. The first 64 KB of each output are
+    returned. Cancelling `run` kills the command and every process that it started.
     """
 
     def __init__(self, allow: Sequence[str], *, folder: Path, tool: str) -> None:
         self._allow, self._folder, self._tool = tuple(allow), folder, tool
 
     async def run(self, command: str) -> str:
-        """What the command wrote, and its exit code if that is not 0.
+        """Run the command and return its output, with the exit code if that is not 0.
 
         Args:
             command: the command with its arguments, quoted as in a shell, like wc -l 'my notes.txt'
 
         Raises:
             ToolRefusalError: the command is not allowed, or needs a shell.
-            ToolFailureError: it cannot be started.
+            ToolFailureError: the command cannot be started.
         """
-        process = self._started(self._words(command))
+        process = self._start(self._split(command))
         try:
             loop = asyncio.get_running_loop()
             return _output_text(process, await loop.run_in_executor(DAEMON_THREADS, process.wait))
         finally:
             process.kill()
 
-    def _words(self, command: str) -> list[str]:
+    def _split(self, command: str) -> list[str]:
         try:
-            found = split_command(command)
+            words = split_command(command)
         except ValueError as error:
             raise ToolRefusalError(str(error), tool=self._tool) from None
-        if not found or found[0] not in self._allow:
-            asked = repr(found[0]) if found else "nothing"
-            raise ToolRefusalError(f"{asked} is not allowed; allowed are: {', '.join(self._allow)}", tool=self._tool)
-        return found
+        if not words or words[0] not in self._allow:
+            name = repr(words[0]) if words else "an empty command"
+            raise ToolRefusalError(f"{name} is not allowed; allowed: {', '.join(self._allow)}", tool=self._tool)
+        return words
 
-    def _started(self, found: list[str]) -> ChildProcess:
+    def _start(self, words: list[str]) -> ChildProcess:
         environment = _command_environment()
-        program = shutil.which(found[0], path=environment["PATH"])
+        program = shutil.which(words[0], path=environment["PATH"])
         if program is None:
-            raise ToolFailureError(f"{found[0]} is not installed", tool=self._tool)
+            raise ToolFailureError(f"{words[0]} is not installed", tool=self._tool)
         try:
             return ChildProcess(
-                [program, *found[1:]], folder=self._folder, environment=environment, limit=MAX_OUTPUT_BYTES
+                [program, *words[1:]], environment=environment, limit_bytes=MAX_OUTPUT_BYTES, folder=self._folder
             )
         except (OSError, ValueError) as error:
-            raise ToolFailureError(f"{found[0]} cannot be run: {error}", tool=self._tool) from None
+            raise ToolFailureError(f"{words[0]} cannot be run: {error}", tool=self._tool) from None
 
 
 def _command_environment() -> dict[str, str]:
-    """What a command sees of our environment. Places on the PATH that depend on where it runs are left out."""
-    seen = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
-    places = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(place).is_absolute()]
-    return seen | {"PATH": os.pathsep.join(places)}
+    """Return the environment of commands; relative entries of PATH are left out."""
+    variables = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(folder).is_absolute()]
+    return variables | {"PATH": os.pathsep.join(folders)}
 
 
 def _output_text(process: ChildProcess, exit_code: int) -> str:
-    parts = [f"[exit code {exit_code}]" if exit_code else "", str(process.stdout)]
+    parts = [f"[exit code {exit_code}]" if exit_code else "", _show_output(process.stdout)]
     if process.stderr.data:
-        parts.append(f"[stderr]\n{process.stderr}")
+        parts.append(f"[stderr]\n{_show_output(process.stderr)}")
     return "\n".join(part.rstrip("\n") for part in parts if part)
+
+
+def _show_output(output: CapturedOutput) -> str:
+    return f"{output.text}\n[{output.dropped_bytes} more bytes]" if output.dropped_bytes else output.text

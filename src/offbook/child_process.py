@@ -1,0 +1,113 @@
+"""Runs a program in a process group of its own, with bounded output, and leaves nothing of it running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+READ_BYTES = 64 * 1024
+OUTPUT_GRACE_S = 1.0
+"""How long `wait_for` reads on after the program ended: a process that left the group may hold its pipes open."""
+
+
+class CapturedOutput:
+    """The first `limit_bytes` of an output of a program, and how many bytes more there were.
+
+    A thread reads the pipe to its end, so that the program never blocks on a full pipe.
+    """
+
+    def __init__(self, pipe: IO[bytes], limit_bytes: int) -> None:
+        self.data, self.dropped_bytes = bytearray(), 0
+        self._pipe, self._limit_bytes = pipe, limit_bytes
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def text(self) -> str:
+        """The captured bytes as UTF-8, with replacement characters where they are not."""
+        return bytes(self.data).decode("utf-8", "replace")
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the pipe is closed, or for `timeout_s`."""
+        self._reader.join(timeout_s)
+
+    def _read(self) -> None:
+        with self._pipe:
+            while piece := os.read(self._pipe.fileno(), READ_BYTES):
+                captured = piece[: self._limit_bytes - len(self.data)]
+                self.data += captured
+                self.dropped_bytes += len(piece) - len(captured)
+
+
+class ChildProcess:
+    """A running program without input, in a session and process group of its own.
+
+    Args:
+        command: the program and its arguments.
+        environment: all of its environment variables.
+        limit_bytes: how many bytes of each output are captured.
+        folder: its working directory; by default ours.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, environment: Mapping[str, str], limit_bytes: int, folder: Path | None = None
+    ) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - which programs may run is the caller's decision
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self.stdout = CapturedOutput(self._process.stdout, limit_bytes)
+        self.stderr = CapturedOutput(self._process.stderr, limit_bytes)
+
+    def wait(self) -> int:
+        """Wait until both outputs are closed and the program has ended, then kill what is left of its group.
+
+        Returns the exit code, -N if signal N ended the program.
+        """
+        self.stdout.join()
+        self.stderr.join()
+        exit_code = self._process.wait()
+        self._kill_group()
+        return exit_code
+
+    def wait_for(self, timeout_s: float) -> int | None:
+        """Wait until the program has ended, or for `timeout_s`, then kill its group; an open output does not count.
+
+        Returns the exit code, -N if signal N ended the program, and None if it was still running.
+        """
+        waiting = Thread(target=self._process.wait, daemon=True)  # Popen.wait(timeout) would poll
+        waiting.start()
+        try:
+            waiting.join(timeout_s)
+            is_late = waiting.is_alive()
+        finally:
+            self._kill_group()
+        waiting.join()
+        self.stdout.join(OUTPUT_GRACE_S)
+        self.stderr.join(OUTPUT_GRACE_S)
+        return None if is_late else self._process.returncode
+
+    def kill(self) -> None:
+        """Kill the program and its group. Does nothing if it has ended; may be called from any thread."""
+        if self._process.returncode is None:
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
+            os.killpg(self._process.pid, signal.SIGKILL)
