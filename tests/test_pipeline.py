@@ -15,16 +15,17 @@ from offbook.errors import (
 from offbook.events import FaultFired, MemorySink, ReplayServed
 from offbook.faults import FaultPlan, parse_fault
 from offbook.messages import Response
-from offbook.pipeline import VENDORS, Harnessed, Live, Mock, Record, Replay, open_pipeline
+from offbook.pipeline import Harnessed, Live, Mock, Record, Replay, open_pipeline
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.tools import Toolbox, tool_of
+from offbook.vendors import VENDORS
 from offbook.workflow import parse_workflow
 from offbook.workflow.file.schema import ConfigDefinition
 from offbook.workflow.file.tree import Endpoint, endpoints_of
 from tests.fakes import Scripted, user
-from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
+from tests.servers.models import chat_answer
 
 QUESTION = user("Hi")
 
@@ -33,7 +34,7 @@ QUESTION = user("Hi")
 def no_keys(monkeypatch):
     """No key and no address of a model's vendor is in the environment."""
     for vendor in VENDORS.values():
-        for name in (*vendor.keys, vendor.address):
+        for name in (*vendor.key_variables, *vendor.address_variables):
             monkeypatch.delenv(name, raising=False)
 
 
@@ -64,7 +65,7 @@ async def asked(declared, mode, *, model="demo", step_id="greet", **options):
 
 async def test_a_live_session_asks_the_server_of_its_config(server):
     assert await asked(local(server), Live()) == "Hello!"
-    assert server.requests == 1
+    assert len(server.calls) == 1
 
 
 async def test_an_address_may_come_from_the_environment(server, monkeypatch):
@@ -109,14 +110,14 @@ async def test_a_recorded_session_replays_without_its_server(server, tmp_path):
     path = str(tmp_path / "run.json")
     assert await asked(local(server), Record(path)) == "Hello!"
     assert await asked(local(server), Replay(path)) == "Hello!"
-    assert server.requests == 1
+    assert len(server.calls) == 1
 
 
 async def test_record_modes_are_those_of_the_recorder(server, tmp_path):
     path = str(tmp_path / "run.json")
     for _ in range(2):
         await asked(local(server), Record(path, "new"))
-    assert server.requests == 1
+    assert len(server.calls) == 1
 
 
 async def test_a_replay_is_strict_unless_told_otherwise(tmp_path):
@@ -195,7 +196,7 @@ async def test_a_fallback_is_asked_by_its_own_name_and_replays(server, tmp_path)
     )
     assert await asked(gone, Record(path)) == "Hello!"
     assert await asked(gone, Replay(path)) == "Hello!"
-    assert server.requests == 1
+    assert len(server.calls) == 1
     models = [stored.exchange.request_fields()["model"] for stored in open_store(path).read()]
     assert models == ["demo", "spare"]
 
@@ -297,8 +298,8 @@ async def test_faults_strike_tools_and_count_their_calls_together_however_often_
         with pytest.raises(ToolFaultError):
             session.wrap_tools(tools)["double"].callable(number=2)
         assert session.wrap_tools(tools)["double"].callable(number=3) == 6
-        assert [str(fired) for fired in session.struck.fired()] == ["tool=double call=2: tool_error"]
-        assert [str(line) for line in session.struck.unfired()] == ["tool=double call=9: tool_lost"]
+        assert [str(fired) for fired in session.fault_outcome.fired()] == ["tool=double call=2: tool_error"]
+        assert [str(line) for line in session.fault_outcome.unfired()] == ["tool=double call=9: tool_lost"]
     assert [event.tool for event in sink.events if isinstance(event, FaultFired)] == ["double"]
     assert double.calls == 2
 
@@ -319,15 +320,15 @@ async def test_faults_of_tools_are_not_recorded(tools, tmp_path):
     assert (results, unused) == ([8], [])
 
 
-async def test_a_replay_without_an_answer_says_what_struck_models_and_tools(tools, tmp_path):
+async def test_a_replay_without_an_answer_says_what_fired_at_models_and_tools(tools, tmp_path):
     path = written(tmp_path / "run.json", _tools={"double": [{"arguments": {"number": 1}, "result": 2}]})
     async with open_pipeline(config(), Replay(path), faults=lines("tool=double call=1: tool_lost")) as session:
         with pytest.raises(ToolFaultError):
             session.wrap_tools(tools)["double"].callable(number=1)
-        struck = "a fault struck before this .tool=double call=1: tool_lost."
-        with pytest.raises(RecordingMismatchError, match=struck):
+        fired = "a fault fired before this .tool=double call=1: tool_lost."
+        with pytest.raises(RecordingMismatchError, match=fired):
             await session.gateway.complete(QUESTION, model="demo", step_id="greet")
-        with pytest.raises(RecordingMismatchError, match=struck):
+        with pytest.raises(RecordingMismatchError, match=fired):
             session.wrap_tools(tools)["double"].callable(number=1)
 
 

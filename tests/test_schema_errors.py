@@ -100,7 +100,7 @@ def test_a_fault_that_is_no_object_is_explained_with_the_types():
 
 
 @pytest.mark.parametrize("name", sorted(TOOL_FAULT_TYPES))
-def test_a_tools_fault_where_only_models_are_struck_is_explained_by_where_it_belongs(name, tmp_path):
+def test_a_tools_fault_where_only_models_may_fail_is_explained_by_where_it_belongs(name, tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({"chaos": {"seed": 1, "rate": 1.0, "faults": [{"type": name}]}}))
     recorded = complaint(lambda: MockProvider(responses={"a": {"fault": {"type": name}}}), "key 'a'.fault")

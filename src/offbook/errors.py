@@ -44,7 +44,7 @@ OffbookError
 ├── BudgetExceededError            the calls so far have cost what they may: spent_usd, limit_usd
 ├── ScriptError                    a scripted model was asked too often, or too seldom: messages
 ├── RecordedToolError              what a tool raised when it was recorded, where its class is not known: type, message
-├── RecordingMismatchError         a replayed request has no answer: kind, key, difference, hint, struck
+├── RecordingMismatchError         a replayed request has no answer: kind, key, difference, hint, fired
 └── EventLoopError                 a synchronous call made where an event loop is already running
 
 Outside the tree stands `ToolResolutionError`: a tool raises it to say that nothing failed, but there is no such thing.
@@ -480,8 +480,8 @@ class RecordingMismatchError(OffbookError):
 
     `kind` is `missing` (nothing fits), `drifted` (the step is there, its request was another) or
     `exhausted` (everything that fits was served already). `key` names the entry concerned, or the
-    nearest one; `difference` is the message-level diff against it. `hint` says what to do, `struck` which
-    faults had struck by then. Never worth a retry.
+    nearest one; `difference` is the message-level diff against it. `hint` says what to do, `fired` which
+    faults had fired by then. Never worth a retry.
     """
 
     def __init__(
@@ -492,30 +492,30 @@ class RecordingMismatchError(OffbookError):
         key: str | None = None,
         difference: str = "",
         hint: str = "",
-        struck: Sequence[str] = (),
+        fired: Sequence[str] = (),
     ) -> None:
         self.reason, self.kind, self.key, self.difference = message, kind, key, difference
-        self.hint, self.struck = hint, tuple(struck)
-        hints = [f"  hint: {told}" for told in (_describe_fired_faults(self.struck), hint) if told]
+        self.hint, self.fired = hint, tuple(fired)
+        hints = [f"  hint: {told}" for told in (_describe_fired_faults(self.fired), hint) if told]
         super().__init__("\n".join([message, *filter(None, [difference]), *hints]))
 
-    def but(self, *, hint: str | None = None, struck: Sequence[str] | None = None) -> "RecordingMismatchError":
-        """The same with another hint, or with faults that had struck by then."""
+    def but(self, *, hint: str | None = None, fired: Sequence[str] | None = None) -> "RecordingMismatchError":
+        """The same with another hint, or with faults that had fired by then."""
         return RecordingMismatchError(
             self.reason,
             kind=self.kind,
             key=self.key,
             difference=self.difference,
             hint=self.hint if hint is None else hint,
-            struck=self.struck if struck is None else struck,
+            fired=self.fired if fired is None else fired,
         )
 
 
-def _describe_fired_faults(struck: Sequence[str]) -> str:
-    if not struck:
+def _describe_fired_faults(fired: Sequence[str]) -> str:
+    if not fired:
         return ""
-    more = f" and {len(struck) - 1} more" if len(struck) > 1 else ""
-    what = f"a fault struck before this ({struck[-1]}{more}): the recording has no answer for what follows"
+    more = f" and {len(fired) - 1} more" if len(fired) > 1 else ""
+    what = f"a fault fired before this ({fired[-1]}{more}): the recording has no answer for what follows"
     return f"{what}; write one by hand, or use a fault that the retry hides"
 
 

@@ -57,7 +57,7 @@ class CallRecorded(Struct, frozen=True, gc=False):
 
 
 class FaultFired(Struct, frozen=True, gc=False):
-    """A fault struck a call on purpose: of a model, or of `tool`.
+    """A planned fault fired at a call of a model, or of `tool`.
 
     Of a tool, `call` counts the tool's calls, `model` is empty, and neither step nor workflow is known.
     """

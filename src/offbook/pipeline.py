@@ -21,14 +21,7 @@ from offbook.events import NULL_SINK, Sink
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, inject_tools
 from offbook.faults.site import Numbering, PlannedFault
 from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
-from offbook.providers.catalog import (
-    AnthropicProvider,
-    CatalogProvider,
-    GoogleProvider,
-    OllamaProvider,
-    OpenAIProvider,
-    OpenAIResponsesProvider,
-)
+from offbook.providers.catalog import PROVIDERS
 from offbook.providers.provider import Provider
 from offbook.recording.format.keys import tool_key
 from offbook.recording.match.cursor import UnusedEntry
@@ -39,6 +32,7 @@ from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_record import record_tools
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.tools import ToolDef
+from offbook.vendors import CODEC_NAMES, VENDOR_OF, Vendor
 from offbook.workflow.file.schema import ConfigDefinition
 from offbook.workflow.file.tree import Endpoint
 from offbook.workflow.runs.calls import RunCalls
@@ -102,23 +96,6 @@ def resolve_mode(mode: Mode, config: ConfigDefinition, models: Models | None = N
     return Mock(lenient=not config.strict) if isinstance(mode, Live) and is_mocked else mode
 
 
-class Vendor(Struct, frozen=True):
-    """A vendor's provider, and the variables that hold its key and its address; the first that is set counts."""
-
-    provider: type[CatalogProvider]
-    keys: tuple[str, ...]
-    address: str
-
-
-VENDORS = {
-    "openai": Vendor(OpenAIProvider, ("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
-    "openai_responses": Vendor(OpenAIResponsesProvider, ("OPENAI_API_KEY",), "OPENAI_BASE_URL"),
-    "anthropic": Vendor(AnthropicProvider, ("ANTHROPIC_API_KEY",), "ANTHROPIC_BASE_URL"),
-    "google": Vendor(GoogleProvider, ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "GOOGLE_GEMINI_BASE_URL"),
-    "ollama": Vendor(OllamaProvider, (), "OLLAMA_BASE_URL"),
-}
-
-
 class FaultOutcome(Struct, frozen=True):
     """What became of a plan of faults over all the providers and tools of a session."""
 
@@ -126,18 +103,18 @@ class FaultOutcome(Struct, frozen=True):
     fault_log: FaultLog
 
     def fired(self) -> list[PlannedFault]:
-        """What struck, in order, as lines of a plan."""
+        """What fired, in order, as lines of a plan."""
         return list(self.fault_log.fired)
 
     def unfired(self) -> list[PlannedFault]:
-        """The lines of the plan that have struck nothing so far, at any provider or tool."""
+        """The lines of the plan that have not fired so far, at any provider or tool."""
         return self.fault_log.missing(self.plan)
 
 
 class Pipeline:
     """What a run asks: `gateway` for models, and tools as `wrap_tools` puts them in place.
 
-    `struck` knows which faults have struck, and which have not.
+    `fault_outcome` knows which faults have fired, and which have not.
     """
 
     def __init__(
@@ -146,9 +123,9 @@ class Pipeline:
         *,
         mock: MockProvider | None,
         tool_layers: Sequence[ToolLayer],
-        struck: FaultOutcome,
+        fault_outcome: FaultOutcome,
     ) -> None:
-        self.gateway, self.struck = gateway, struck
+        self.gateway, self.fault_outcome = gateway, fault_outcome
         self._mock, self._tool_layers = mock, tool_layers
 
     def wrap_tools(self, tools: Mapping[str, ToolDef]) -> dict[str, ToolDef]:
@@ -198,8 +175,8 @@ async def open_pipeline(
         mode = resolve_mode(mode, config, models)
     async with AsyncExitStack() as stack:
         mock = _mock_of_mode(config, mode, Path(folder), sink)
-        struck = FaultOutcome(faults, FaultLog())
-        leaves = _ProviderFactory(config, mode, Path(folder), struck, sink, calls, Numbering(), mock, [])
+        fault_outcome = FaultOutcome(faults, FaultLog())
+        leaves = _ProviderFactory(config, mode, Path(folder), fault_outcome, sink, calls, Numbering(), mock, [])
         retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
         gateway = await stack.enter_async_context(
             ProviderGateway(retry=retry, restart_streams=config.restart_streams, sink=sink)
@@ -207,8 +184,8 @@ async def open_pipeline(
         _register(gateway, config, leaves, models)
         toolboxes = [stack.enter_context(toolbox) for toolbox in _tool_recordings(config, mode, Path(folder))]
         staged: list[ToolLayer] = [mode.doubles] if isinstance(mode, Harnessed) else []
-        tool_layers = [*staged, *toolboxes, *_outer_layers(calls, struck, sink)]
-        yield Pipeline(gateway, mock=mock, tool_layers=tool_layers, struck=struck)
+        tool_layers = [*staged, *toolboxes, *_outer_layers(calls, fault_outcome, sink)]
+        yield Pipeline(gateway, mock=mock, tool_layers=tool_layers, fault_outcome=fault_outcome)
 
 
 def _register(
@@ -248,7 +225,7 @@ class _ProviderFactory(Struct, frozen=True):
     config: ConfigDefinition
     mode: Mode | Harnessed
     folder: Path
-    struck: FaultOutcome
+    fault_outcome: FaultOutcome
     sink: Sink
     calls: RunCalls | None
     numbering: Numbering
@@ -260,7 +237,7 @@ class _ProviderFactory(Struct, frozen=True):
         if self.mock is not None and self.injectors:
             return self.injectors[0]
         leaf = self.mock or self._leaf(endpoint)
-        plan, fault_log = self.struck.plan, self.struck.fault_log
+        plan, fault_log = self.fault_outcome.plan, self.fault_outcome.fault_log
         if not plan.faults and plan.chaos is None:
             return leaf
         self.injectors.append(FaultInjector(leaf, plan, numbering=self.numbering, fault_log=fault_log, sink=self.sink))
@@ -276,31 +253,34 @@ class _ProviderFactory(Struct, frozen=True):
 
     def _real(self, endpoint: Endpoint) -> Provider:
         if endpoint.provider is None:
-            hint = "config: {provider: …}, or --provider; one of: " + ", ".join([*VENDORS, "mock"])
+            hint = "config: {provider: …}, or --provider; one of: " + ", ".join([*CODEC_NAMES, "mock"])
             raise InputError("no provider is named", source="config", place="provider", hint=hint)
         if endpoint.provider == "mock":
             return _mock_provider(self.config, Mock(lenient=not self.config.strict), self.folder, self.sink)
         return live_provider(endpoint.provider, base_url=endpoint.base_url)
 
 
-def live_provider(vendor_name: str, *, base_url: str | None = None) -> Provider:
-    """The provider of a vendor. Its key comes from the environment, and so does its address where none is given.
+def live_provider(name: str, *, base_url: str | None = None) -> Provider:
+    """Return the provider of a vendor, with the key that the environment has for it.
+
+    Args:
+        base_url: where to ask; by default, where the variables of the vendor's SDK say, else the vendor's own servers.
 
     Raises:
         InputError: the vendor's own servers are to be asked, and no key is set.
     """
-    vendor = VENDORS[vendor_name]
-    address = base_url or os.environ.get(vendor.address, "")
-    return vendor.provider(api_key=_api_key(vendor_name, vendor, is_own=not address), base_url=address)
+    vendor = VENDOR_OF[name]
+    if not base_url and (address := vendor.address(os.environ)):
+        base_url = address.rstrip("/") + vendor.api_path
+    key = vendor.key(os.environ)
+    if not key and not base_url and vendor.needs_key:
+        raise _missing_key(name, vendor)
+    return PROVIDERS[name](api_key=key or "", base_url=base_url or "")
 
 
-def _api_key(name: str, vendor: Vendor, *, is_own: bool) -> str:
-    """The key for a vendor; a server that is not the vendor's own may need none."""
-    key = next((key for key in map(os.environ.get, vendor.keys) if key), "")
-    if not key and is_own and vendor.keys:
-        hint = f"export {vendor.keys[0]}=…; a recording needs no key: offbook replay FLOW --recording PATH"
-        raise InputError(f"{' or '.join(vendor.keys)} is not set", source=f"provider {name}", hint=hint)
-    return key
+def _missing_key(name: str, vendor: Vendor) -> InputError:
+    hint = f"export {vendor.key_variables[0]}=…; a recording needs no key: offbook replay FLOW --recording PATH"
+    return InputError(f"{' or '.join(vendor.key_variables)} is not set", source=f"provider {name}", hint=hint)
 
 
 def _mock_of_mode(config: ConfigDefinition, mode: Mode | Harnessed, folder: Path, sink: Sink) -> MockProvider | None:
@@ -341,12 +321,12 @@ def _tool_recordings(config: ConfigDefinition, mode: Mode | Harnessed, folder: P
         yield record_tools((), mode.path, record=mode.record)
 
 
-def _outer_layers(calls: RunCalls | None, struck: FaultOutcome, sink: Sink) -> Iterator[ToolLayer]:
+def _outer_layers(calls: RunCalls | None, fault_outcome: FaultOutcome, sink: Sink) -> Iterator[ToolLayer]:
     """What is put around tools that are recorded or replayed, from the inside out."""
     if calls is not None:
         yield calls
-    if any(line.at.tool is not None for line in struck.plan):
-        yield inject_tools((), struck.plan, fault_log=struck.fault_log, sink=sink)
+    if any(line.at.tool is not None for line in fault_outcome.plan):
+        yield inject_tools((), fault_outcome.plan, fault_log=fault_outcome.fault_log, sink=sink)
 
 
 def _has_tool_exchanges(path: str) -> bool:

@@ -66,32 +66,32 @@ def test_a_plan_in_a_file_is_checked_too(run, greet, write):
 def test_steps_in_loops_and_sub_workflows_are_named_as_recordings_name_them(run, nested, fault):
     code, out, _ = run("run", nested, "--fault", fault)
     assert code == 0
-    assert "1 fault struck" in out
+    assert "1 fault fired" in out
 
 
 @pytest.mark.parametrize("option", [[], ["--quiet"]])
-def test_a_fault_that_never_struck_is_told_and_the_run_is_no_success(run, greet, option):
+def test_a_fault_that_never_fired_is_told_and_the_run_is_no_success(run, greet, option):
     faults = ["--fault", "call=99: timeout", "--fault", "step=bye attempt=1: timeout"]
     code, _, err = run("replay", greet, "--recording", "run.json", *faults, *option)
     assert code == 1
-    assert err == "fault 'call=99: timeout' never struck\n"
+    assert err == "fault 'call=99: timeout' never fired\n"
 
 
-def test_as_json_the_faults_that_struck_and_those_that_did_not_are_in_the_result(run, greet):
+def test_as_json_the_faults_that_fired_and_those_that_did_not_are_in_the_result(run, greet):
     faults = ["--fault", "call=99: timeout", "--fault", "step=bye attempt=1: timeout"]
     code, out, err = run("run", greet, "--mock-responses", "run.json", "--json", *faults)
     assert code == 1
     assert json.loads(out)["faults"] == {
-        "struck": ["workflow=greet step=bye call=1 attempt=1: timeout"],
+        "fired": ["workflow=greet step=bye call=1 attempt=1: timeout"],
         "unfired": ["call=99: timeout"],
     }
-    assert "never struck" in err
+    assert "never fired" in err
 
 
 def test_a_line_that_one_before_it_hides_never_strikes(run, greet):
     faults = ["--fault", "everywhere: http_error 400", "--fault", "step=hello: timeout"]
     _, _, err = run("run", greet, "--mock-responses", "run.json", *faults)
-    assert err.endswith("fault 'step=hello: timeout' never struck\n")
+    assert err.endswith("fault 'step=hello: timeout' never fired\n")
 
 
 def test_chaos_need_not_strike(run, greet, write):
@@ -101,10 +101,10 @@ def test_chaos_need_not_strike(run, greet, write):
 
 def test_without_faults_the_result_has_none(run, greet):
     _, out, _ = run("run", greet, "--mock-responses", "run.json", "--json")
-    assert json.loads(out)["faults"] == {"struck": [], "unfired": []}
+    assert json.loads(out)["faults"] == {"fired": [], "unfired": []}
 
 
-def test_a_mismatch_after_a_fault_says_that_a_fault_struck(run, write):
+def test_a_mismatch_after_a_fault_says_that_a_fault_fired(run, write):
     text = flows.GREET.replace("steps:\n", 'tools: {t: "counting:t"}\nsteps:\n')
     flow = write("flow.yaml", text.replace("{id: hello, type: llm_call,", "{id: hello, type: llm_call, tools: [t],"))
     write("counting.py", "def t() -> int:\n    '''Count.'''\n    return 7\n")
@@ -112,7 +112,7 @@ def test_a_mismatch_after_a_fault_says_that_a_fault_struck(run, write):
     write("run.json", flows.recording({"hello": [{"content": "Hello!", "request_hash": "0" * 64}], "bye": "Bye!"}))
     code, _, err = run("replay", flow, "--recording", "run.json", "--fault", fault)
     assert code == 3
-    assert "a fault struck before this (workflow=greet step=hello call=1 attempt=1: unknown_tool)" in err
+    assert "a fault fired before this (workflow=greet step=hello call=1 attempt=1: unknown_tool)" in err
     assert f"offbook run {flow} --record run.json --record-mode all" in err
 
 
@@ -185,20 +185,20 @@ def test_a_lost_result_that_is_tried_again_pays_twice(run, paying, tmp_path, mod
     fault = ["--fault", "tool=refund call=1: tool_lost"]
     code, out, err = run("run", paying, *mode, *kept, *fault, "--provider", "ollama")
     assert (code, err) == (0, "")
-    assert "1 fault struck" in out
+    assert "1 fault fired" in out
     assert (tmp_path / "till.txt").read_text().splitlines() == ["refund 7", "refund 7", "audit"]
 
 
 @pytest.mark.parametrize("kept", [[], ["--no-checkpoint"]])
-def test_tools_of_sub_workflows_fail_too_and_what_struck_is_in_the_result(run, paying, tmp_path, kept):
+def test_tools_of_sub_workflows_fail_too_and_what_fired_is_in_the_result(run, paying, tmp_path, kept):
     faults = ["--fault", "tool=audit: tool_error", "--fault", "tool=refund call=9: tool_lost"]
     code, out, err = run("run", paying, *faults, *kept, "--provider", "ollama", "--json")
     assert code == 1
     assert json.loads(out)["faults"] == {
-        "struck": ["tool=audit call=1: tool_error"],
+        "fired": ["tool=audit call=1: tool_error"],
         "unfired": ["tool=refund call=9: tool_lost"],
     }
-    assert "'tool=refund call=9: tool_lost' never struck" in err
+    assert "'tool=refund call=9: tool_lost' never fired" in err
     assert (tmp_path / "till.txt").read_text().splitlines() == ["refund 7"]
 
 

@@ -34,8 +34,8 @@ def test_an_agent_gets_over_a_failure_and_uses_all_that_was_recorded(command):
     done = subprocess.run(words, cwd=ROOT, env=OFFLINE, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     assert (done.returncode, done.stdout) == (0, ANSWER)
     assert done.stderr.splitlines() == [
-        "offbook: 2 calls in 3 tries, 2 served, 1 struck by a fault (examples/wire/weather.json)",
-        "offbook: 1 fault struck: call=2 attempt=1: http_error 500",
+        "offbook: 2 calls in 3 tries, 2 served, 1 with a fault (examples/wire/weather.json)",
+        "offbook: 1 fault fired: call=2 attempt=1: http_error 500",
     ]
 
 

@@ -17,7 +17,7 @@ from offbook.recording.stores.memory import MemoryReader
 
 REFUND = ("refund", {"order_id": 42})
 DECLARED, UNDECLARED = RunFailure("declared", "GaveUp", "no more"), RunFailure("undeclared", "KeyError", "'x'")
-STRUCK = ("call=1 attempt=1: http_error 500",)
+FIRED = ("call=1 attempt=1: http_error 500",)
 
 
 def plan_of(*lines: str) -> FaultPlan:
@@ -41,7 +41,7 @@ def clean_run(**fields: Any) -> Run:
 
 
 def fired_run(**fields: Any) -> Run:
-    return clean_run(**{"struck": STRUCK, **fields})
+    return clean_run(**{"fired": FIRED, **fields})
 
 
 def harnesses_of(entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENCE) -> HarnessFactory:

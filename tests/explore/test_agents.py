@@ -57,7 +57,7 @@ IN_PROCESS = [
     Planted("lost_transcript", "wrong", "step=desk call=2 attempt=1: connection_reset"),
     Planted("double_side_effect", "repeated side effect", "tool=refund call=1: tool_lost"),
     Planted("wrong_fallback", "wrong", "step=desk call=2: timeout 60000"),
-    Planted("ignored_tool_result", "silent", "tool=refund call=1: tool_garbled"),
+    Planted("ignored_tool_result", "undetected", "tool=refund call=1: tool_garbled"),
 ]
 PROGRAMS = [
     PlantedProgram(
@@ -69,7 +69,7 @@ PROGRAMS = [
     ),
     PlantedProgram(
         "truncated_stream",
-        "silent",
+        "undetected",
         "call=1 attempt=1 chunk=3: stream_truncate raise=clean",
         answers=[STREAM],
         faults="stream_truncate clean",
@@ -85,7 +85,7 @@ PROGRAMS = [
     ),
     PlantedProgram(
         "empty_answer",
-        "silent",
+        "undetected",
         "call=1 attempt=1: empty_response",
         answers=[TEXT],
         faults="empty_response,content_filter",
@@ -162,4 +162,4 @@ def test_the_defect_of_a_program_is_found(program, tmp_path):
 def test_nothing_is_found_in_a_sound_program(program, tmp_path):
     exploration = explored_program("sound", program, tmp_path)
     assert exploration.findings == []
-    assert all(each.run.struck for each in exploration.explored)
+    assert all(each.run.fired for each in exploration.explored)

@@ -35,7 +35,7 @@ def test_cases_are_numbered_and_know_their_cells():
     assert str(first.plan) == str(first)
 
 
-def test_a_later_try_of_a_call_is_not_struck_for_ever():
+def test_a_later_try_of_a_call_does_not_fail_for_ever():
     sites = sites_of(clean_run(calls=(model_call(1, outcome="failed"), model_call(1, attempt=2))))
     assert lines_of(cases_of(sites, select_variants("connection_reset"))) == [
         "call=1 attempt=1: connection_reset",

@@ -21,11 +21,11 @@ def exploration(**verdicts):
 
 def test_cases_are_compared_by_their_faults():
     before = exploration(timeout="recovered", connection_reset="crashed", content_filter="hung")
-    after = exploration(connection_reset="recovered", timeout="recovered", empty_response="silent")
+    after = exploration(connection_reset="recovered", timeout="recovered", empty_response="undetected")
     comparison = compare_explorations(before, after)
     assert comparison.changes == (
         VerdictChange("call=1: connection_reset", "crashed", "recovered"),
-        VerdictChange("call=1: empty_response", None, "silent"),
+        VerdictChange("call=1: empty_response", None, "undetected"),
         VerdictChange("call=1: content_filter", "hung", None),
     )
     assert comparison.same == 1
@@ -66,7 +66,7 @@ def test_it_is_told_which_calls_met_which_faults_and_which_paths_were_taken():
     cases = (
         explored("1", "timeout", retry=2),
         explored("1", "connection_reset", retry=1, breaker_open=1),
-        explored("2", "timeout", "not struck"),
+        explored("2", "timeout", "not reached"),
         explored("1 try 2", "timeout"),
     )
     coverage = coverage_of(Exploration("it", clean, cases))

@@ -24,7 +24,7 @@ TOOL = {"type": "function", "function": {"name": "refund", "parameters": {"type"
 ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "refund", "arguments": {"order_id": 42}}]}
 
 
-def struck(*lines, entries=ENTRIES, clean=None):
+def harness_with(*lines, entries=ENTRIES, clean=None):
     """The stage of a run that meets the faults, after a clean run in which that was asked."""
 
     async def ask_both(stage):
@@ -65,7 +65,7 @@ def test_calls_are_counted_by_step_and_over_all():
 
 
 def test_a_request_that_repeats_a_failed_one_is_a_further_try_of_it():
-    stage = struck("step=s call=1 attempt=1: http_error 500", "step=s call=1 attempt=2: connection_reset")
+    stage = harness_with("step=s call=1 attempt=1: http_error 500", "step=s call=1 attempt=2: connection_reset")
 
     async def work():
         for _ in range(2):
@@ -77,11 +77,11 @@ def test_a_request_that_repeats_a_failed_one_is_a_further_try_of_it():
     run(work())
     assert places(stage) == [(1, 1, 1, "failed"), (1, 1, 2, "failed"), (1, 1, 3, "answered"), (2, 2, 1, "answered")]
     assert stage.calls[1].error == "ProviderConnectionError: explore: connection reset"
-    assert len(stage.struck) == 2
+    assert len(stage.fired) == 2
 
 
 def test_what_was_answered_and_is_asked_again_is_another_call():
-    stage = struck()
+    stage = harness_with()
 
     async def work():
         for _ in range(2):
@@ -92,7 +92,7 @@ def test_what_was_answered_and_is_asked_again_is_another_call():
 
 
 def test_parallel_calls_that_fail_are_each_tried_again_as_themselves():
-    stage = struck("call=1 attempt=1: timeout 1000", "call=2 attempt=1: timeout 1000")
+    stage = harness_with("call=1 attempt=1: timeout 1000", "call=2 attempt=1: timeout 1000")
     gateway = ProviderGateway(retry=RetryPolicy(backoff_s=1.0, jitter=0.0))
     gateway.register(stage.provider)
 
@@ -109,7 +109,7 @@ def test_parallel_calls_that_fail_are_each_tried_again_as_themselves():
 
 
 def test_a_fault_that_lasts_strikes_also_who_starts_over_behind_a_gateway():
-    stage = struck("step=s call=1: http_error 500")
+    stage = harness_with("step=s call=1: http_error 500")
 
     async def work():
         for _ in range(2):
@@ -125,7 +125,7 @@ def test_a_fallback_to_another_model_is_another_call():
         await stage.provider.complete(HI, "m", step_id="s")
         await stage.provider.complete(HI, "backup", step_id="s")
 
-    stage = struck(
+    stage = harness_with(
         "step=s call=1: http_error 401", entries={"s": [{"content": "one"}, {"content": "two"}]}, clean=clean
     )
     gateway = ProviderGateway()
@@ -136,7 +136,7 @@ def test_a_fallback_to_another_model_is_another_call():
 
 
 def test_a_try_before_the_wait_was_over_that_the_answer_asked_for_is_too_soon():
-    stage = struck("step=s call=1: http_error 429 headers.retry-after=7")
+    stage = harness_with("step=s call=1: http_error 429 headers.retry-after=7")
 
     async def work():
         for wait_s in (6.0, 7.0, 0.0):
@@ -151,7 +151,7 @@ def test_a_try_before_the_wait_was_over_that_the_answer_asked_for_is_too_soon():
 
 
 def test_a_wait_that_nobody_asked_for_may_be_short():
-    stage = struck("step=s call=1 attempt=1: http_error 500")
+    stage = harness_with("step=s call=1 attempt=1: http_error 500")
 
     async def work():
         with pytest.raises(ProviderError):
@@ -163,7 +163,7 @@ def test_a_wait_that_nobody_asked_for_may_be_short():
 
 
 def test_a_request_that_was_never_recorded_has_diverged():
-    stage = struck()
+    stage = harness_with()
     with pytest.raises(RecordingMismatchError):
         run(ask(stage, user("What?")))
     (call,) = stage.calls
@@ -174,7 +174,7 @@ def test_what_is_asked_behind_a_failure_with_less_of_the_conversation_has_forgot
     async def clean(stage):
         await stage.provider.complete(HI + HO, "m", step_id="s")
 
-    stage = struck("step=s call=1 attempt=1: connection_reset", entries={"s": [{"content": "one"}]}, clean=clean)
+    stage = harness_with("step=s call=1 attempt=1: connection_reset", entries={"s": [{"content": "one"}]}, clean=clean)
 
     async def work():
         with pytest.raises(ConnectionError):
@@ -204,7 +204,7 @@ def test_pieces_of_tool_calls_and_of_reasoning_are_told_apart():
 
 
 def test_a_stream_that_breaks_has_failed_as_far_as_it_came():
-    stage = struck("step=poem call=1 attempt=1 chunk=1: stream_truncate", clean=read)
+    stage = harness_with("step=poem call=1 attempt=1 chunk=1: stream_truncate", clean=read)
 
     async def work():
         with pytest.raises(ConnectionError):
@@ -247,7 +247,7 @@ def test_a_stream_that_is_read_to_its_end_and_then_left_is_written_down_once():
 
 
 def test_a_call_that_the_agent_waits_for_no_longer_has_failed():
-    stage = struck("step=s call=1 attempt=1: timeout 60000")
+    stage = harness_with("step=s call=1 attempt=1: timeout 60000")
 
     async def work():
         with pytest.raises(TimeoutError):
@@ -260,7 +260,7 @@ def test_a_call_that_the_agent_waits_for_no_longer_has_failed():
 
 
 def test_a_run_that_makes_call_after_call_is_endless_and_no_agent_can_go_on():
-    stage = struck()
+    stage = harness_with()
 
     async def work():
         while True:
@@ -376,11 +376,11 @@ def test_a_tool_that_calls_another_one_has_run_itself():
     assert [(each.tool, each.has_run) for each in stage.tool_runs] == [("double", True), ("add", False)]
 
 
-def test_what_struck_is_told_with_the_faults_of_models():
+def test_what_fired_is_told_with_the_faults_of_models():
     stage = staged("tool=add call=1: tool_empty")
     stage.tools(add)["add"](left=1, right=2)
-    assert stage.struck == ("tool=add call=1: tool_empty",)
-    assert staged().struck == ()
+    assert stage.fired == ("tool=add call=1: tool_empty",)
+    assert staged().fired == ()
 
 
 SYSTEM, HI_forgetting, HO_forgetting = {"role": "system", "content": "Be kind."}, *user("Hi"), *user("Ho")

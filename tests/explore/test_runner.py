@@ -27,11 +27,11 @@ class Told:
         self.plans.append(str(plan))
         if not plan.faults:
             return self.clean
-        struck = tuple(str(line) for line in plan)
+        fired = tuple(str(line) for line in plan)
         for line, fields in self.special.items():
-            if line in struck:
-                return clean_run(struck=struck, **fields)
-        return clean_run(struck=struck, calls=self.clean.calls, tools=self.clean.tools)
+            if line in fired:
+                return clean_run(fired=fired, **fields)
+        return clean_run(fired=fired, calls=self.clean.calls, tools=self.clean.tools)
 
 
 class Broken(Told):
@@ -150,7 +150,7 @@ def test_the_second_fault_may_strike_a_further_try_that_the_first_has_brought_ab
         def run(self, plan):
             run = super().run(plan)
             calls = (model_call(1, outcome="failed"), model_call(1, attempt=2)) if plan.faults else (model_call(1),)
-            return clean_run(struck=run.struck, calls=calls)
+            return clean_run(fired=run.fired, calls=calls)
 
     assert pairs(Retries(clean_run()), "connection_reset") == [
         "call=1 attempt=1: connection_reset; call=1 attempt=2: connection_reset",

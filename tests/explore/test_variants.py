@@ -31,7 +31,7 @@ def test_a_fault_that_is_not_there_is_refused():
     assert "timeout" in refused.value.hint
 
 
-def test_over_the_wire_no_tool_can_be_struck_and_waits_are_short():
+def test_over_the_wire_no_tool_can_fail_and_waits_are_short():
     assert not set(names(WIRE_VARIANTS)) & set(names(TOOL_VARIANTS))
     assert {"wrong_content_type", "stream_truncate cut"} <= set(names(WIRE_VARIANTS))
     (waits,) = select_variants("http_error 429", WIRE_VARIANTS)

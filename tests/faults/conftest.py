@@ -10,7 +10,7 @@ from tests.fakes import user
 
 @pytest.fixture
 def apply():
-    """Declares a fault in a recording and asks: gives what came, the error that struck, and after how many seconds."""
+    """Declares a fault in a recording and asks: gives what came, the error, and after how many seconds."""
 
     def apply(fault, *, stream=True, **entry):
         async def work():
@@ -23,7 +23,7 @@ def apply():
                     came.append(event)  # noqa: PERF401 - a comprehension would lose them
             except Exception as error:
                 return came, error, asyncio.get_running_loop().time()
-            raise AssertionError("nothing struck")
+            raise AssertionError("nothing fired")
 
         return run(work(), virtual_time=True)
 

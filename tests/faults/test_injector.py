@@ -1,4 +1,4 @@
-"""The injector: what it lets through, where it strikes, and that what struck can be made to strike again."""
+"""The injector: what it lets through, where it strikes, and that what fired can be made to strike again."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ def failing(*lines):
     return FaultPlan([at.fail(ConnectionReset()) for at in lines])
 
 
-async def struck(provider, *calls):
+async def failures(provider, *calls):
     """Which of some calls, made in turn, fail."""
     return [await fails(provider, **call) for call in calls]
 
@@ -79,31 +79,31 @@ async def test_closing_closes_the_provider():
 async def test_a_step_fails_and_others_do_not():
     injector = FaultInjector(Echo(), failing(At(step_id="answer")))
     calls = [{"step_id": "ask"}, {"step_id": "answer"}, {}, {"step_id": "answer"}]
-    assert await struck(injector, *calls) == [False, True, False, True]
+    assert await failures(injector, *calls) == [False, True, False, True]
 
 
 async def test_a_call_is_counted_within_its_step():
     injector = FaultInjector(Echo(), failing(At(step_id="answer", call=2)))
     calls = [{"step_id": "answer"}, {"step_id": "ask"}, {"step_id": "answer"}, {"step_id": "answer"}]
-    assert await struck(injector, *calls) == [False, False, True, False]
+    assert await failures(injector, *calls) == [False, False, True, False]
 
 
 async def test_without_a_step_all_calls_are_counted():
     injector = FaultInjector(Echo(), failing(At(call=2)))
     calls = [{"step_id": "answer"}, {"step_id": "ask"}, {}, {"step_id": "answer"}]
-    assert await struck(injector, *calls) == [False, True, False, False]
+    assert await failures(injector, *calls) == [False, True, False, False]
 
 
 async def test_the_first_two_attempts_fail_and_the_third_succeeds():
     injector = FaultInjector(Echo(), failing(At(step_id="a", attempt=1), At(step_id="a", attempt=2)))
     calls = [{"step_id": "a", "attempt": attempt} for attempt in (1, 2, 3)]
-    assert await struck(injector, *calls, {"step_id": "a"}) == [True, True, False, True]
+    assert await failures(injector, *calls, {"step_id": "a"}) == [True, True, False, True]
 
 
 async def test_a_retry_is_no_call_of_its_own():
     injector = FaultInjector(Echo(), failing(At(step_id="a", call=2)))
     calls = [{"step_id": "a"}, {"step_id": "a", "attempt": 2}, {"step_id": "a"}, {"step_id": "a", "attempt": 2}]
-    assert await struck(injector, *calls) == [False, False, True, True]
+    assert await failures(injector, *calls) == [False, False, True, True]
 
 
 @pytest.mark.parametrize("chunk", [0, 1, 2])
@@ -117,7 +117,7 @@ async def test_a_stream_breaks_at_its_chunk(chunk):
 async def test_every_strike_is_told_to_the_sink_and_kept_as_a_line_of_a_plan():
     sink = MemorySink()
     injector = FaultInjector(Echo(), FaultPlan([At(attempt=1).fail(HttpError(500))]), sink=sink)
-    await struck(injector, {"step_id": "a"}, {"step_id": "a", "attempt": 2}, {}, {"step_id": "a"})
+    await failures(injector, {"step_id": "a"}, {"step_id": "a", "attempt": 2}, {}, {"step_id": "a"})
     assert sink.events == [
         FaultFired("a", "m", "http_error", "", 1, 1),
         FaultFired(None, "m", "http_error", "", 1, 1),
@@ -136,7 +136,7 @@ def test_behind_a_gateway_calls_and_attempts_are_counted_by_it():
         injector = FaultInjector(Echo(), plan)
         gateway = ProviderGateway(retry=RETRY, breaker=None)
         gateway.register(injector)
-        failed = await struck(gateway, *[{"step_id": "a"}] * 4)
+        failed = await failures(gateway, *[{"step_id": "a"}] * 4)
         return failed, [(line.at.call, line.at.attempt) for line in injector.fired]
 
     failed, fired = run(work(), virtual_time=True)
@@ -191,7 +191,7 @@ async def outcomes(provider, calls, *, at_once):
 
 
 @given(calls=calls_made, seed=st.integers(), at_once=st.booleans(), has_gateway=st.booleans())
-def test_what_struck_strikes_again_with_the_same_outcomes(calls, seed, at_once, has_gateway):
+def test_what_fired_strikes_again_with_the_same_outcomes(calls, seed, at_once, has_gateway):
     async def work(plan):
         injector = provider = FaultInjector(Steady(), plan)
         if has_gateway:
@@ -208,40 +208,40 @@ def test_what_struck_strikes_again_with_the_same_outcomes(calls, seed, at_once, 
 async def test_a_recording_stays_clean_under_faults():
     mock = MockProvider(responses={"a": [{"content": "one"}, {"content": "two"}]}, strict=True)
     injector = FaultInjector(mock, failing(At(step_id="a", call=1)))
-    assert await struck(injector, {"step_id": "a"}) == [True]
+    assert await failures(injector, {"step_id": "a"}) == [True]
     assert (await injector.complete(user("Hi"), "m", step_id="a")).content == "one"
 
 
-async def test_the_lines_that_have_struck_nothing_are_told():
+async def test_the_lines_that_have_not_fired_are_told():
     plan = failing(At(step_id="answer", call=2), At(step_id="ask"), At(call=9))
     injector = FaultInjector(Echo(), plan)
     assert injector.unfired() == list(plan)
-    await struck(injector, {"step_id": "answer"}, {"step_id": "answer"}, {"step_id": "ask"})
+    await failures(injector, {"step_id": "answer"}, {"step_id": "answer"}, {"step_id": "ask"})
     assert [str(line) for line in injector.unfired()] == ["call=9: connection_reset"]
 
 
-async def test_what_chaos_draws_is_no_line_that_struck():
+async def test_what_chaos_draws_is_no_line_that_fired():
     injector = FaultInjector(Echo(), chaos(seed=1, rate=1.0, faults=[ConnectionReset()]))
-    assert await struck(injector, {}) == [True]
+    assert await failures(injector, {}) == [True]
     assert injector.unfired() == []
 
 
-async def test_a_replay_without_an_answer_is_told_what_struck_before():
+async def test_a_replay_without_an_answer_is_told_what_fired_before():
     mock = MockProvider(responses={"ask": [{"content": "one"}]}, strict=True)
     injector = FaultInjector(mock, failing(At(call=1, attempt=1), At(call=2)))
-    await struck(injector, {"step_id": "ask"}, {"step_id": "ask"})
+    await failures(injector, {"step_id": "ask"}, {"step_id": "ask"})
     await injector.complete(user("Hi"), "m", step_id="ask")
     with pytest.raises(RecordingMismatchError) as caught:
         await injector.complete(user("Hi"), "m", step_id="ask")
-    assert caught.value.struck == tuple(str(fired) for fired in injector.fired)
-    assert "a fault struck before this (step=ask call=2 attempt=1: connection_reset and 1 more)" in str(caught.value)
+    assert caught.value.fired == tuple(str(fired) for fired in injector.fired)
+    assert "a fault fired before this (step=ask call=2 attempt=1: connection_reset and 1 more)" in str(caught.value)
 
 
-async def test_a_replay_without_an_answer_is_nothing_but_that_where_nothing_struck():
+async def test_a_replay_without_an_answer_is_nothing_but_that_where_nothing_fired():
     injector = FaultInjector(MockProvider(responses={}, strict=True), failing(At(call=9)))
     with pytest.raises(RecordingMismatchError) as caught:
         await injector.complete(user("Hi"), "m", step_id="ask")
-    assert caught.value.struck == ()
+    assert caught.value.fired == ()
 
 
 PLAN = FaultPlan(
@@ -261,7 +261,7 @@ async def strike_both(provider, tools):
         tools["refund"].callable(order_id=7)
 
 
-async def test_what_struck_models_and_tools_is_kept_in_one_order():
+async def test_what_fired_at_models_and_tools_is_kept_in_one_order():
     fault_log = FaultLog()
     await strike_both(
         FaultInjector(Echo(), PLAN, fault_log=fault_log), inject_tools([refund], PLAN, fault_log=fault_log)
@@ -281,22 +281,22 @@ async def test_each_injector_misses_the_lines_of_its_own_kind_alone():
     assert [str(line) for line in tools.unfired()] == ["tool=refund call=9: tool_lost"]
 
 
-async def test_a_model_without_an_answer_is_told_which_fault_had_struck_a_tool():
+async def test_a_model_without_an_answer_is_told_which_fault_had_fired_at_a_tool():
     fault_log = FaultLog()
     tools = inject_tools([refund], PLAN, fault_log=fault_log)
     provider = FaultInjector(MockProvider(responses={}, strict=True), FaultPlan(), fault_log=fault_log)
     with pytest.raises(ToolFaultError):
         tools["refund"].callable(order_id=7)
-    with pytest.raises(RecordingMismatchError, match=r"a fault struck before this \(tool=refund call=1: tool_lost\)"):
+    with pytest.raises(RecordingMismatchError, match=r"a fault fired before this \(tool=refund call=1: tool_lost\)"):
         await provider.complete(user("Hi"), "m", step_id="ask")
 
 
-async def test_a_tool_without_an_answer_is_told_which_fault_had_struck_a_model():
+async def test_a_tool_without_an_answer_is_told_which_fault_had_fired_at_a_model():
     fault_log = FaultLog()
     provider = FaultInjector(Echo(), PLAN, fault_log=fault_log)
     with replay_tools([refund], {"_version": 2}) as replayed:
         tools = inject_tools(replayed, FaultPlan(), fault_log=fault_log)
         with pytest.raises(ProviderError):
             await provider.complete(user("Hi"), "m")
-        with pytest.raises(RecordingMismatchError, match=r"a fault struck before this \(call=1 attempt=1: timeout\)"):
+        with pytest.raises(RecordingMismatchError, match=r"a fault fired before this \(call=1 attempt=1: timeout\)"):
             tools["refund"].callable(order_id=7)

@@ -263,11 +263,11 @@ def drawn(lots, sites=SITES):
 
 @pytest.mark.parametrize("rate", [0.01, 0.2, 0.5, 0.9])
 def test_the_share_of_attempts_that_fail_is_about_the_rate(rate):
-    struck = drawn(Chaos(7, rate, FAULTS))
+    fired = drawn(Chaos(7, rate, FAULTS))
     assert len(SITES) == 10_000
-    assert len(struck) / len(SITES) == pytest.approx(rate, abs=0.015)
-    for kind, count in Counter(fault.type for fault in struck.values()).items():
-        assert count / len(struck) == pytest.approx(1 / 3, abs=0.1), kind
+    assert len(fired) / len(SITES) == pytest.approx(rate, abs=0.015)
+    for kind, count in Counter(fault.type for fault in fired.values()).items():
+        assert count / len(fired) == pytest.approx(1 / 3, abs=0.1), kind
 
 
 def test_a_rate_of_nothing_spares_all_and_a_rate_of_one_spares_none():
@@ -285,8 +285,8 @@ def test_another_seed_draws_others():
 
 
 def test_what_is_drawn_stays_the_same_from_release_to_release():
-    struck = drawn(Chaos(7, 0.001, FAULTS))
-    assert [(site.step_id, site.call, site.attempt, str(fault)) for site, fault in struck.items()] == [
+    fired = drawn(Chaos(7, 0.001, FAULTS))
+    assert [(site.step_id, site.call, site.attempt, str(fault)) for site, fault in fired.items()] == [
         ("step0", 1, 2, "connection_reset"),
         ("step8", 36, 1, "http_error 500"),
         ("step16", 17, 3, "connection_reset"),
@@ -303,7 +303,7 @@ def test_every_part_of_a_site_counts(field):
     assert [lot.draw(Site(**fields)) for lot in lots] != [lot.draw(Site(**fields | field)) for lot in lots]
 
 
-async def test_calls_at_once_are_struck_like_calls_in_turn():
+async def test_calls_at_once_get_faults_like_calls_in_turn():
     async def call(injector, step):
         try:
             await injector.complete(user("Hi"), "m", step_id=step)

@@ -1,4 +1,4 @@
-"""Tools that fail on purpose: what passes, where faults strike, and that what struck can be made to strike again."""
+"""Tools that fail on purpose: what passes, where faults strike, and that what fired can be made to strike again."""
 
 import asyncio
 import json
@@ -54,11 +54,11 @@ def test_what_the_plan_does_not_name_passes_untouched(kind):
 @every_kind
 def test_the_rest_of_a_tool_stays_as_it_was(kind):
     tool = Till().tool(kind, prerequisites=["search"], side_effect=True, repeatable=True)
-    struck = inject_tools([tool], FaultPlan())["refund"]
-    assert struck.spec is tool.spec
-    assert (struck.prerequisites, struck.timeout_s) == (["search"], tool.timeout_s)
-    assert struck.side_effect
-    assert struck.repeatable
+    faulted = inject_tools([tool], FaultPlan())["refund"]
+    assert faulted.spec is tool.spec
+    assert (faulted.prerequisites, faulted.timeout_s) == (["search"], tool.timeout_s)
+    assert faulted.side_effect
+    assert faulted.repeatable
 
 
 async def test_calls_are_counted_tool_by_tool():
@@ -82,9 +82,9 @@ async def test_calls_at_once_are_counted_in_the_order_in_which_they_were_asked_f
 
 async def test_a_call_whose_arguments_are_refused_is_no_call():
     tools = inject_tools([refund], plan_of("tool=refund call=1: tool_error"))
-    wrong, struck = await texts(tools, ToolCall("refund", {"order_id": "x"}), REFUND)
+    wrong, faulted = await texts(tools, ToolCall("refund", {"order_id": "x"}), REFUND)
     assert "ToolArgumentsError" in wrong
-    assert struck == FAILED
+    assert faulted == FAILED
 
 
 async def test_a_tool_gets_what_its_hints_say():
@@ -106,7 +106,7 @@ async def test_every_strike_is_told_to_the_sink_and_kept_as_a_line_of_a_plan():
     assert [str(line) for line in tools.fired] == ["tool=refund call=1: tool_lost", "tool=add call=2: tool_error"]
 
 
-async def test_the_lines_that_have_struck_nothing_are_told():
+async def test_the_lines_that_have_not_fired_are_told():
     tools = inject_tools(
         [refund], plan_of("tool=refund: tool_lost", "tool=refund call=2: tool_error", "call=1: timeout")
     )
@@ -141,7 +141,7 @@ def test_a_synchronous_tool_fails_at_once_where_it_is_called():
     ),
     at_once=st.booleans(),
 )
-def test_what_struck_strikes_again_with_the_same_outcomes(calls, lines, at_once):
+def test_what_fired_strikes_again_with_the_same_outcomes(calls, lines, at_once):
     async def work(plan):
         tools = inject_tools([add, refund], plan)
         if at_once:
@@ -168,7 +168,7 @@ def test_a_recording_stays_clean_under_faults(kind, tmp_path):
 
 
 @every_kind
-def test_a_replay_without_an_answer_is_told_what_struck_before(kind):
+def test_a_replay_without_an_answer_is_told_what_fired_before(kind):
     recording = {"_version": 2, "_tools": {"refund": [{"arguments": {"order_id": 7}, "result": "paid"}]}}
 
     async def work():
@@ -178,16 +178,16 @@ def test_a_replay_without_an_answer_is_told_what_struck_before(kind):
 
     with pytest.raises(RecordingMismatchError) as caught:
         run(work(), virtual_time=True)
-    assert caught.value.struck == ("tool=refund call=1: tool_lost",)
+    assert caught.value.fired == ("tool=refund call=1: tool_lost",)
 
 
-async def test_a_replay_without_an_answer_is_nothing_but_that_where_nothing_struck():
+async def test_a_replay_without_an_answer_is_nothing_but_that_where_nothing_fired():
     with replay_tools([refund], {"_version": 2}) as replayed, pytest.raises(RecordingMismatchError) as caught:
         await texts(inject_tools(replayed, FaultPlan()), REFUND)
-    assert caught.value.struck == ()
+    assert caught.value.fired == ()
 
 
-def test_a_struck_call_can_be_cancelled_while_it_waits():
+def test_a_call_with_a_fault_can_be_cancelled_while_it_waits():
     async def work():
         tools = inject_tools([refund], plan_of("tool=refund: tool_timeout 60000"))
         call = asyncio.create_task(run_tools(tools, [REFUND]))
@@ -200,7 +200,7 @@ def test_a_struck_call_can_be_cancelled_while_it_waits():
     assert run(work(), virtual_time=True) == 1.0
 
 
-def test_what_struck_is_a_line_of_a_plan():
+def test_what_fired_is_a_line_of_a_plan():
     tools = inject_tools([refund], plan_of("tool=refund: tool_error"))
     with pytest.raises(ToolFaultError):
         tools["refund"].callable(order_id=7)

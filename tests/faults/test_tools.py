@@ -23,7 +23,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def outcome(fault, kind, till):
-    """What a struck call comes to in virtual time, and after how many seconds."""
+    """What a call with a fault comes to in virtual time, and after how many seconds."""
 
     async def work():
         tools = inject_tools([till.tool(kind)], FaultPlan([At(tool="refund").fail(fault)]))
@@ -61,9 +61,9 @@ def test_a_fault_cannot_be_changed(fault):
 @every_kind
 def test_a_fault_does_the_same_to_every_kind_of_tool(fault, kind):
     plain, _ = outcome(fault, "plain", Till())
-    struck, _ = outcome(fault, kind, Till())
-    assert (struck.value, type(struck.error), struck.text) == (plain.value, type(plain.error), plain.text)
-    assert "paid back" not in struck.text
+    faulted, _ = outcome(fault, kind, Till())
+    assert (faulted.value, type(faulted.error), faulted.text) == (plain.value, type(plain.error), plain.text)
+    assert "paid back" not in faulted.text
 
 
 @every_fault
@@ -78,8 +78,8 @@ def test_the_tool_runs_once_or_not_at_all(fault, kind):
 @every_kind
 def test_what_the_tool_itself_raises_comes_through_where_it_runs(fault, kind):
     own = ValueError("no such order")
-    struck, _ = outcome(fault, kind, Till(own))
-    assert (struck.error is own) == (fault.type in RUN_THE_TOOL)
+    faulted, _ = outcome(fault, kind, Till(own))
+    assert (faulted.error is own) == (fault.type in RUN_THE_TOOL)
 
 
 @every_kind
@@ -95,11 +95,11 @@ def test_a_fault_strikes_a_call_that_is_handed_to_it(fault):
     async def work():
         return await fault.apply_to_tool(FaultedToolCall("refund", {}, lambda: till.refund_later(7), SYSTEM_CLOCK))
 
-    struck, _ = outcome(fault, "plain", Till())
-    if struck.error is None:
-        assert run(work(), virtual_time=True) == struck.value
+    faulted, _ = outcome(fault, "plain", Till())
+    if faulted.error is None:
+        assert run(work(), virtual_time=True) == faulted.value
     else:
-        with pytest.raises(type(struck.error), match=str(struck.error)):
+        with pytest.raises(type(faulted.error), match=str(faulted.error)):
             run(work(), virtual_time=True)
     assert till.paid == ([7] if fault.type in RUN_THE_TOOL else [])
 
@@ -164,7 +164,7 @@ def test_a_lost_result_is_told_in_the_words_that_are_declared():
         tools["refund"].callable(order_id=7)
 
 
-def struck(kind, after_ms):
+def outcome_of(kind, after_ms):
     async def work():
         tools = inject_tools([Till().tool(kind)], FaultPlan([At(tool="refund").fail(ToolTimeout(after_ms))]))
         outcome = await run_tool(tools["refund"], ToolCall("refund", {"order_id": 7}))
@@ -175,7 +175,7 @@ def struck(kind, after_ms):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tool_timeout_is_raised_after_its_time_on_the_clock(kind):
-    error, after_s = struck(kind, 5000.0)
+    error, after_s = outcome_of(kind, 5000.0)
     assert isinstance(error, ToolTimeoutError)
     assert (str(error), error.tool, error.timeout_s) == ("refund took longer than 5 s", "refund", 5.0)
     assert after_s == 5.0
@@ -183,7 +183,7 @@ def test_a_tool_timeout_is_raised_after_its_time_on_the_clock(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.endswith("with a timeout")])
 def test_nobody_waits_longer_than_the_tools_own_limit(kind):
-    error, after_s = struck(kind, 60_000.0)
+    error, after_s = outcome_of(kind, 60_000.0)
     assert str(error) == "refund took longer than 30 s"
     assert after_s == 30.0
 

@@ -35,7 +35,7 @@ from tests.gateway.parts import (
     run,
     scripted,
 )
-from tests.servers.silent import PATIENCE_S, SilentServer
+from tests.servers.loopback import PATIENCE_S, SilentServer
 
 STREAM = request(stream=True)
 

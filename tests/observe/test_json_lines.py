@@ -39,7 +39,7 @@ def test_what_is_read_back_is_what_happened(tmp_path):
     assert {type(event) for event in memory.events} == set(get_args(Event))
 
 
-def test_a_fault_that_struck_a_tool_names_it(tmp_path):
+def test_a_fault_that_fired_at_a_tool_names_it(tmp_path):
     event = FaultFired(None, "", "tool_lost", call=2, tool="refund")
     with JsonLinesSink(tmp_path / "events.jsonl") as sink:
         sink.emit(event)

@@ -117,10 +117,10 @@ def test_a_retry_is_a_second_child_and_an_event_of_the_call(tour):
     assert retry.attributes["offbook.wait_s"] == pytest.approx(seconds(call), abs=1e-5)
 
 
-def test_a_fault_of_a_recording_is_told_by_the_attempt_that_it_struck(tour):
-    struck, answered = tour.under(*tour.of_step("slow"))
-    assert struck.attributes["mock.fault_type"] == "timeout"
-    assert struck.attributes["error.type"] == "ProviderTimeoutError"
+def test_a_fault_of_a_recording_is_told_by_the_attempt_at_which_it_fired(tour):
+    fired, answered = tour.under(*tour.of_step("slow"))
+    assert fired.attributes["mock.fault_type"] == "timeout"
+    assert fired.attributes["error.type"] == "ProviderTimeoutError"
     assert "mock.fault_type" not in answered.attributes
 
 
@@ -231,9 +231,9 @@ def test_concurrent_calls_are_nested_each_under_its_own(trace, tmp_path):
     assert sorted(call.attributes["offbook.call"] for call in trace.of_step("shared")) == list(range(1, 26))
     for call in calls:
         attempts = trace.under(call)
-        is_struck = call.attributes["offbook.step_id"] == "shared" and call.attributes["offbook.call"] % 2 == 0
-        assert [span.attributes["offbook.attempt"] for span in attempts] == ([1, 2] if is_struck else [1])
-        assert [event.name for event in call.events] == (["retry"] if is_struck else [])
+        has_fault = call.attributes["offbook.step_id"] == "shared" and call.attributes["offbook.call"] % 2 == 0
+        assert [span.attributes["offbook.attempt"] for span in attempts] == ([1, 2] if has_fault else [1])
+        assert [event.name for event in call.events] == (["retry"] if has_fault else [])
         assert attempts[-1].attributes["recording.latency_s"] == SLOW_S
         for attempt in attempts:
             assert attempt.context.trace_id == call.context.trace_id

@@ -341,7 +341,7 @@ def test_greets(offbook):
     write(project, broken)
     result = project.run()
     result.assert_outcomes(failed=1)
-    assert "a fault struck before this" in told(result)
+    assert "a fault fired before this" in told(result)
     assert "record the test again" not in told(result)
 
 

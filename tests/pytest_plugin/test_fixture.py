@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.pytest_plugin.conftest import told
-from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
+from tests.servers.models import chat_answer
 
 GREETS = """
 def test_greets(offbook):
@@ -288,7 +288,7 @@ def test_tools(offbook):
     project.run().assert_outcomes(passed=1)
 
 
-def test_a_mismatch_after_a_fault_of_a_tool_says_that_it_struck(project):
+def test_a_mismatch_after_a_fault_of_a_tool_says_that_it_fired(project):
     project.test(
         TOOLS
         + """
@@ -304,7 +304,7 @@ def test_greets(offbook):
     project.write("recordings/test_it/test_greets.json", '{"_version": 2}')
     result = project.run()
     result.assert_outcomes(failed=1)
-    assert "a fault struck before this (tool=add call=1: tool_error)" in told(result)
+    assert "a fault fired before this (tool=add call=1: tool_error)" in told(result)
 
 
 def test_a_vendor_is_asked_at_the_address_of_the_environment(project, monkeypatch):
@@ -312,7 +312,7 @@ def test_a_vendor_is_asked_at_the_address_of_the_environment(project, monkeypatc
     with LoopbackServer(chat_answer("Hello Ada")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         project.record().assert_outcomes(passed=1)
-        assert server.requests == 1
+        assert len(server.calls) == 1
     project.run().assert_outcomes(passed=1)
 
 

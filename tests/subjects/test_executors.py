@@ -87,7 +87,7 @@ def test_a_worker_that_does_not_answer_is_ended_and_its_case_has_hung(project):
         case = Explorer(subject, ExploreOptions(variants=select_variants("empty_response"))).cases[0]
     with closing(_Ended(part_of(given), limit_s=1.0)) as worker:
         assert worker.run(case.lines) == Run(
-            hung="its process had to be ended after 1 s", struck=("step=ask call=1 attempt=1: empty_response",)
+            hung="its process had to be ended after 1 s", fired=("step=ask call=1 attempt=1: empty_response",)
         )
 
 

@@ -48,7 +48,7 @@ def runs(given, *plans):
 def test_a_run_is_told_by_its_exit_code_its_output_and_its_calls(tmp_path):
     (run,) = runs(subject(ONCE, tmp_path, HELLO))
     assert run.result == {"exit": 0, "stdout": "Hello\n"}
-    assert (run.error, run.hung, run.diverged, run.struck, run.took_s) == (None, "", "", (), 0.0)
+    assert (run.error, run.hung, run.diverged, run.fired, run.took_s) == (None, "", "", (), 0.0)
     (call,) = run.calls
     assert (call.number, call.attempt, call.model, call.outcome, call.has_tools) == (1, 1, "m", "answered", False)
 
@@ -67,7 +67,7 @@ def test_a_request_that_repeats_a_failed_one_gets_its_answer(tmp_path):
         (1, 1, "failed", "connection_reset"),
         (1, 2, "answered", ""),
     ]
-    assert once.struck == ("call=1 attempt=1: connection_reset",)
+    assert once.fired == ("call=1 attempt=1: connection_reset",)
     assert once.paths == {"retry": 1}
     assert [call.error for call in always.calls] == ["HTTP 500"] * 3
     assert (always.error.kind, always.error.type, always.error.message) == ("undeclared", "exit 1", "no model")

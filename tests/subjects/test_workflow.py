@@ -10,8 +10,8 @@ from offbook.subjects.open import open_subject
 from offbook.subjects.specs import ExploreSettings, WorkflowSpec
 from offbook.subjects.workflow import WorkflowSubject
 from offbook.workflow.file.load import load_workflow
-from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
+from tests.servers.models import chat_answer
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, REFUND
 
 
@@ -103,7 +103,7 @@ def test_what_is_asked_that_was_never_recorded_diverges(project):
     found = verdicts(subject_of(project.workflow()), "empty_response")
     text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
     other = verdicts(subject_of(project.workflow(text)), "empty_response")
-    assert found["step=plan call=1 attempt=1: empty_response"].verdict == "silent"
+    assert found["step=plan call=1 attempt=1: empty_response"].verdict == "undetected"
     assert other["step=plan call=1 attempt=1: empty_response"].verdict == "diverged"
 
 

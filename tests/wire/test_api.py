@@ -100,7 +100,7 @@ def test_a_client_that_is_closed_closes_neither_the_others_nor_the_account(recor
     assert [left.position for left in stand_in.unused()] == [1]
 
 
-def test_faults_are_told_that_struck_and_that_did_not():
+def test_faults_are_told_that_fired_and_that_did_not():
     sink = offbook.MemorySink()
     faults = ["call=1: http_error 500", "call=9: timeout"]
     stand_in = offbook.StandIn(responses={"a": {"content": "Hello"}}, faults=faults, retry_after_ms=1, sink=sink)

@@ -151,9 +151,9 @@ def test_what_became_of_a_session_outlasts_it():
     made.sessions.forget("a")
     made.sessions.start("b", parse_fault_plan([]))
     for told in (totals, made.sessions.past.plus(made.sessions)):
-        assert (told.calls, told.tries, told.outcomes) == (2, 4, {"struck": 2, "served": 2})
+        assert (told.calls, told.tries, told.outcomes) == (2, 4, {"fault": 2, "served": 2})
         assert [str(fired) for fired in told.fired] == ["call=1 attempt=1: http_error 500"] * 2
-        assert [str(line) for line in told.struck] == ["call=1 attempt=1: http_error 500"]
+        assert [str(line) for line in told.fired_lines] == ["call=1 attempt=1: http_error 500"]
         assert made.unused_exchanges(told) == []
 
 

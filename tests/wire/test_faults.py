@@ -28,7 +28,7 @@ CONTENT = "one two three four"
 ENTRY = {"a": {"content": CONTENT}}
 
 
-def struck(line, call, responses=None, **options):
+def answer_with(line, call, responses=None, **options):
     return answer_to(session_of(responses or ENTRY, faults=[f"everywhere: {line}"], **options), call)
 
 
@@ -42,24 +42,24 @@ def clean(call):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_timeout_sends_nothing_and_falls_silent(protocol, stream):
     call = call_of(protocol, stream=stream)
-    assert struck("timeout", call) == HttpResponse(None, ending="silence", end_ms=inf)
-    assert struck("timeout 50", call) == HttpResponse(None, ending="silence", end_ms=50.0)
+    assert answer_with("timeout", call) == HttpResponse(None, ending="silence", end_ms=inf)
+    assert answer_with("timeout 50", call) == HttpResponse(None, ending="silence", end_ms=50.0)
 
 
 def test_a_reset_sends_nothing():
-    assert struck("connection_reset", call_of()) == HttpResponse(None, ending="reset")
+    assert answer_with("connection_reset", call_of()) == HttpResponse(None, ending="reset")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_http_error_has_the_shape_of_its_vendor(protocol, stream):
-    answer = struck("http_error 503 headers.Retry-After=7", call_of(protocol, stream=stream))
+    answer = answer_with("http_error 503 headers.Retry-After=7", call_of(protocol, stream=stream))
     assert (answer.status, answer.headers["retry-after"]) == (503, "7")
     assert error_in(answer, protocol) == "an injected error"
 
 
 def test_the_body_of_an_http_error_can_be_told():
-    answer = struck('http_error 418 body="teapot ☕" headers.Content-Type=text/plain', call_of())
+    answer = answer_with('http_error 418 body="teapot ☕" headers.Content-Type=text/plain', call_of())
     assert answer.content.decode() == "teapot ☕"
     assert answer.headers["content-type"] == "text/plain"
 
@@ -78,7 +78,7 @@ def test_headers_that_http_has_no_room_for_are_left_out_or_mended():
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_context_overflow_is_a_400_of_the_vendor(protocol):
-    answer = struck("context_overflow", call_of(protocol))
+    answer = answer_with("context_overflow", call_of(protocol))
     assert answer.status == 400
     assert "maximum context length" in error_in(answer, protocol)
     is_coded = b"context_length_exceeded" in answer.content
@@ -88,7 +88,7 @@ def test_a_context_overflow_is_a_400_of_the_vendor(protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_malformed_bytes_come_with_the_right_content_type(protocol, stream):
-    answer = struck('malformed_response "<oops> ☕"', call_of(protocol, stream=stream))
+    answer = answer_with('malformed_response "<oops> ☕"', call_of(protocol, stream=stream))
     assert (answer.status, answer.content.decode()) == (200, "<oops> ☕")
     assert answer.headers["content-type"] == (CODECS[protocol].stream_type if stream else "application/json")
 
@@ -110,7 +110,7 @@ def test_json_of_another_shape_is_framed_as_its_protocol_frames_it(protocol, str
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_wrong_content_type_comes_with_the_right_bytes(stream):
-    answer = struck("wrong_content_type text/plain", call_of(stream=stream))
+    answer = answer_with("wrong_content_type text/plain", call_of(stream=stream))
     assert answer.headers["content-type"] == "text/plain"
     assert text_of(answer) == CONTENT
 
@@ -130,7 +130,7 @@ def test_a_truncated_stream_has_as_many_frames_as_the_fault_says_and_never_the_l
     protocol, after, how, ending, end_ms
 ):
     call = call_of(protocol, stream=True)
-    answer = struck(f"stream_truncate {after} raise={how}", call)
+    answer = answer_with(f"stream_truncate {after} raise={how}", call)
     assert answer.content == b"".join(clean(call)[:-1][:after])
     assert (answer.status, answer.ending, answer.end_ms) == (200, ending, end_ms)
 
@@ -139,7 +139,7 @@ def test_a_truncated_stream_has_as_many_frames_as_the_fault_says_and_never_the_l
 @pytest.mark.parametrize("after", [0, 3])
 def test_an_error_inside_a_stream_has_the_shape_of_its_vendor(protocol, after):
     call = call_of(protocol, stream=True)
-    answer = struck(f"stream_truncate {after} raise=error_event", call)
+    answer = answer_with(f"stream_truncate {after} raise=error_event", call)
     assert answer.content.startswith(b"".join(clean(call)[:after]))
     assert answer.ending == "complete"
     with pytest.raises(ProviderError, match="an injected error"):
@@ -149,14 +149,14 @@ def test_an_error_inside_a_stream_has_the_shape_of_its_vendor(protocol, after):
 @pytest.mark.parametrize("after", [0, 2])
 def test_an_error_inside_an_array_keeps_it_an_array(after):
     call = HttpRequest("POST", "/v1beta/models/m:streamGenerateContent", "", {}, call_of("gemini").body)
-    pieces = orjson.loads(struck(f"stream_truncate {after} raise=error_event", call).content)
+    pieces = orjson.loads(answer_with(f"stream_truncate {after} raise=error_event", call).content)
     assert len(pieces) == after + 1
     assert pieces[-1]["error"]["message"] == "an injected error"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_stream_can_end_in_garbage_that_no_client_can_read(protocol):
-    answer = struck("stream_truncate 2 raise=malformed", call_of(protocol, stream=True))
+    answer = answer_with("stream_truncate 2 raise=malformed", call_of(protocol, stream=True))
     with pytest.raises(ProviderError):
         decode(answer.content, protocol, is_streamed=True)
 
@@ -164,7 +164,7 @@ def test_a_stream_can_end_in_garbage_that_no_client_can_read(protocol):
 @pytest.mark.parametrize("how", ["ConnectionError", "TimeoutError", "cut", "clean", "error_event", "malformed"])
 def test_half_of_a_whole_answer_comes_before_it_breaks_off(how):
     whole = answer_to(session_of(ENTRY), call_of()).content
-    answer = struck(f"stream_truncate 3 raise={how}", call_of())
+    answer = answer_with(f"stream_truncate 3 raise={how}", call_of())
     assert answer.content.startswith(whole[: len(whole) // 2])
     assert not whole.startswith(answer.content) or answer.content == whole[: len(whole) // 2]
 
@@ -173,7 +173,7 @@ def test_half_of_a_whole_answer_comes_before_it_breaks_off(how):
 @pytest.mark.parametrize(("after", "on_time"), [(0, 0), (2, 2), (1_000, None)])
 def test_a_stalled_stream_goes_on_after_a_while(protocol, after, on_time):
     call = call_of(protocol, stream=True)
-    answer = struck(f"stream_stall {after} for_ms=300", call)
+    answer = answer_with(f"stream_stall {after} for_ms=300", call)
     in_time = b"".join(data for at_ms, data in answer.frames if at_ms == 0.0)
     expected = clean(call)[: len(clean(call)) - 1 if on_time is None else on_time]
     assert in_time == b"".join(expected)
@@ -183,14 +183,14 @@ def test_a_stalled_stream_goes_on_after_a_while(protocol, after, on_time):
 
 
 def test_a_whole_answer_stalls_as_a_whole():
-    answer = struck("stream_stall 3 for_ms=300", call_of())
+    answer = answer_with("stream_stall 3 for_ms=300", call_of())
     assert [at_ms for at_ms, _ in answer.frames] == [300.0]
     assert text_of(answer) == CONTENT
 
 
 def test_a_stream_drips_frame_by_frame():
     call = call_of(stream=True)
-    answer = struck("slow_drip 5", call)
+    answer = answer_with("slow_drip 5", call)
     assert [at_ms for at_ms, _ in answer.frames] == [5.0 * number for number in range(1, len(answer.frames) + 1)]
     assert len(answer.frames) >= len(CONTENT.split()) + 2
     assert answer.end_ms == answer.frames[-1][0]
@@ -198,7 +198,7 @@ def test_a_stream_drips_frame_by_frame():
 
 
 def test_a_whole_answer_drips_too():
-    answer = struck("slow_drip 5", call_of())
+    answer = answer_with("slow_drip 5", call_of())
     assert len(answer.frames) == 16
     assert text_of(answer) == CONTENT
 
@@ -207,12 +207,12 @@ def test_a_whole_answer_drips_too():
 @pytest.mark.parametrize("stream", [False, True])
 def test_faults_of_the_models_own_are_told_in_the_protocol_of_the_call(protocol, stream):
     call = call_of(protocol, stream=stream)
-    assert read(struck("empty_response", call), protocol).content == ""
-    assert read(struck("content_filter", call), protocol).finish_reason == "content_filter"
-    assert [each.tool for each in read(struck("unknown_tool", call), protocol).tool_calls] == ["no_such_tool"]
-    asking = read(struck('tool_call_fault look_up args={"word":"x"}', call), protocol)
+    assert read(answer_with("empty_response", call), protocol).content == ""
+    assert read(answer_with("content_filter", call), protocol).finish_reason == "content_filter"
+    assert [each.tool for each in read(answer_with("unknown_tool", call), protocol).tool_calls] == ["no_such_tool"]
+    asking = read(answer_with('tool_call_fault look_up args={"word":"x"}', call), protocol)
     assert [(each.tool, each.args) for each in asking.tool_calls] == [("look_up", {"word": "x"})]
-    partial = read(struck("partial_response", call), protocol)
+    partial = read(answer_with("partial_response", call), protocol)
     assert (partial.content, partial.finish_reason, partial.usage.completion_tokens) == (CONTENT, "length", 0)
 
 
@@ -237,26 +237,26 @@ def fields(fault):
 @pytest.mark.parametrize("stream", [False, True])
 def test_nothing_can_be_made_of_an_answer_that_never_comes(line, stream):
     responses = {"a": {"fault": {"type": "connection_reset"}}}
-    answer = struck(line, call_of(stream=stream), responses)
+    answer = answer_with(line, call_of(stream=stream), responses)
     assert (answer.status, answer.content, answer.ending) == (None, b"", "reset")
 
 
 @pytest.mark.parametrize("line", ["empty_response", "unknown_tool", "content_filter", "partial_response"])
 def test_a_fault_of_a_models_own_leaves_calls_of_plain_http_alone(line):
     call = HttpRequest("POST", "/v1/embeddings", "", {}, b'{"model": "e", "input": "x"}')
-    assert struck(line, call) == answer_to(session_of(ENTRY), call)
+    assert answer_with(line, call) == answer_to(session_of(ENTRY), call)
 
 
 def test_an_embedding_can_fail_like_any_call_of_a_model():
     call = HttpRequest("POST", "/v1/embeddings", "", {}, b'{"model": "e", "input": "x"}')
-    assert struck("http_error 429", call).status == 429
-    assert struck("stream_truncate 1 raise=cut", call).ending == "cut"
+    assert answer_with("http_error 429", call).status == 429
+    assert answer_with("stream_truncate 1 raise=cut", call).ending == "cut"
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/messages/count_tokens"])
 def test_faults_do_not_strike_what_is_no_call_of_a_model(path):
     call = HttpRequest("GET", path, "", {}, b"")
-    assert struck("http_error 500", call).status != 500
+    assert answer_with("http_error 500", call).status != 500
 
 
 @pytest.mark.parametrize(

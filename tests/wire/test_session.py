@@ -87,7 +87,7 @@ def test_calls_beside_those_of_models_are_not_counted_by_plans():
     assert [call.number for call in session.calls] == [1, 2, 3, 4, 5]
 
 
-def test_what_has_not_struck_is_listed():
+def test_what_has_not_fired_is_listed():
     session = session_of(faults=["call=1: http_error 500", "call=9: timeout"])
     answer_to(session, call_of())
     assert [str(planned) for planned in session.unfired()] == ["call=9: timeout"]
@@ -105,7 +105,7 @@ def test_a_plan_may_be_given_in_every_form():
         assert statuses(session_of(faults=faults), call_of()) == [500]
 
 
-def test_a_struck_call_that_the_recording_lacks_is_a_miss_that_tells_what_struck():
+def test_a_call_with_a_fault_that_the_recording_lacks_is_a_miss_that_tells_what_fired():
     session = session_of({"_version": 2}, strict=True, faults=["everywhere: stream_truncate 1"])
     answer = answer_to(session, call_of(stream=True))
     assert answer.status == 422
@@ -147,7 +147,7 @@ def test_every_call_is_on_the_list_with_what_became_of_it():
         ("openai", "POST", "/chat/completions", "served", 200, "mine", None),
         ("openai", "POST", "/chat/completions", "default", 200, None, None),
         ("openai", "GET", "/v1/models", "made", 200, None, None),
-        ("openai", "POST", "/chat/completions", "struck", None, None, "timeout"),
+        ("openai", "POST", "/chat/completions", "fault", None, None, "timeout"),
     ]
     assert session.calls[0].request.messages == ({"role": "user", "content": "Hi"},)
     assert [call.model for call in session.calls] == ["m", "m", "", "m"]
@@ -170,7 +170,7 @@ def test_calls_are_numbered_as_faults_count_them_whether_there_are_faults_or_not
     assert [(miss.call, miss.number, miss.method) for miss in session.misses] == [(0, 2, "GET"), (2, 4, "POST")]
 
 
-def test_a_miss_says_whether_a_fault_struck_before_and_then_not_to_record_again():
+def test_a_miss_says_whether_a_fault_fired_before_and_then_not_to_record_again():
     steps = {"one": [entry_of(call_of(), content="x")], "two": [entry_of(call_of(), content="x")]}
     session = session_of({"_version": 2, **steps}, strict=True, faults=["call=2: unknown_tool"])
     calls = [call_of(text="a", headers={"x-offbook-step": "one"}), call_of(headers={"x-offbook-step": "two"})]
@@ -180,7 +180,7 @@ def test_a_miss_says_whether_a_fault_struck_before_and_then_not_to_record_again(
     assert [before.is_after_fault, after.is_after_fault] == [False, True]
     assert "record it again" in before.text
     assert "record it again" not in after.text
-    assert "a fault struck before this" in after.text
+    assert "a fault fired before this" in after.text
 
 
 def test_a_sink_is_told_of_faults_and_misses():

@@ -63,7 +63,7 @@ def coverage_of(exploration: Exploration) -> Coverage:
     paths = Counter[str]()
     for explored in exploration.explored:
         paths.update(explored.run.paths)
-        for cell in explored.case.cells if explored.verdict != "not struck" else ():
+        for cell in explored.case.cells if explored.verdict != "not reached" else ():
             met.setdefault(cell.row, []).append(cell.column)
     return Coverage(
         met={row: faults for row, faults in met.items() if faults},

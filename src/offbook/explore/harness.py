@@ -82,8 +82,8 @@ class Harness:
         return self._tool_observer.runs
 
     @property
-    def struck(self) -> tuple[str, ...]:
-        """The faults that struck, as lines of a plan."""
+    def fired(self) -> tuple[str, ...]:
+        """The faults that fired, as lines of a plan."""
         return tuple(str(planned) for planned in self._fault_log.fired)
 
 
@@ -146,6 +146,6 @@ class SideEffectHarness:
         return self._stage.provider
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """The tool, answered, watched and struck by faults as the stage has it."""
+        """The tool, answered, watched and with faults as the stage has it."""
         marked = replace(tool, side_effect=True) if tool.name in self._side_effects else tool
         return self._stage.wrap(marked)

@@ -88,7 +88,7 @@ class RunMonitor:
             error=error,
             calls=stage.calls,
             tools=stage.tool_runs,
-            struck=stage.struck,
+            fired=stage.fired,
             diverged=stage.diverged[0] if stage.diverged else "",
             hung=hung,
             took_s=round(self._took_s, 6),

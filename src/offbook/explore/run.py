@@ -81,7 +81,7 @@ class Run(Struct, frozen=True, kw_only=True):
     broken: tuple[str, ...] = ()
     calls: tuple[ModelCall, ...] = ()
     tools: tuple[ToolRun, ...] = ()
-    struck: tuple[str, ...] = ()
+    fired: tuple[str, ...] = ()
     diverged: str = ""
     hung: str = ""
     took_s: float = 0.0

@@ -197,8 +197,8 @@ def _sites_after(single: CaseResult) -> list[ExploredSite]:
     """The sites that a run with a fault came by after the fault."""
     sites = sites_of(single.run)
     lines = [replace(line.at, chunk=None) for line in single.case.lines]
-    struck = [place for place, site in enumerate(sites) if site.at in lines or replace(site.at, attempt=None) in lines]
-    return sites[struck[-1] + 1 :] if struck else []
+    fired = [place for place, site in enumerate(sites) if site.at in lines or replace(site.at, attempt=None) in lines]
+    return sites[fired[-1] + 1 :] if fired else []
 
 
 def _clean_run_problem(run: Run) -> str:

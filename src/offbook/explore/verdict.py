@@ -54,17 +54,17 @@ Verdict = Literal[
     "hung",
     "wrong",
     "crashed",
-    "silent",
+    "undetected",
     "diverged",
     "degraded",
     "failed cleanly",
     "recovered",
-    "not struck",
+    "not reached",
 ]
-"""Worst first. `not struck`: the run never came by the place where the fault was to strike."""
+"""Worst first. `not reached`: the run never came by the place where the fault was to strike."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-FINDINGS: frozenset[Verdict] = frozenset(("repeated side effect", "hung", "wrong", "crashed", "silent"))
+FINDINGS: frozenset[Verdict] = frozenset(("repeated side effect", "hung", "wrong", "crashed", "undetected"))
 """The verdicts that tell of a defect."""
 
 Invariant: TypeAlias = Callable[[Run], Any]
@@ -88,8 +88,8 @@ def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = ()) -> Ass
         return Assessment("hung", (run.hung,))
     if broken and not run.diverged:
         return Assessment("wrong", tuple(broken))
-    if not run.struck:
-        return Assessment("not struck", ("the run never came by this place",))
+    if not run.fired:
+        return Assessment("not reached", ("the run never came by this place",))
     careless = [*_too_soon(run), *_lost_context(run)]
     if careless:
         return Assessment("wrong", tuple(careless))
@@ -111,7 +111,7 @@ def _assess_same_result(run: Run, clean: Run) -> Assessment:
     if _without_repeats(run) != _without_repeats(clean):
         return Assessment("degraded", ("the same result by other calls of tools",))
     if _was_ignored(run, clean):
-        return Assessment("silent", ("a tool gave something broken, and the answer is the same",))
+        return Assessment("undetected", ("a tool gave something broken, and the answer is the same",))
     return Assessment("recovered", (_recovery_text(run, clean),))
 
 
@@ -131,7 +131,7 @@ def _assess_other_result(run: Run, clean: Run) -> Assessment:
     if _has_fired(run, "tool_empty") or not is_truncated(run.result, clean.result):
         return Assessment("degraded", ("another result, and no assertion is broken",))
     given = "nothing" if is_empty_result(run.result) else "only a part of the result"
-    return Assessment("silent", (f"it gave {given}, and no error",))
+    return Assessment("undetected", (f"it gave {given}, and no error",))
 
 
 def _too_soon(run: Run) -> list[str]:
@@ -181,7 +181,7 @@ def _was_ignored(run: Run, clean: Run) -> bool:
 
 
 def _has_fired(run: Run, fault: str) -> bool:
-    return any(f": {fault}" in line for line in run.struck)
+    return any(f": {fault}" in line for line in run.fired)
 
 
 def _recovery_text(run: Run, clean: Run) -> str:

@@ -26,37 +26,37 @@ from offbook.tools.toolbox import GivenTools, Toolbox
 
 
 class FaultLog:
-    """What struck, in order: `fired` has it as lines of a plan. Injectors that share one tell of each other's."""
+    """What fired, in order: `fired` has it as lines of a plan. Injectors that share one tell of each other's."""
 
     def __init__(self) -> None:
         self.fired: list[PlannedFault] = []
         self._lines: list[PlannedFault] = []
 
     def note(self, fired: PlannedFault, line: PlannedFault | None) -> None:
-        """Keep what struck at a site, by which line of a plan if by one."""
+        """Keep what fired at a site, by which line of a plan if by one."""
         self.fired.append(fired)
         if line is not None and line not in self._lines:
             self._lines.append(line)
 
     def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
-        """Those of the lines that have struck nothing so far."""
+        """Those of the lines that have not fired so far."""
         return [line for line in lines if line not in self._lines]
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Let a replay that has no answer say what struck before."""
+        """Let a replay that has no answer say what fired before."""
         try:
             yield
         except RecordingMismatchError as error:
             if not self.fired:
                 raise
-            raise error.but(struck=[str(planned) for planned in self.fired]) from None
+            raise error.but(fired=[str(planned) for planned in self.fired]) from None
 
 
 class FaultInjector(Provider):
     """Passes requests on to `provider`, except where the plan has a fault for them.
 
-    `fired` lists what struck, as lines of a plan: `FaultPlan(injector.fired)` strikes there again. `unfired()`
+    `fired` lists what fired, as lines of a plan: `FaultPlan(injector.fired)` strikes there again. `unfired()`
     lists what did not. Injectors that share a `numbering` count calls together, and those that share `strikes`
     tell of each other's.
     """
@@ -77,7 +77,7 @@ class FaultInjector(Provider):
 
     @property
     def fired(self) -> list[PlannedFault]:
-        """What struck, in order."""
+        """What fired, in order."""
         return self._fault_log.fired
 
     async def send(self, request: Request) -> Reply:
@@ -92,11 +92,11 @@ class FaultInjector(Provider):
         return await fault.apply(FaultedCall(request, lambda: self._clean(request), self._clock, self.name))
 
     def unfired(self) -> list[PlannedFault]:
-        """The lines about models that have struck nothing so far: a mistyped step, a call that never came."""
+        """The lines about models that have not fired so far: a mistyped step, a call that never came."""
         return self._fault_log.missing(line for line in self._plan if line.at.tool is None)
 
     async def _clean(self, request: Request) -> Reply:
-        """The reply without a fault. A replay that has none says what struck before."""
+        """The reply without a fault. A replay that has none says what fired before."""
         with self._fault_log.told():
             return await self._provider.send(request)
 
@@ -118,7 +118,7 @@ def inject_tools(
         tools: functions and tools, as `Toolbox` takes them. Put a recorder or a replay inside: `inject_tools`
             goes around it, so that recordings stay clean.
         plan: its lines with a `tool` count here, and the others nothing.
-        strikes: keeps what struck; injectors that share it tell of each other's.
+        strikes: keeps what fired; injectors that share it tell of each other's.
         sink: told of every fault that strikes.
     """
     return FaultyTools(Toolbox(tools), plan, fault_log=fault_log or FaultLog(), sink=sink, clock=clock)
@@ -127,7 +127,7 @@ def inject_tools(
 class FaultyTools(Toolbox):
     """Tools that fail where `plan` says so, which may be exchanged for another.
 
-    `fired` lists what struck, as lines of a plan, and `unfired()` what did not. The calls of each tool are
+    `fired` lists what fired, as lines of a plan, and `unfired()` what did not. The calls of each tool are
     counted from 1, however often it is wrapped; a call whose arguments are refused is none.
 
     A synchronous tool fails at once when it is called, except where a fault has it wait: that call gives
@@ -142,11 +142,11 @@ class FaultyTools(Toolbox):
 
     @property
     def fired(self) -> list[PlannedFault]:
-        """What struck, in order."""
+        """What fired, in order."""
         return self._fault_log.fired
 
     def unfired(self) -> list[PlannedFault]:
-        """The lines of the plan about tools that have struck nothing so far."""
+        """The lines of the plan about tools that have not fired so far."""
         return self._fault_log.missing(line for line in self.plan if line.at.tool is not None)
 
     def wrap(self, tool: ToolDef) -> ToolDef:
@@ -157,8 +157,8 @@ class FaultyTools(Toolbox):
             return self._run(tool, arguments) if fault is None else self._apply(fault, tool, arguments)
 
         async def call_and_wait(**arguments: Any) -> Any:
-            fault, struck = self._fault(tool), self._struck(tool, arguments)
-            return await (struck.run() if fault is None else fault.apply_to_tool(struck))
+            fault, call = self._fault(tool), self._faulted_call(tool, arguments)
+            return await (call.run() if fault is None else fault.apply_to_tool(call))
 
         waits = is_async(tool.callable) or tool.timeout_s is not None
         return wrap_tool(tool, call_and_wait if waits else call, timeout_s=tool.timeout_s)
@@ -174,15 +174,15 @@ class FaultyTools(Toolbox):
 
     def _apply(self, fault: AnyToolFault, tool: ToolDef, arguments: JsonObject) -> Any:
         """What a call of a synchronous tool comes to, or what gives it where there is something to wait for."""
-        struck = self._struck(tool, arguments)
+        call = self._faulted_call(tool, arguments)
         if fault.wait_s:
-            return fault.apply_to_tool(struck)
+            return fault.apply_to_tool(call)
         given = self._run(tool, arguments) if fault.runs_tool else None
         if isinstance(given, Awaitable):
-            return fault.apply_to_tool(replace(struck, run=lambda: given))
+            return fault.apply_to_tool(replace(call, run=lambda: given))
         return fault.outcome(tool.name)
 
-    def _struck(self, tool: ToolDef, arguments: JsonObject) -> FaultedToolCall:
+    def _faulted_call(self, tool: ToolDef, arguments: JsonObject) -> FaultedToolCall:
         return FaultedToolCall(tool.name, arguments, partial(self._run_to_its_end, tool, arguments), self._clock)
 
     def _run(self, tool: ToolDef, arguments: JsonObject) -> Any:

@@ -136,7 +136,7 @@ class PrometheusSink:
         counter, histogram = self._counter, self._histogram
         self._replays = counter("offbook_mock_replays_total", "Replayed calls", "workflow", "matched_by")
         self._misses = counter("offbook_mock_misses_total", "Calls a strict replay refused", "workflow", "kind")
-        self._faults = counter("offbook_mock_faults_total", "Faults that struck", "workflow", "fault_type")
+        self._faults = counter("offbook_mock_faults_total", "Faults that fired", "workflow", "fault_type")
         self._captures = counter("offbook_recording_captures_total", "Recorded calls", "provider", "model")
         self._captured_s = histogram("offbook_recording_latency_seconds", "Recorded latency", "provider", "model")
         self._attempts = counter(

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class RuntimeFaultInjector(Provider):
     """Passes requests on to `provider`, except where a fault was asked for. Calls are counted from the first.
 
-    What it passes on to stays open when this is closed. `strikes` keeps what struck. What a replay has no answer for
-    though nothing struck before says `hint`.
+    What it passes on to stays open when this is closed. `strikes` keeps what fired. What a replay has no answer for
+    though nothing fired before says `hint`.
     """
 
     def __init__(self, provider: Provider, plan: FaultPlan, *, fault_log: FaultLog, hint: str) -> None:
@@ -55,7 +55,7 @@ class RuntimeFaultInjector(Provider):
         try:
             return await self._injector.send(request)
         except RecordingMismatchError as error:
-            raise error.but(hint="" if error.struck else self._hint) from None
+            raise error.but(hint="" if error.fired else self._hint) from None
 
 
 def record_again_hint(node_id: str) -> str:
@@ -66,7 +66,7 @@ def record_again_hint(node_id: str) -> str:
 def fail_if_missed(misses: list[Miss], recording: str, node_id: str) -> None:
     """Fail the test that is running if there are some: show the first, and how to record the test again.
 
-    That is not told if a fault has struck before every miss: what follows one is not to be recorded.
+    That is not told if a fault has fired before every miss: what follows one is not to be recorded.
     """
     __tracebackhide__ = True
     if not misses:

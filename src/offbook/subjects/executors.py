@@ -78,10 +78,10 @@ class WorkerProcess:
             return said
         code, is_late = process.poll(), process.poll() is None
         self.end()
-        struck = tuple(str(line) for line in lines)
+        fired = tuple(str(line) for line in lines)
         if is_late:
-            return Run(hung=f"its process had to be ended after {self._limit_s:g} s", struck=struck)
-        return Run(error=RunFailure("undeclared", "ProcessEnded", _exit_text(code)), struck=struck)
+            return Run(hung=f"its process had to be ended after {self._limit_s:g} s", fired=fired)
+        return Run(error=RunFailure("undeclared", "ProcessEnded", _exit_text(code)), fired=fired)
 
     def end(self) -> None:
         """End the process, if there is one. Safe to call from any thread."""

@@ -363,7 +363,7 @@ class CallInspection:
         return self.session("").unused()
 
     def fired(self) -> list[PlannedFault]:
-        """The faults that struck, of all sessions."""
+        """The faults that fired, of all sessions."""
         return [planned for session in self._stage.sessions for planned in session.fired]
 
     def totals(self) -> SessionTotals:
@@ -375,7 +375,7 @@ class CallInspection:
         return self._stage.unused_exchanges(self.totals())
 
     def unfired(self) -> list[PlannedFault]:
-        """The faults planned for the session without a name that have struck nothing so far."""
+        """The faults planned for the session without a name that have not fired so far."""
         return self.session("").unfired()
 
     def session(self, name: str) -> WireSession:

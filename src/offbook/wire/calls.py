@@ -53,7 +53,7 @@ class CallCounter:
         self._calls = 0
         self._counts_all = counts_all
         self.follow(plan)
-        self._struck: list[PlannedFault] = []
+        self._fired_lines: list[PlannedFault] = []
         self._numbering = Numbering()
         self._failed: dict[str, int] = {}
 
@@ -83,13 +83,13 @@ class CallCounter:
         self._is_counting = self._counts_all or plan is not NO_FAULTS
 
     @property
-    def struck(self) -> list[PlannedFault]:
-        """The lines of the plan that have struck so far."""
-        return self._struck
+    def fired_lines(self) -> list[PlannedFault]:
+        """The lines of the plan that have fired so far."""
+        return self._fired_lines
 
     def unfired(self) -> list[PlannedFault]:
-        """The lines of the plan that have struck nothing so far."""
-        return [planned for planned in self._plan if planned not in self._struck]
+        """The lines of the plan that have not fired so far."""
+        return [planned for planned in self._plan if planned not in self._fired_lines]
 
     def _attempt(self, call: HttpRequest, asked: ParsedRequest) -> int:
         counted = self._failed.get(asked.request_hash, 0) + 1
@@ -105,14 +105,14 @@ class CallCounter:
         if fault is not None:
             self.fired.append(PlannedFault(site.named(), fault))
             planned = self._plan.line_at(site)
-            if planned is not None and planned not in self._struck:
-                self._struck.append(planned)
+            if planned is not None and planned not in self._fired_lines:
+                self._fired_lines.append(planned)
         return fault
 
 
-WireOutcome = Literal["served", "struck", "default", "made", "recorded", "passed", "missed", "refused"]
-"""`served` from the recording, `struck` by a fault, `default` where the recording has nothing, `made` up (an embedding,
-a list of models), `recorded` from upstream, `passed` on from there without being kept (too large, or the client left
+WireOutcome = Literal["served", "fault", "default", "made", "recorded", "passed", "missed", "refused"]
+"""`served` from the recording, `fault` where one fired, `default` where the recording has nothing, `made` up (an
+embedding, a list of models), `recorded` from upstream, `passed` on from there without being kept (too large, or the client left
 before anything came), `missed`, or `refused` as no call that can be answered."""
 
 
@@ -148,7 +148,7 @@ def ignore_call(call: WireCall) -> None:
 class Miss(Struct, frozen=True, gc=False):
     """A call that the recording has no answer for. `text` is all that is known: the nearest entry, and the diff.
 
-    `call`, `attempt` and `number` are those of its WireCall. If it `is_after_fault`, one has struck the session before.
+    `call`, `attempt` and `number` are those of its WireCall. If it `is_after_fault`, one fired before it.
     """
 
     call: int

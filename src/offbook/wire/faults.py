@@ -67,23 +67,23 @@ class FaultTarget(Struct, frozen=True):
 
 
 @singledispatch
-def apply_fault(fault: Fault, struck: FaultTarget) -> HttpResponse:
+def apply_fault(fault: Fault, target: FaultTarget) -> HttpResponse:
     """The answer that a client gets of a call which `fault` strikes.
 
     A fault of the model's own makes another response of its response, which is written in the call's protocol.
     """
-    request = struck.asked.request
+    request = target.asked.request
     if request is None:
-        return struck.clean()
+        return target.clean()
 
     async def clean() -> Reply:
-        return WholeReply(struck.response())
+        return WholeReply(target.response())
 
     async def apply() -> Response:
         return await (await fault.apply(FaultedCall(request, clean, SYSTEM_CLOCK, ""))).collect()
 
     response = _result_without_waiting(apply())
-    return encode_model_response(response, deltas_of(response), struck.asked, struck.codec)
+    return encode_model_response(response, deltas_of(response), target.asked, target.codec)
 
 
 def _result_without_waiting(work: Coroutine[Any, Any, T]) -> T:
@@ -97,20 +97,20 @@ def _result_without_waiting(work: Coroutine[Any, Any, T]) -> T:
 
 
 @apply_fault.register
-def _(fault: Timeout, struck: FaultTarget) -> HttpResponse:
+def _(fault: Timeout, target: FaultTarget) -> HttpResponse:
     return HttpResponse(None, ending="silence", end_ms=fault.after_ms or float("inf"))
 
 
 @apply_fault.register
-def _(fault: ConnectionReset, struck: FaultTarget) -> HttpResponse:
+def _(fault: ConnectionReset, target: FaultTarget) -> HttpResponse:
     return HttpResponse(None, ending="reset")
 
 
 @apply_fault.register
-def _(fault: HttpError, struck: FaultTarget) -> HttpResponse:
+def _(fault: HttpError, target: FaultTarget) -> HttpResponse:
     headers = _sendable(fault.headers)
     if not fault.body:
-        return error_response(struck.codec, fault.status_code, "an injected error", headers=headers)
+        return error_response(target.codec, fault.status_code, "an injected error", headers=headers)
     return whole_response(fault.status_code, fault.body.encode("utf-8", "replace"), headers=headers)
 
 
@@ -121,36 +121,36 @@ def _sendable(headers: dict[str, str]) -> dict[str, str]:
 
 
 @apply_fault.register
-def _(fault: ContextOverflow, struck: FaultTarget) -> HttpResponse:
-    if not struck.codec.name.startswith("openai"):
-        return error_response(struck.codec, 400, "prompt is too long: the maximum context length was exceeded")
+def _(fault: ContextOverflow, target: FaultTarget) -> HttpResponse:
+    if not target.codec.name.startswith("openai"):
+        return error_response(target.codec, 400, "prompt is too long: the maximum context length was exceeded")
     return whole_response(400, fault.body.encode())
 
 
 @apply_fault.register
-def _(fault: MalformedResponse, struck: FaultTarget) -> HttpResponse:
-    return whole_response(200, fault.raw.encode("utf-8", "replace"), content_type=struck.body_type)
+def _(fault: MalformedResponse, target: FaultTarget) -> HttpResponse:
+    return whole_response(200, fault.raw.encode("utf-8", "replace"), content_type=target.body_type)
 
 
 @apply_fault.register
-def _(fault: WrongShape, struck: FaultTarget) -> HttpResponse:
+def _(fault: WrongShape, target: FaultTarget) -> HttpResponse:
     raw = fault.raw.encode("utf-8", "replace")
-    if struck.body_type != JSON_TYPE:
+    if target.body_type != JSON_TYPE:
         raw = orjson.dumps(orjson.loads(raw))  # on one line, as streams have it
-    if struck.body_type.startswith("text/event-stream"):
+    if target.body_type.startswith("text/event-stream"):
         raw = encode_sse_event(raw)
-    return whole_response(200, raw, content_type=struck.body_type)
+    return whole_response(200, raw, content_type=target.body_type)
 
 
 @apply_fault.register
-def _(fault: WrongContentType, struck: FaultTarget) -> HttpResponse:
-    clean = struck.clean()
+def _(fault: WrongContentType, target: FaultTarget) -> HttpResponse:
+    clean = target.clean()
     return replace(clean, headers=clean.headers | {"content-type": fault.content_type})
 
 
 @apply_fault.register
-def _(fault: StreamTruncate, struck: FaultTarget) -> HttpResponse:
-    clean = struck.clean()
+def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
+    clean = target.clean()
     if clean.status is None:
         return clean
     kept = _first_events(clean, fault.after_chunks) if clean.is_streamed else _first_half(clean)
@@ -159,10 +159,10 @@ def _(fault: StreamTruncate, struck: FaultTarget) -> HttpResponse:
         case "clean":
             return replace(clean, frames=kept, end_ms=last_ms)
         case "error_event":
-            event = _error_event(struck, is_first=not kept) if clean.is_streamed else b""
+            event = _error_event(target, is_first=not kept) if clean.is_streamed else b""
             return replace(clean, frames=(*kept, (last_ms, event)), end_ms=last_ms)
         case "malformed":
-            return replace(clean, frames=(*kept, (last_ms, _malformed_event(struck, clean))), end_ms=last_ms)
+            return replace(clean, frames=(*kept, (last_ms, _malformed_event(target, clean))), end_ms=last_ms)
         case _:
             end_ms = float("inf") if fault.ending == "TimeoutError" else last_ms
             return replace(clean, frames=kept, ending=_ENDINGS[fault.ending], end_ms=end_ms)
@@ -178,20 +178,20 @@ def _first_events(clean: HttpResponse, count: int) -> tuple[Frame, ...]:
     return split_events(clean)[:-1][:count]
 
 
-def _malformed_event(struck: FaultTarget, clean: HttpResponse) -> bytes:
-    if not clean.is_streamed or struck.asked.is_array:
+def _malformed_event(target: FaultTarget, clean: HttpResponse) -> bytes:
+    if not clean.is_streamed or target.asked.is_array:
         return _MALFORMED
-    return _MALFORMED_EVENTS.get(struck.codec.name, encode_sse_event(_MALFORMED))
+    return _MALFORMED_EVENTS.get(target.codec.name, encode_sse_event(_MALFORMED))
 
 
-def _error_event(struck: FaultTarget, *, is_first: bool) -> bytes:
-    event = struck.codec.encode_stream_error("an injected error")
-    return array_piece(event, is_first=is_first, is_last=True) if struck.asked.is_array else event
+def _error_event(target: FaultTarget, *, is_first: bool) -> bytes:
+    event = target.codec.encode_stream_error("an injected error")
+    return array_piece(event, is_first=is_first, is_last=True) if target.asked.is_array else event
 
 
 @apply_fault.register
-def _(fault: StreamStall, struck: FaultTarget) -> HttpResponse:
-    clean = struck.clean()
+def _(fault: StreamStall, target: FaultTarget) -> HttpResponse:
+    clean = target.clean()
     events = split_events(clean)
     place = min(fault.after_chunks, len(events) - 1)
     late = tuple((at_ms + fault.for_ms, data) for at_ms, data in events[place:])
@@ -199,8 +199,8 @@ def _(fault: StreamStall, struck: FaultTarget) -> HttpResponse:
 
 
 @apply_fault.register
-def _(fault: SlowDrip, struck: FaultTarget) -> HttpResponse:
-    clean = struck.clean()
+def _(fault: SlowDrip, target: FaultTarget) -> HttpResponse:
+    clean = target.clean()
     pieces = [data for _, data in split_events(clean)] if clean.is_streamed else _in_pieces(clean.content)
     frames = tuple((fault.every_ms * number, data) for number, data in enumerate(pieces, 1))
     return replace(clean, frames=frames, end_ms=fault.every_ms * len(pieces))

@@ -79,7 +79,7 @@ class WireSession:
     def answer(self, taken: CallAttempt) -> HttpResponse | None:
         """The answer to the call, or None if only upstream can tell it."""
         try:
-            return self._clean(taken) if taken.fault is None else self._struck(taken)
+            return self._clean(taken) if taken.fault is None else self._answer_with_fault(taken)
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(taken, error)
 
@@ -88,7 +88,7 @@ class WireSession:
     ) -> HttpResponse:
         """What the call's fault makes of the answer that upstream gave."""
         answer = self._apply_fault(taken, FaultTarget(taken.asked, lambda: clean, lambda: response))
-        return self.note(taken, answer, "struck", key=key)
+        return self.note(taken, answer, "fault", key=key)
 
     def note(
         self,
@@ -138,16 +138,16 @@ class WireSession:
 
     @property
     def fired(self) -> list[PlannedFault]:
-        """What struck, as lines of a plan."""
+        """What fired, as lines of a plan."""
         return self._count.fired
 
     @property
-    def struck(self) -> list[PlannedFault]:
-        """The lines of the plan that have struck so far."""
-        return self._count.struck
+    def fired_lines(self) -> list[PlannedFault]:
+        """The lines of the plan that have fired so far."""
+        return self._count.fired_lines
 
     def unfired(self) -> list[PlannedFault]:
-        """The lines of the plan that have struck nothing so far."""
+        """The lines of the plan that have not fired so far."""
         return self._count.unfired()
 
     def follow(self, plan: FaultPlan) -> None:
@@ -171,7 +171,7 @@ class WireSession:
         self._report_served(taken, found)
         return self.note(taken, answer, _outcome(found, taken), key=found.key)
 
-    def _struck(self, taken: CallAttempt) -> HttpResponse:
+    def _answer_with_fault(self, taken: CallAttempt) -> HttpResponse:
         """What the call's fault makes of it. An entry whose answer failed is left for the next try."""
         found = _DeferredMatch(self._known, taken)
         answer = self._apply_fault(taken, FaultTarget(taken.asked, found.answer, found.response))
@@ -179,11 +179,11 @@ class WireSession:
             self._report_served(taken, found.entry)
             if not spoils_answer(taken.fault, answer):
                 self._known().use(found.entry)
-        return self.note(taken, answer, "struck", key=None if found.entry is None else found.entry.key)
+        return self.note(taken, answer, "fault", key=None if found.entry is None else found.entry.key)
 
-    def _apply_fault(self, taken: CallAttempt, struck: FaultTarget) -> HttpResponse:
+    def _apply_fault(self, taken: CallAttempt, target: FaultTarget) -> HttpResponse:
         assert taken.fault is not None
-        answer = apply_fault(taken.fault, struck).together()
+        answer = apply_fault(taken.fault, target).together()
         self._sink.emit(FaultFired(taken.step_id, taken.asked.model, taken.fault.type, "", taken.number, taken.attempt))
         return self._with_retry_after(answer)
 
@@ -221,7 +221,7 @@ class WireSession:
     def _answer_miss(self, taken: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
         is_after_fault = bool(self.fired)
         if is_after_fault:
-            error = error.but(struck=[str(planned) for planned in self.fired], hint="")
+            error = error.but(fired=[str(planned) for planned in self.fired], hint="")
         self.misses.append(
             Miss(
                 taken.call,
@@ -286,7 +286,7 @@ class SessionTotals:
     """Counts over sessions, of those that were asked something.
 
     `calls` counts calls, `outcomes` in which way their tries have ended, and `failures` how real APIs failed that were
-    recorded, by what is told of it. `fired` are the latest faults that struck, `struck` the lines of plans that did.
+    recorded, by what is told of it. `fired` are the latest faults, `fired_lines` the lines of plans that fired.
     """
 
     def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
@@ -294,7 +294,7 @@ class SessionTotals:
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
         self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
-        self.struck: list[PlannedFault] = []
+        self.fired_lines: list[PlannedFault] = []
         self.uses: dict[ReplaySource, RecordingUse] = {}
         for session in sessions:
             self.add(session)
@@ -312,7 +312,7 @@ class SessionTotals:
         self.outcomes.update(session.outcomes)
         self.failures.update(session.failures)
         self.fired.extend(session.fired)
-        self.struck += [line for line in session.struck if line not in self.struck]
+        self.fired_lines += [line for line in session.fired_lines if line not in self.fired_lines]
         if session.replay is not None:
             use = self.uses.setdefault(session.replay.stock, RecordingUse(set(), set()))
             use.ids.update(session.replay.used_ids)
@@ -326,7 +326,7 @@ class SessionTotals:
         totals.outcomes.update(self.outcomes)
         totals.failures.update(self.failures)
         totals.fired.extendleft(reversed(self.fired))
-        totals.struck += [line for line in self.struck if line not in totals.struck]
+        totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
         for stock, use in self.uses.items():
             known = totals.uses.setdefault(stock, RecordingUse(set(), set()))
             known.ids.update(use.ids)

@@ -56,7 +56,7 @@ def test_a_naive_agent_is_explored_with_the_refund_that_it_repeats_first(run):
     explored = out.partition("4  Explore")[2]
     assert "3 agent        2   2   2   2   2   2   2   2   2   2   2   =   ✓   =   2   2   2\n" in explored
     totals, _, findings = explored.partition("61 cases, 23 findings: ")[2].partition("\n\n")
-    assert totals == "17 repeated side effect, 6 silent, 2 degraded, 8 failed cleanly, 28 recovered"
+    assert totals == "17 repeated side effect, 6 undetected, 2 degraded, 8 failed cleanly, 28 recovered"
     assert findings.startswith(FINDING)
 
 

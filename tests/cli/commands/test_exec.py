@@ -202,15 +202,15 @@ def test_faults_strike_and_are_told(execute):
     faults = ["--fault", "call=1 attempt=1: http_error 500", "--fault", "call=2 attempt=1: connection_reset"]
     code, out, err = execute("--replay", "run.json", *faults, "--", *ASK, "Hi", "Hi", "Bye", "Bye")
     assert (code, out) == (0, "status 500\nHello!\nno answer\nBye!\n")
-    assert "2 calls in 4 tries, 2 served, 2 struck by a fault" in err
-    assert "2 faults struck: call=1 attempt=1: http_error 500, call=2 attempt=1: connection_reset" in err
+    assert "2 calls in 4 tries, 2 served, 2 with a fault" in err
+    assert "2 faults fired: call=1 attempt=1: http_error 500, call=2 attempt=1: connection_reset" in err
 
 
-def test_a_fault_that_never_struck_is_told_and_makes_the_code_1(execute, write):
+def test_a_fault_that_never_fired_is_told_and_makes_the_code_1(execute, write):
     plan = {"faults": [{"at": {"call": 9}, "fault": {"type": "timeout"}}]}
     write("plan.json", json.dumps(plan))
     code, _, err = execute("--replay", "run.json", "--quiet", "--plan", "plan.json", "--", *ASK, "Hi")
-    assert (code, err) == (1, "offbook: the fault 'call=9: timeout' never struck\n")
+    assert (code, err) == (1, "offbook: the fault 'call=9: timeout' never fired\n")
 
 
 def test_clients_are_told_how_soon_to_try_again(execute):
@@ -232,7 +232,7 @@ def test_sessions_share_a_recording_and_leave_what_none_of_them_has_used(execute
     code, out, err = execute("--replay", "three.json", *options, "--", *ASK, "one/Hi", "two/Hi", "two/Ho", "two/Ho")
     assert out == "1\n1\nstatus 500\n2\n"
     assert "1 exchange of three.json was not used:\n  a[2]  answers 3\n" in err
-    assert "the fault 'call=3: timeout' never struck" in err
+    assert "the fault 'call=3: timeout' never fired" in err
     assert "'call=2 " not in err
     assert code == 1
 
@@ -262,7 +262,7 @@ def test_a_report_tells_every_call_and_why_the_code_is_what_it_is(execute, weath
     ]
     assert "request" not in told["calls"][0]
     assert [(miss["call"], miss["kind"]) for miss in told["misses"]] == [(2, "missing")]
-    assert (told["unused"], told["faults"]) == ([], {"struck": [], "unfired": []})
+    assert (told["unused"], told["faults"]) == ([], {"fired": [], "unfired": []})
 
 
 def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
@@ -428,7 +428,7 @@ def test_misses_behind_a_fault_are_not_a_reason_to_record_again(execute, weather
     code, _, err = execute(*options, "--", *ASK, "What is the weather?", "What?")
     assert code == 3
     assert "call 2 has no answer: asked.json: " in err
-    assert "a fault struck before this" in err
+    assert "a fault fired before this" in err
     assert "record it again" not in err
     assert "the recording is not of what was asked" not in err
 
@@ -437,7 +437,7 @@ def test_misses_are_numbered_as_faults_are(execute, weather):
     options = ["--replay", "asked.json", "--fault", "call=1: http_error 500"]
     code, _, err = execute(*options, "--", *ASK, "Hi", "Hi", "x/Hi", "Ho")
     assert code == 3
-    assert "3 calls in 4 tries, 3 struck by a fault, 1 missed" in err
+    assert "3 calls in 4 tries, 3 with a fault, 1 missed" in err
     assert "offbook: call 2 has no answer: " in err
 
 
@@ -466,7 +466,7 @@ def test_a_step_that_never_came_is_told_with_how_steps_are_named(execute):
     code, _, err = execute("--replay", "run.json", "--fault", "step=foo: timeout", "--", *ASK, "Hi")
     assert code == 1
     assert (
-        "the fault 'step=foo: timeout' never struck\n  hint: over the wire, a call names its step in the header" in err
+        "the fault 'step=foo: timeout' never fired\n  hint: over the wire, a call names its step in the header" in err
     )
     assert "x-offbook-step" in err
 

@@ -11,7 +11,7 @@ import pytest
 
 from offbook.messages import ToolCall
 from offbook.workflow.runs.store import RunStore
-from tests.servers.chat_model import ChatModel, said
+from tests.servers.models import ChatModel, said
 
 COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 60
@@ -320,7 +320,7 @@ def test_steps_that_were_done_before_are_shown_as_kept(here, run):
     assert "chain succeeded: 2 kept, 1 done" in out
 
 
-def test_a_fault_that_may_have_struck_a_kept_step_is_not_missed(here, run):
+def test_a_fault_that_may_have_fired_in_a_kept_step_is_not_missed(here, run):
     broken, answer = failing_at("three <two <one cats>>")
     here(CHAIN, answer)
     faults = ["step=two attempt=1: timeout", "call=1 attempt=1: timeout", "step=three call=9: timeout"]
@@ -328,10 +328,10 @@ def test_a_fault_that_may_have_struck_a_kept_step_is_not_missed(here, run):
     assert run("run", "flow.yaml", *options)[0] == 1
     broken.clear()
     code, _, err = run("resume", "last")
-    assert (code, err) == (1, "fault 'step=three call=9: timeout' never struck\n")
+    assert (code, err) == (1, "fault 'step=three call=9: timeout' never fired\n")
 
 
-def test_a_run_whose_fault_never_struck_has_succeeded_all_the_same(here, run):
+def test_a_run_whose_fault_never_fired_has_succeeded_all_the_same(here, run):
     here(CHAIN)
     code, _, err = run("run", "flow.yaml", "--fault", "call=9: timeout")
     assert (code, "to go on with it" in err) == (1, False)

@@ -17,9 +17,8 @@ from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
 from offbook.workflow.file.schema import ProviderName
 from tests.cli import flows
-from tests.servers.chat import chat_answer
-from tests.servers.loopback import LoopbackServer
-from tests.servers.silent import SilentServer
+from tests.servers.loopback import LoopbackServer, SilentServer
+from tests.servers.models import chat_answer
 
 COUNTING = """\
 from pathlib import Path
@@ -58,7 +57,7 @@ def test_a_run_tells_each_step_what_was_written_and_the_totals(run, greet, serve
     assert lines[2:4] == ["hello: Hello!", "bye: Hello!"]
     assert lines[4].startswith("greet succeeded: 2 done, 10 tokens")
     assert err == ""
-    assert server.requests == 2
+    assert len(server.calls) == 2
 
 
 def test_a_recorded_run_replays_when_the_server_is_gone(run, greet, server):
@@ -67,15 +66,15 @@ def test_a_recorded_run_replays_when_the_server_is_gone(run, greet, server):
     code, out, _ = run("replay", greet, "--recording", "new.json")
     assert code == 0
     assert "bye: Hello!" in out
-    assert server.requests == 2
+    assert len(server.calls) == 2
 
 
 def test_what_is_there_decides_what_a_record_mode_asks(run, greet, server):
     for _ in range(2):
         assert run("run", greet, "--record", "new.json", "--record-mode", "new")[0] == 0
-    assert server.requests == 2
+    assert len(server.calls) == 2
     assert run("run", greet, "--record", "new.json", "--record-mode", "all")[0] == 0
-    assert server.requests == 4
+    assert len(server.calls) == 4
     assert open_store("new.json").load().size == 2
 
 
@@ -195,7 +194,7 @@ def test_a_failed_step_is_told_with_what_was_tried(run, greet):
     assert code == 1
     assert lines[0].startswith("failed hello llm_call AllProvidersFailedError 3 attempts")
     assert lines[1] == "skipped bye llm_call"
-    assert lines[2].startswith("greet failed: 1 failed, 1 skipped, 3 faults struck")
+    assert lines[2].startswith("greet failed: 1 failed, 1 skipped, 3 faults fired")
     assert err.startswith("hello failed: AllProvidersFailedError: no provider answered, in 3 attempts:")
     assert err.count("attempt ") == 3
 

@@ -118,7 +118,7 @@ def test_it_says_how_to_be_used_and_what_is_left(serve):
         "offbook: 0 calls (run.json)\n"
         "offbook: 2 exchanges of run.json were not used:\n  a[0]  answers Hello!\n  a[1]  answers Bye!\n"
     )
-    assert err.count("never struck") == 2
+    assert err.count("never fired") == 2
 
 
 def test_a_miss_belongs_to_the_client_and_is_told_when_it_happens(serve, write):
@@ -156,12 +156,12 @@ def test_lines_tell_of_sessions_tries_and_faults(serve):
     faults = ["--fault", "call=1 attempt=1: http_error 503", "--fault", "call=2: connection_reset"]
     _, out, err = serve("--replay", "run.json", *faults, client=client)
     assert err.splitlines() == [
-        "POST /v1/chat/completions  503  struck  demo  fault http_error  session mine",
+        "POST /v1/chat/completions  503  fault  demo  fault http_error  session mine",
         "POST /v1/chat/completions  200  served  demo  attempt 2  session mine",
-        "POST /v1/chat/completions  no answer  struck  demo  fault connection_reset  session mine",
+        "POST /v1/chat/completions  no answer  fault  demo  fault connection_reset  session mine",
     ]
-    assert "offbook: 2 calls in 3 tries, 1 served, 2 struck by a fault (run.json)\n" in out
-    assert "  a[1]  answers Bye!  (session mine)\n  hint: a fault struck, which may be why\n" in out
+    assert "offbook: 2 calls in 3 tries, 1 served, 2 with a fault (run.json)\n" in out
+    assert "  a[1]  answers Bye!  (session mine)\n  hint: a fault fired, which may be why\n" in out
 
 
 def test_sessions_that_were_deleted_count_in_the_end(serve):
@@ -174,9 +174,9 @@ def test_sessions_that_were_deleted_count_in_the_end(serve):
         connection.close()
 
     _, out, err = serve("--replay", "run.json", "--fault", "call=1 attempt=1: http_error 500", client=client)
-    assert "offbook: 1 call in 2 tries, 1 served, 1 struck by a fault (run.json)\n" in out
+    assert "offbook: 1 call in 2 tries, 1 served, 1 with a fault (run.json)\n" in out
     assert "offbook: 1 exchange of run.json was not used:\n  a[1]  answers Bye!  (session mine)\n" in out
-    assert "never struck" not in err
+    assert "never fired" not in err
 
 
 def test_in_a_folder_what_is_left_names_its_file_and_session(serve, write):

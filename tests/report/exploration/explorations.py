@@ -35,22 +35,22 @@ CLEAN = Run(
 
 
 def retried(case):
-    """The run with a second try of the call that the case struck."""
+    """The run with a second try of the call at which the fault of the case fired."""
     failed = model_call(1, outcome="failed", error="ConnectionError: reset")
     calls = (failed, replace(CLEAN.calls[0], attempt=2), CLEAN.calls[1])
-    return replace(CLEAN, calls=calls, struck=(str(case),), took_s=1.0, paths={"retry": 1})
+    return replace(CLEAN, calls=calls, fired=(str(case),), took_s=1.0, paths={"retry": 1})
 
 
 def crashed(case, message="gave up"):
     failed = model_call(1, outcome="failed", error="ConnectionError: reset")
-    return Run(calls=(failed,), struck=(str(case),), error=RunFailure("undeclared", "RuntimeError", message))
+    return Run(calls=(failed,), fired=(str(case),), error=RunFailure("undeclared", "RuntimeError", message))
 
 
 def refunded_twice(case):
     """The run in which the refund's answer was lost, and the agent did it again."""
     lost = replace(REFUNDED, result="", error="ToolFaultError: the result was lost")
     calls = (*CLEAN.calls, model_call(3, "refund"))
-    return replace(CLEAN, calls=calls, tools=(LOOKED_UP, lost, replace(REFUNDED, call=2)), struck=(str(case),))
+    return replace(CLEAN, calls=calls, tools=(LOOKED_UP, lost, replace(REFUNDED, call=2)), fired=(str(case),))
 
 
 def judged(case, run, verdict, *evidence):
@@ -69,7 +69,7 @@ def naive(subject="refund_agent", *, left=0):
         CLEAN,
         (
             judged(first, retried(first), "recovered", "the same result, with 1 further call and 1.0 s more"),
-            judged(second, replace(CLEAN, result="later"), "not struck", "the run never came by this place"),
+            judged(second, replace(CLEAN, result="later"), "not reached", "the run never came by this place"),
             judged(first_always, crashed(first_always), "crashed", "RuntimeError: gave up"),
             judged(second_always, crashed(second_always), "crashed", "RuntimeError: gave up"),
             judged(look_up, replace(CLEAN, diverged="asked anew"), "diverged", "asked anew:\n  messages[3]"),
@@ -105,7 +105,7 @@ def hostile():
     bad = Run(
         calls=calls,
         tools=(tool, tool),
-        struck=("x",),
+        fired=("x",),
         error=RunFailure("undeclared", HOSTILE, HOSTILE),
         paths={HOSTILE: 1},
     )
@@ -122,7 +122,7 @@ def large(calls=40):
     """Of many calls, with all faults, all of which were recovered from but one in the last call."""
     clean = Run(calls=tuple(model_call(number) for number in range(1, calls + 1)))
     made = cases_of(sites_of(clean), select_variants("all"))
-    explored = [judged(case, replace(clean, struck=("x",)), "recovered", "fine") for case in made]
+    explored = [judged(case, replace(clean, fired=("x",)), "recovered", "fine") for case in made]
     explored[-1] = judged(made[-1], clean, "hung", "it had not ended after 3600 s")
     return Exploration("large", clean, tuple(explored))
 

@@ -22,8 +22,8 @@ def shown(exploration, before=None, **settings):
 
 def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
     lines = [line.rstrip() for line in shown(explorations.naive()).splitlines()]
-    assert lines[lines.index("2 repeated side effect  ! crashed  ? diverged  ✓ recovered  · not struck") + 2 :] == [
-        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 diverged, 1 recovered, 1 not struck",
+    assert lines[lines.index("2 repeated side effect  ! crashed  ? diverged  ✓ recovered  · not reached") + 2 :] == [
+        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 diverged, 1 recovered, 1 not reached",
         "",
         "2 repeated side effect  tool=refund call=1: tool_lost",
         "  │ refund ran 2 times, usually 1 time",
@@ -54,7 +54,7 @@ def test_where_everything_was_met_and_seen_nothing_is_said_of_it():
 def test_what_differs_from_before_is_told_the_worse_first():
     told = shown(explorations.naive(), before=explorations.sound())
     assert "compared with before: 3 worse, 2 other changes, 1 the same\n" in told
-    assert "  recovered → repeated side effect  tool=refund call=1: tool_lost\n  recovered → not struck" in told
+    assert "  recovered → repeated side effect  tool=refund call=1: tool_lost\n  recovered → not reached" in told
     same = shown(explorations.sound(), before=explorations.sound())
     assert "compared with before: 0 worse, 0 other changes, 6 the same\n" in same
 
@@ -139,8 +139,8 @@ def test_cases_beyond_those_that_were_expected_are_counted_too():
     live(on, explorations.naive(), cases=2)
     assert on.file.getvalue().splitlines()[:3] == [
         "1 of 2 cases: 1 recovered",
-        "2 cases: 1 recovered, 1 not struck",
-        "3 cases: 1 crashed, 1 recovered, 1 not struck",
+        "2 cases: 1 recovered, 1 not reached",
+        "3 cases: 1 crashed, 1 recovered, 1 not reached",
     ]
 
 
@@ -151,7 +151,7 @@ def test_a_terminal_shows_the_heatmap_so_far_how_far_it_is_and_the_counts():
     heatmap.stop()
     assert lines[1] == "1 agent                      ✓                         !"
     assert lines[-2] == "━" * 15 + " " * 16 + "6 of 12 cases: 1 repeated side effect, 2 crashed,"
-    assert lines[-1].strip() == "1 diverged, 1 recovered, 1 not struck"
+    assert lines[-1].strip() == "1 diverged, 1 recovered, 1 not reached"
 
 
 def test_where_the_terminal_has_too_few_lines_the_counts_are_shown_alone():

@@ -56,7 +56,7 @@ def markdown(exploration, before=None, **settings):
 def test_a_table_tells_how_many_cases_have_which_verdict_the_worst_first():
     assert markdown(explorations.naive()).startswith(
         "\n## Exploration of refund\\_agent\n\n"
-        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 diverged, 1 recovered, 1 not struck\n\n"
+        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 diverged, 1 recovered, 1 not reached\n\n"
         "| | verdict | cases | |\n| --- | --- | --- | --- |\n"
         "| 2 | repeated side effect | 1 | a tool did twice what it should do once |\n"
     )

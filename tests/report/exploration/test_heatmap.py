@@ -16,7 +16,7 @@ def test_rows_are_calls_and_columns_faults():
     assert heatmap.columns == ("connection_reset", "connection_reset, always", "tool_lost")
     assert verdicts(heatmap) == {
         "1 agent": ["recovered", "crashed", None],
-        "2 agent": ["not struck", "crashed", None],
+        "2 agent": ["not reached", "crashed", None],
         "find_order 1": [None, None, "diverged"],
         "refund 1": [None, None, "repeated side effect"],
     }
@@ -112,7 +112,7 @@ def test_ascii_has_signs_of_its_own():
 
 def test_the_signs_that_are_there_are_explained():
     signs = HeatmapDrawing(80).signs(explorations.naive().explored)
-    assert signs.plain == "2 repeated side effect  ! crashed  ? diverged  ✓ recovered  · not struck"
+    assert signs.plain == "2 repeated side effect  ! crashed  ? diverged  ✓ recovered  · not reached"
 
 
 def test_names_can_command_nothing():

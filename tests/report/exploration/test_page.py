@@ -134,13 +134,13 @@ def test_a_cell_opens_its_run_by_keyboard_and_escape_leads_back(look_at):
     expect(button).to_be_focused()
 
 
-def test_the_timeline_marks_where_the_fault_struck_and_what_came_after(look_at):
+def test_the_timeline_marks_where_the_fault_fired_and_what_came_after(look_at):
     page = look_at(explorations.naive())
     cell(page, "refund 1, tool_lost: repeated side effect").click()
     dialog = page.get_by_role("dialog")
-    struck = dialog.locator("li.struck")
-    assert struck.count() == 1
-    assert struck.inner_text().startswith("⚡ the fault strikes here\nTool refund 1")
+    fired = dialog.locator("li.fired")
+    assert fired.count() == 1
+    assert fired.inner_text().startswith("⚡ the fault fires here\nTool refund 1")
     after = dialog.locator("ol.after > li")
     assert [each.inner_text().splitlines()[0] for each in after.all()] == [
         'Model 3 agent gpt-4o-mini asks for refund({"order_id":42})',
@@ -168,7 +168,7 @@ def test_a_run_tells_its_error_or_the_other_result(look_at):
     cell(page, "1 agent, connection_reset, always: crashed").click()
     assert "RuntimeError (undeclared)\ngave up" in page.get_by_role("dialog").inner_text()
     page.keyboard.press("Escape")
-    cell(page, "2 agent, connection_reset: not struck").click()
+    cell(page, "2 agent, connection_reset: not reached").click()
     text = page.get_by_role("dialog").inner_text()
     assert "Without the fault\norder 42 is refunded\nWith the fault\nlater" in text
     assert "What the agent did\n" in text
@@ -198,7 +198,7 @@ def test_arrow_keys_go_from_cell_to_cell(look_at):
         ("ArrowRight", "1 agent, connection_reset, always: crashed"),
         ("ArrowDown", "2 agent, connection_reset, always: crashed"),
         ("ArrowDown", "2 agent, connection_reset, always: crashed"),
-        ("ArrowLeft", "2 agent, connection_reset: not struck"),
+        ("ArrowLeft", "2 agent, connection_reset: not reached"),
         ("ArrowUp", "1 agent, connection_reset: recovered"),
     ):
         page.keyboard.press(key)
@@ -232,7 +232,7 @@ def test_cases_of_several_faults_have_a_list_of_their_own(look_at):
     page.locator("#beside summary").click()
     page.locator("#beside button").click()
     expect(page.get_by_role("dialog").locator("h3", has_text="Injected")).to_be_visible()
-    assert page.get_by_role("dialog").locator("li.struck").count() == 2
+    assert page.get_by_role("dialog").locator("li.fired").count() == 2
     assert not look_at(explorations.naive()).locator("#beside").is_visible()
 
 
@@ -364,7 +364,7 @@ def test_printing_shows_the_findings_with_their_details_and_no_buttons(look_at):
     assert page.locator("button:visible").count() == page.locator("#heatmap button:visible").count() == 6
     assert page.locator("search:visible").count() == 0
     text = page.locator("#findings").inner_text()
-    for part in ("refund ran 2 times", "the fault strikes here", "Without the fault", "Also"):
+    for part in ("refund ran 2 times", "the fault fires here", "Without the fault", "Also"):
         assert part in text
     assert "step=agent call=1 attempt=1: connection_reset; tool=refund call=1: tool_lost" in text
 

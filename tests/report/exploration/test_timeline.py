@@ -40,18 +40,18 @@ def test_tools_that_no_model_asked_for_stand_before_the_next_or_at_the_end():
     assert names(run) == ["1 agent", "2 agent", "fetch 1", "refund 1", "fetch 2"]
 
 
-def test_the_places_where_a_fault_struck_are_told():
+def test_the_places_where_a_fault_fired_are_told():
     first, _, first_always, _, _, refund = explorations.cases()
-    assert timeline_of(explorations.retried(first), first).struck == (0,)
-    assert timeline_of(explorations.retried(first_always), first_always).struck == (0, 1)
-    assert timeline_of(explorations.refunded_twice(refund), refund).struck == (3,)
-    assert timeline_of(CLEAN, first).struck == ()
+    assert timeline_of(explorations.retried(first), first).fired == (0,)
+    assert timeline_of(explorations.retried(first_always), first_always).fired == (0, 1)
+    assert timeline_of(explorations.refunded_twice(refund), refund).fired == (3,)
+    assert timeline_of(CLEAN, first).fired == ()
 
 
-def test_a_call_without_a_step_is_struck_by_its_number():
+def test_a_call_without_a_step_is_found_by_its_number():
     case = FaultCase("1", (At(call=2, attempt=1).fail(ConnectionReset()),), ())
-    run = Run(calls=(ModelCall(number=1, step_call=1), ModelCall(number=2, step_call=2)), struck=(str(case),))
-    assert timeline_of(run, case).struck == (1,)
+    run = Run(calls=(ModelCall(number=1, step_call=1), ModelCall(number=2, step_call=2)), fired=(str(case),))
+    assert timeline_of(run, case).fired == (1,)
 
 
 def test_a_step_tells_how_a_call_ended():

@@ -18,8 +18,8 @@ from offbook.faults import ConnectionReset, HttpError, MalformedResponse, Stream
 from offbook.messages import Usage
 from offbook.recording.stores.locate import open_store
 from offbook.wire.proxy import capture
-from tests.servers.chat import chat_answer
-from tests.servers.upstream import PATIENCE_S, Upstream
+from tests.servers.loopback import PATIENCE_S, LoopbackServer
+from tests.servers.models import chat_answer
 from tests.wire.http_requests import call_of
 from tests.wire.proxy.recorded import DONE, HTTP, STOP, delta, event, exchanges, recording
 from tests.wire.raw_client import RawClient
@@ -31,7 +31,7 @@ FIELDS_NOBODY_KNOWS = {"x_new": [1, {"a": None}], "service_tier": "flex"}
 
 @pytest.fixture(scope="module")
 def running():
-    with Upstream() as upstream:
+    with LoopbackServer() as upstream:
         yield upstream
 
 
@@ -567,8 +567,8 @@ class TestFaults:
                 assert b'"length"' in stream.read()
             calls = server.calls
         assert [(call.outcome, call.fault, call.status) for call in calls] == [
-            ("struck", "stream_truncate", 200),
-            ("struck", "partial_response", 200),
+            ("fault", "stream_truncate", 200),
+            ("fault", "partial_response", 200),
         ]
         assert [exchange.content for exchange in exchanges(path)] == ["Hello", "Hello"]
         assert [exchange.fault for exchange in exchanges(path)] == [None, None]

@@ -42,8 +42,8 @@ def test_a_session_is_started_looked_at_and_forgotten(server, control):
     ]
     assert [each.status for each in answers] == [200, 500, 422]
     status, report = control("GET", f"{SESSIONS}/one")
-    assert (status, report["unused"], report["struck"]) == (200, [], ["call=2 attempt=1: http_error 500"])
-    assert [call["outcome"] for call in report["calls"]] == ["served", "struck", "missed"]
+    assert (status, report["unused"], report["fired"]) == (200, [], ["call=2 attempt=1: http_error 500"])
+    assert [call["outcome"] for call in report["calls"]] == ["served", "fault", "missed"]
     assert [(miss["call"], miss["kind"]) for miss in report["misses"]] == [(3, "missing")]
     assert "hush" not in str(report)
     assert all("request" not in call for call in report["calls"])
@@ -66,7 +66,7 @@ def test_sessions_are_listed(control):
         "try_count": 0,
         "miss_count": 0,
         "unused_count": 1,
-        "struck": [],
+        "fired": [],
         "unfired": [],
     }
 
@@ -119,9 +119,9 @@ def test_counts_tell_calls_from_their_tries(server, control):
     told = control("GET", f"{SESSIONS}/tried")[1]
     assert (told["call_count"], told["try_count"]) == (1, 3)
     assert [(call["call"], call["attempt"], call["outcome"]) for call in told["calls"]] == [
-        (1, 1, "struck"),
-        (1, 2, "struck"),
-        (1, 3, "struck"),
+        (1, 1, "fault"),
+        (1, 2, "fault"),
+        (1, 3, "fault"),
     ]
 
 

@@ -31,8 +31,8 @@ def server():
 
 
 @pytest.fixture
-def struck(server):
-    """Asks in a session of its own, whose every first call is struck; then the server must answer as ever."""
+def answer_with(server):
+    """Asks in a session of its own, with a fault at its first call; then the server must answer as ever."""
 
     def asked(line, call, **options):
         name = next(names)
@@ -69,51 +69,54 @@ def test_a_connection_is_kept_for_further_calls(server):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_reset_is_a_real_one(struck, stream):
-    heard = struck("connection_reset", call_of(stream=stream))
+def test_a_reset_is_a_real_one(answer_with, stream):
+    heard = answer_with("connection_reset", call_of(stream=stream))
     assert (heard.status, heard.body, heard.end) == (None, b"", "reset")
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_silence_is_silent(struck, stream):
-    heard = struck("timeout", call_of(stream=stream), patience_s=0.05)
+def test_silence_is_silent(answer_with, stream):
+    heard = answer_with("timeout", call_of(stream=stream), patience_s=0.05)
     assert (heard.status, heard.body, heard.end) == (None, b"", "silent")
 
 
-def test_silence_that_has_an_end_ends_by_a_reset(struck):
-    heard = struck("timeout 20", call_of())
+def test_silence_that_has_an_end_ends_by_a_reset(answer_with):
+    heard = answer_with("timeout 20", call_of())
     assert (heard.status, heard.end) == (None, "reset")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("after", [0, 1, 3])
 @pytest.mark.parametrize(("how", "end"), [("ConnectionError", "reset"), ("cut", "closed"), ("clean", "complete")])
-def test_exactly_so_many_frames_arrive_before_a_stream_breaks_off(struck, protocol, after, how, end):
+def test_exactly_so_many_frames_arrive_before_a_stream_breaks_off(answer_with, protocol, after, how, end):
     call = call_of(protocol, stream=True)
-    heard = struck(f"stream_truncate {after} raise={how}", call)
+    heard = answer_with(f"stream_truncate {after} raise={how}", call)
     assert (heard.status, heard.end) == (200, end)
     assert frames_in(heard.body) == clean_frames(call)[:after]
     assert heard.headers["transfer-encoding"] == "chunked"
 
 
-def test_a_stream_can_fall_silent_in_the_middle(struck):
+def test_a_stream_can_fall_silent_in_the_middle(answer_with):
     call = call_of(stream=True)
-    heard = struck("stream_truncate 2 raise=TimeoutError", call, patience_s=0.5)
+    heard = answer_with("stream_truncate 2 raise=TimeoutError", call, patience_s=0.5)
     assert (heard.status, heard.body, heard.end) == (200, b"".join(clean_frames(call)[:2]), "silent")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("how", ["error_event", "malformed"])
-def test_a_stream_can_end_in_what_its_clients_take_for_an_error(struck, protocol, how):
-    heard = struck(f"stream_truncate 3 raise={how}", call_of(protocol, stream=True))
+def test_a_stream_can_end_in_what_its_clients_take_for_an_error(answer_with, protocol, how):
+    heard = answer_with(f"stream_truncate 3 raise={how}", call_of(protocol, stream=True))
     assert (heard.status, heard.end) == (200, "complete")
     with pytest.raises(ProviderError):
         decode(heard.body, protocol, is_streamed=True)
 
 
 @pytest.mark.parametrize(("how", "end"), [("ConnectionError", "reset"), ("cut", "closed"), ("clean", "complete")])
-def test_half_of_a_whole_answer_arrives_before_it_breaks_off(struck, how, end):
-    heard, whole = struck(f"stream_truncate 1 raise={how}", call_of()), answer_to(session_of(ENTRY), call_of()).content
+def test_half_of_a_whole_answer_arrives_before_it_breaks_off(answer_with, how, end):
+    heard, whole = (
+        answer_with(f"stream_truncate 1 raise={how}", call_of()),
+        answer_to(session_of(ENTRY), call_of()).content,
+    )
     assert (heard.status, heard.body, heard.end) == (200, whole[: len(whole) // 2], end)
 
 
@@ -129,21 +132,21 @@ def test_an_http_client_takes_a_cut_for_what_it_is(server):
         httpx2.post(server.session_url("cut") + "/v1/chat/completions", content=call_of(stream=True).body)
 
 
-def test_a_drip_arrives_in_pieces(struck):
+def test_a_drip_arrives_in_pieces(answer_with):
     for stream in (False, True):
         call = call_of(stream=stream)
         began_s = time.monotonic()
-        heard = struck("slow_drip 2", call)
+        heard = answer_with("slow_drip 2", call)
         assert heard.end == "complete"
         assert heard.body == b"".join(clean_frames(call))
         assert time.monotonic() - began_s >= 0.002 * len(clean_frames(call))
     assert [chunk for chunk in heard.chunks if chunk] == clean_frames(call)
 
 
-def test_a_stall_arrives_late_and_whole(struck):
+def test_a_stall_arrives_late_and_whole(answer_with):
     call = call_of(stream=True)
     began_s = time.monotonic()
-    heard = struck("stream_stall 2 for_ms=30", call)
+    heard = answer_with("stream_stall 2 for_ms=30", call)
     assert time.monotonic() - began_s >= 0.03
     assert heard.chunks == [b"".join(clean_frames(call)[:2]), b"".join(clean_frames(call)[2:])]
 
@@ -163,23 +166,23 @@ def test_recorded_times_are_kept(stream):
         assert len(heard.chunks) == (4 if stream else 1)
 
 
-def test_a_wrong_content_type_arrives_with_the_right_bytes(struck):
-    heard = struck("wrong_content_type text/plain", call_of())
+def test_a_wrong_content_type_arrives_with_the_right_bytes(answer_with):
+    heard = answer_with("wrong_content_type text/plain", call_of())
     assert heard.headers["content-type"] == "text/plain"
     assert decode(heard.body, is_streamed=False).content == CONTENT
 
 
 @pytest.mark.parametrize("line", ['malformed_response "<oops>"', "wrong_shape"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_answers_that_no_client_can_read_arrive_whole(struck, line, protocol):
-    heard = struck(line, call_of(protocol, stream=True))
+def test_answers_that_no_client_can_read_arrive_whole(answer_with, line, protocol):
+    heard = answer_with(line, call_of(protocol, stream=True))
     assert (heard.status, heard.end) == (200, "complete")
     assert heard.body
 
 
 @pytest.mark.parametrize("status", [200, 299, 400, 404, 418, 422, 429, 500, 529, 599, 600, 999])
-def test_every_status_arrives(struck, status):
-    heard = struck(
+def test_every_status_arrives(answer_with, status):
+    heard = answer_with(
         f"http_error {status} headers.X-Note=é headers.Transfer-Encoding=chunked headers.Content-Length=3", call_of()
     )
     assert (heard.status, heard.end, heard.headers["x-note"]) == (status, "complete", "é")

@@ -222,7 +222,7 @@ def test_an_answer_too_large_to_be_held_is_passed_on_and_not_kept_and_cannot_be_
     large = Api([b"x" * (MAX_KEPT_BYTES + 1)], headers={"content-type": "application/json"})
     with stand_in.sync_http_client(large.transport) as client:
         assert len(client.post(URL, json=BODY).content) == MAX_KEPT_BYTES + 1
-        assert client.post(URL, json=BODY | {"model": "struck"}).status_code == 502
+        assert client.post(URL, json=BODY | {"model": "faulted"}).status_code == 502
     assert [call.outcome for call in stand_in.calls] == ["passed", "passed"]
     assert entries(recording) == []
 
@@ -248,20 +248,20 @@ def test_what_is_there_is_not_asked_again_in_the_mode_new(recording):
     assert len(entries(recording)) == 2
 
 
-def test_clients_of_httpx_are_recorded_and_struck_too(recording):
+def test_clients_of_httpx_are_recorded_and_get_faults_too(recording):
     stand_in = offbook.StandIn(record=recording, faults=["call=2: partial_response", "call=4: partial_response"])
     answering = httpx.MockTransport(lambda request: httpx.Response(200, json=WHOLE))
     with httpx.Client(transport=stand_in.httpx_transport(live=answering)) as client:
         assert client.post(URL, json=BODY).json() == WHOLE
-        assert client.post(URL, json=BODY | {"model": "struck"}).json() != WHOLE
+        assert client.post(URL, json=BODY | {"model": "faulted"}).json() != WHOLE
 
     async def main():
         async with httpx.AsyncClient(transport=stand_in.httpx_transport(live_async=answering)) as client:
             assert (await client.post(URL, json=BODY | {"model": "n"})).json() == WHOLE
-            assert (await client.post(URL, json=BODY | {"model": "struck too"})).json() != WHOLE
+            assert (await client.post(URL, json=BODY | {"model": "faulted too"})).json() != WHOLE
 
     offbook.run(main())
-    assert [call.outcome for call in stand_in.calls] == ["recorded", "struck", "recorded", "struck"]
+    assert [call.outcome for call in stand_in.calls] == ["recorded", "fault", "recorded", "fault"]
 
 
 def test_a_step_that_cannot_be_a_key_is_refused_before_anything_is_asked(recording):

@@ -67,7 +67,7 @@ def execute(
 
     Exits with 3 if the recording had no answer for a call, whatever the program
     made of that, and if nothing was asked at all; with 1 if a planned fault never
-    struck; with 124 if it took too long; with 2 on bad input; with 126 or 127 if
+    fired; with 124 if it took too long; with 2 on bad input; with 126 or 127 if
     there is no such program.
 
     [bold]Examples[/bold]

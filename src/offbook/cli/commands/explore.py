@@ -74,8 +74,8 @@ def explore(
 ) -> None:
     """Replay a recorded run with each fault at each call, try and stream position, and tell what breaks.
 
-    Exits with 1 on a finding (hung, wrong, crashed, silent, or a side effect repeated), or if something is worse than
-    before; with 2 on bad input, also if the run fails without any fault; with 130 if interrupted, reports then tell
+    Exits with 1 on a finding (hung, wrong, crashed, undetected, or a side effect repeated), or if something is worse
+    than before; with 2 on bad input, also if the run fails without any fault; with 130 if interrupted, reports then tell
     what had ended.
 
     [bold]Examples[/bold]

@@ -18,7 +18,7 @@ def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = 
     Console(stderr=is_err, soft_wrap=True, highlight=False).print(told)
 
 
-ERROR_FIELDS = ("reason", "source", "place", "hint", "kind", "key", "difference", "struck")
+ERROR_FIELDS = ("reason", "source", "place", "hint", "kind", "key", "difference", "fired")
 
 
 def error_document(error: Exception, *, exit_code: int) -> bytes:

@@ -56,11 +56,11 @@ class RunProgress:
         """Hear a piece of a step's streamed answer."""
 
     def told(self) -> str:
-        """How many steps have ended, and how; what struck them, and what they took."""
+        """How many steps have ended, and how; how many faults fired, and what they took."""
         ended = [f"{count:,} {status}" for status in STEP_ENDINGS if (count := self._ended[status])]
-        struck = [f"{pluralize(self._faults, 'fault')} struck"] if self._faults else []
+        fired = [f"{pluralize(self._faults, 'fault')} fired"] if self._faults else []
         told = ", ".join(ended) or "no step ended"
-        return ", ".join([told, *struck, *usage_figures(self._tokens, self._cost_usd)])
+        return ", ".join([told, *fired, *usage_figures(self._tokens, self._cost_usd)])
 
     def __enter__(self) -> Self:
         return self

@@ -20,17 +20,17 @@ _LOOP_ROUND = re.compile(r"(?<![^.])[^.\[\]]+\[\d+\]\.")
 
 
 class FaultTally(Struct, frozen=True):
-    """The faults that struck, and the lines of the plan that struck nothing, as lines of a plan."""
+    """The faults that fired, and the lines of the plan that did not fire, as lines of a plan."""
 
-    struck: list[str]
+    fired: list[str]
     unfired: list[str]
 
 
-def tally_faults(struck: FaultOutcome, *, kept: Collection[str]) -> FaultTally:
-    """The tally of a run. A fault that may have struck the steps that were `kept` from before is not missed."""
+def tally_faults(outcome: FaultOutcome, *, kept: Collection[str]) -> FaultTally:
+    """The tally of a run. A fault that may have fired in the steps that were `kept` from before is not missed."""
     steps = {_LOOP_ROUND.sub("", path) for path in kept}
-    missed = [line for line in struck.unfired() if not _may_be_among(line, steps)]
-    return FaultTally([str(fired) for fired in struck.fired()], [str(line) for line in missed])
+    missed = [line for line in outcome.unfired() if not _may_be_among(line, steps)]
+    return FaultTally([str(fired) for fired in outcome.fired()], [str(line) for line in missed])
 
 
 def _may_be_among(line: PlannedFault, steps: Collection[str]) -> bool:

@@ -30,7 +30,7 @@ from offbook.wire.server.serving import WireServer
 
 MAX_WAITING = 1_000
 CLOSING_S = 0.3
-STYLES = {"missed": "bold red", "refused": "bold red", "default": "yellow", "struck": "magenta"}
+STYLES = {"missed": "bold red", "refused": "bold red", "default": "yellow", "fault": "magenta"}
 FAILED_STYLE = "bold red"
 
 
@@ -111,18 +111,18 @@ def print_serving_notice(server: WireServer, options: WireArguments, *, api_key:
 SHOWN_UNUSED = 10
 
 
-def describe_unused_wire(unused: Sequence[UnusedExchange], recording: str, *, is_folder: bool, has_struck: bool) -> str:
+def describe_unused_wire(unused: Sequence[UnusedExchange], recording: str, *, is_folder: bool, has_fired: bool) -> str:
     """How many exchanges of a recording were left, and the first of them, a line each.
 
-    In a folder each line names its file. If a fault `has_struck`, that may be why.
+    In a folder each line names its file. If a fault `has_fired`, that may be why.
     """
     said = "exchange of {} was" if len(unused) == 1 else "exchanges of {} were"
     lines = [f"{len(unused):,} {said.format(recording)} not used:"]
     lines += [f"  {_unused_line(left, is_folder=is_folder)}" for left in unused[:SHOWN_UNUSED]]
     if len(unused) > SHOWN_UNUSED:
         lines.append(f"  and {len(unused) - SHOWN_UNUSED:,} more")
-    if has_struck:
-        lines.append("  hint: a fault struck, which may be why")
+    if has_fired:
+        lines.append("  hint: a fault fired, which may be why")
     return "\n".join(lines)
 
 
@@ -141,7 +141,7 @@ _OUTCOME_WORDS: dict[WireOutcome, str] = {
     "passed": "passed on unrecorded",
     "default": "answered with the default",
     "made": "made up",
-    "struck": "struck by a fault",
+    "fault": "with a fault",
     "refused": "refused",
     "missed": "missed",
     "recorded": "recorded",
@@ -164,18 +164,18 @@ class WireSummary(Struct, frozen=True):
 
     def print(self, verdict: ExitDecision | None = None) -> None:
         """Print all of it, and what is to be done where the verdict says so."""
-        struck = self.tally.faults.struck
+        fired = self.tally.faults.fired
         if self.tally.failed or not self.is_quiet:
             self._say(f"{self._told_calls()} ({self.recording})", is_wrong=bool(self.tally.failed))
-        if struck and not self.is_quiet:
-            self._say(_describe_fired(struck))
+        if fired and not self.is_quiet:
+            self._say(_describe_fired(fired))
         if not self.is_closing_log:
             self._print_misses()
         for line in self.tally.faults.unfired:
             self._say(_describe_unfired(line), is_wrong=True)
         if self.tally.unused and (self.is_strict or not self.is_quiet):
             told = describe_unused_wire(
-                self.tally.unused, self.recording, is_folder=self.is_folder, has_struck=bool(self.tally.faults.struck)
+                self.tally.unused, self.recording, is_folder=self.is_folder, has_fired=bool(self.tally.faults.fired)
             )
             self._say(told, is_wrong=self.is_strict)
         if verdict is not None and verdict.reason:
@@ -212,13 +212,13 @@ class WireSummary(Struct, frozen=True):
         )
 
 
-def _describe_fired(struck: list[str]) -> str:
-    more = ", …" if len(struck) > SHOWN_FAULTS else ""
-    return f"{pluralize(len(struck), 'fault')} struck: {', '.join(struck[:SHOWN_FAULTS])}{more}"
+def _describe_fired(fired: list[str]) -> str:
+    more = ", …" if len(fired) > SHOWN_FAULTS else ""
+    return f"{pluralize(len(fired), 'fault')} fired: {', '.join(fired[:SHOWN_FAULTS])}{more}"
 
 
 def _describe_unfired(line: str) -> str:
-    told = f"the fault {line!r} never struck"
+    told = f"the fault {line!r} never fired"
     if parse_fault(line).at.step_id is None:
         return told
     return (

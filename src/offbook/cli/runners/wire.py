@@ -196,8 +196,8 @@ class WireTally(Struct, frozen=True):
 def tally_wire_calls(server: WireServer, left: list[UnusedExchange], plan: FaultPlan) -> WireTally:
     """The tally of a server that has ended, and had `left` before that. `plan` is the one that it was started with."""
     totals = server.totals()
-    struck, unfired = map(str, totals.fired), [str(line) for line in plan if line not in totals.struck]
-    return WireTally(totals, server.calls, server.misses, left, FaultTally(list(struck), unfired))
+    fired, unfired = map(str, totals.fired), [str(line) for line in plan if line not in totals.fired_lines]
+    return WireTally(totals, server.calls, server.misses, left, FaultTally(list(fired), unfired))
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:
@@ -218,9 +218,9 @@ class ExitPolicy(Struct, frozen=True):
     """Says how a command ends.
 
     One that had to be ended is late, whatever it did before. A miss counts more than what the command made of it; that
-    the recording is of something else is not said if a fault has struck before every miss. Where nothing was missed, a
+    the recording is of something else is not said if a fault has fired before every miss. Where nothing was missed, a
     command that failed has the last word; one that did not is refused if it asked nothing (unless it
-    `may_ask_nothing`), if a planned fault never struck, or, `is_strict`, if it left exchanges.
+    `may_ask_nothing`), if a planned fault never fired, or, `is_strict`, if it left exchanges.
     """
 
     options: WireArguments
@@ -258,6 +258,6 @@ _BASE_URL_HINT = (
     " or OFFBOOK_URL, as SDKs do that are given none; --allow-no-calls if there is nothing to ask"
 )
 _TIME_LIMIT_HINT = (
-    "a call that a timeout or a stall struck lasts as long as its client waits, with most SDKs ten minutes: let it wait"
+    "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"
     " for less, or give a longer --time-limit"
 )

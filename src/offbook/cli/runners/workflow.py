@@ -72,9 +72,9 @@ def print_unused(unused: list[UnusedEntry], options: RunOptions) -> None:
 
 
 def print_unfired(faults: FaultTally) -> None:
-    """Say which planned faults struck nothing."""
+    """Say which planned faults did not fire."""
     for line in faults.unfired:
-        print_message("fault ", f"{line!r} never struck", style="bold red", is_err=True)
+        print_message("fault ", f"{line!r} never fired", style="bold red", is_err=True)
 
 
 def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> None:
@@ -110,7 +110,7 @@ def _print_failures(result: WorkflowResult) -> None:
 
 
 class WorkflowOutcome(Struct, frozen=True):
-    """What became of a run, what a replay left unused, and which faults struck."""
+    """What became of a run, what a replay left unused, and which faults fired."""
 
     result: WorkflowResult
     unused: list[UnusedEntry]
@@ -127,7 +127,7 @@ class WorkflowExit(Struct, frozen=True):
 def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> WorkflowExit:
     """Run a workflow that was loaded, show what happens, and tell how it ended.
 
-    Answers from a recording take no time, unless `is_real_time`. A planned fault that never struck is a failure.
+    Answers from a recording take no time, unless `is_real_time`. A planned fault that never fired is a failure.
 
     Raises:
         RecordingMismatchError: a strict replay has no answer.
@@ -218,7 +218,7 @@ async def _run(
             folder=folder,
         )
         result = await engine.run(options.state)
-        return WorkflowOutcome(result, opened.unused(), tally_faults(opened.struck, kept=progress.kept))
+        return WorkflowOutcome(result, opened.unused(), tally_faults(opened.fault_outcome, kept=progress.kept))
 
 
 def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:

@@ -65,12 +65,12 @@ VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
     "hung": VerdictStyle("∞", "H", "bold white on red", "the run did not end"),
     "wrong": VerdictStyle("✗", "x", "bold red", "an assertion is broken, or it did not do what it should"),
     "crashed": VerdictStyle("!", "!", "bold red", "an error that the agent is not said to raise"),
-    "silent": VerdictStyle("=", "=", "bold magenta", "something broken, or a part, was taken for good"),
+    "undetected": VerdictStyle("=", "=", "bold magenta", "something broken, or a part, was taken for good"),
     "diverged": VerdictStyle("?", "?", "cyan", "the agent asked what was never recorded"),
     "degraded": VerdictStyle("~", "~", "yellow", "another result or other calls, and nothing is broken"),
     "failed cleanly": VerdictStyle("–", "-", "blue", "an error that the agent is said to raise"),
     "recovered": VerdictStyle("✓", "+", "green", "the same result as without the fault"),
-    "not struck": VerdictStyle("·", ".", "dim", "the run never came by this place"),
+    "not reached": VerdictStyle("·", ".", "dim", "the run never came by this place"),
 }
 
 

@@ -42,7 +42,7 @@ class PageCase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: tuple[str, ...]
     reproduce: str
     timeline: tuple[int, ...]
-    struck: tuple[int, ...] = ()
+    fired: tuple[int, ...] = ()
     pairs: tuple[tuple[int | None, int | None], ...] = ()
     places: tuple[tuple[int, int], ...] = ()
     has_result: bool = False
@@ -139,7 +139,7 @@ class _CaseBuilder:
             evidence=explored.judged.evidence,
             reproduce=self._report_input.reproduce(case),
             timeline=self._steps.numbers(timeline.steps),
-            struck=timeline.struck,
+            fired=timeline.fired,
             pairs=self._pairs(timeline),
             places=tuple((self._rows[cell.row], self._columns[cell.column]) for cell in case.cells),
             has_result=has_result,

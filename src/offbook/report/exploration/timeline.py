@@ -45,22 +45,22 @@ class TimelineStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Timeline(Struct, frozen=True):
-    """The steps of a run, and the places among them, from 0, at which a fault struck."""
+    """The steps of a run, and the places among them, from 0, at which a fault fired."""
 
     steps: tuple[TimelineStep, ...]
-    struck: tuple[int, ...] = ()
+    fired: tuple[int, ...] = ()
 
 
 def timeline_of(run: Run, case: FaultCase | None = None) -> Timeline:
-    """The timeline of a run; with the case that it is of, also where its faults struck.
+    """The timeline of a run; with the case that it is of, also where its faults fired.
 
     A run keeps its calls of models and those of tools apart, each in order. A call of a tool is put behind the call
     of a model that asked for it, and one that nobody asked for before the next that somebody did.
     """
     calls = list(_in_order(run))
-    lines = case.lines if case is not None and run.struck else ()
-    struck = [place for place, call in enumerate(calls) if any(line.at.covers(_site(call)) for line in lines)]
-    return Timeline(tuple(map(_step, calls)), tuple(struck))
+    lines = case.lines if case is not None and run.fired else ()
+    fired = [place for place, call in enumerate(calls) if any(line.at.covers(_site(call)) for line in lines)]
+    return Timeline(tuple(map(_step, calls)), tuple(fired))
 
 
 def _in_order(run: Run) -> Iterator[ModelCall | ToolRun]:

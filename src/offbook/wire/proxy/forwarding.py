@@ -55,7 +55,7 @@ class InProcessForwarder:
         *,
         guard: AbstractContextManager[object],
     ) -> None:
-        self.is_struck = taken.fault is not None
+        self.has_fault = taken.fault is not None
         self._session, self._taken, self._recorder, self._guard = session, taken, recorder, guard
         self._capture = ResponseCapture(taken.asked, recorder.clock)
         self._unpacker: Decompressor | None = None
@@ -102,7 +102,7 @@ class InProcessForwarder:
             raise
 
     def replacement_response(self) -> HttpResponse:
-        """What the call's fault makes of the answer, which has ended. One that failed by itself is not struck."""
+        """What the call's fault makes of the answer, which has ended. One that failed by itself stays."""
         assert self._heard is not None
         if self._heard.is_too_large:
             route = self._taken.asked.route
@@ -126,7 +126,7 @@ class InProcessForwarder:
         heard = self._heard = self._capture.end(ending, failure=failure, has_client_left=has_client_left)
         with self._guard:
             self._kept = self._recorder.keep(self._taken, heard)
-            fault_applies = self.is_struck and self._kept is not None and self._kept.exchange.fault is None
+            fault_applies = self.has_fault and self._kept is not None and self._kept.exchange.fault is None
             if not fault_applies or has_client_left:
                 self._note(heard)
 

@@ -36,7 +36,7 @@ class Httpx2Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         answer = self._stand_in.answer(_http_request(request, request.read()))
         if isinstance(answer, InProcessForwarder):
             response = self._asked(request, answer)
-            if not answer.is_struck:
+            if not answer.has_fault:
                 return response
             response.read()
             answer = answer.replacement_response()
@@ -47,7 +47,7 @@ class Httpx2Transport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
         answer = self._stand_in.answer(_http_request(request, await request.aread()))
         if isinstance(answer, InProcessForwarder):
             response = await self._ask_async(request, answer)
-            if not answer.is_struck:
+            if not answer.has_fault:
                 return response
             await response.aread()
             answer = answer.replacement_response()

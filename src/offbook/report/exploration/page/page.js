@@ -54,23 +54,23 @@ function stepParts({ kind, name: title, asks_for, model, result, error, notes })
   return [element("div", {}, ...head, kind === "model" && calls.length ? " asks for" : "", ...calls, faint(notes?.length ? ` ${notes.join(", ")}` : "")), ...end];
 }
 
-function steps(numbers, struck, attributes) {
-  const item = (step, place) => element("li", struck.has(place) ? { class: "struck" } : {},
-    struck.has(place) ? element("div", { class: "bad" }, element("strong", {}, "⚡ the fault strikes here")) : null, ...stepParts(page.steps[step]));
+function steps(numbers, fired, attributes) {
+  const item = (step, place) => element("li", fired.has(place) ? { class: "fired" } : {},
+    fired.has(place) ? element("div", { class: "bad" }, element("strong", {}, "⚡ the fault fires here")) : null, ...stepParts(page.steps[step]));
   const items = numbers.map(([step, place]) => () => item(step, place));
   const list = element("ol", attributes, ...items.slice(0, SHOWN_STEPS).map((make) => make()));
   const left = items.slice(SHOWN_STEPS);
   return left.length ? element("div", {}, list, more(`Show ${counted(left.length, "more call")}`, () => list.append(...left.map((make) => make())))) : list;
 }
 
-function timeline({ timeline: all, struck: places }) {
-  const struck = new Set(places), placed = all.map((step, place) => [step, place]);
-  if (!struck.size) return [element("h3", {}, "What the agent did"), steps(placed, struck, { class: "timeline" })];
-  const first = Math.min(...struck), before = placed.slice(0, first);
-  const earlier = before.length ? folded({}, [`${counted(before.length, "call")} before the fault`], () => [steps(before, struck, { class: "timeline" })]) : null;
+function timeline({ timeline: all, fired: places }) {
+  const fired = new Set(places), placed = all.map((step, place) => [step, place]);
+  if (!fired.size) return [element("h3", {}, "What the agent did"), steps(placed, fired, { class: "timeline" })];
+  const first = Math.min(...fired), before = placed.slice(0, first);
+  const earlier = before.length ? folded({}, [`${counted(before.length, "call")} before the fault`], () => [steps(before, fired, { class: "timeline" })]) : null;
   const after = placed.slice(first + 1);
-  return [element("h3", {}, "Where it struck"), earlier, steps(placed.slice(first, first + 1), struck, { class: "timeline" }),
-    element("h3", {}, "What the agent did next"), after.length ? steps(after, struck, { class: "timeline after" }) : faint("Nothing.", "p")];
+  return [element("h3", {}, "Where the fault fired"), earlier, steps(placed.slice(first, first + 1), fired, { class: "timeline" }),
+    element("h3", {}, "What the agent did next"), after.length ? steps(after, fired, { class: "timeline after" }) : faint("Nothing.", "p")];
 }
 
 function sideBySide(case_) {
