@@ -1,0 +1,136 @@
+"""The five journeys of docs/design.md: which files of the source run for one call, and that they stay few."""
+
+import contextlib
+import re
+import sys
+import threading
+from pathlib import Path
+
+import httpx2
+import pytest
+
+import offbook
+from offbook import MockProvider, scenario
+from offbook.faults import FaultPlan, parse_fault
+from offbook.scenarios import HandlerTarget, Participants, ScenarioRunner, Trajectory
+from offbook.subjects.workflow import WorkflowSubject
+from offbook.workflow.file.load import load_workflow
+
+ROOT = Path(__file__).parents[1]
+SOURCE = str(ROOT / "src" / "offbook") + "/"
+MAP = (ROOT / "docs" / "design.md").read_text()
+QUESTION = [{"role": "user", "content": "Hi"}]
+LIMITS = {
+    "Replay a call": 14,
+    "One HTTP request": 18,
+    "Record one streamed call": 35,
+    "Explore one case": 60,
+    "One scenario conversation": 40,
+}
+
+
+class Journey:
+    """The files of the source whose functions run inside a `with` block, in any thread, in order of first use."""
+
+    def __init__(self):
+        self.files = {}
+        self._is_on = False
+
+    @contextlib.contextmanager
+    def watching(self):
+        """Let threads that start inside be watched too; nothing is noted before `noting`."""
+        sys.setprofile(self._profile)
+        threading.setprofile(self._profile)
+        try:
+            yield self
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    @contextlib.contextmanager
+    def noting(self):
+        self._is_on = True
+        try:
+            yield
+        finally:
+            self._is_on = False
+
+    def _profile(self, frame, event, _argument):
+        code = frame.f_code
+        if self._is_on and event == "call" and code.co_filename.startswith(SOURCE) and code.co_name != "<module>":
+            self.files[code.co_filename.removeprefix(SOURCE)] = None
+
+
+def replay_a_call(journey, tmp_path):
+    mock = MockProvider(responses={"greet": {"content": "Hello!"}}, strict=True)
+
+    async def ask():
+        with journey.watching(), journey.noting():
+            return await mock.complete(QUESTION, model="any", step_id="greet")
+
+    assert offbook.run(ask()).content == "Hello!"
+
+
+def _chat(url, **fields):
+    return httpx2.post(f"{url}/v1/chat/completions", json={"model": "m", "messages": QUESTION} | fields)
+
+
+def one_http_request(journey, tmp_path):
+    with journey.watching(), offbook.serving(responses={"any": {"content": "Hello!"}}) as server:
+        _chat(server.url)  # the connection is made, and what is loaded once is loaded
+        with journey.noting():
+            assert _chat(server.url).json()["choices"][0]["message"]["content"] == "Hello!"
+
+
+def record_one_streamed_call(journey, tmp_path):
+    with offbook.serving(responses={"any": {"content": "Hello there!"}}) as upstream, journey.watching():
+        upstreams = {"openai": f"{upstream.url}/v1"}
+        with offbook.serving(record=tmp_path / "run.json", upstreams=upstreams) as server, journey.noting():
+            assert "[DONE]" in _chat(server.url, stream=True).text
+
+
+def explore_one_case(journey, tmp_path):
+    demo = Path(SOURCE) / "templates" / "demo"
+    flow = demo / "support.yaml"
+    subject = WorkflowSubject(load_workflow(flow), demo / "recordings" / "support.json", folder=demo)
+    subject.run(FaultPlan())
+    with journey.watching(), journey.noting():
+        run = subject.run(FaultPlan([parse_fault("call=2 attempt=1: http_error 500")]))
+    assert run.error is None
+
+
+def one_scenario_conversation(journey, tmp_path):
+    async def agent(messages, ctx):
+        return f"Booked: {await ctx.resolve_tool('book', {'at': messages[-1]['content']})}"
+
+    booking = scenario("books", turns=["9"], mocks={"book": {"id": 7}}, assertions=Trajectory("strict", ["book"]))
+    runner = ScenarioRunner(Participants({"booking": HandlerTarget("booking", agent)}))
+
+    async def converse():
+        with journey.watching(), journey.noting():
+            return await runner.run([booking])
+
+    assert offbook.run(converse()).passed
+
+
+JOURNEYS = dict(
+    zip(
+        LIMITS,
+        [replay_a_call, one_http_request, record_one_streamed_call, explore_one_case, one_scenario_conversation],
+        strict=True,
+    )
+)
+
+
+def drawn_files(title):
+    """The files that the map names for a journey, in order."""
+    section = re.search(rf"^### {title}\n(.*?)(?=^##)", MAP, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^\d+\. `([\w/.]+)`", section[1], re.MULTILINE)
+
+
+@pytest.mark.parametrize("title", LIMITS)
+def test_a_journey_passes_few_files_and_those_that_the_map_names(title, tmp_path):
+    journey = Journey()
+    JOURNEYS[title](journey, tmp_path)
+    assert len(journey.files) <= LIMITS[title], list(journey.files)
+    assert set(drawn_files(title)) <= journey.files.keys()
