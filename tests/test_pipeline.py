@@ -78,7 +78,7 @@ async def test_an_address_may_come_from_the_environment(server, monkeypatch):
     [
         ("openai", ["OPENAI_API_KEY"]),
         ("anthropic", ["ANTHROPIC_API_KEY"]),
-        ("google", ["GEMINI_API_KEY", "GOOGLE_API_KEY"]),
+        ("google", ["GOOGLE_API_KEY", "GEMINI_API_KEY"]),
     ],
 )
 @pytest.mark.parametrize("mode", [Live(), Record("run.json")])

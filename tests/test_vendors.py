@@ -1,14 +1,154 @@
-"""The codecs by name."""
+"""The one table of vendors: what the SDKs read, and that everything asks it."""
 
-from offbook.providers import catalog
-from offbook.providers.catalog import CatalogProvider
-from offbook.vendors import CODECS
+import contextlib
+import os
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from offbook.errors import MalformedResponseError
+from offbook.pipeline import live_provider
+from offbook.providers.catalog import PROVIDERS
+from offbook.recording.redact.redactor import SECRET_FIELDS
+from offbook.vendors import (
+    CODEC_NAMES,
+    CODECS,
+    KEY_HEADERS,
+    PROVIDER_NAMES,
+    SECRET_QUERY,
+    VENDORS,
+    MockableProviderName,
+    ProviderName,
+    VendorName,
+    api_key_variables,
+    base_url_variables,
+    codec_of,
+    keys_from_environment,
+    upstreams_from_environment,
+)
+from offbook.wire.proxy.upstream import Upstreams
+from offbook.wire.request import route_of
+from tests.fakes import user
+from tests.servers.loopback import LoopbackServer
 
 
 def test_every_codec_is_found_by_its_name():
     assert {name: codec.name for name, codec in CODECS.items()} == {name: name for name in CODECS}
+    assert len(CODECS) == len(PROVIDER_NAMES)
+    assert [vendor.codec.name for vendor in VENDORS.values()] == ["openai_chat", "anthropic", "gemini", "ollama"]
 
 
-def test_every_vendor_speaks_one_of_them():
-    vendors = [kind for kind in vars(catalog).values() if isinstance(kind, type) and issubclass(kind, CatalogProvider)]
-    assert {kind.vendor_codec.name for kind in vendors if kind is not CatalogProvider} == set(CODECS)
+@pytest.mark.parametrize("name", ["", "openai", "base"])
+def test_an_unknown_protocol_is_a_key_error(name):
+    assert name not in CODECS
+    with pytest.raises(KeyError, match=repr(name)):
+        codec_of(name)
+
+
+def test_the_table_loads_no_codec():
+    loaded = "import sys, offbook.vendors; print([name for name in sys.modules if name.startswith('offbook.codecs')])"
+    assert subprocess.check_output([sys.executable, "-c", loaded], text=True) == "[]\n"
+
+
+def test_the_declared_names_are_those_of_the_table():
+    assert list(get_args(VendorName)) == list(VENDORS)
+    assert list(get_args(ProviderName)) == list(CODEC_NAMES) == list(PROVIDERS)
+    assert list(get_args(MockableProviderName)) == [*CODEC_NAMES, "mock"]
+
+
+@pytest.mark.parametrize("vendor", VENDORS.values(), ids=list(VENDORS))
+def test_every_codec_sends_its_key_in_a_header_that_is_known_to_hold_one(vendor):
+    for name in vendor.codecs.values():
+        carriers = {
+            header.lower() for header, value in codec_of(name).auth_headers("a-key").items() if "a-key" in value
+        }
+        assert carriers <= set(vendor.key_headers)
+        assert len(carriers) == 1
+
+
+def test_the_headers_of_all_vendors_are_redacted():
+    assert {"authorization", "x-api-key", "x-goog-api-key", "api-key"} == KEY_HEADERS
+    assert SECRET_FIELDS > KEY_HEADERS
+    assert {"key", "api_key", "access_token"} == SECRET_QUERY
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1:9000", "http://127.0.0.1:9000"),
+        (":9000", "http://127.0.0.1:9000"),
+        ("box", "http://box:11434"),
+        ("box/", "http://box:11434"),
+        ("box/below", "http://box:11434/below"),
+        ("box:9000/below/", "http://box:9000/below"),
+        ("[::1]", "http://[::1]:11434"),
+        ("[::1]:9000", "http://[::1]:9000"),
+        ("https://ollama.example", "https://ollama.example"),
+    ],
+)
+def test_an_ollama_host_is_read_as_ollama_reads_it(host, url):
+    assert upstreams_from_environment({"OLLAMA_HOST": host}) == {"ollama": url}
+
+
+def test_an_address_that_is_not_set_is_left_out():
+    environment = {"OPENAI_API_BASE": "http://a/v1", "ANTHROPIC_BASE_URL": "http://b", "GOOGLE_GEMINI_BASE_URL": ""}
+    assert upstreams_from_environment(environment) == {"openai": "http://a/v1", "anthropic": "http://b"}
+
+
+def test_the_first_variable_that_is_set_counts():
+    keys = {"GEMINI_API_KEY": "g1", "GOOGLE_API_KEY": "g2", "ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": "o"}
+    assert keys_from_environment(keys) == {"openai": "o", "google": "g2"}
+    assert keys_from_environment({"GEMINI_API_KEY": "g1", "GOOGLE_API_KEY": ""}) == {"google": "g1"}
+    addresses = {"OPENAI_API_BASE": "http://langchain", "OPENAI_BASE_URL": "http://sdk"}
+    assert upstreams_from_environment(addresses) == {"openai": "http://sdk"}
+
+
+def test_one_server_stands_for_all_vendors_in_every_variable_that_is_read():
+    variables = base_url_variables("http://here")
+    assert variables == {
+        "OPENAI_BASE_URL": "http://here/v1",
+        "OPENAI_API_BASE": "http://here/v1",
+        "ANTHROPIC_BASE_URL": "http://here",
+        "GOOGLE_GEMINI_BASE_URL": "http://here",
+        "OLLAMA_HOST": "http://here",
+        "OFFBOOK_URL": "http://here",
+    }
+    assert list(upstreams_from_environment(variables)) == list(VENDORS)
+
+
+def test_dummy_keys_are_for_all_vendors_or_for_some():
+    assert keys_from_environment(api_key_variables("k")) == dict.fromkeys(VENDORS, "k")
+    assert api_key_variables(vendors=["google"]) == {"GOOGLE_API_KEY": "offbook", "GEMINI_API_KEY": "offbook"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable", "client_path"),
+    [
+        ("openai", "OPENAI_BASE_URL", "/v1/chat/completions"),
+        ("openai_responses", "OPENAI_API_BASE", "/v1/responses"),
+        ("anthropic", "ANTHROPIC_BASE_URL", "/v1/messages"),
+        ("google", "GOOGLE_GEMINI_BASE_URL", "/v1beta/models/demo:generateContent"),
+        ("ollama", "OLLAMA_HOST", "/api/chat"),
+    ],
+)
+async def test_a_run_asks_the_same_server_with_the_same_key_as_a_recording_proxy(
+    provider, variable, client_path, monkeypatch
+):
+    """The proxy of `offbook exec --record` and the provider of `offbook run` read the environment alike."""
+    for name in [*base_url_variables(""), *api_key_variables()]:
+        monkeypatch.delenv(name, raising=False)
+    for name in api_key_variables():
+        monkeypatch.setenv(name, f"the-{name}")
+    with LoopbackServer() as server:
+        root = "/v1" if provider.startswith("openai") else ""
+        monkeypatch.setenv(variable, server.host if provider == "ollama" else server.url + root)
+        async with live_provider(provider) as live:
+            with contextlib.suppress(MalformedResponseError):
+                await live.complete(user("Hi"), model="demo")
+        (received,) = server.calls
+        route = route_of("POST", client_path, {})
+        upstreams = Upstreams(upstreams_from_environment(os.environ), keys=keys_from_environment(os.environ))
+        assert server.url + received.path == upstreams.url(route, client_path, "")
+        assert upstreams.auth(route).items() <= dict(received.headers).items()

@@ -16,10 +16,11 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
+from offbook.call_numbers import CallNumbers
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, inject_tools
-from offbook.faults.site import Numbering, PlannedFault
+from offbook.faults.site import PlannedFault
 from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
 from offbook.providers.catalog import PROVIDERS
 from offbook.providers.provider import Provider
@@ -176,7 +177,7 @@ async def open_pipeline(
     async with AsyncExitStack() as stack:
         mock = _mock_of_mode(config, mode, Path(folder), sink)
         fault_outcome = FaultOutcome(faults, FaultLog())
-        leaves = _ProviderFactory(config, mode, Path(folder), fault_outcome, sink, calls, Numbering(), mock, [])
+        leaves = _ProviderFactory(config, mode, Path(folder), fault_outcome, sink, calls, CallNumbers(), mock, [])
         retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
         gateway = await stack.enter_async_context(
             ProviderGateway(retry=retry, restart_streams=config.restart_streams, sink=sink)
@@ -228,7 +229,7 @@ class _ProviderFactory(Struct, frozen=True):
     fault_outcome: FaultOutcome
     sink: Sink
     calls: RunCalls | None
-    numbering: Numbering
+    call_numbers: CallNumbers
     mock: MockProvider | None
     injectors: list[FaultInjector]
 
@@ -240,7 +241,9 @@ class _ProviderFactory(Struct, frozen=True):
         plan, fault_log = self.fault_outcome.plan, self.fault_outcome.fault_log
         if not plan.faults and plan.chaos is None:
             return leaf
-        self.injectors.append(FaultInjector(leaf, plan, numbering=self.numbering, fault_log=fault_log, sink=self.sink))
+        self.injectors.append(
+            FaultInjector(leaf, plan, call_numbers=self.call_numbers, fault_log=fault_log, sink=self.sink)
+        )
         return self.injectors[-1]
 
     def _leaf(self, endpoint: Endpoint) -> Provider:

@@ -7,7 +7,7 @@ import pytest
 import offbook
 from offbook import MockProvider, RecordingProvider
 from offbook.cli.main import main
-from offbook.pipeline import VENDORS
+from offbook.vendors import VENDORS
 from tests.cli import flows
 
 
@@ -75,5 +75,5 @@ def greet(write):
 def no_keys(monkeypatch):
     """No key and no address of a model's vendor is in the environment."""
     for vendor in VENDORS.values():
-        for name in (*vendor.keys, vendor.address):
+        for name in (*vendor.key_variables, *vendor.address_variables):
             monkeypatch.delenv(name, raising=False)

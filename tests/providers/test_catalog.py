@@ -14,13 +14,14 @@ from offbook.providers.catalog import (
 )
 from offbook.providers.http import HttpOptions
 from offbook.providers.pricing import Price, PriceTable
+from offbook.vendors import CODEC_NAMES, codec_of
 
 HI = [{"role": "user", "content": "Hi"}]
 
 
 async def exchange(kind, *, stream=False, **options):
     """The request that a provider of this kind sends for "Hi", and the response it makes of "Hello."."""
-    codec, requests = kind.vendor_codec, []
+    codec, requests = codec_of(CODEC_NAMES[kind.vendor_name]), []
     answer = Response(content="Hello.", model="m")
 
     def server(request):

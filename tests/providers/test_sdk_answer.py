@@ -45,7 +45,7 @@ def test_other_vendors_are_named():
 
 
 def test_an_unknown_vendor_is_refused():
-    with pytest.raises(InputError, match="one of: openai, anthropic, google, ollama, openai_responses"):
+    with pytest.raises(InputError, match="one of: openai, openai_responses, anthropic, google, ollama"):
         read_response(COMPLETION, "opnai")
 
 

@@ -14,13 +14,14 @@ from msgspec import Struct
 from offbook.codecs.base import WireRequest
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.config.agents import agent_workflow
-from offbook.config.schema import Config, EndpointConfig, VendorName, WorkflowConfig
+from offbook.config.schema import Config, EndpointConfig, WorkflowConfig
 from offbook.errors import InputError, NoProviderError
 from offbook.messages import Reply, Request
 from offbook.pipeline import Live, live_provider, open_pipeline
 from offbook.providers.http import HttpOptions, HttpProvider
 from offbook.providers.provider import Provider
 from offbook.scenarios.judge.error_groups import GROUPING_STEP
+from offbook.vendors import ProviderName
 from offbook.workflow.file.schema import RetryDefinition
 from offbook.workflow.file.tree import endpoints_of
 
@@ -147,7 +148,7 @@ async def _open_provider(config: Config, part: Role, agent: str, stack: AsyncExi
 
 
 async def _open_vendor(
-    config: Config, provider: VendorName, base_url: str | None, place: str, stack: AsyncExitStack
+    config: Config, provider: ProviderName, base_url: str | None, place: str, stack: AsyncExitStack
 ) -> Provider:
     address = None if base_url is None else expand_variables(base_url, source=config.source, place=f"{place}: base_url")
     try:

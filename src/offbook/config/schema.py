@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from offbook.scenarios.judge import Severity
+from offbook.vendors import ProviderName
 from offbook.workflow.file.schema import Definition, ListOf, Name, Seconds, Temperature
 
 REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 ErrorGroupingMode = Literal["label", "model", "none"]
-VendorName = Literal["openai", "openai_responses", "anthropic", "google", "ollama"]
 Reference = Annotated[str, Field(pattern=REFERENCE_PATTERN)]
 
 
@@ -20,7 +20,7 @@ class HandlerConfig(Definition):
     """An agent that is a function. `provider` is where its calls by `ctx.provider` go."""
 
     handler: Reference
-    provider: VendorName | None = None
+    provider: ProviderName | None = None
     base_url: Name | None = None
 
 
@@ -46,7 +46,7 @@ class RunnerConfig(Definition):
     """An agent that is a Workflow in a module, run by the guarded loop."""
 
     runner: Reference
-    provider: VendorName
+    provider: ProviderName
     model: Name
     base_url: Name | None = None
     prompt_vars: dict[str, Any] = Field(default_factory=dict)
@@ -66,7 +66,7 @@ AGENT_KINDS: dict[str, type[AgentConfig]] = {
 class UserConfig(Definition):
     """The model that plays users, and what it is told: `template` is a file, relative to the config."""
 
-    provider: VendorName
+    provider: ProviderName
     model: Name
     base_url: Name | None = None
     template: Name | None = None
@@ -81,7 +81,7 @@ class JudgeConfig(Definition):
     Metrics that are functions need no model. `group_errors` says by what the errors of a run are put together.
     """
 
-    provider: VendorName | None = None
+    provider: ProviderName | None = None
     model: Name | None = None
     base_url: Name | None = None
     metrics: ListOf[Name] | None = None

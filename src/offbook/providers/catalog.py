@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.codecs.anthropic import AnthropicCodec
-from offbook.codecs.base import Codec
-from offbook.codecs.gemini import GeminiCodec
-from offbook.codecs.ollama import OllamaCodec
-from offbook.codecs.openai_chat import OpenAIChatCodec
-from offbook.codecs.openai_responses import OpenAIResponsesCodec
 from offbook.providers.http import HttpOptions, HttpProvider
 from offbook.providers.pricing import PriceTable
+from offbook.vendors import CODEC_NAMES, VENDOR_OF, ProviderName, codec_of
 
 
 class CatalogProvider(HttpProvider):
-    """An HTTP provider that knows its codec, its vendor's address and its name."""
+    """An HTTP provider that takes its codec and its base URL from the table of vendors."""
 
-    vendor_codec: Codec
-    vendor_url: str
-    vendor_name: str
+    vendor_name: ProviderName
 
     def __init__(
         self,
@@ -30,9 +23,10 @@ class CatalogProvider(HttpProvider):
         http: HttpOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        vendor = VENDOR_OF[self.vendor_name]
         super().__init__(
-            self.vendor_codec,
-            base_url=base_url or self.vendor_url,
+            codec_of(CODEC_NAMES[self.vendor_name]),
+            base_url=base_url or vendor.base_url + vendor.api_path,
             api_key=api_key,
             name=name or self.vendor_name,
             prices=prices,
@@ -44,38 +38,34 @@ class CatalogProvider(HttpProvider):
 class OpenAIProvider(CatalogProvider):
     """OpenAI chat completions, and by `base_url` every compatible server (vLLM, llama.cpp, LM Studio, Azure…)."""
 
-    vendor_codec = OpenAIChatCodec()
-    vendor_url = "https://api.openai.com/v1"
     vendor_name = "openai"
 
 
 class OpenAIResponsesProvider(CatalogProvider):
-    """OpenAI responses, and by `base_url` every server that speaks them."""
+    """OpenAI responses, and by `base_url` every compatible server."""
 
-    vendor_codec = OpenAIResponsesCodec()
-    vendor_url = "https://api.openai.com/v1"
     vendor_name = "openai_responses"
 
 
 class AnthropicProvider(CatalogProvider):
     """Anthropic messages."""
 
-    vendor_codec = AnthropicCodec()
-    vendor_url = "https://api.anthropic.com"
     vendor_name = "anthropic"
 
 
 class GoogleProvider(CatalogProvider):
-    """Gemini's generateContent."""
+    """Gemini generateContent. `base_url` includes the version of the API, like `/v1beta`."""
 
-    vendor_codec = GeminiCodec()
-    vendor_url = "https://generativelanguage.googleapis.com/v1beta"
     vendor_name = "google"
 
 
 class OllamaProvider(CatalogProvider):
-    """Ollama's chat."""
+    """Ollama chat."""
 
-    vendor_codec = OllamaCodec()
-    vendor_url = "http://127.0.0.1:11434"
     vendor_name = "ollama"
+
+
+PROVIDERS: dict[str, type[CatalogProvider]] = {
+    kind.vendor_name: kind
+    for kind in (OpenAIProvider, OpenAIResponsesProvider, AnthropicProvider, GoogleProvider, OllamaProvider)
+}

@@ -10,20 +10,8 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject, Response
-from offbook.providers.catalog import (
-    AnthropicProvider,
-    CatalogProvider,
-    GoogleProvider,
-    OllamaProvider,
-    OpenAIProvider,
-    OpenAIResponsesProvider,
-)
 from offbook.providers.pricing import PriceTable
-
-_PROVIDERS: Mapping[str, type[CatalogProvider]] = {
-    vendor.vendor_name: vendor
-    for vendor in (OpenAIProvider, AnthropicProvider, GoogleProvider, OllamaProvider, OpenAIResponsesProvider)
-}
+from offbook.vendors import CODEC_NAMES, codec_of
 
 
 @runtime_checkable
@@ -48,9 +36,9 @@ def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTab
         InputError: there is no such vendor, or the answer is none of these.
         MalformedResponseError: the answer is not in that vendor's shape.
     """
-    if vendor not in _PROVIDERS:
-        raise InputError(f"unknown vendor {vendor!r}", source="vendor", hint=f"one of: {', '.join(_PROVIDERS)}")
-    response = _PROVIDERS[vendor].vendor_codec.decode_response(_to_json(answer))
+    if vendor not in CODEC_NAMES:
+        raise InputError(f"unknown vendor {vendor!r}", source="vendor", hint=f"one of: {', '.join(CODEC_NAMES)}")
+    response = codec_of(CODEC_NAMES[vendor]).decode_response(_to_json(answer))
     cost_usd = (prices or PriceTable.shipped()).cost_usd(vendor, response.model, response.usage)
     return replace(response, provider=vendor, cost_usd=cost_usd)
 

@@ -13,9 +13,9 @@ from offbook.errors import InputError
 from offbook.explore.monitor import DEFAULT_DEADLINES, Deadlines
 from offbook.explore.options import Divergence, OnDivergence
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
-from offbook.pipeline import VENDORS
 from offbook.pytest_plugin.options import RecordOption
 from offbook.text import did_you_mean
+from offbook.vendors import CODEC_NAMES
 
 OFFBOOK_MARKER = "offbook"
 
@@ -59,8 +59,8 @@ def _read_offbook(item: pytest.Item, said: dict[str, object]) -> OffbookMarker:
         raise _offbook_error(
             item, f"{name}: {reason[:1].lower()}{reason[1:]}", hint=f"given: {plain[name]!r}"
         ) from None
-    if marker.provider is not None and marker.provider not in VENDORS:
-        hint = did_you_mean(marker.provider, VENDORS, kind="providers")
+    if marker.provider is not None and marker.provider not in CODEC_NAMES:
+        hint = did_you_mean(marker.provider, CODEC_NAMES, kind="providers")
         raise _offbook_error(item, f"provider: there is no {marker.provider!r}", hint=hint)
     return marker
 

@@ -14,33 +14,21 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject, Response
-from offbook.providers.catalog import (
-    AnthropicProvider,
-    GoogleProvider,
-    OllamaProvider,
-    OpenAIProvider,
-    OpenAIResponsesProvider,
-)
 from offbook.recording.format.document import Document, check_strict, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.latency import Latency
 from offbook.recording.maintain.edit import merge_documents
 from offbook.recording.match.cursor import Cursor, ExchangeMatch
-from offbook.recording.match.fingerprint import canonical_bytes, normalise_fields
-from offbook.recording.match.normalise import NormaliseRules
+from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import RecordingReader, StoredExchange
+from offbook.vendors import CODEC_NAMES
 from offbook.wire.encode import encode_exchange, has_wire_bytes, recorded_response
 from offbook.wire.faults import FaultTarget, apply_fault, end_as_recorded
 from offbook.wire.request import ParsedRequest, RequestParser
 from offbook.wire.response import HttpResponse
-
-_PROTOCOLS = {
-    provider.vendor_name: provider.vendor_codec.name
-    for provider in (AnthropicProvider, GoogleProvider, OllamaProvider, OpenAIProvider, OpenAIResponsesProvider)
-}
 
 
 class CrossProtocolIndex:
@@ -84,7 +72,7 @@ class CrossProtocolIndex:
 def _recorded_protocol(stored: StoredExchange[Exchange]) -> str:
     """The protocol that the entry was recorded in; empty if it does not say."""
     wire = stored.exchange.wire
-    return _PROTOCOLS.get(stored.exchange.provider, "") if wire is None else wire.protocol
+    return CODEC_NAMES.get(stored.exchange.provider, "") if wire is None else wire.protocol
 
 
 MAX_CACHED_RESPONSES = 4096

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,13 +20,11 @@ from offbook.cli.options import (
     StateFile,
     Trace,
 )
+from offbook.vendors import MockableProviderName
 
 if TYPE_CHECKING:
     from offbook.pipeline import Mode
     from offbook.workflow.file.schema import WorkflowDefinition
-
-
-ProviderName: TypeAlias = Literal["openai", "openai_responses", "anthropic", "google", "ollama", "mock"]
 
 
 def run(
@@ -43,7 +41,7 @@ def run(
     mock_responses: Annotated[
         str | None, typer.Option(help="Answer from this recording; warn of what it lacks.")
     ] = None,
-    provider: Annotated[ProviderName | None, typer.Option(help="Instead of the config's provider.")] = None,
+    provider: Annotated[MockableProviderName | None, typer.Option(help="Instead of the config's provider.")] = None,
     model: Annotated[str | None, typer.Option(help="Instead of the config's model.")] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
@@ -57,9 +55,9 @@ def run(
         bool, typer.Option("--no-checkpoint", help="Do not keep the run, which could then not be resumed.")
     ] = False,
 ) -> None:
-    """Run a workflow. Exits with 1 if a step failed, with 2 on bad input, with 130 if interrupted.
+    """Run a workflow: live, recorded or mocked.
 
-    Keys come from OPENAI_API_KEY, ANTHROPIC_API_KEY, and GEMINI_API_KEY or GOOGLE_API_KEY.
+    Exits with 1 if a step failed, with 2 on bad input, with 130 if interrupted. API keys come from OPENAI_API_KEY, ANTHROPIC_API_KEY, and GOOGLE_API_KEY or GEMINI_API_KEY.
 
     [bold]Examples[/bold]
 
@@ -117,7 +115,7 @@ def _mode(record: str | None, record_mode: RecordMode, mock_responses: str | Non
 
 
 def override_config(
-    definition: WorkflowDefinition, provider: ProviderName | None, model: str | None
+    definition: WorkflowDefinition, provider: MockableProviderName | None, model: str | None
 ) -> WorkflowDefinition:
     """The workflow with another provider and model in its config; steps that name their own keep them."""
     from offbook.errors import InputError

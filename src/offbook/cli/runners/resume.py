@@ -18,8 +18,9 @@ from offbook.faults.site import PlannedFault
 from offbook.pipeline import Live, Mode, Record
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
+from offbook.vendors import MockableProviderName
 from offbook.workflow.engine.result import RunStatus
-from offbook.workflow.file.schema import ProviderName, WorkflowDefinition
+from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.runs.resumable_run import ResumableRun
 from offbook.workflow.runs.store import RunStore
 
@@ -27,7 +28,7 @@ from offbook.workflow.runs.store import RunStore
 class ResumeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Options of `offbook run`, as a kept run goes on with them."""
 
-    provider: ProviderName | None = None
+    provider: MockableProviderName | None = None
     model: str | None = None
     record: str | None = None
     record_mode: RecordMode = "append"
@@ -43,7 +44,9 @@ class ResumeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         return FaultPlan(self.faults, chaos=self.chaos)
 
 
-def resume_options(mode: Mode, faults: FaultPlan, *, provider: ProviderName | None, model: str | None) -> ResumeOptions:
+def resume_options(
+    mode: Mode, faults: FaultPlan, *, provider: MockableProviderName | None, model: str | None
+) -> ResumeOptions:
     """The options of a run that starts now."""
     record = mode.path if isinstance(mode, Record) else None
     return ResumeOptions(

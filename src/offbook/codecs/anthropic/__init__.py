@@ -2,4 +2,6 @@
 
 from offbook.codecs.anthropic.stream import AnthropicCodec
 
-__all__ = ["AnthropicCodec"]
+CODEC = AnthropicCodec()
+
+__all__ = ["CODEC", "AnthropicCodec"]

@@ -2,4 +2,6 @@
 
 from offbook.codecs.gemini.stream import GeminiCodec
 
-__all__ = ["GeminiCodec"]
+CODEC = GeminiCodec()
+
+__all__ = ["CODEC", "GeminiCodec"]

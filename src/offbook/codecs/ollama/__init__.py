@@ -2,4 +2,6 @@
 
 from offbook.codecs.ollama.stream import OllamaCodec
 
-__all__ = ["OllamaCodec"]
+CODEC = OllamaCodec()
+
+__all__ = ["CODEC", "OllamaCodec"]

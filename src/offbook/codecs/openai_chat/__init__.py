@@ -2,4 +2,6 @@
 
 from offbook.codecs.openai_chat.stream import OpenAIChatCodec
 
-__all__ = ["OpenAIChatCodec"]
+CODEC = OpenAIChatCodec()
+
+__all__ = ["CODEC", "OpenAIChatCodec"]

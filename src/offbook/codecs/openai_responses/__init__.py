@@ -2,4 +2,6 @@
 
 from offbook.codecs.openai_responses.stream import OpenAIResponsesCodec
 
-__all__ = ["OpenAIResponsesCodec"]
+CODEC = OpenAIResponsesCodec()
+
+__all__ = ["CODEC", "OpenAIResponsesCodec"]

@@ -32,6 +32,7 @@ from offbook.recording.redact.secret_patterns import (
     quoted_names,
     secret_spans,
 )
+from offbook.vendors import KEY_HEADERS
 
 
 class SecretRemover(Protocol):
@@ -106,7 +107,8 @@ def searchable_bytes(record: WireRecord) -> bytes:
 
 SECRET_FIELDS = frozenset(
     (
-        *("authorization", "proxy-authorization", "x-api-key", "api-key", "api_key", "apikey", "x-goog-api-key"),
+        *KEY_HEADERS,
+        *("proxy-authorization", "api_key", "apikey"),
         *("cookie", "set-cookie", "openai-organization", "access_token", "refresh_token", "client_secret", "password"),
     )
 )

@@ -18,16 +18,10 @@ from offbook.errors import MalformedResponseError, ProviderConnectionError, Prov
 from offbook.faults import AnyFault, ConnectionReset, StreamTruncate, Timeout, fault_of, stream_fault_of
 from offbook.faults.stream import TruncateEnding as TruncatedEnding
 from offbook.messages import Accumulator, Response
-from offbook.providers.catalog import (
-    AnthropicProvider,
-    GoogleProvider,
-    OllamaProvider,
-    OpenAIProvider,
-    OpenAIResponsesProvider,
-)
 from offbook.providers.pricing import PriceTable
 from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
 from offbook.recording.format.wire_record import WireRecord, json_documents, replayable_headers, wire_text
+from offbook.vendors import PROVIDER_NAMES
 from offbook.wire.proxy.capture import CapturedResponse
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import Frame, HttpResponse
@@ -35,8 +29,6 @@ from offbook.wire.response import ResponseEnding as AnswerEnding
 
 logger = logging.getLogger("offbook.wire")
 
-_PROVIDER_CLASSES = (OpenAIProvider, OpenAIResponsesProvider, AnthropicProvider, GoogleProvider, OllamaProvider)
-_PROVIDER_NAMES = {provider.vendor_codec.name: provider.vendor_name for provider in _PROVIDER_CLASSES}
 _TRUNCATED_ENDINGS: dict[AnswerEnding, TruncatedEnding] = {
     "complete": "clean",
     "cut": "cut",
@@ -56,7 +48,7 @@ class _DecodedAnswer(Struct, frozen=True):
 def provider_name_of(asked: ParsedRequest) -> str:
     """The name under which recordings have the provider of a call, or of plain HTTP the vendor's."""
     codec = asked.route.codec
-    return asked.route.vendor if codec is None else _PROVIDER_NAMES[codec.name]
+    return asked.route.vendor if codec is None else PROVIDER_NAMES[codec.name]
 
 
 def build_exchange(asked: ParsedRequest, heard: CapturedResponse, *, prices: PriceTable, recorded_at: str) -> Exchange:

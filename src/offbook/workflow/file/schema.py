@@ -19,12 +19,12 @@ from pydantic import (
 )
 
 from offbook.gateway.retry import RETRYABLE_STATUSES, RetryPolicy
+from offbook.vendors import MockableProviderName
 from offbook.workflow.builtin_tools.http_get import HOST_PATTERN
 from offbook.workflow.builtin_tools.shell import COMMAND_PATTERN
 
 T = TypeVar("T")
 ListOf: TypeAlias = Annotated[tuple[T, ...], Strict(False)]
-ProviderName = Literal["openai", "openai_responses", "anthropic", "google", "ollama", "mock"]
 Name = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0)]
 Temperature = Annotated[float, Field(ge=0, le=2)]
@@ -56,7 +56,7 @@ class RetryDefinition(Definition):
 class FallbackDefinition(Definition):
     """A model to ask when the one before it does not answer."""
 
-    provider: ProviderName
+    provider: MockableProviderName
     model: Name
     base_url: Name | None = None
 
@@ -64,7 +64,7 @@ class FallbackDefinition(Definition):
 class ConfigDefinition(Definition):
     """How models are asked, and how much a run may take. What is not told is left to whoever runs the workflow."""
 
-    provider: ProviderName | None = None
+    provider: MockableProviderName | None = None
     model: Name | None = None
     base_url: Name | None = None
     temperature: Temperature | None = None
@@ -116,7 +116,7 @@ class ModelFields(StepFields):
 
     prompt: Name
     system_prompt: str = ""
-    provider: ProviderName | None = None
+    provider: MockableProviderName | None = None
     model: Name | None = None
     temperature: Temperature | None = None
     max_tokens: PositiveInt | None = None

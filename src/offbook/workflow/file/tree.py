@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.text import did_you_mean
+from offbook.vendors import MockableProviderName
 from offbook.workflow.file.problems import DocumentPath
 from offbook.workflow.file.schema import (
     AgentStep,
@@ -17,7 +18,6 @@ from offbook.workflow.file.schema import (
     LlmCallStep,
     LoopStep,
     ModelFields,
-    ProviderName,
     RouterStep,
     SubworkflowStep,
     ToolStep,
@@ -60,7 +60,7 @@ def _ids_without_model(steps: Sequence[AnyStep], config: ConfigDefinition, prefi
 class Endpoint(Struct, frozen=True):
     """Where models are asked. Without a `base_url` it is the vendor's own."""
 
-    provider: ProviderName | None
+    provider: MockableProviderName | None
     base_url: str | None = None
 
 
