@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 MAX_LISTED = 20
 CLOSE = 0.7
+CHARS_PER_TOKEN = 4
 
 
 def pluralize(count: int, noun: str, nouns: str = "") -> str:
@@ -19,6 +20,11 @@ def format_usd(cost_usd: float) -> str:
         return ""
     digits = max(4, 1 - math.floor(math.log10(abs(cost_usd))))
     return f"{cost_usd:.{digits}f}" if digits == 4 else f"{cost_usd:.{digits}f}".rstrip("0")
+
+
+def estimate_tokens(chars: int) -> int:
+    """Return about how many tokens a text of that many characters has."""
+    return math.ceil(chars / CHARS_PER_TOKEN)
 
 
 def printable(text: str) -> str:

@@ -26,7 +26,7 @@ async def test_lines_come_in_many_shapes():
 
 async def test_a_script_that_runs_out_says_so():
     played = await play([FETCH], catch=ScriptError)
-    assert str(played.error) == "asked a 2nd time, but the script has 1 line\n  the last message (tool): fetch done"
+    assert str(played.error) == "called a 2nd time, but the script has 1 line\n  the last message (tool): fetch done"
 
 
 async def test_what_was_asked_once_too_often_is_kept():
@@ -43,7 +43,7 @@ async def test_a_long_message_is_shortened():
 
 
 async def test_a_script_that_is_asked_nothing_says_so_too():
-    with pytest.raises(ScriptError, match=r"asked a 1st time, but the script has 0 lines$"):
+    with pytest.raises(ScriptError, match=r"called a 1st time, but the script has 0 lines$"):
         await ScriptedClient([]).send([])
 
 
@@ -69,7 +69,7 @@ async def test_an_error_in_the_script_is_raised():
 
 async def test_lines_left_over_are_complained_about():
     with (
-        pytest.raises(ScriptError, match="1 of 3 lines never asked for"),
+        pytest.raises(ScriptError, match="1 of 3 lines unused"),
         ScriptedClient([FETCH, SUBMIT, "never said"]) as client,
     ):
         await WorkflowRunner(client).run(agent(), "go", prompt_vars={"role": "tester"})

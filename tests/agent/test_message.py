@@ -24,7 +24,7 @@ def test_a_snapshot_stays_as_it_is(transcript):
 
 def test_a_snapshot_stays_as_it_is_after_a_compaction(transcript):
     snapshot = transcript.snapshot()
-    shorter = transcript.cut_to([said("summary")])
+    shorter = transcript.with_messages([said("summary")])
     shorter.add(said("four"))
     assert (len(snapshot), len(transcript), len(shorter.snapshot())) == (3, 3, 2)
 

@@ -297,8 +297,8 @@ async def test_a_compacted_conversation_is_what_the_model_gets():
         ({"required_steps": "fetch"}, "expected a list"),
         ({"required_steps": ["submit"]}, "could never end"),
         ({"system_prompt_template": "You are {role"}, "system_prompt_template"),
-        ({"system_prompt_template": 'Answer in {"json": 1}'}, "is no variable"),
-        ({"system_prompt_template": "{role.__class__}"}, "is no variable"),
+        ({"system_prompt_template": 'Answer in {"json": 1}'}, "is not a variable"),
+        ({"system_prompt_template": "{role.__class__}"}, "is not a variable"),
     ],
 )
 def test_an_agent_that_could_not_work_is_refused_when_it_is_made(rules, complaint):
@@ -551,7 +551,7 @@ def test_options_of_a_runner_are_refused_by_name(options, told):
 @pytest.mark.parametrize(
     ("asked", "source", "hint"),
     [
-        ((parse_workflow(FLOW), "go"), "workflow", "a workflow from YAML is run by WorkflowEngine(workflow, provider)"),
+        ((parse_workflow(FLOW), "go"), "workflow", "WorkflowEngine(workflow, provider) runs a YAML workflow"),
         (("go", agent()), "workflow", "run(workflow, user_message), in this order"),
         ((agent(), {"role": "user", "content": "go"}), "user_message", ""),
     ],

@@ -1,4 +1,4 @@
-"""The client protocol that a runner calls, a client for providers, and a scripted one for tests."""
+"""The client protocol that a runner calls, a client for providers, and a scripted client for tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from offbook.tools import ToolSpec
 
 
 class TextResponse(Struct, frozen=True):
-    """A model's answer that is text alone."""
+    """A model's answer that has only text."""
 
     content: str
 
@@ -41,7 +41,7 @@ LLMResponse: TypeAlias = list[ToolCall] | TextResponse | Response
 
 
 class ChunkType(StrEnum):
-    """What a chunk of a stream is. RESTART voids what came before it; FINAL is the last."""
+    """The kind of a stream chunk. RESTART discards the chunks before it; FINAL is the last chunk."""
 
     TEXT_DELTA = "text_delta"
     REASONING_DELTA = "reasoning_delta"
@@ -51,7 +51,7 @@ class ChunkType(StrEnum):
 
 
 class StreamChunk(Struct, frozen=True):
-    """A piece of an answer on its way. `response` is set on the FINAL chunk alone."""
+    """A piece of a streamed answer. `response` is set on the FINAL chunk only."""
 
     type: ChunkType
     content: str = ""
@@ -59,10 +59,10 @@ class StreamChunk(Struct, frozen=True):
 
 
 class LLMClient(Protocol):
-    """What a runner talks to.
+    """A model that a runner can call.
 
-    `messages` is in the OpenAI chat shape with arguments as objects. It is a view that never changes
-    later; whoever needs a list makes one of it.
+    `messages` is in the OpenAI chat format, with arguments as objects. It is an immutable view; call `list`
+    on it if you need a list.
     """
 
     async def send(self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None) -> LLMResponse: ...
@@ -73,15 +73,15 @@ class LLMClient(Protocol):
 
 
 def response_of(answer: LLMResponse | ToolCall) -> Response:
-    """What a client answered, as a Response.
+    """Return a client's answer as a Response.
 
     Raises:
-        InputError: it is none of the shapes that a client may answer in.
+        InputError: the answer has none of the types that a client may return.
     """
     if isinstance(answer, Response):
         for call in answer.tool_calls:
             if not isinstance(call, ToolCall):
-                raise _not_a_response(f"a Response with {describe_type(call)} among its calls")
+                raise _not_a_response(f"a Response with {describe_type(call)} in its calls")
         return answer
     if isinstance(answer, TextResponse):
         return Response(answer.content)
@@ -92,18 +92,18 @@ def response_of(answer: LLMResponse | ToolCall) -> Response:
 
 
 def _not_a_response(given: str) -> InputError:
-    hint = "answer with a list of ToolCall, a TextResponse or a Response; read_response() reads what SDKs give"
+    hint = "return a list of ToolCall, a TextResponse or a Response; read_response() converts an SDK's answer"
     return InputError(f"expected tool calls or text, got {given}", source="client", hint=hint)
 
 
 class ProviderClient:
-    """Asks a provider, be it a gateway, a recorder, a replay or a vendor.
+    """Calls a provider: a gateway, a recorder, a replay or a vendor.
 
     Args:
-        model: the model's name, as its provider spells it.
-        step_id: names the calls in a recording; all calls of a run are kept under it, in order.
+        model: the model's name at its provider.
+        step_id: the key of the calls in a recording; all calls of a run are recorded under it, in order.
         temperature, max_tokens, tool_choice, extra: as for `Provider.complete`.
-        workflow: names the agent in events and metrics.
+        workflow: the name of the agent in events and metrics.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ _WORDS = re.compile(r"\s*\S+\s*|\s+")
 
 
 class ScriptedCall(NamedTuple):
-    """What a scripted client was asked."""
+    """One call of a scripted client."""
 
     messages: Sequence[JsonObject]
     tools: list[ToolSpec]
@@ -186,16 +186,15 @@ class ScriptedCall(NamedTuple):
 class ScriptedClient:
     """Answers with the lines of a script, in order.
 
-    A line is a text, a ToolCall, a list of them, a TextResponse or a Response; an exception, which is
-    raised; or a function that gives one of these, called with the messages and the tools, or with the
-    messages alone if it takes no more. Used in a `with` block, it complains at the end about lines that
-    were left over.
+    A line is a string, a ToolCall, a list of ToolCall, a TextResponse or a Response; an exception, which is
+    raised; or a function that returns one of these, called with the messages and the tools, or with the
+    messages only if it takes one argument. As a context manager, it raises at the end if lines are unused.
 
-    `calls` keeps what was asked, also once too often.
+    `calls` has every call, including those after the last line.
 
     Raises:
-        InputError: `lines` is no list of lines, but one.
-        ScriptError: it is asked more often than there are lines.
+        InputError: `lines` is a single line instead of a list.
+        ScriptError: it is called more often than there are lines.
     """
 
     def __init__(self, lines: Iterable[ScriptLine]) -> None:
@@ -207,7 +206,7 @@ class ScriptedClient:
 
     @property
     def left(self) -> list[ScriptLine]:
-        """The lines that have not been played."""
+        """The lines that have not been used."""
         return self._lines[len(self.calls) :]
 
     async def send(self, messages: Sequence[JsonObject], tools: list[ToolSpec] | None = None) -> Response:
@@ -224,10 +223,10 @@ class ScriptedClient:
         yield StreamChunk(ChunkType.FINAL, response=response)
 
     def assert_used_up(self) -> None:
-        """Raises ScriptError if lines are left."""
+        """Raise ScriptError if lines are unused."""
         if left := self.left:
             all_lines = pluralize(len(self._lines), "line")
-            raise ScriptError(f"{len(left)} of {all_lines} never asked for; next would be {left[0]!r}")
+            raise ScriptError(f"{len(left)} of {all_lines} unused; the next is {left[0]!r}")
 
     def _next(self, messages: Sequence[JsonObject], tools: list[ToolSpec]) -> Response:
         position = len(self.calls)
@@ -242,8 +241,8 @@ class ScriptedClient:
 
     def _used_up(self, messages: Sequence[JsonObject]) -> ScriptError:
         lines = pluralize(len(self._lines), "line")
-        told = f"asked a {ordinal(len(self.calls))} time, but the script has {lines}"
-        return ScriptError("\n  ".join([told, *map(_last_message_line, messages[-1:])]), messages=messages)
+        reason = f"called a {ordinal(len(self.calls))} time, but the script has {lines}"
+        return ScriptError("\n  ".join([reason, *map(_last_message_line, messages[-1:])]), messages=messages)
 
     def __enter__(self) -> Self:
         return self
@@ -266,12 +265,12 @@ def _takes_both(line: Callable[..., Any]) -> bool:
         signature(line).bind((), ())
     except TypeError:
         return False
-    except ValueError:  # some functions that are written in C do not tell what they take
+    except ValueError:  # some functions written in C have no signature
         return True
     return True
 
 
 def _last_message_line(message: JsonObject) -> str:
-    said = str(message.get("content") or message.get("tool_calls") or "")
-    short = said if len(said) <= MAX_SHOWN_CHARS else f"{said[:MAX_SHOWN_CHARS]}…"
+    content = str(message.get("content") or message.get("tool_calls") or "")
+    short = content if len(content) <= MAX_SHOWN_CHARS else f"{content[:MAX_SHOWN_CHARS]}…"
     return f"the last message ({message.get('role')}): {short}"

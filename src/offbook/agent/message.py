@@ -12,7 +12,7 @@ from offbook.messages import JsonObject, ToolCall
 
 
 class MessageRole(StrEnum):
-    """Who speaks. It is shown as the text that it is."""
+    """The role of a message. Its repr is that of a plain string."""
 
     __repr__ = str.__repr__
 
@@ -23,7 +23,7 @@ class MessageRole(StrEnum):
 
 
 class MessageType(StrEnum):
-    """Why a message is there. It is shown as the text that it is."""
+    """The purpose of a message. Its repr is that of a plain string."""
 
     __repr__ = str.__repr__
 
@@ -41,14 +41,14 @@ class MessageType(StrEnum):
 
 
 class MessageMeta(Struct, frozen=True, gc=False):
-    """What the loop knows about a message. `step_index` is the iteration that it came from, None before the first."""
+    """The purpose of a message and the iteration that added it; `step_index` is None before the first iteration."""
 
     type: MessageType
     step_index: int | None = None
 
 
 class ToolCallInfo(Struct, frozen=True, gc=False):
-    """A tool call as a transcript keeps it. `args` is a text where the model wrote no JSON object."""
+    """A tool call in a transcript. `args` is a string if the model did not write a JSON object."""
 
     name: str
     args: JsonObject | str = field(default_factory=dict)
@@ -60,7 +60,7 @@ class ToolCallInfo(Struct, frozen=True, gc=False):
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message of a transcript. `tool_name` and `tool_call_id` say which call a tool message answers."""
+    """One message of a transcript. `tool_name` and `tool_call_id` identify the call that a tool message answers."""
 
     role: str
     content: str
@@ -70,9 +70,9 @@ class Message(Struct, frozen=True, gc=False):
     tool_call_id: str | None = None
 
     def to_dict(self, *, reasoning: str = "") -> JsonObject:
-        """This message as clients get it: the OpenAI chat shape, with arguments as objects.
+        """Return the message in the OpenAI chat format, with arguments as objects.
 
-        `reasoning` is what the model thought before a tool call; it takes the place of text that is not there.
+        `reasoning` is the model's reasoning before a tool call; it is used as the content if there is no text.
         """
         message: JsonObject = {"role": str.__str__(self.role), "content": self.content or reasoning}
         if self.tool_calls:
@@ -87,41 +87,49 @@ class Message(Struct, frozen=True, gc=False):
         return message
 
 
+def opening_messages(system_prompt: str, user_message: str) -> list[Message]:
+    """Return the first messages of a transcript: the system prompt, unless it is empty, and the user's message."""
+    user = Message(MessageRole.USER, user_message, MessageMeta(MessageType.USER_INPUT))
+    if not system_prompt:
+        return [user]
+    return [Message(MessageRole.SYSTEM, system_prompt, MessageMeta(MessageType.SYSTEM_PROMPT)), user]
+
+
 class Transcript(Sequence[Message]):
-    """Messages in order, append-only. Adding one and taking a snapshot cost the same however long it is.
+    """Messages in order, append-only. Adding a message and taking a snapshot take constant time.
 
     Args:
-        on_message: told of every message that `add` adds.
-        seed: what was said before; nobody is told of it.
+        on_message: called with every message that `add` adds.
+        initial: the first messages; `on_message` is not called with them.
     """
 
-    def __init__(self, on_message: Callable[[Message], object], seed: Iterable[Message] = ()) -> None:
+    def __init__(self, on_message: Callable[[Message], object], initial: Iterable[Message] = ()) -> None:
         self._on_message = on_message
         self._messages: list[Message] = []
-        self._wire: list[JsonObject] = []
-        self._thought = ""
-        for message in seed:
+        self._sent: list[JsonObject] = []
+        self._reasoning = ""
+        for message in initial:
             self._append(message)
 
     def add(self, message: Message) -> None:
         self._append(message)
         self._on_message(message)
 
-    def cut_to(self, messages: Iterable[Message]) -> Transcript:
-        """A transcript that goes on with other messages than those so far, as after a compaction."""
+    def with_messages(self, messages: Iterable[Message]) -> Transcript:
+        """Return a transcript that continues from other messages, as after a compaction."""
         return Transcript(self._on_message, messages)
 
     def snapshot(self) -> Snapshot:
-        """The messages so far as clients get them: reasoning is folded into the tool call that it led to."""
-        return Snapshot(self._wire, len(self._wire))
+        """Return the messages so far as clients get them: reasoning is part of the tool call that follows it."""
+        return Snapshot(self._sent, len(self._sent))
 
     def _append(self, message: Message) -> None:
         self._messages.append(message)
         if message.metadata.type is MessageType.REASONING:
-            self._thought = message.content
+            self._reasoning = message.content
             return
-        self._wire.append(message.to_dict(reasoning=self._thought if message.tool_calls else ""))
-        self._thought = ""
+        self._sent.append(message.to_dict(reasoning=self._reasoning if message.tool_calls else ""))
+        self._reasoning = ""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -138,7 +146,7 @@ class Transcript(Sequence[Message]):
 
 
 class Snapshot(Sequence[JsonObject]):
-    """The first messages of a list that only grows at its end: a copy that copies nothing."""
+    """A view of the first messages of an append-only list: equal to a copy, without copying."""
 
     __slots__ = ("_length", "_messages")
 
@@ -158,10 +166,10 @@ class Snapshot(Sequence[JsonObject]):
     def __getitem__(self, index: int | slice) -> JsonObject | list[JsonObject]:
         if isinstance(index, slice):
             return self._messages[: self._length][index]
-        place = index + self._length if index < 0 else index
-        if not 0 <= place < self._length:
+        position = index + self._length if index < 0 else index
+        if not 0 <= position < self._length:
             raise IndexError(index)
-        return self._messages[place]
+        return self._messages[position]
 
     def __eq__(self, other: object) -> bool:
         return list(self) == list(other) if isinstance(other, Sequence) else NotImplemented

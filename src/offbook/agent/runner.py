@@ -1,4 +1,4 @@
-"""Runs an agent: asks the model, checks its turn, runs the tools, until the run ends."""
+"""Runs an agent: calls the model, checks its turn and runs the tools, until the run ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from offbook.agent.context import ContextManager, NoCompact
 from offbook.agent.guards.guardrails import DEFAULT_POLICY, Guardrails, nudge_function
 from offbook.agent.guards.policy import GuardPolicy
 from offbook.agent.guards.turn_guards import RetryNudge
-from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, Transcript
+from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, Transcript, opening_messages
 from offbook.agent.turn import TurnVerdict
 from offbook.agent.workflow import Workflow
 from offbook.errors import AgentError, InputError, MaxIterationsError, StreamError, WorkflowCancelledError
@@ -29,11 +29,11 @@ T = TypeVar("T")
 OnChunk = Callable[[StreamChunk], Awaitable[object] | object]
 
 
-class AgentRun(Struct, frozen=True):
-    """A run that came to its end.
+class AgentRun(Struct, frozen=True, kw_only=True):
+    """A run that ended with a result.
 
-    `result` is what the terminal tool returned, or the text that ended the run; `terminal_tool` is
-    None for text. `iterations` counts model calls, `completed_steps` how often each tool succeeded.
+    `result` is the result of the terminal tool, or the text that ended the run; then `terminal_tool` is None.
+    `iterations` counts the model calls, `completed_steps` how often each tool succeeded.
     """
 
     result: Any
@@ -46,17 +46,17 @@ class AgentRun(Struct, frozen=True):
 
 
 class ModelCaller(Struct, frozen=True):
-    """How a run talks to its model, and who listens in."""
+    """Calls the model of a run, and passes the chunks of a stream to `on_chunk`."""
 
     client: LLMClient
     stream: bool = False
     on_chunk: OnChunk | None = None
 
     async def ask(self, transcript: Transcript, tools: list[Any]) -> LLMResponse:
-        """The model's answer to the transcript.
+        """Return the model's answer to the transcript.
 
         Raises:
-            StreamError: the client streamed, and ended without a FINAL chunk.
+            StreamError: the stream of the client ended without a FINAL chunk.
         """
         if not self.stream:
             return await self.client.send(transcript.snapshot(), tools=tools)
@@ -65,20 +65,20 @@ class ModelCaller(Struct, frozen=True):
             async for chunk in chunks:
                 if chunk.type is ChunkType.FINAL:
                     final = chunk.response
-                await self._tell(chunk)
+                await self._notify(chunk)
         if final is None:
             raise StreamError("the client's stream ended without a FINAL chunk")
         return final
 
-    async def _tell(self, chunk: StreamChunk) -> None:
+    async def _notify(self, chunk: StreamChunk) -> None:
         if self.on_chunk is not None:
-            told = self.on_chunk(chunk)
-            if isawaitable(told):
-                await told
+            result = self.on_chunk(chunk)
+            if isawaitable(result):
+                await result
 
 
 class ToolCallLoop:
-    """A run under way."""
+    """One run of an agent."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ToolCallLoop:
         self._iteration = 0
 
     async def run(self, max_iterations: int) -> AgentRun:
-        """Go on until the run is over.
+        """Iterate until the run ends, and return its result.
 
         Raises:
             AgentError: the run ended without a result; the error holds the transcript.
@@ -103,9 +103,9 @@ class ToolCallLoop:
         try:
             for self._iteration in range(max_iterations):
                 self._stop_if_cancelled()
-                ended = await self._iterate()
-                if ended is not None:
-                    return ended
+                run = await self._iterate()
+                if run is not None:
+                    return run
             raise MaxIterationsError(max_iterations, pending_steps=self._guardrails.pending_steps())
         except AgentError as error:
             error.messages = tuple(self._transcript)
@@ -117,23 +117,23 @@ class ToolCallLoop:
         answer = await self._unless_cancelled(self._caller.ask(self._transcript, self._specs))
         self._count(answer)
         verdict = self._guardrails.judge(answer)
-        self._say(verdict)
+        self._add_turn(verdict)
         if verdict.answer is not None:
-            return self._ended(verdict.answer)
+            return self._end(verdict.answer)
         if not verdict.calls:
             return None
         outcomes = await run_tools(self._guardrails.rules.toolbox, verdict.calls)
-        self._hear(outcomes)
+        self._add_results(outcomes)
         ending = self._guardrails.ending(outcomes)
-        return None if ending is None else self._ended(ending.value, ending.call.tool)
+        return None if ending is None else self._end(ending.value, ending.call.tool)
 
     def _compact(self) -> None:
         transcript = self._transcript
-        kept = self._context.maybe_compact(
+        compacted = self._context.maybe_compact(
             transcript, step_index=self._iteration, step_hint=self._guardrails.progress.hint
         )
-        if kept is not transcript:
-            self._transcript = transcript.cut_to(kept)
+        if compacted is not transcript:
+            self._transcript = transcript.with_messages(compacted)
 
     def _count(self, answer: LLMResponse) -> None:
         if isinstance(answer, Response) and answer.usage.prompt_tokens:
@@ -142,13 +142,13 @@ class ToolCallLoop:
                 self._transcript, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
             )
 
-    def _say(self, verdict: TurnVerdict) -> None:
-        for message in verdict.said(self._iteration):
+    def _add_turn(self, verdict: TurnVerdict) -> None:
+        for message in verdict.to_messages(self._iteration):
             self._transcript.add(message)
         if verdict.error is not None:
             raise verdict.error
 
-    def _hear(self, outcomes: Sequence[ToolOutcome]) -> None:
+    def _add_results(self, outcomes: Sequence[ToolOutcome]) -> None:
         meta = MessageMeta(MessageType.TOOL_RESULT, self._iteration)
         for outcome in outcomes:
             call = outcome.call
@@ -159,27 +159,27 @@ class ToolCallLoop:
         if error is not None:
             raise error
 
-    def _ended(self, result: object, terminal_tool: str | None = None) -> AgentRun:
+    def _end(self, result: object, terminal_tool: str | None = None) -> AgentRun:
         guardrails = self._guardrails
         return AgentRun(
-            result,
-            terminal_tool,
-            tuple(self._transcript),
-            self._iteration + 1,
-            dict(guardrails.progress.completed),
-            guardrails.budget.spent_tokens,
-            guardrails.budget.spent_usd,
+            result=result,
+            terminal_tool=terminal_tool,
+            messages=tuple(self._transcript),
+            iterations=self._iteration + 1,
+            completed_steps=dict(guardrails.progress.completed),
+            total_tokens=guardrails.budget.spent_tokens,
+            cost_usd=guardrails.budget.spent_usd,
         )
 
     def _stop_if_cancelled(self) -> None:
         if self._cancel_event is not None and self._cancel_event.is_set():
             raise WorkflowCancelledError(self._iteration)
 
-    async def _unless_cancelled(self, asking: Coroutine[Any, Any, T]) -> T:
-        """What is asked for, given up as soon as the run is cancelled. Tools are never cut off like that."""
+    async def _unless_cancelled(self, model_call: Coroutine[Any, Any, T]) -> T:
+        """Await a model call, and abandon it as soon as the run is cancelled. Tools are never abandoned."""
         if self._cancel_event is None:
-            return await asking
-        answer = asyncio.ensure_future(asking)
+            return await model_call
+        answer = asyncio.ensure_future(model_call)
         cancelled = asyncio.ensure_future(self._cancel_event.wait())
         try:
             await asyncio.wait((answer, cancelled), return_when=asyncio.FIRST_COMPLETED)
@@ -193,25 +193,25 @@ class ToolCallLoop:
 
 
 UNLIMITED_TOKENS = 10**9
-"""Tokens that no conversation reaches: the budget where nobody manages the context."""
+"""The token budget of a run without a context manager: no conversation reaches it."""
 
 
 class WorkflowRunner:
-    """Runs agents: asks the model, lets the guards judge its answers, runs tools, until the run is over.
+    """Runs agents: calls the model, checks its answers with the guards and runs the tools, until the run ends.
 
     Args:
-        client: the model; ProviderClient puts any provider or gateway here, ScriptedClient a script.
-        context_manager: keeps the conversation small enough; without one it just grows.
-        max_iterations: how often the model may be asked in one run.
-        max_retries_per_step, max_tool_errors: in place of those of the policy.
-        policy: how patient the guards are, and what a run may use.
-        stream: whether the model is asked to stream.
-        on_chunk: told of every chunk of a stream; sync or async.
-        on_message: told of every message as it is added to a transcript.
-        retry_nudge: what to say to an answer without a tool call: a text, or a function of the answer.
+        client: the model; wrap a provider or gateway in ProviderClient, or use a ScriptedClient.
+        context_manager: keeps the conversation within a token budget; without one it grows without limit.
+        max_iterations: how often the model may be called in one run.
+        max_retries_per_step, max_tool_errors: override those of the policy.
+        policy: how often the model may break each rule, and what a run may spend.
+        stream: whether to stream the model's answers.
+        on_chunk: called with every chunk of a stream; sync or async.
+        on_message: called with every message that is added to a transcript.
+        retry_nudge: the reply to an answer without a tool call: a string, or a function of the answer.
 
     Raises:
-        InputError: an argument is of the wrong type, or a number out of its range.
+        InputError: an argument has the wrong type, or a number is out of range.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class WorkflowRunner:
         check_type(policy, GuardPolicy, source="policy", hint="policy=GuardPolicy(max_same_calls=2)")
         check_int(max_iterations, source="max_iterations")
         if not max_iterations >= 1:
-            raise InputError(f"expected one or more, got {max_iterations!r}", source="max_iterations")
+            raise InputError(f"expected at least 1, got {max_iterations!r}", source="max_iterations")
         self.client = client
         self.context_manager = context_manager or ContextManager(NoCompact(), budget_tokens=UNLIMITED_TOKENS)
         self.max_iterations = max_iterations
@@ -252,28 +252,28 @@ class WorkflowRunner:
         initial_messages: Iterable[Message] | None = None,
         cancel_event: asyncio.Event | None = None,
     ) -> Any:
-        """Run an agent, and give back what its terminal tool returned, or the text that ended the run.
+        """Run an agent, and return the result of its terminal tool, or the text that ended the run.
 
         Args:
-            prompt_vars: what the system prompt's template asks for.
-            initial_messages: a conversation to go on with, which ends with the user's message; the
+            prompt_vars: the variables of the system prompt template.
+            initial_messages: a conversation to continue, which ends with the user's message; the
                 system prompt and `user_message` are then not added.
-            cancel_event: ends the run when it is set: at once while the model is being asked, after
-                the tools that are running otherwise.
+            cancel_event: set it to end the run: at once during a model call, otherwise after the tools
+                that are running.
 
         Raises:
             AgentError: the run ended without a result; the error holds the transcript.
-            ProviderError: the model could not be asked.
-            InputError: a variable of the system prompt is missing, or an argument of the wrong type.
+            ProviderError: a model call failed.
+            InputError: a variable of the system prompt is missing, or an argument has the wrong type.
         """
-        ended = await self.run_in_full(
+        run = await self.run_in_full(
             workflow,
             user_message,
             prompt_vars=prompt_vars,
             initial_messages=initial_messages,
             cancel_event=cancel_event,
         )
-        return ended.result
+        return run.result
 
     async def run_in_full(
         self,
@@ -284,20 +284,20 @@ class WorkflowRunner:
         initial_messages: Iterable[Message] | None = None,
         cancel_event: asyncio.Event | None = None,
     ) -> AgentRun:
-        """`run`, giving back the transcript, the steps done and what it cost beside the result."""
+        """Run an agent like `run`, and return the result with the transcript, the completed steps and the cost."""
         _check_run_arguments(workflow, user_message)
         guardrails = Guardrails(workflow.rules, policy=self.policy, retry_nudge=self._retry_nudge_fn)
         transcript = Transcript(self.on_message or _ignore, initial_messages or ())
         guardrails.reserve_ids(call.call_id for message in transcript for call in message.tool_calls)
         if initial_messages is None:
-            for message in _first_messages(workflow, user_message, prompt_vars or {}):
+            for message in opening_messages(workflow.system_prompt(prompt_vars or {}), user_message):
                 transcript.add(message)
         caller = ModelCaller(self.client, self.stream, self.on_chunk)
-        run = ToolCallLoop(caller, guardrails, self.context_manager, transcript, cancel_event=cancel_event)
-        return await run.run(self.max_iterations)
+        loop = ToolCallLoop(caller, guardrails, self.context_manager, transcript, cancel_event=cancel_event)
+        return await loop.run(self.max_iterations)
 
     def run_sync(self, workflow: Workflow, user_message: str, **options: Any) -> Any:
-        """`run` for scripts without an event loop; takes the same options.
+        """Run an agent like `run`, with the same options, from code without an event loop.
 
         Raises:
             EventLoopError: called inside a running event loop; await `run` there.
@@ -311,7 +311,7 @@ def _check_client(client: object, *, stream: bool) -> None:
     elif isinstance(client, Workflow):
         hint = "WorkflowRunner(client), then run(workflow, user_message)"
     else:
-        hint = "a ProviderClient, a ScriptedClient([…]), or anything that has the methods of LLMClient"
+        hint = "pass a ProviderClient, a ScriptedClient([…]), or an object with the methods of LLMClient"
         needed = "send_stream" if stream else "send"
         if callable(getattr(client, needed, None)) and not isinstance(client, type):
             return
@@ -319,7 +319,7 @@ def _check_client(client: object, *, stream: bool) -> None:
 
 
 def _check_run_arguments(workflow: object, user_message: object) -> None:
-    hint = "offbook.agent.Workflow(name, tools=…); a workflow from YAML is run by WorkflowEngine(workflow, provider)"
+    hint = "offbook.agent.Workflow(name, tools=…); WorkflowEngine(workflow, provider) runs a YAML workflow"
     if isinstance(user_message, Workflow):
         hint = "run(workflow, user_message), in this order"
     check_type(workflow, Workflow, source="workflow", hint=hint)
@@ -327,15 +327,7 @@ def _check_run_arguments(workflow: object, user_message: object) -> None:
 
 
 def _ignore(message: Message) -> None:
-    """Listen to nothing."""
-
-
-def _first_messages(workflow: Workflow, user_message: str, prompt_vars: Mapping[str, Any]) -> list[Message]:
-    prompt = workflow.system_prompt(prompt_vars)
-    opening = [Message(MessageRole.USER, user_message, MessageMeta(MessageType.USER_INPUT))]
-    if prompt:
-        opening.insert(0, Message(MessageRole.SYSTEM, prompt, MessageMeta(MessageType.SYSTEM_PROMPT)))
-    return opening
+    """Do nothing: nobody listens."""
 
 
 def _with_limits(policy: GuardPolicy, max_retries: int | None, max_tool_errors: int | None) -> GuardPolicy:

@@ -12,7 +12,7 @@ from offbook.messages import Message as WireMessage
 
 
 class Turn(Struct, frozen=True, gc=False):
-    """What a model answered: the calls it wants made, each with an id of its own, and what it said beside them."""
+    """A model's answer: the tool calls, each with a unique id, the text and the reasoning."""
 
     calls: tuple[ToolCall, ...] = ()
     text: str = ""
@@ -20,19 +20,19 @@ class Turn(Struct, frozen=True, gc=False):
 
 
 class Objection(Struct, frozen=True):
-    """What is wrong with a turn.
+    """Why a guard refuses a turn.
 
-    `told` is what to tell the model, by the position of the call concerned; of a turn without calls,
-    position 0 is the turn itself. `error` is set when the guard gives up.
+    `nudges_by_position` has the message to the model for each refused call, by the call's position; position 0
+    stands for the turn itself if it has no calls. `error` is set when the guard gives up.
     """
 
     type: MessageType
-    told: dict[int, str]
+    nudges_by_position: dict[int, str]
     error: AgentError | None = None
 
 
 class TurnVerdict(Struct, frozen=True, gc=False):
-    """What is to be done with a turn: make all its calls, or none."""
+    """The decision on a turn: all of its calls are run, or none."""
 
     turn: Turn
     objection: Objection | None = None
@@ -40,23 +40,24 @@ class TurnVerdict(Struct, frozen=True, gc=False):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls to make now; none if the turn was refused."""
+        """The calls to run now; empty if the turn was refused."""
         return self.turn.calls if self.objection is None else ()
 
     @property
     def answer(self) -> str | None:
-        """The text that ends the conversation, where text may; None if it goes on."""
+        """The text that ends the run, if there is no terminal tool; None if the run continues."""
         return self.turn.text if self.objection is None and not self.turn.calls else None
 
     @property
     def messages(self) -> list[JsonObject]:
-        """What to put behind the conversation now, in the OpenAI chat shape: the turn, and what was refused of it."""
+        """The messages to append to the conversation, in the OpenAI chat format: the turn and the refusals."""
         turn = self.turn
-        said = [] if _is_empty(turn) else [WireMessage("assistant", turn.text or None, tool_calls=turn.calls).to_dict()]
-        return said + [message.to_dict() for message in self._refusals(None)]
+        answer = WireMessage("assistant", turn.text or None, tool_calls=turn.calls)
+        own = [] if _is_empty(turn) else [answer.to_dict()]
+        return own + [message.to_dict() for message in self._refusals(None)]
 
-    def said(self, step_index: int) -> list[Message]:
-        """The same as a transcript keeps it, with the reasoning as a message of its own."""
+    def to_messages(self, step_index: int) -> list[Message]:
+        """Return the turn and the refusals as messages of a transcript; the reasoning is a message of its own."""
         turn = self.turn
         messages = []
         if turn.reasoning:
@@ -71,20 +72,21 @@ class TurnVerdict(Struct, frozen=True, gc=False):
         return messages
 
     def _refusals(self, step_index: int | None) -> list[Message]:
-        """One message for each call, or one for the text, if the turn was refused."""
+        """Return one message for each call of a refused turn, or one for its text."""
         objection = self.objection
         if objection is None:
             return []
         meta = MessageMeta(objection.type, step_index)
         if not self.turn.calls:
-            return [Message(MessageRole.USER, objection.told[0], meta)]
+            return [Message(MessageRole.USER, objection.nudges_by_position[0], meta)]
         rest = MessageMeta(MessageType.TOOL_RESULT, step_index)
-        refused = nudges.not_run(sorted({self.turn.calls[position].tool for position in objection.told}))
+        by_position = objection.nudges_by_position
+        not_run = nudges.not_run(sorted({self.turn.calls[position].tool for position in by_position}))
         return [
             Message(
                 MessageRole.TOOL,
-                objection.told.get(position, refused),
-                meta if position in objection.told else rest,
+                by_position.get(position, not_run),
+                meta if position in by_position else rest,
                 tool_name=call.tool,
                 tool_call_id=call.id,
             )
@@ -93,5 +95,5 @@ class TurnVerdict(Struct, frozen=True, gc=False):
 
 
 def _is_empty(turn: Turn) -> bool:
-    """Whether a turn says nothing at all; providers refuse empty messages."""
+    """Whether a turn has neither calls nor text; providers refuse empty messages."""
     return not turn.calls and not turn.text.strip()

@@ -14,22 +14,22 @@ from offbook.text import did_you_mean
 from offbook.tools import GivenTools, Toolbox, ToolDef
 
 OPEN_SCHEMA_KEYWORDS = {"patternProperties", "$ref", "allOf", "anyOf", "oneOf"}
-"""Keywords of schemas that may take more than their properties name."""
+"""Keywords of schemas that may allow more arguments than `properties` names."""
 
 
 class ToolPrerequisite(Struct, frozen=True):
-    """A tool that must have succeeded before; with `match_arg`, with the same value of that argument."""
+    """A tool that must have succeeded before; with `match_arg`, for the same value of that argument."""
 
     tool: str
     match_arg: str | None = None
 
 
-class Rules(Struct, frozen=True):
-    """Tools and the rules between them, checked.
+class Rules(Struct, frozen=True, kw_only=True):
+    """Tools and the validated rules between them.
 
-    `terminal_tools` end the run; where there are none, text does. `needs` says for each tool that
-    needs others which they are; `watched` are the arguments whose values matter for that, as pairs of
-    tool and argument. `repeatable` tools may be called with the same arguments again and again.
+    `terminal_tools` end the run; without any, text ends it. `needs` has the prerequisites of each tool that has
+    some; `watched` has the arguments that those compare, as pairs of tool and argument. `repeatable` tools may
+    be called with the same arguments any number of times.
     """
 
     toolbox: Toolbox
@@ -43,32 +43,37 @@ class Rules(Struct, frozen=True):
     def of(
         cls, tools: GivenTools, *, required_steps: Iterable[str] = (), terminal_tool: str | Iterable[str] = ()
     ) -> Self:
-        """The rules as users declare them.
+        """Return the rules that a user declared.
 
         Raises:
-            InputError: they are declared wrongly, or name a tool that is not there.
+            InputError: a rule is invalid, or names an unknown tool.
         """
         toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         terminal = (terminal_tool,) if isinstance(terminal_tool, str) else tuple(terminal_tool)
         if isinstance(required_steps, str):
             hint = f'required_steps=["{required_steps}"]'
-            raise InputError("expected a list of tools, got a text", source="required_steps", hint=hint)
+            raise InputError("expected a list of tools, got a string", source="required_steps", hint=hint)
         required = tuple(required_steps)
         for source, names in (("terminal_tool", terminal), ("required_steps", required)):
             for name in names:
                 check_known(name, toolbox, source=source)
         if both := set(required) & set(terminal):
             reason = f"{sorted(both)[0]!r} is a required step and a terminal tool: the run could never end"
-            raise InputError(
-                reason, source="required_steps", hint="leave it out here; a terminal tool is called anyway"
-            )
+            hint = "remove it here; a terminal tool is called anyway"
+            raise InputError(reason, source="required_steps", hint=hint)
         needs = _needs_of(toolbox)
-        repeatable = frozenset(tool.name for tool in toolbox.values() if tool.repeatable)
-        return cls(toolbox, required, terminal, needs, tuple(_watched_arguments(needs)), repeatable)
+        return cls(
+            toolbox=toolbox,
+            required_steps=required,
+            terminal_tools=terminal,
+            needs=needs,
+            watched=tuple(_watched_arguments(needs)),
+            repeatable=frozenset(tool.name for tool in toolbox.values() if tool.repeatable),
+        )
 
 
 def check_known(name: object, toolbox: Toolbox, *, source: str, place: str = "") -> None:
-    """Raises InputError if there is no such tool."""
+    """Raise InputError if there is no tool of that name."""
     if name not in toolbox:
         hint = did_you_mean(str(name), toolbox, kind="tools")
         raise InputError(f"there is no tool {name!r}", source=source, place=place, hint=hint)
@@ -89,8 +94,8 @@ def _read_prerequisites(tool: ToolDef, toolbox: Toolbox) -> Iterator[ToolPrerequ
         needed = _read_prerequisite(declared, source=tool.name, place=place)
         check_known(needed.tool, toolbox, source=tool.name, place=place)
         if needed.match_arg is not None:
-            for concerned in (tool, toolbox[needed.tool]):
-                _check_argument(needed.match_arg, concerned, source=tool.name, place=place)
+            for either in (tool, toolbox[needed.tool]):
+                _check_argument(needed.match_arg, either, source=tool.name, place=place)
         yield needed
 
 
@@ -107,7 +112,7 @@ def _read_prerequisite(declared: object, *, source: str, place: str) -> ToolPrer
 
 
 def _check_argument(name: str, tool: ToolDef, *, source: str, place: str) -> None:
-    """Raises InputError if it is known what the tool takes, and that is no argument of it."""
+    """Raise InputError if the tool's arguments are known and `name` is not one of them."""
     known = _arguments_of(tool.spec.schema)
     if known is not None and name not in known:
         reason = f"match_arg: {tool.name} has no argument {name!r}"
@@ -116,7 +121,7 @@ def _check_argument(name: str, tool: ToolDef, *, source: str, place: str) -> Non
 
 
 def _arguments_of(schema: JsonObject) -> list[str] | None:
-    """The arguments that a schema names; None if it may take others too."""
+    """Return the arguments that a schema names; None if it allows others too."""
     names, others = list(schema.get("properties", ())), schema.get("additionalProperties")
     if OPEN_SCHEMA_KEYWORDS & schema.keys() or others not in (None, False):
         return None
@@ -127,14 +132,14 @@ class Workflow:
     """An agent's tools and rules.
 
     Args:
-        name, description: for people.
-        tools: what the model may call: functions or ToolDef, by name.
+        name, description: for people who read events and errors.
+        tools: the tools that the model may call: functions or ToolDef, by name.
         required_steps: tools that must succeed before the run may end.
-        terminal_tool: the tool, or tools, whose result ends the run; where there is none, text does.
-        system_prompt_template: the system prompt, with `{name}` for each of a run's `prompt_vars`.
+        terminal_tool: the tool, or tools, whose result ends the run; without one, text ends it.
+        system_prompt_template: the system prompt, with `{name}` for each variable in `prompt_vars`.
 
     Raises:
-        InputError: a rule names a tool that is not there, or the template cannot be read.
+        InputError: a rule names an unknown tool, or the template is invalid.
     """
 
     def __init__(
@@ -165,15 +170,15 @@ class Workflow:
         return list(self.rules.terminal_tools)
 
     def system_prompt(self, prompt_vars: Mapping[str, Any]) -> str:
-        """The system prompt with the variables filled in.
+        """Return the system prompt with its variables filled in.
 
         Raises:
-            InputError: the template names a variable that is not given.
+            InputError: a variable of the template is missing.
         """
         for name in self._names:
             if name not in prompt_vars:
                 given = ", ".join(prompt_vars) or "none"
-                raise InputError(f"{name!r} is missing", source="prompt_vars", hint=f"given: {given}")
+                raise InputError(f"{name!r} is missing", source="prompt_vars", hint=f"got: {given}")
         return self.system_prompt_template.format_map(prompt_vars) if self.system_prompt_template else ""
 
 
@@ -185,5 +190,5 @@ def _names_in(template: str, *, source: str) -> list[str]:
         raise InputError(str(error), source=source, hint=hint) from None
     for name in names:
         if not name.isidentifier():
-            raise InputError(f"{{{name}}} is no variable", source=source, hint=hint)
+            raise InputError(f"{{{name}}} is not a variable", source=source, hint=hint)
     return names

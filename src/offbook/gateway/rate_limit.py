@@ -10,8 +10,8 @@ from offbook.clock import Clock
 from offbook.errors import InputError, ProviderError
 from offbook.messages import Reply, Request, Response
 from offbook.providers.provider import Provider, notify_on_end
+from offbook.text import estimate_tokens
 
-CHARS_PER_TOKEN = 4
 MINUTE_S = 60.0
 SHORTEST_WAIT_S = 1e-6
 POLL_S = 1.0
@@ -123,7 +123,7 @@ def _bucket(per_minute: float | None, clock: Clock) -> TokenBucket | None:
 def estimated_tokens(request: Request) -> int:
     """About how many tokens a request will cost, from the length of its texts and the answer it allows."""
     chars = sum(len(str(message.get("content") or "")) for message in request.messages)
-    return chars // CHARS_PER_TOKEN + (request.max_tokens or 0)
+    return estimate_tokens(chars) + (request.max_tokens or 0)
 
 
 def used_tokens(response: Response) -> int:

@@ -439,7 +439,7 @@ def test_what_a_hook_raises_reaches_the_caller():
 
 @pytest.mark.parametrize("budget_tokens", [0, -1, 1.5, True, None, "8192"])
 def test_a_budget_that_makes_no_sense_is_refused(budget_tokens):
-    with pytest.raises(InputError, match=r"^budget_tokens: expected a whole number of tokens above zero, got"):
+    with pytest.raises(InputError, match=r"^budget_tokens: expected a positive integer, got"):
         ContextManager(NoCompact(), budget_tokens)
 
 

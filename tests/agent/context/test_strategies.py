@@ -176,7 +176,7 @@ def test_it_waits_for_its_threshold():
 
 @pytest.mark.parametrize("keep_recent", [0, -1, 1.5, True, None])
 def test_a_window_that_keeps_nothing_is_refused(keep_recent):
-    with pytest.raises(InputError, match=r"^keep_recent: expected a whole number of one or more, got"):
+    with pytest.raises(InputError, match=r"^keep_recent: expected a positive integer, got"):
         SlidingWindowCompact(keep_recent)
 
 

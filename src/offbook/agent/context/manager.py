@@ -16,26 +16,26 @@ OnCompact: TypeAlias = Callable[[ContextCompacted], None]
 OnWarning: TypeAlias = Callable[[ContextWarned], None]
 
 REGROWTH_SHARE = 1 / 32
-"""By how much a transcript grows until it is looked at again, after nothing in it could be compacted."""
+"""How much a transcript must grow before compaction is tried again, after nothing could be compacted."""
 
 
 class ContextManager:
-    """Has transcripts compacted by a strategy before they outgrow a budget, and warns when they come near it.
+    """Compacts transcripts with a strategy before they exceed a budget, and warns when they come close to it.
 
-    One manager may serve any number of runs, also at the same time: transcripts are told apart by
-    identity. They may grow at their end, and each message is counted once.
+    One manager can serve any number of runs, also concurrently: transcripts are distinguished by identity.
+    They may grow at their end; each message is counted once.
 
     Args:
-        strategy: how transcripts are made smaller.
-        budget_tokens: how large they may be.
-        warn_at: the share of the budget at which to warn, or several; none for no warnings.
-        on_compact: is told of every compaction.
-        on_warning: is told of every warning: once a threshold, until the size is below it again.
-        count_tokens: tells how many tokens a message is; without it that is estimated from its length.
-        sink: is sent what the other two are told.
+        strategy: how transcripts are compacted.
+        budget_tokens: the size that they may have.
+        warn_at: the share of the budget at which to warn, or several shares; empty for no warnings.
+        on_compact: called with every ContextCompacted event.
+        on_warning: called with every ContextWarned event: once per threshold, until the size is below it again.
+        count_tokens: returns the tokens of a message; by default they are estimated from its length.
+        sink: gets both kinds of events.
 
     Raises:
-        InputError: something that makes no sense.
+        InputError: an argument has the wrong type, or a number is out of range.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ContextManager:
         sink: Sink = NULL_SINK,
     ) -> None:
         if not isinstance(strategy, CompactStrategy):
-            hint = "such as TieredCompact()"
+            hint = "for example TieredCompact()"
             raise InputError(f"expected a CompactStrategy, got {strategy!r}", source="strategy", hint=hint)
         self.strategy = strategy
         self.budget_tokens = checked_budget(budget_tokens)
@@ -60,95 +60,95 @@ class ContextManager:
         self._on_compact, self._on_warning = on_compact or _ignore, on_warning or _ignore
         self._count = count_tokens or estimated_tokens
         self._sink = guard_sink(sink)
-        self._tallies = LedgerRegistry(self._count)
+        self._ledgers = LedgerRegistry(self._count)
 
     def size(self, messages: Sequence[Message]) -> int:
-        """How many tokens the messages are: as last reported, and estimated for what has come since."""
-        return self._tallies.of(messages).tokens
+        """Return the tokens of the messages: the last reported usage, plus an estimate for later messages."""
+        return self._ledgers.of(messages).tokens
 
     def record_usage(self, messages: Sequence[Message], *, prompt_tokens: int, completion_tokens: int = 0) -> None:
-        """Take note of what a call with these messages has really used.
+        """Record the reported usage of a call with these messages.
 
-        May be called before or after the answer is added to the messages. Where the provider does not
-        tell (`prompt_tokens` is 0), the estimate stays; after a compaction, estimates hold again.
+        May be called before or after the answer is added to the messages. The estimate stays if the provider
+        reports nothing (`prompt_tokens` is 0), and applies again after a compaction.
         """
-        tally = self._tallies.of(messages)
+        ledger = self._ledgers.of(messages)
         if prompt_tokens > 0:
-            tally.report(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
+            ledger.report(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens)
 
     def maybe_compact(self, messages: Sequence[Message], step_index: int = 0, step_hint: str = "") -> Sequence[Message]:
-        """The very same messages if nothing is to be done, else a smaller list to go on with.
+        """Return `messages` itself if nothing is to be done, otherwise a smaller list to continue with.
 
-        Takes time for new messages only, unless there is something to compact. Where the strategy finds
-        nothing, it is asked again after the transcript has grown by a thirty-second, or exceeds the budget.
+        Takes time in proportion to the new messages, unless there is something to compact. A strategy that finds
+        nothing is called again after the transcript has grown by a thirty-second, or exceeds the budget.
 
         Args:
-            step_index: the iteration of the agent's loop, for what is told.
-            step_hint: which steps are done and which are not, for a summary to tell.
+            step_index: the iteration of the agent's loop, for events.
+            step_hint: which steps have been done, for a summary.
         """
-        tally = self._tallies.of(messages)
-        self._warn(tally, step_index)
-        if not self._is_due(tally):
+        ledger = self._ledgers.of(messages)
+        self._warn(ledger, step_index)
+        if not self._is_due(ledger):
             return messages
-        return self._compacted(messages, tally, step_index=step_index, step_hint=step_hint)
+        return self._compact(messages, ledger, step_index=step_index, step_hint=step_hint)
 
-    def _is_due(self, tally: TokenLedger) -> bool:
-        if tally.tokens <= self.strategy.starts_at * self.budget_tokens:
+    def _is_due(self, ledger: TokenLedger) -> bool:
+        if ledger.tokens <= self.strategy.starts_at * self.budget_tokens:
             return False
-        return tally.tokens > self.budget_tokens or tally.has_grown(REGROWTH_SHARE)
+        return ledger.tokens > self.budget_tokens or ledger.has_grown(REGROWTH_SHARE)
 
-    def _compacted(
-        self, messages: Sequence[Message], tally: TokenLedger, *, step_index: int, step_hint: str
+    def _compact(
+        self, messages: Sequence[Message], ledger: TokenLedger, *, step_index: int, step_hint: str
     ) -> Sequence[Message]:
-        size = self._size_like(tally)
+        size = self._size_like(ledger)
         result = self.strategy.compact(messages, budget_tokens=self.budget_tokens, size=size, step_hint=step_hint)
         if result.phase == 0:
-            tally.note_not_compacted()
-            self._warn_of_excess(tally, tally.tokens, step_index)
+            ledger.note_not_compacted()
+            self._warn_of_excess(ledger, ledger.tokens, step_index)
             return messages
         compacted = list(result.messages)
         event = ContextCompacted(
             step_index=step_index,
             strategy=type(self.strategy).__name__,
             phase=result.phase,
-            tokens_before=tally.tokens,
+            tokens_before=ledger.tokens,
             tokens_after=size(compacted),
             messages_before=len(messages),
             messages_after=len(compacted),
             budget_tokens=self.budget_tokens,
         )
-        tally.thresholds_told = self._reached(event.tokens_after)
+        ledger.thresholds_warned = self._reached(event.tokens_after)
         self._sink.emit(event)
         self._on_compact(event)
-        self._warn_of_excess(tally, event.tokens_after, step_index)
-        self._tallies.replace(tally, compacted)
+        self._warn_of_excess(ledger, event.tokens_after, step_index)
+        self._ledgers.replace(ledger, compacted)
         return compacted
 
-    def _warn(self, tally: TokenLedger, step_index: int) -> None:
-        """Tell of the thresholds that the size has reached since the last time."""
-        told, reached = tally.thresholds_told, self._reached(tally.tokens)
-        tally.thresholds_told = reached
-        tally.is_excess_told = tally.is_excess_told and tally.tokens > self.budget_tokens
-        for threshold in self._thresholds[told:reached]:
-            self._emit_warning(ContextWarned(step_index, tally.tokens, self.budget_tokens, threshold))
+    def _warn(self, ledger: TokenLedger, step_index: int) -> None:
+        """Warn of the thresholds that the size has newly reached."""
+        warned, reached = ledger.thresholds_warned, self._reached(ledger.tokens)
+        ledger.thresholds_warned = reached
+        ledger.is_excess_warned = ledger.is_excess_warned and ledger.tokens > self.budget_tokens
+        for threshold in self._thresholds[warned:reached]:
+            self._emit_warning(ContextWarned(step_index, ledger.tokens, self.budget_tokens, threshold))
 
     def _reached(self, tokens: int) -> int:
-        """How many thresholds that size has reached."""
+        """Return how many thresholds that size reaches."""
         return bisect_right(self._limits, tokens)
 
-    def _warn_of_excess(self, tally: TokenLedger, tokens: int, step_index: int) -> None:
-        """Tell, once, that the size is over the budget even after compaction."""
-        is_told, tally.is_excess_told = tally.is_excess_told, tokens > self.budget_tokens
-        if tally.is_excess_told and not is_told:
+    def _warn_of_excess(self, ledger: TokenLedger, tokens: int, step_index: int) -> None:
+        """Warn, once, that the size exceeds the budget even after compaction."""
+        was_warned, ledger.is_excess_warned = ledger.is_excess_warned, tokens > self.budget_tokens
+        if ledger.is_excess_warned and not was_warned:
             self._emit_warning(ContextWarned(step_index, tokens, self.budget_tokens, 1.0, is_after_compaction=True))
 
     def _emit_warning(self, event: ContextWarned) -> None:
         self._sink.emit(event)
         self._on_warning(event)
 
-    def _size_like(self, tally: TokenLedger) -> Size:
-        """Sizes in proportion to what was reported, so that those before and after a compaction can be compared."""
-        tokens, counted_tokens = tally.tokens, max(tally.counted_tokens, 1)
+    def _size_like(self, ledger: TokenLedger) -> Size:
+        """Return a size function scaled to the reported usage, to compare sizes before and after a compaction."""
+        tokens, counted_tokens = ledger.tokens, max(ledger.counted_tokens, 1)
 
         def size(messages: Sequence[Message]) -> int:
             return sum(map(self._count, messages)) * tokens // counted_tokens

@@ -1,4 +1,4 @@
-"""Compaction strategies (none, sliding window, tiered), with the message units and summary they use."""
+"""The compaction strategies (none, sliding window, tiered), and the message units and summaries they use."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from offbook.errors import InputError
 
 
 class CompactResult(Struct, frozen=True):
-    """What became of a transcript. `phase` tells how far the strategy went; at 0 it left everything as it was."""
+    """The result of a compaction. `phase` is the last phase that had an effect; 0 if nothing changed."""
 
     messages: Sequence[Message]
     phase: int = 0
 
 
 class CompactStrategy(ABC):
-    """A way to make a transcript smaller. Strategies hold no state, and may be shared.
+    """A way to make a transcript smaller. Strategies have no state and can be shared.
 
-    `starts_at` is the share of the budget above which the strategy is asked at all.
+    `starts_at` is the share of the budget above which `compact` is called.
     """
 
     starts_at: float = 1.0
@@ -39,18 +39,18 @@ class CompactStrategy(ABC):
     def compact(
         self, messages: Sequence[Message], *, budget_tokens: int, size: Size, step_hint: str = ""
     ) -> CompactResult:
-        """A smaller transcript, or the same if nothing can be done.
+        """Return a smaller transcript, or the same one if nothing can be dropped.
 
         Never raises, and never changes `messages`.
 
         Args:
-            size: how many tokens a sequence of messages is.
-            step_hint: which steps are done and which are not, for a summary to tell.
+            size: returns the tokens of a sequence of messages.
+            step_hint: which steps have been done, for a summary.
         """
 
 
 class NoCompact(CompactStrategy):
-    """Never touches anything."""
+    """Never compacts."""
 
     starts_at = inf
 
@@ -61,23 +61,23 @@ class NoCompact(CompactStrategy):
 
 
 def checked_budget(budget_tokens: int) -> int:
-    """The budget as it is, if it is a whole number above zero."""
+    """Return the budget. Raises InputError if it is not a positive integer."""
     if type(budget_tokens) is not int or budget_tokens < 1:
-        raise InputError(f"expected a whole number of tokens above zero, got {budget_tokens!r}", source="budget_tokens")
+        raise InputError(f"expected a positive integer, got {budget_tokens!r}", source="budget_tokens")
     return budget_tokens
 
 
 def checked_keep_recent(keep_recent: int) -> int:
-    """The number as it is, if it is one or more: the model must see what it has just been told."""
+    """Return the number. Raises InputError if it is not a positive integer: the model must see the last results."""
     if type(keep_recent) is not int or keep_recent < 1:
-        raise InputError(f"expected a whole number of one or more, got {keep_recent!r}", source="keep_recent")
+        raise InputError(f"expected a positive integer, got {keep_recent!r}", source="keep_recent")
     return keep_recent
 
 
 def checked_share(share: float, *, source: str) -> float:
-    """The share of the budget as it is, if it is above zero and at most one."""
+    """Return the share of the budget. Raises InputError if it is not above 0 and at most 1."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
-        raise InputError(f"expected a share of the budget, above 0 and up to 1, got {share!r}", source=source)
+        raise InputError(f"expected a share of the budget, above 0 and at most 1, got {share!r}", source=source)
     return share
 
 
@@ -92,7 +92,7 @@ NUDGES = frozenset(
 
 
 class Unit(Struct, frozen=True):
-    """A call with its reasoning and its results, an answer with the nudge after it, or a message by itself.
+    """A call with its reasoning and results, an answer with the nudge after it, or a single message.
 
     A pinned unit is a system prompt or the first user message, and is never dropped.
     """
@@ -102,12 +102,12 @@ class Unit(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether it ends in nudges. A turn of which something is refused is refused as a whole."""
+        """Whether it has nudges: a turn with a refused call is refused as a whole."""
         return any(is_nudge(message) for message in self.messages)
 
 
 def split_units(messages: Iterable[Message]) -> list[Unit]:
-    """The transcript as units, in order; joined again they are the same messages. Takes linear time."""
+    """Split a transcript into units, in order; `join_units` is the inverse. Takes linear time."""
     groups: list[list[Message]] = []
     for message in messages:
         if groups and _belongs(message, groups[-1]):
@@ -119,13 +119,13 @@ def split_units(messages: Iterable[Message]) -> list[Unit]:
 
 
 def join_units(units: Iterable[Unit]) -> list[Message]:
-    """The messages of the units, in order."""
+    """Return the messages of the units, in order."""
     return [message for unit in units for message in unit.messages]
 
 
 def first_recent(units: Sequence[Unit], keep_recent: int) -> int:
-    """Where the last `keep_recent` units begin; pinned ones are not counted."""
-    loose = [place for place, unit in enumerate(units) if not unit.is_pinned]
+    """Return the position of the first of the last `keep_recent` units; pinned units are not counted."""
+    loose = [position for position, unit in enumerate(units) if not unit.is_pinned]
     return loose[-keep_recent] if len(loose) >= keep_recent else 0
 
 
@@ -134,7 +134,7 @@ def is_nudge(message: Message) -> bool:
 
 
 def _belongs(message: Message, group: Sequence[Message]) -> bool:
-    """Whether the message goes with the group before it."""
+    """Whether the message belongs to the group before it."""
     last = group[-1]
     if message.role == MessageRole.TOOL:
         return bool(last.tool_calls) or (last.role == MessageRole.TOOL and len(group) > 1)
@@ -155,11 +155,11 @@ class SlidingWindowCompact(CompactStrategy):
     """Keeps system prompts, the first user message and the last units, once `threshold` of the budget is exceeded.
 
     Args:
-        keep_recent: how many units are kept, one or more. A call and its results are one unit.
+        keep_recent: how many units are kept, at least 1. A call and its results are one unit.
         threshold: a share of the budget.
 
     Raises:
-        InputError: a number that makes no sense.
+        InputError: a number is out of range.
     """
 
     def __init__(self, keep_recent: int = 8, *, threshold: float = 0.75) -> None:
@@ -183,7 +183,7 @@ _SUMMARY_TEXT = re.compile(
 
 
 class TranscriptSummary(Struct, frozen=True):
-    """How many messages were left out, how often each tool answered in them, and what is done and what is not."""
+    """How many messages were dropped, how often each tool was called in them, and which steps have been done."""
 
     left_out: int
     calls: Mapping[str, int]
@@ -191,16 +191,16 @@ class TranscriptSummary(Struct, frozen=True):
 
     @classmethod
     def read(cls, message: Message) -> TranscriptSummary | None:
-        """The summary that a message tells; None if it tells none, or one of another author."""
-        told = _SUMMARY_TEXT.fullmatch(message.content) if message.metadata.type == MessageType.SUMMARY else None
-        if told is None:
+        """Parse the summary in a message; None if it has none, or one that another program wrote."""
+        match = _SUMMARY_TEXT.fullmatch(message.content) if message.metadata.type == MessageType.SUMMARY else None
+        if match is None:
             return None
-        left_out, calls, step_hint = told.groups(default="")
+        left_out, calls, step_hint = match.groups(default="")
         return cls(int(left_out), json.loads(calls), step_hint)
 
     @classmethod
     def of(cls, dropped: Iterable[Message], *, step_hint: str) -> TranscriptSummary:
-        """The summary of messages, among which there may be summaries; their hint holds if there is no newer one."""
+        """Return the summary of messages, including earlier summaries; their hint is used if `step_hint` is empty."""
         left_out, calls, older_hint = 0, Counter[str](), ""
         for message in dropped:
             older = cls.read(message)
@@ -214,7 +214,7 @@ class TranscriptSummary(Struct, frozen=True):
         return cls(left_out, calls, step_hint or older_hint)
 
     def to_message(self, *, step_index: int | None) -> Message:
-        """The message for the model to read."""
+        """Return the message to the model."""
         calls = json.dumps(self.calls)
         text = f"Earlier messages left out here to save space: {self.left_out}. Tool calls in them: {calls}."
         content = f"{text}\n{self.step_hint}" if self.step_hint else text
@@ -225,26 +225,26 @@ Phase: TypeAlias = Callable[[Sequence[Unit]], Sequence[Unit]]
 
 HEAD_CHARS = 200
 LONG_CHARS = 300
-"""From where on a result is long: a head and the note about the rest are always shorter."""
+"""Results above this length are shortened: the first `HEAD_CHARS` and the note about the rest are always shorter."""
 
 
 class TieredCompact(CompactStrategy):
-    """Makes old units smaller in three phases, each tried only if the size is still over its threshold.
+    """Compacts old units in three phases; each runs only while the size exceeds its threshold.
 
-    1. Drops nudges with what they answered.
-    2. Also shortens long tool results, and drops reasoning.
-    3. Also drops whole units, oldest first, until the size is no more than the first threshold, and
-       puts one summary in their place.
+    1. Drop nudges and the turns that they answered.
+    2. Also shorten long tool results, and drop reasoning.
+    3. Also drop whole units, oldest first, until the size is at most the first threshold, and put one
+       summary in their place.
 
-    A phase that would not make the transcript smaller is passed over. System prompts, the first user
-    message and the recent units stay as they are, even if that is more than the budget.
+    A phase that would not make the transcript smaller is skipped. System prompts, the first user message and
+    the recent units are never changed, even if they exceed the budget.
 
     Args:
-        keep_recent: how many units at the end are left alone, one or more.
-        phase_thresholds: three shares of the budget, none below the one before it.
+        keep_recent: how many units at the end are never changed, at least 1.
+        phase_thresholds: three shares of the budget, in ascending order.
 
     Raises:
-        InputError: a number that makes no sense.
+        InputError: a number is out of range.
     """
 
     def __init__(self, keep_recent: int = 2, phase_thresholds: tuple[float, float, float] = (0.75, 0.85, 0.95)) -> None:
@@ -256,26 +256,26 @@ class TieredCompact(CompactStrategy):
         self, messages: Sequence[Message], *, budget_tokens: int, size: Size, step_hint: str = ""
     ) -> CompactResult:
         tokens = size(messages)
-        old, recent = self._parts(messages)
+        old, recent = self._split(messages)
 
-        def sized(units: Sequence[Unit]) -> int:
+        def size_of(units: Sequence[Unit]) -> int:
             return size([*join_units(units), *recent])
 
         def is_small(units: Sequence[Unit]) -> bool:
-            return sized(units) <= self.starts_at * budget_tokens
+            return size_of(units) <= self.starts_at * budget_tokens
 
         phases: tuple[Phase, ...] = (_drop_refused, _shorten_units, partial(_summarise, is_small, step_hint))
         reached = 0
-        for phase, (threshold, compacted) in enumerate(zip(self._thresholds, phases, strict=True), start=1):
+        for phase, (threshold, compact_units) in enumerate(zip(self._thresholds, phases, strict=True), start=1):
             if tokens <= threshold * budget_tokens:
                 break
-            smaller = compacted(old)
-            if smaller != old and (smaller_tokens := sized(smaller)) < tokens:
+            smaller = compact_units(old)
+            if smaller != old and (smaller_tokens := size_of(smaller)) < tokens:
                 old, tokens, reached = smaller, smaller_tokens, phase
         return CompactResult([*join_units(old), *recent], reached) if reached else CompactResult(messages)
 
-    def _parts(self, messages: Sequence[Message]) -> tuple[Sequence[Unit], Sequence[Message]]:
-        """The old units, and the messages of the recent ones."""
+    def _split(self, messages: Sequence[Message]) -> tuple[Sequence[Unit], Sequence[Message]]:
+        """Return the old units, and the messages of the recent ones."""
         units = split_units(messages)
         recent = first_recent(units, self._keep_recent)
         return units[:recent], join_units(units[recent:])
@@ -284,7 +284,7 @@ class TieredCompact(CompactStrategy):
 def _checked_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
     shares = tuple(checked_share(share, source="phase_thresholds") for share in thresholds)
     if len(shares) != 3 or list(shares) != sorted(shares):
-        raise InputError(f"expected three rising shares, got {thresholds!r}", source="phase_thresholds")
+        raise InputError(f"expected three shares in ascending order, got {thresholds!r}", source="phase_thresholds")
     return shares
 
 
@@ -298,8 +298,8 @@ def _shorten_units(old: Sequence[Unit]) -> list[Unit]:
 
 
 def _shorten_unit(unit: Unit) -> Unit:
-    kept = (message for message in unit.messages if message.metadata.type != MessageType.REASONING)
-    messages = tuple(_shorten_result(message) for message in kept)
+    without_reasoning = (message for message in unit.messages if message.metadata.type != MessageType.REASONING)
+    messages = tuple(_shorten_result(message) for message in without_reasoning)
     return unit if messages == unit.messages else Unit(messages)
 
 
@@ -312,9 +312,9 @@ def _shorten_result(message: Message) -> Message:
 
 
 def _summarise(is_small: Callable[[Sequence[Unit]], bool], step_hint: str, old: Sequence[Unit]) -> Sequence[Unit]:
-    """The units after as many of the oldest were dropped as it takes, or all if that is still not enough."""
-    summaries = {place for place, unit in enumerate(old) if TranscriptSummary.read(unit.messages[0]) is not None}
-    loose = [place for place, unit in enumerate(old) if not unit.is_pinned and place not in summaries]
+    """Drop as few of the oldest units as it takes to make the transcript small, or all if that is not enough."""
+    summaries = {position for position, unit in enumerate(old) if TranscriptSummary.read(unit.messages[0]) is not None}
+    loose = [position for position, unit in enumerate(old) if not unit.is_pinned and position not in summaries]
     if not loose:
         return old
 
@@ -325,11 +325,11 @@ def _summarise(is_small: Callable[[Sequence[Unit]], bool], step_hint: str, old: 
     return without(1 + bisect_left(fewer, True, key=lambda count: is_small(without(count))))
 
 
-def _replace_by_summary(units: Sequence[Unit], places: Sequence[int], step_hint: str) -> list[Unit]:
-    """The units with one summary instead of those at the places."""
-    dropped = join_units(units[place] for place in places)
+def _replace_by_summary(units: Sequence[Unit], positions: Sequence[int], step_hint: str) -> list[Unit]:
+    """Return the units with one summary in place of those at the positions."""
+    dropped = join_units(units[position] for position in positions)
     summary = TranscriptSummary.of(dropped, step_hint=step_hint).to_message(step_index=dropped[-1].metadata.step_index)
-    gone = set(places)
-    kept = [unit for place, unit in enumerate(units) if place not in gone]
-    kept.insert(places[0], Unit((summary,)))
-    return kept
+    dropped_positions = set(positions)
+    remaining = [unit for position, unit in enumerate(units) if position not in dropped_positions]
+    remaining.insert(positions[0], Unit((summary,)))
+    return remaining

@@ -30,20 +30,19 @@ DEFAULT_POLICY = GuardPolicy()
 
 
 class Guardrails:
-    """Stands between a model's answers and the tools, for one run of any loop.
+    """Checks a model's answers before their tool calls run, for one run of any loop.
 
-    Ask `check` about every answer before anything is run, let `run` run what passed, and tell `record`
-    what came of it.
+    Pass every answer to `check`, run the calls of its verdict with `run`, and pass the outcomes to `record`.
 
     Args:
-        tools: what the model may call, as for Toolbox, or Rules that say the rest too.
+        tools: the tools that the model may call, as for Toolbox, or Rules, which include all other rules.
         required_steps: tools that must succeed before the run may end.
-        terminal_tool: the tool, or tools, that end the run; where there is none, text does.
-        policy: how patient to be.
-        retry_nudge: what to say to an answer without a tool call: a text, or a function of the answer.
+        terminal_tool: the tool, or tools, that end the run; without one, text ends it.
+        policy: how often the model may break each rule, and what a run may spend.
+        retry_nudge: the reply to an answer without a tool call: a string, or a function of the answer.
 
     Raises:
-        InputError: a step, terminal tool or prerequisite is not among the tools, or `policy` is none.
+        InputError: a required step, terminal tool or prerequisite is unknown, or `policy` is not a GuardPolicy.
     """
 
     def __init__(
@@ -77,15 +76,15 @@ class Guardrails:
 
     @property
     def functions(self) -> list[JsonObject]:
-        """The tools in the OpenAI chat shape."""
+        """The tools in the OpenAI chat format."""
         return list(self.rules.toolbox.functions)
 
     def check(self, response: LLMResponse) -> TurnVerdict:
-        """What to do with a model's answer.
+        """Return the verdict on a model's answer.
 
         Raises:
-            AgentError: the model broke a rule once too often, or the budget is spent.
-            InputError: it is no answer; `read_response` makes one of what an SDK gives.
+            AgentError: the model broke a rule too often, or the budget is spent.
+            InputError: `response` has none of the types of LLMResponse; `read_response` converts an SDK's answer.
         """
         verdict = self.judge(response)
         if verdict.error is not None:
@@ -93,19 +92,19 @@ class Guardrails:
         return verdict
 
     async def run(self, calls: Sequence[ToolCall]) -> tuple[ToolOutcome, ...]:
-        """Run the calls of a verdict, side by side: each tool gets what its hints say, and has its timeout.
+        """Run the calls of a verdict concurrently, each with converted arguments and within its tool's timeout.
 
-        What a tool raises is in its outcome, whose `text` is what to tell the model.
+        An exception of a tool is in its outcome; the outcome's `text` is the message to the model.
 
         Raises:
-            RecordingMismatchError, MockError, EventLoopError: as `run_tools` does.
-            InputError: it is no list of calls.
+            RecordingMismatchError, MockError, EventLoopError: as for `run_tools`.
+            InputError: `calls` is not a list of calls.
         """
         check_type(calls, Sequence, source="calls", hint="run(verdict.calls)")
         return await run_tools(self.rules.toolbox, calls)
 
     def run_sync(self, calls: Sequence[ToolCall]) -> tuple[ToolOutcome, ...]:
-        """`run` for scripts without an event loop.
+        """Run the calls like `run`, from code without an event loop.
 
         Raises:
             EventLoopError: called inside a running event loop; await `run` there.
@@ -113,13 +112,13 @@ class Guardrails:
         return run_sync(self.run(calls))
 
     def record(self, executed: Iterable[ToolOutcome | ToolCall]) -> bool:
-        """Take note of what was run: outcomes, or the calls themselves where all went well.
+        """Record the outcomes of calls, or calls that succeeded.
 
-        Gives back whether a terminal tool has succeeded, so that the run is over.
+        Returns whether a terminal tool succeeded, which ends the run.
 
         Raises:
-            AgentError: tools failed once too often, or the budget is spent.
-            InputError: it is something else than outcomes and calls.
+            AgentError: tools failed too often, or the budget is spent.
+            InputError: an element is neither an outcome nor a call.
         """
         outcomes = _outcomes(executed)
         error = self.note(outcomes)
@@ -128,7 +127,7 @@ class Guardrails:
         return self.ending(outcomes) is not None
 
     def judge(self, response: LLMResponse) -> TurnVerdict:
-        """What to do with a model's answer; an error to end the run with is in the verdict, not raised."""
+        """Return the verdict on a model's answer. An error that ends the run is in the verdict, not raised."""
         answer = response_of(response)
         self.budget.spend(answer)
         turn = self._read(answer)
@@ -139,7 +138,7 @@ class Guardrails:
         return TurnVerdict(turn)
 
     def note(self, outcomes: Sequence[ToolOutcome]) -> AgentError | None:
-        """Take note of what was run; the error to end the run with, if there is one."""
+        """Record outcomes, and return the error that ends the run, if there is one."""
         self.progress.record(outcomes)
         self._repetition.record(outcomes)
         error = self._tool_errors.record(outcomes)
@@ -148,7 +147,7 @@ class Guardrails:
         return self.budget.check() if self.ending(outcomes) is None else None
 
     def ending(self, outcomes: Iterable[ToolOutcome]) -> ToolOutcome | None:
-        """The first outcome that ends the run."""
+        """Return the first outcome that ends the run, if there is one."""
         terminal = self.rules.terminal_tools
         for outcome in outcomes:
             if outcome.call.tool in terminal and outcome.error is None:
@@ -156,11 +155,11 @@ class Guardrails:
         return None
 
     def reserve_ids(self, call_ids: Iterable[str]) -> None:
-        """Give these ids to no call: they are in the conversation already."""
+        """Never give these ids to a call: the conversation already has them."""
         self._call_ids.reserve(call_ids)
 
     def pending_steps(self) -> list[str]:
-        """The required steps that have not succeeded, in order."""
+        """Return the required steps that have not succeeded, in order."""
         return self._steps.pending()
 
     def _refused(self, turn: Turn, objection: Objection) -> TurnVerdict:
@@ -169,39 +168,39 @@ class Guardrails:
     def _read(self, answer: Response) -> Turn:
         calls, text, reasoning = answer.tool_calls, answer.content, answer.reasoning
         if not calls and self._rescues and answer.finish_reason != "length":
-            found = rescue(text, self.rules.toolbox)
-            calls, text = found.calls, found.text
+            rescued = rescue(text, self.rules.toolbox)
+            calls, text = rescued.calls, rescued.text
         if calls and not reasoning:
             reasoning = calls[0].reasoning
-        return Turn(self._call_ids.settle(calls), text, reasoning or "")
+        return Turn(self._call_ids.assign(calls), text, reasoning or "")
 
 
 def _outcomes(executed: Iterable[ToolOutcome | ToolCall]) -> list[ToolOutcome]:
     if not isinstance(executed, Iterable):
         raise _not_executed(executed)
-    return [_outcome(done) for done in executed]
+    return [_outcome(item) for item in executed]
 
 
-def _outcome(done: ToolOutcome | ToolCall) -> ToolOutcome:
-    if isinstance(done, ToolOutcome):
-        return done
-    if isinstance(done, ToolCall):
-        return ToolOutcome.of_value(done, None)
-    raise _not_executed(done)
+def _outcome(item: ToolOutcome | ToolCall) -> ToolOutcome:
+    if isinstance(item, ToolOutcome):
+        return item
+    if isinstance(item, ToolCall):
+        return ToolOutcome.of_value(item, None)
+    raise _not_executed(item)
 
 
 def _not_executed(given: object) -> InputError:
-    hint = "record(outcomes) with what run() gave, or record(verdict.calls)"
+    hint = "record(outcomes) with the outcomes of run(), or record(verdict.calls)"
     return InputError(f"expected a list of outcomes or calls, got {describe_type(given)}", source="executed", hint=hint)
 
 
 def nudge_function(nudge: str | RetryNudge | None) -> RetryNudge | None:
-    """A nudge as users give it, as a function of the model's answer."""
+    """Return a user's nudge as a function of the model's answer."""
     return (lambda _: nudge) if isinstance(nudge, str) else nudge
 
 
 def _with_timeout(rules: Rules, timeout_s: float) -> Rules:
-    """The rules with a timeout on every tool that has none."""
+    """Return the rules with a timeout on every tool that has none."""
     tools = [
         tool if tool.timeout_s is not None else replace(tool, timeout_s=timeout_s) for tool in rules.toolbox.values()
     ]
@@ -209,25 +208,25 @@ def _with_timeout(rules: Rules, timeout_s: float) -> Rules:
 
 
 class _CallIds:
-    """Gives an id to calls that have none, or one that was there before: some protocols number each answer afresh."""
+    """Gives a new id to calls without one, or with a used one: some protocols number the calls of each answer."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     def reserve(self, call_ids: Iterable[str]) -> None:
-        self._taken.update(call_ids)
+        self._used.update(call_ids)
 
-    def settle(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-        settled = []
+    def assign(self, calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+        identified = []
         for call in calls:
-            if not call.id or call.id in self._taken:
+            if not call.id or call.id in self._used:
                 call = replace(call, id=self._next())  # noqa: PLW2901 - the same call, with an id
-            self._taken.add(call.id or "")
-            settled.append(call)
-        return tuple(settled)
+            self._used.add(call.id or "")
+            identified.append(call)
+        return tuple(identified)
 
     def _next(self) -> str:
-        number = len(self._taken)
-        while f"call_{number}" in self._taken:
+        number = len(self._used)
+        while f"call_{number}" in self._used:
             number += 1
         return f"call_{number}"

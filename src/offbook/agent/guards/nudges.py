@@ -6,7 +6,7 @@ from offbook.messages import ToolCall
 
 
 def retry(tools: Iterable[str]) -> str:
-    """For an answer that calls no tool."""
+    """Return the nudge for an answer without a tool call."""
     return f"Your answer was not a valid tool call. Make a tool call to one of these tools: {_list(tools)}."
 
 
@@ -15,8 +15,8 @@ def unknown_tool(name: str, tools: Iterable[str]) -> str:
 
 
 def invalid_arguments(call: ToolCall, problems: Sequence[str]) -> str:
-    told = "\n".join(f"- {problem}" for problem in problems)
-    return f"[InvalidArguments] {call.tool} was not run. Call it again with these put right:\n{told}"
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    return f"[InvalidArguments] {call.tool} was not run. Call it again with these put right:\n{listed}"
 
 
 def unreadable_arguments(call: ToolCall) -> str:
@@ -24,29 +24,29 @@ def unreadable_arguments(call: ToolCall) -> str:
 
 
 def premature(ending: str, pending: Sequence[str], *, attempt: int) -> str:
-    """For a run that was to end before its required steps, by `call submit` or `answer`. Firmer with every attempt."""
+    """Return the nudge for an `ending` (`call submit`, `answer`) before the required steps, firmer each attempt."""
     steps = _list(pending)
     match attempt:
         case 1:
-            said = f"You cannot {ending} yet. Call these tools first: {steps}."
+            sentence = f"You cannot {ending} yet. Call these tools first: {steps}."
         case 2:
-            said = f"You still cannot {ending}. You must call one of these tools now: {steps}."
+            sentence = f"You still cannot {ending}. You must call one of these tools now: {steps}."
         case _:
-            said = f"STOP. Do not {ending} again. Your next answer must be a call of one of: {steps}."
-    return f"[StepEnforcementError] {said}"
+            sentence = f"STOP. Do not {ending} again. Your next answer must be a call of one of: {steps}."
+    return f"[StepEnforcementError] {sentence}"
 
 
 def prerequisite(tool: str, missing: Sequence[str], *, attempt: int) -> str:
-    """For a tool that was called before what it needs. It gets firmer with every attempt."""
+    """Return the nudge for a tool that was called before its prerequisites, firmer each attempt."""
     needed = _list(missing)
     match attempt:
         case 1:
-            said = f"{tool} was not run: call {needed} before it."
+            sentence = f"{tool} was not run: call {needed} before it."
         case 2:
-            said = f"{tool} was not run again. You must call {needed} now, and {tool} only after that."
+            sentence = f"{tool} was not run again. You must call {needed} now, and {tool} only after that."
         case _:
-            said = f"STOP. Do not call {tool} again before {needed} has succeeded."
-    return f"[PrerequisiteError] {said}"
+            sentence = f"STOP. Do not call {tool} again before {needed} has succeeded."
+    return f"[PrerequisiteError] {sentence}"
 
 
 def repetition(tool: str, times: int) -> str:
@@ -57,7 +57,7 @@ def repetition(tool: str, times: int) -> str:
 
 
 def not_run(refused: Iterable[str]) -> str:
-    """For a call that nothing is wrong with, made in one turn with some that were refused."""
+    """Return the nudge for a valid call in a turn with refused calls."""
     return f"[NotRun] This call was not run, because {_list(refused)} was refused in the same turn. Call it again."
 
 

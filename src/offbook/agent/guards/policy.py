@@ -22,21 +22,21 @@ _COUNTS = (
 
 
 class GuardPolicy(Struct, frozen=True):
-    """How often a model may break each rule in a row before the run ends, and what a run may use.
+    """How often in a row a model may break each rule before the run ends, and what a run may spend.
 
     Args:
-        max_retries_per_step: answers that are no valid tool call.
+        max_retries_per_step: answers without a valid tool call.
         max_premature_ends: attempts to end the run before its required steps.
-        max_prerequisite_refusals: calls of a tool before what it needs.
+        max_prerequisite_refusals: calls of a tool before its prerequisites.
         max_same_calls: how often the same call may have the same outcome before it is refused.
-        max_repetition_refusals: calls refused for that.
+        max_repetition_refusals: calls that are refused for repetition.
         max_tool_errors: turns in which a tool failed.
-        budget_usd, budget_tokens: what the model calls of one run may cost; None for no limit.
-        tool_timeout_s: how long a tool may take that has no timeout of its own; None for no limit.
-        rescue: whether calls that a model wrote as text are made all the same.
+        budget_usd, budget_tokens: the limits on the model calls of one run; None for no limit.
+        tool_timeout_s: the timeout of tools that have none of their own; None for no limit.
+        rescue: whether to run calls that a model wrote as text.
 
     Raises:
-        InputError: a field is no number, or out of its range.
+        InputError: a field is not a number, or out of range.
     """
 
     max_retries_per_step: int = 3
@@ -55,20 +55,20 @@ class GuardPolicy(Struct, frozen=True):
             check_int(getattr(self, name), source=name)
         for name in _COUNTS:
             if not getattr(self, name) >= 0:
-                raise InputError(f"expected zero or more, got {getattr(self, name)!r}", source=name)
+                raise InputError(f"expected at least 0, got {getattr(self, name)!r}", source=name)
         for name in ("max_same_calls", "budget_usd", "budget_tokens", "tool_timeout_s"):
             value = getattr(self, name)
             if value is None:
                 continue
             check_number(value, source=name)
             if not value > 0:
-                raise InputError(f"expected more than zero, got {value!r}", source=name)
+                raise InputError(f"expected more than 0, got {value!r}", source=name)
 
 
 class RunBudget:
-    """Adds up what the model calls of one run cost, in US dollars and in tokens.
+    """Adds up the cost of the model calls of one run, in US dollars and in tokens.
 
-    It stops the next model call, never a tool call that is already paid for.
+    A spent budget prevents the next model call, never a tool call that has been paid for.
     """
 
     def __init__(self, limit_usd: float | None = None, limit_tokens: int | None = None) -> None:
@@ -76,12 +76,12 @@ class RunBudget:
         self.spent_usd, self.spent_tokens = 0.0, 0
 
     def spend(self, response: Response) -> None:
-        """Add what a model call cost. A cost that is no number counts as nothing: it would make the budget endless."""
+        """Add the cost of a model call. A cost that is not finite counts as 0: NaN would disable the budget."""
         self.spent_usd += response.cost_usd if isfinite(response.cost_usd) else 0.0
         self.spent_tokens += response.usage.total_tokens
 
     def check(self) -> AgentBudgetError | None:
-        """The error to end the run with, if nothing is left."""
+        """Return the error that ends the run, if the budget is spent."""
         if self._limit_usd is not None and self.spent_usd >= self._limit_usd:
             return AgentBudgetError(spent=self.spent_usd, limit=self._limit_usd, unit="USD")
         if self._limit_tokens is not None and self.spent_tokens >= self._limit_tokens:
@@ -90,9 +90,9 @@ class RunBudget:
 
 
 class ToolErrors:
-    """Counts turns in a row in which a tool failed; a turn without a failure starts the count afresh.
+    """Counts turns in a row in which a tool failed; a turn without a failure resets the count.
 
-    A ToolResolutionError is no failure: the tool works, and the model may ask it something else.
+    A ToolResolutionError does not count: the tool works, and the model may try other arguments.
     """
 
     def __init__(self, limit: int) -> None:
@@ -100,7 +100,7 @@ class ToolErrors:
         self.failures = 0
 
     def record(self, outcomes: Iterable[ToolOutcome]) -> ToolExecutionError | None:
-        """Take note of a turn's outcomes; the error to end the run with, if there were too many."""
+        """Record the outcomes of a turn, and return the error that ends the run, if too many turns failed."""
         failed = None
         for outcome in outcomes:
             if outcome.error is not None and not isinstance(outcome.error, ToolResolutionError):

@@ -27,58 +27,58 @@ from offbook.tools import Toolbox, ToolOutcome
 class Guard(ABC):
     """Refuses turns that break one rule, and gives up on a model that breaks it more than `limit` times in a row.
 
-    A turn that gets past the guard starts the count afresh. A subclass implements `find` and `give_up`.
+    A turn that passes resets the count. A subclass implements `find` and `give_up`.
     """
 
     type: ClassVar[MessageType]
-    """What kind of message tells the model about it."""
+    """The type of its nudges."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.refusals = 0
 
     def check(self, turn: Turn) -> Objection | None:
-        """What is wrong with the turn, if something is."""
-        told = self.find(turn, attempt=self.refusals + 1)
-        if not told:
+        """Return the objection to the turn, if there is one."""
+        nudges_by_position = self.find(turn, attempt=self.refusals + 1)
+        if not nudges_by_position:
             self.refusals = 0
             return None
         self.refusals += 1
-        error = self.give_up(turn, told) if self.refusals > self.limit else None
-        return Objection(self.type, told, error)
+        error = self.give_up(turn, nudges_by_position) if self.refusals > self.limit else None
+        return Objection(self.type, nudges_by_position, error)
 
     @abstractmethod
     def find(self, turn: Turn, *, attempt: int) -> dict[int, str]:
-        """What to tell the model, by the position of the call that breaks the rule; position 0 if there are no calls.
+        """Return a nudge for each call that breaks the rule, by its position; position 0 if there are no calls.
 
-        `attempt` is how often in a row the rule is broken if it is broken now.
+        `attempt` is how many turns in a row have broken the rule, this one included.
         """
 
     @abstractmethod
-    def give_up(self, turn: Turn, told: dict[int, str]) -> AgentError:
-        """The error to end the run with."""
+    def give_up(self, turn: Turn, nudges_by_position: dict[int, str]) -> AgentError:
+        """Return the error that ends the run."""
 
 
 def canonical(value: object) -> bytes:
-    """The same bytes for equal values."""
+    """Return the same bytes for equal values."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
 
 
 class ToolProgress:
-    """Which tools have succeeded, how often, and with which values of the arguments that somebody asks about.
+    """Which tools have succeeded, how often, and with which values of the watched arguments.
 
     Args:
-        watched: pairs of tool and argument whose values are to be remembered.
+        watched: pairs of tool and argument whose values are recorded.
     """
 
     def __init__(self, watched: Iterable[tuple[str, str]] = ()) -> None:
         self.completed: dict[str, int] = {}
         self.hint = ""
-        """What has been done, in words for the model."""
+        """The tools that have succeeded, as a sentence for the model."""
         self._values: dict[tuple[str, str], set[bytes]] = {pair: set() for pair in watched}
 
     def record(self, outcomes: Iterable[ToolOutcome]) -> None:
-        """Take note of what was run; what failed is no progress."""
+        """Record the outcomes that succeeded."""
         for outcome in outcomes:
             if outcome.error is None:
                 self._count(outcome.call)
@@ -98,12 +98,12 @@ class ToolProgress:
         return tool in self.completed
 
     def has_done_with(self, tool: str, argument: str, value: object) -> bool:
-        """Whether `tool` has succeeded with that value of that argument, which must be watched."""
+        """Whether `tool` has succeeded with that value of a watched argument."""
         return canonical(value) in self._values[tool, argument]
 
 
 class Prerequisites(Guard):
-    """Refuses calls of a tool before what it needs has succeeded."""
+    """Refuses calls of a tool before its prerequisites have succeeded."""
 
     type = MessageType.PREREQUISITE_NUDGE
 
@@ -114,14 +114,14 @@ class Prerequisites(Guard):
         self._needs, self._progress = needs, progress
 
     def find(self, turn: Turn, *, attempt: int) -> dict[int, str]:
-        told = {}
+        by_position = {}
         for position, call in enumerate(turn.calls):
             if call.tool in self._needs and (missing := self._missing(call)):
-                told[position] = nudges.prerequisite(call.tool, missing, attempt=attempt)
-        return told
+                by_position[position] = nudges.prerequisite(call.tool, missing, attempt=attempt)
+        return by_position
 
-    def give_up(self, turn: Turn, told: dict[int, str]) -> AgentError:
-        call = turn.calls[next(iter(told))]
+    def give_up(self, turn: Turn, nudges_by_position: dict[int, str]) -> AgentError:
+        call = turn.calls[next(iter(nudges_by_position))]
         return PrerequisiteError(call.tool, attempts=self.refusals, missing=self._missing(call))
 
     def _missing(self, call: ToolCall) -> list[str]:
@@ -143,7 +143,7 @@ class Prerequisites(Guard):
 class Repetition(Guard):
     """Refuses a call that was made `max_same_calls` times with the same outcome, unless its tool is repeatable.
 
-    Other calls in between do not help; another outcome does: polling goes on while something changes.
+    Other calls in between do not reset the count; another outcome does, so polling works while something changes.
     """
 
     type = MessageType.REPETITION_NUDGE
@@ -154,18 +154,18 @@ class Repetition(Guard):
         self._outcomes: dict[tuple[str, bytes], tuple[str, int]] = {}
 
     def find(self, turn: Turn, *, attempt: int) -> dict[int, str]:
-        told = {}
+        by_position = {}
         for position, call in enumerate(turn.calls):
             if (times := self._times(call)) >= self._max_same_calls:
-                told[position] = nudges.repetition(call.tool, times)
-        return told
+                by_position[position] = nudges.repetition(call.tool, times)
+        return by_position
 
-    def give_up(self, turn: Turn, told: dict[int, str]) -> AgentError:
-        call = turn.calls[next(iter(told))]
+    def give_up(self, turn: Turn, nudges_by_position: dict[int, str]) -> AgentError:
+        call = turn.calls[next(iter(nudges_by_position))]
         return RepeatedCallError(call.tool, arguments=call.args, times=self._times(call))
 
     def record(self, outcomes: Iterable[ToolOutcome]) -> None:
-        """Take note of what came of the calls that were made."""
+        """Record the outcomes of calls."""
         for outcome in outcomes:
             key = outcome.call.tool, canonical(outcome.call.args)
             last, times = self._outcomes.get(key, ("", 0))
@@ -178,11 +178,11 @@ class Repetition(Guard):
 
 
 TEXT_ENDING = "answer"
-"""What ending by text is called, where it takes a terminal tool's place."""
+"""The ending by text, in messages that otherwise name a terminal tool."""
 
 
 class RequiredSteps(Guard):
-    """Refuses to end the run, by a terminal tool or by text, while a required step has not succeeded."""
+    """Refuses turns that end the run, by a terminal tool or by text, before all required steps have succeeded."""
 
     type = MessageType.STEP_NUDGE
 
@@ -199,16 +199,16 @@ class RequiredSteps(Guard):
             for position, tool in ending.items()
         }
 
-    def give_up(self, turn: Turn, told: dict[int, str]) -> AgentError:
+    def give_up(self, turn: Turn, nudges_by_position: dict[int, str]) -> AgentError:
         tool = next(iter(self._ending(turn).values()))
         return StepEnforcementError(tool, attempts=self.refusals, pending_steps=self.pending())
 
     def pending(self) -> list[str]:
-        """The required steps that have not succeeded, in order."""
+        """Return the required steps that have not succeeded, in order."""
         return [step for step in self._required if not self._progress.has_done(step)]
 
     def _ending(self, turn: Turn) -> dict[int, str]:
-        """What would end the run, by its position."""
+        """Return the tools of the turn that would end the run, by position."""
         if not turn.calls:
             return {0: TEXT_ENDING}
         return {position: call.tool for position, call in enumerate(turn.calls) if call.tool in self._terminal}
@@ -218,13 +218,13 @@ RetryNudge: TypeAlias = Callable[[str], str]
 
 
 class Validation(Guard):
-    """Refuses text, tools that do not exist, and arguments that do not fit their tool.
+    """Refuses text, unknown tools, and arguments that do not match their tool's schema.
 
-    A call that a fault makes fail is let through whatever its arguments, to fail when it is run.
+    A call with an injected fault passes whatever its arguments are, and fails when it runs.
 
     Args:
-        text_ends: whether text is an answer, rather than a call that went wrong.
-        retry_nudge: what to say to text, given that text.
+        text_ends: whether text is a valid answer.
+        retry_nudge: returns the nudge for an answer that is text.
     """
 
     type = MessageType.RETRY_NUDGE
@@ -240,19 +240,19 @@ class Validation(Guard):
         if not turn.calls:
             is_answer = self._text_ends and turn.text.strip()
             return {} if is_answer else {0: self._retry_nudge(turn.text)}
-        told = {}
+        by_position = {}
         for position, call in enumerate(turn.calls):
-            wrong = self._wrong_with(call)
-            if wrong is not None:
-                told[position] = wrong
-        return told
+            nudge = self._nudge_for(call)
+            if nudge is not None:
+                by_position[position] = nudge
+        return by_position
 
-    def give_up(self, turn: Turn, told: dict[int, str]) -> AgentError:
+    def give_up(self, turn: Turn, nudges_by_position: dict[int, str]) -> AgentError:
         raw = "\n".join(f"{call.tool}({call.arguments})" for call in turn.calls)
-        reason = next(iter(told.values())) if turn.calls else "the model keeps answering in text"
+        reason = next(iter(nudges_by_position.values())) if turn.calls else "the model keeps answering in text"
         return ToolCallError(reason, raw_response=raw or turn.text)
 
-    def _wrong_with(self, call: ToolCall) -> str | None:
+    def _nudge_for(self, call: ToolCall) -> str | None:
         tool = self._toolbox.get(call.tool)
         if tool is None:
             return nudges.unknown_tool(call.tool, self._toolbox)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from offbook.errors import RequestError
 from offbook.messages import JsonObject
+from offbook.text import CHARS_PER_TOKEN, estimate_tokens
 from offbook.wire.request import Vendor, read_body
 
-CHARS_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
 """What a message has beside its text: its role, and the marks around it."""
 TOKENS_PER_MEDIUM = 258
@@ -59,7 +58,7 @@ def token_count_answer(vendor: Vendor, body: JsonObject) -> JsonObject:
 
 def estimated_tokens(text: str) -> int:
     """About how many tokens a text has: at least one."""
-    return max(1, ceil(len(text) / CHARS_PER_TOKEN))
+    return max(1, estimate_tokens(len(text)))
 
 
 def _anthropic(body: JsonObject) -> JsonObject:
@@ -91,7 +90,7 @@ _COUNTS: dict[Vendor, Callable[[JsonObject], JsonObject]] = {
 
 
 def _count(messages: Sequence[object], *others: object) -> int:
-    return TOKENS_PER_MESSAGE * len(messages) + ceil(_chars([*messages, *others]) / CHARS_PER_TOKEN)
+    return TOKENS_PER_MESSAGE * len(messages) + estimate_tokens(_chars([*messages, *others]))
 
 
 def _chars(values: Iterable[object]) -> int:
