@@ -156,7 +156,7 @@ async def test_drift_is_served_with_a_warning_of_one_line_when_lenient(caplog):
     mock = MockProvider(responses={"a": recorded("x")})
     assert (await mock.complete(user("Bye"), "m", step_id="a")).content == "x"
     (record,) = caplog.records
-    assert record.getMessage() == "responses: step 'a' asks something else than was recorded; answered as recorded"
+    assert record.getMessage() == "responses: step 'a' differs from the recorded request; answered as recorded"
 
 
 async def test_a_used_up_list_raises_when_strict_and_says_so():
@@ -170,7 +170,7 @@ async def test_a_used_up_list_raises_when_strict_and_says_so():
 async def test_a_used_up_list_repeats_its_last_entry_when_lenient(caplog):
     mock = MockProvider(responses={"a": [{"content": "1"}, {"content": "2"}]})
     assert await contents(mock, 4, step_id="a") == ["1", "2", "2", "2"]
-    told = "responses: step 'a' is asked more often than it was recorded; answered as before"
+    told = "responses: step 'a' is made more often than it was recorded; answered with the last answer"
     assert [record.getMessage() for record in caplog.records] == [told]
 
 
@@ -180,7 +180,7 @@ async def test_a_warning_that_was_due_again_is_counted_when_all_is_over(caplog):
         await mock.complete(HI, "m", step_id="b")
     *_, last = [record.getMessage() for record in caplog.records]
     assert len(caplog.records) == 3
-    assert last == "responses: step 'a' is asked more often than it was recorded; answered as before (3 times in all)"
+    assert last == "responses: step 'a' is made more often than it was recorded; answered with the last answer (3 times in all)"
 
 
 async def test_faults_in_a_list_come_before_the_success_behind_them():

@@ -126,7 +126,7 @@ def test_lenient_answers_with_the_next_then_the_last_and_warns_in_one_line(caplo
         assert [tools["get_weather"](city="Bonn") for _ in range(3)] == ["rain", "sun", "sun"]
     assert [call.mismatch for call in tools.calls] == ["drifted", "drifted", "exhausted"]
     assert [record.getMessage() for record in caplog.records] == [
-        f"recording: a call of 'get_weather' is {kind}; answered from the recording all the same"
+        f"recording: a call of 'get_weather' is {kind}; answered from the recording nevertheless"
         for kind in ("drifted", "drifted", "exhausted")
     ]
 

@@ -15,10 +15,9 @@ from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency
-from offbook.recording.match.cursor import Cursor, ExchangeMatch
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, ResponseScript, ScriptReader
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.match.mismatch import mismatch_error, tool_mismatch_error
-from offbook.recording.match.script import ResponseScript, ScriptReader
 from offbook.recording.replay import Playback
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange
 from offbook.tools import ToolDef

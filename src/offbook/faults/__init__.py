@@ -1,10 +1,10 @@
 """Faults: the ways in which a model or a tool can fail, and the plans that say where."""
 
+from offbook.call_numbers import Site
 from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
-from offbook.faults.connection import ConnectionReset, Timeout
 from offbook.faults.fault import Fault, FaultedCall
 from offbook.faults.from_error import fault_of, stream_fault_of
-from offbook.faults.http import ContextOverflow, HttpError, WrongContentType
+from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Timeout, WrongContentType
 from offbook.faults.injector import FaultInjector, FaultLog, FaultyTools, inject_tools
 from offbook.faults.plan import Chaos, FaultPlan, chaos
 from offbook.faults.response import (
@@ -17,7 +17,7 @@ from offbook.faults.response import (
     UnknownTool,
     WrongShape,
 )
-from offbook.faults.site import At, PlannedFault, Site, ToolSite
+from offbook.faults.site import At, PlannedFault, ToolSite
 from offbook.faults.stream import SlowDrip, StreamStall, StreamTruncate
 from offbook.faults.text_form import parse_fault
 from offbook.faults.tools import FaultedToolCall, ToolEmpty, ToolError, ToolFault, ToolGarbled, ToolLost, ToolTimeout

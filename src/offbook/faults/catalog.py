@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias, get_args
 
-from offbook.faults.connection import ConnectionReset, Timeout
-from offbook.faults.http import ContextOverflow, HttpError, WrongContentType
+from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Timeout, WrongContentType
 from offbook.faults.response import (
     ContentFilter,
     EmptyResponse,

@@ -6,8 +6,7 @@ from offbook.clock import VIRTUAL_EPOCH
 from offbook.codecs.status import retry_after_s
 from offbook.errors import MalformedResponseError, ProviderError, RateLimitError
 from offbook.faults.catalog import AnyFault
-from offbook.faults.connection import ConnectionReset, Timeout
-from offbook.faults.http import HttpError
+from offbook.faults.http import ConnectionReset, HttpError, Timeout
 from offbook.faults.response import MalformedResponse
 from offbook.faults.stream import StreamTruncate
 

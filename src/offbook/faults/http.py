@@ -1,4 +1,4 @@
-"""Faults of the HTTP answer: an error status, an exceeded context length, a wrong content type."""
+"""Faults of HTTP: the connection fails, the status is an error, or the content type is wrong."""
 
 from typing import Annotated, NoReturn
 
@@ -6,8 +6,25 @@ from msgspec import Meta, field
 
 from offbook.codecs.base import error_message
 from offbook.codecs.status import error_of_status
-from offbook.errors import MalformedResponseError
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderTimeoutError
 from offbook.faults.fault import Fault, FaultedCall
+
+
+class ConnectionReset(Fault, frozen=True, tag="connection_reset"):
+    """Raises a ProviderConnectionError at once."""
+
+    async def apply(self, call: FaultedCall) -> NoReturn:
+        raise ProviderConnectionError("connection reset", provider=call.provider)
+
+
+class Timeout(Fault, frozen=True, tag="timeout"):
+    """Waits `after_ms`, then raises a ProviderTimeoutError."""
+
+    after_ms: Annotated[float, Meta(ge=0)] = 0.0
+
+    async def apply(self, call: FaultedCall) -> NoReturn:
+        await call.clock.sleep_s(self.after_ms / 1000.0)
+        raise ProviderTimeoutError(f"no answer within {self.after_ms:g} ms", provider=call.provider)
 
 
 class HttpError(Fault, frozen=True, tag="http_error"):

@@ -10,13 +10,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from offbook.call_numbers import CallNumbers
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, Sink
 from offbook.faults.catalog import AnyToolFault
 from offbook.faults.fault import FaultedCall
 from offbook.faults.plan import FaultPlan
-from offbook.faults.site import Numbering, PlannedFault, ToolSite
+from offbook.faults.site import At, PlannedFault, ToolSite
 from offbook.faults.tools import FaultedToolCall
 from offbook.messages import JsonObject, Reply, Request, ToolCall
 from offbook.providers.provider import Provider
@@ -50,14 +51,14 @@ class FaultLog:
         except RecordingMismatchError as error:
             if not self.fired:
                 raise
-            raise error.but(fired=[str(planned) for planned in self.fired]) from None
+            raise error.replace(fired=[str(planned) for planned in self.fired]) from None
 
 
 class FaultInjector(Provider):
     """Passes requests on to `provider`, except where the plan has a fault for them.
 
     `fired` lists what fired, as lines of a plan: `FaultPlan(injector.fired)` strikes there again. `unfired()`
-    lists what did not. Injectors that share a `numbering` count calls together, and those that share `strikes`
+    lists what did not. Injectors that share `call_numbers` count calls together, and those that share `strikes`
     tell of each other's.
     """
 
@@ -66,14 +67,14 @@ class FaultInjector(Provider):
         provider: Provider,
         plan: FaultPlan,
         *,
-        numbering: Numbering | None = None,
+        call_numbers: CallNumbers | None = None,
         fault_log: FaultLog | None = None,
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.name = provider.name
         self._provider, self._plan, self._sink, self._clock = provider, plan, sink, clock
-        self._numbering, self._fault_log = numbering or Numbering(), fault_log or FaultLog()
+        self._call_numbers, self._fault_log = call_numbers or CallNumbers(), fault_log or FaultLog()
 
     @property
     def fired(self) -> list[PlannedFault]:
@@ -81,11 +82,14 @@ class FaultInjector(Provider):
         return self._fault_log.fired
 
     async def send(self, request: Request) -> Reply:
-        site = self._numbering.site(request)
+        identity = None if request.call else hash(repr(request.messages))
+        site = self._call_numbers.start(
+            (request.workflow, request.step_id), identity, call=request.call, attempt=request.attempt
+        )
         fault = self._plan.fault_at(site)
         if fault is None:
             return await self._clean(request)
-        self._fault_log.note(PlannedFault(site.named(), fault), self._plan.line_at(site))
+        self._fault_log.note(PlannedFault(At.of(site), fault), self._plan.line_at(site))
         self._sink.emit(
             FaultFired(request.step_id, request.model, fault.type, request.workflow, site.call, site.attempt)
         )
@@ -168,7 +172,7 @@ class FaultyTools(Toolbox):
         site = ToolSite(tool.name, next(self._counts.setdefault(tool.name, count(1))))
         fault = self.plan.tool_fault_at(site)
         if fault is not None:
-            self._fault_log.note(PlannedFault(site.named(), fault), self.plan.line_at(site))
+            self._fault_log.note(PlannedFault(At.of(site), fault), self.plan.line_at(site))
             self._sink.emit(FaultFired(None, "", fault.type, call=site.call, tool=site.tool))
         return fault
 

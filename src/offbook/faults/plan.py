@@ -12,9 +12,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from offbook.call_numbers import Site
 from offbook.errors import InputError
 from offbook.faults.catalog import FAULT_TYPES, PLANNED_FAULT_TYPES, AnyFault, AnyToolFault, explain_fault_error
-from offbook.faults.site import At, PlannedFault, Site, ToolSite
+from offbook.faults.site import At, PlannedFault, ToolSite
 from offbook.faults.tools import ToolFault
 from offbook.schema_errors import explain_json_error, explain_msgspec_error, shape_hint, value_at
 

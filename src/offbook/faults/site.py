@@ -7,31 +7,16 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from offbook.call_numbers import Site
 from offbook.errors import InputError
 from offbook.faults.catalog import TOOL_FAULT_TYPES, AnyFault, AnyToolFault
 from offbook.faults.stream import StreamStall, StreamTruncate
 from offbook.faults.text_fields import field_words, join_words
 from offbook.faults.tools import ToolFault
-from offbook.messages import Request
 
 Count = Annotated[int, Meta(ge=1)]
 
 _MODEL_ONLY_FIELDS = ("workflow", "step_id", "attempt", "chunk")
-
-
-class Site(Struct, frozen=True):
-    """Where a request stands: which call of its step it is, which of all calls, and which try of that call."""
-
-    workflow: str
-    step_id: str | None
-    call: int
-    overall: int
-    attempt: int
-
-    def named(self) -> At:
-        """This very site, as a plan names it."""
-        number = self.overall if self.step_id is None else self.call
-        return At(workflow=self.workflow or None, step_id=self.step_id, call=number, attempt=self.attempt)
 
 
 class ToolSite(Struct, frozen=True):
@@ -39,10 +24,6 @@ class ToolSite(Struct, frozen=True):
 
     tool: str
     call: int
-
-    def named(self) -> At:
-        """This very site, as a plan names it."""
-        return At(tool=self.tool, call=self.call)
 
 
 class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -61,6 +42,14 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
     call: Count | None = None
     attempt: Count | None = None
     chunk: Annotated[int, Meta(ge=0)] | None = None
+
+    @classmethod
+    def of(cls, site: Site | ToolSite) -> At:
+        """Return what names this very site in a plan."""
+        if isinstance(site, ToolSite):
+            return cls(tool=site.tool, call=site.call)
+        number = site.overall if site.step_id is None else site.call
+        return cls(workflow=site.workflow or None, step_id=site.step_id, call=number, attempt=site.attempt)
 
     def fail(self, fault: AnyFault | AnyToolFault) -> PlannedFault:
         """The plan's line that says: here, this.
@@ -133,32 +122,3 @@ class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __str__(self) -> str:
         return f"{self.at}: {self.fault.text(without='' if self.at.chunk is None else 'after_chunks')}"
-
-
-class Numbering:
-    """Gives every request its site, by the number of its call if it carries one, else by counting.
-
-    A first attempt is a new call of its step. A later one belongs to the latest call that made the
-    attempt before it with the same messages, else to the latest call at all.
-    """
-
-    def __init__(self) -> None:
-        self._last_tries: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
-        self._overall: dict[tuple[str, str | None, int], int] = {}
-
-    def site(self, request: Request) -> Site:
-        call = request.call or self._counted(request)
-        key = (request.workflow, request.step_id, call)
-        overall = self._overall.setdefault(key, len(self._overall) + 1)
-        return Site(*key, overall, request.attempt)
-
-    def _counted(self, request: Request) -> int:
-        tries = self._last_tries.setdefault((request.workflow, request.step_id), [])
-        messages = hash(repr(request.messages))
-        if request.attempt == 1 or not tries:
-            tries.append((request.attempt, messages))
-            return len(tries)
-        before = (request.attempt - 1, messages)
-        place = next((place for place in reversed(range(len(tries))) if tries[place] == before), len(tries) - 1)
-        tries[place] = (request.attempt, messages)
-        return place + 1

@@ -6,6 +6,7 @@ import random
 from math import isfinite
 from typing import Literal, get_args
 
+from offbook.clock import Clock
 from offbook.errors import InputError
 
 LatencyModel = Literal["constant", "normal", "replay"]
@@ -13,11 +14,15 @@ SIGMA = 0.1
 
 
 class Latency:
-    """`constant` is `latency_ms` a call, `normal` about that (a tenth of it
-    standard deviation, drawn from `seed`), `replay` what was recorded.
+    """The delay of replayed calls.
+
+    Args:
+        model: `constant` is `latency_ms` for each call. `normal` draws from a normal distribution around
+            `latency_ms`, with a tenth of it as standard deviation. `replay` is the recorded latency.
+        seed: the seed of what is drawn.
 
     Raises:
-        InputError: there is no such model, or the latency is no finite number of at least zero.
+        InputError: the model is unknown, or the latency is not a finite number of at least zero.
     """
 
     def __init__(self, model: LatencyModel, *, latency_ms: float, seed: int) -> None:
@@ -33,7 +38,7 @@ class Latency:
         self.is_drawn = model == "normal"
 
     def delay_ms(self, recorded_ms: float) -> float:
-        """The delay of a call that took `recorded_ms` when it was recorded."""
+        """Return the delay of a call whose recorded latency is `recorded_ms`."""
         match self._model:
             case "constant":
                 return self._latency_ms
@@ -41,3 +46,8 @@ class Latency:
                 return max(0.0, self._random.gauss(self._latency_ms, self._latency_ms * SIGMA))
             case "replay":
                 return recorded_ms
+
+    async def wait(self, clock: Clock, recorded_ms: float) -> None:
+        """Wait for the delay of a call whose recorded latency is `recorded_ms`."""
+        if not self.is_none:
+            await clock.sleep_s(self.delay_ms(recorded_ms) / 1000.0)

@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncIterator
 from math import isfinite
 
-import msgspec
 from msgspec import Raw, Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
@@ -25,23 +24,12 @@ from offbook.messages import (
     WholeReply,
 )
 from offbook.providers.provider import Provider
-from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
-from offbook.recording.match.fingerprint import identify
-from offbook.recording.match.normalise import NO_RULES, NormaliseRules, check_rules
-from offbook.recording.record_mode import (
-    KeyReplacement,
-    RecordMode,
-    check_mode,
-    open_writer,
-    timestamp,
-    timestamp_after,
-)
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules, identify
+from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.replay import MockProvider
-from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.store import Store
 from offbook.schema_errors import check_type
 
 _FAILURES = (ProviderError, TimeoutError, ConnectionError)
@@ -90,78 +78,48 @@ class RecordingProvider(Provider):
     ) -> None:
         hint = "RecordingProvider(provider, output_path), in this order"
         check_type(provider, Provider, source="provider", hint=hint)
-        check_mode(record)
         check_rules(normalise, source="normalise")
         self.name = provider.name
         self._provider, self._redactor, self._clock = provider, redactor or Redactor(), clock
         self._sink = guard_sink(sink)
-        store = open_store(output_path)
-        self._replacing = KeyReplacement(self._end_of(store) if record == "all" and store.exists() else None)
-        self._writer = open_writer(store, record, "models")
+        self._recording = open_recording(output_path, mode=record, kind="models")
         try:
-            self._rules = self._agreed_rules(normalise, source=store.location)
-            self._known = self._replay_of(store, record) if self._writer.size else None
+            self._rules = self._recording.agree_rules(normalise)
+            self._replay = self._open_replay() if self._recording.has_answers else None
         except InputError:
-            self._writer.close()
+            self._recording.close()
             raise
-        self._is_live = record != "once" or self._known is None
 
     async def send(self, request: Request) -> Reply:
-        if self._known is not None and (not self._is_live or self._known.answers(request)):
-            return await self._known.send(request)
-        call = self._begin(request)
+        if self._replay is not None and (not self._recording.is_live or self._replay.answers(request)):
+            return await self._replay.send(request)
+        call = self._start(request)
         try:
             reply = await self._provider.send(request)
             response = None if request.stream else await reply.collect()
         except _FAILURES as error:
-            self._keep(call, Response(provider=self.name), fault=fault_of(error, after_ms=self._elapsed_ms(call)))
+            self._record(call, Response(provider=self.name), fault=fault_of(error, after_ms=self._elapsed_ms(call)))
             raise
         if response is None:
             return StreamedReply(self._events(reply, call), source=reply)
-        self._keep(call, response)
+        self._record(call, response)
         return WholeReply(response)
 
     async def close(self) -> None:
         try:
-            self._writer.close()
+            self._recording.close()
         finally:
-            if self._known is not None:
-                await self._known.close()
+            if self._replay is not None:
+                await self._replay.close()
             await self._provider.close()
 
-    def _replay_of(self, store: Store, record: RecordMode) -> MockProvider | None:
-        """What answers before the real provider does: the recording without what this run adds to it."""
-        match record:
-            case "once":
-                return MockProvider(store.location, strict=True, sink=self._sink, clock=self._clock)
-            case "new":
-                return MockProvider(responses=store.load(), strict=True, sink=self._sink, clock=self._clock)
-            case _:
-                return None
+    def _open_replay(self) -> MockProvider:
+        answers = self._recording.answers()
+        if isinstance(answers, str):
+            return MockProvider(answers, strict=True, sink=self._sink, clock=self._clock)
+        return MockProvider(responses=answers, strict=True, sink=self._sink, clock=self._clock)
 
-    def _end_of(self, store: Store) -> str:
-        """A moment behind all that the recording holds now, whatever clock it was made by."""
-        shelf = store.read()
-        try:
-            return timestamp_after(shelf, self._clock)
-        finally:
-            shelf.close()
-
-    def _agreed_rules(self, given: NormaliseRules, *, source: str) -> NormaliseRules:
-        """The rules given, or those that the recording has; they cannot change once it holds exchanges."""
-        declared = rules_from_meta(self._writer.meta, source=source)
-        if given in (NO_RULES, declared):
-            return declared
-        if self._writer.size:
-            raise InputError(
-                "the recording was made with other normalise rules",
-                source=source,
-                hint="leave normalise out to use them, or record into a new file",
-            )
-        self._writer.add_meta({"normalise": msgspec.to_builtins(given)})
-        return given
-
-    def _begin(self, request: Request) -> _PendingCall:
+    def _start(self, request: Request) -> _PendingCall:
         if request.step_id is not None and (reason := unfit_reason(request.step_id)):
             raise RequestError(f"{quote_name(request.step_id)} {reason}", source="step_id", hint=KEY_HINT)
         request_hash, fields = identify(request, self._rules)
@@ -185,14 +143,14 @@ class RecordingProvider(Provider):
                 early = "the stream ended before its last event"
                 raise ProviderConnectionError(early, provider=self.name)  # noqa: TRY301 - kept like any other failure
         except BaseException as error:
-            self._keep_broken(call, joined, chunks, error)
+            self._record_broken(call, joined, chunks, error)
             raise
         finally:
             await reply.aclose()
-        self._keep(call, end.response, chunks=chunks)
+        self._record(call, end.response, chunks=chunks)
         yield end
 
-    def _keep_broken(
+    def _record_broken(
         self, call: _PendingCall, joined: Accumulator, chunks: list[TimedPiece], error: BaseException
     ) -> None:
         """Keep what arrived of a stream, and how it broke: by a failure, or by a reader that stopped after a while."""
@@ -202,9 +160,9 @@ class RecordingProvider(Provider):
             fault = stream_fault_of(error, after_chunks=len(chunks))
         else:
             return
-        self._keep(call, joined.join(Response(provider=self.name, finish_reason=None)), chunks=chunks, fault=fault)
+        self._record(call, joined.join(Response(provider=self.name, finish_reason=None)), chunks=chunks, fault=fault)
 
-    def _keep(
+    def _record(
         self,
         call: _PendingCall,
         response: Response,
@@ -229,9 +187,7 @@ class RecordingProvider(Provider):
             request_hash=call.request_hash,
             request=Raw(call.fields),
         )
-        self._writer.append(
-            call.key, self._redactor.redact(exchange), forget_before=self._replacing.forget_before(call.key)
-        )
+        self._recording.append(call.key, self._redactor.redact(exchange))
         self._sink.emit(
             CallRecorded(
                 call.request.step_id,

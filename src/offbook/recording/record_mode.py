@@ -2,51 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import threading
 from typing import Literal, get_args
+
+import msgspec
 
 from offbook.clock import Clock
 from offbook.errors import InputError
-from offbook.recording.format.document import AnyExchange
-from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
-from offbook.recording.stores.store import RecordingWriter, Store, StoredExchange
+from offbook.recording.format.document import Document, rules_from_meta
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter, moment_after
+from offbook.recording.stores.locate import open_store
+from offbook.recording.stores.store import Store
 
 RecordMode = Literal["append", "once", "new", "all", "fresh"]
 
 
-def check_mode(record: str) -> None:
-    """Raises InputError if there is no such mode."""
-    if record not in get_args(RecordMode):
-        known = ", ".join(get_args(RecordMode))
-        raise InputError(f"unknown mode {record!r}", source="record", hint=f"one of: {known}")
-
-
-def open_writer(store: Store, record: RecordMode, part: ExchangeKind) -> RecordingWriter:
-    """Open a store for a recorder of that part, in that mode. Raises as `Store.write` does."""
-    return ReplaceOnCloseWriter(store, part) if record == "fresh" else store.write()
-
-
 def timestamp(clock: Clock) -> str:
-    """Now, as recordings tell it."""
+    """Return the current time as recordings write it."""
     return clock.utc_now().isoformat(timespec="microseconds")
 
 
-def timestamp_after(row: Iterable[StoredExchange[AnyExchange]], clock: Clock) -> str:
-    """A moment behind all that the row holds now, whatever clock it was made by."""
-    latest = max((stored.exchange.recorded_at or "" for stored in row), default="")
-    return max(timestamp(clock), latest + "~")
+def open_recording(location: str | os.PathLike[str], *, mode: RecordMode, kind: ExchangeKind) -> OpenRecording:
+    """Open the recording at `location` for a recorder of that kind of exchanges, and create it if it does not exist.
+
+    Raises:
+        InputError: the mode is unknown, the recording cannot be written, or the file is not a recording.
+    """
+    if mode not in get_args(RecordMode):
+        known = ", ".join(get_args(RecordMode))
+        raise InputError(f"unknown mode {mode!r}", source="record", hint=f"one of: {known}")
+    return OpenRecording(open_store(location), mode=mode, kind=kind)
 
 
-class KeyReplacement:
-    """What a run replaces: of each key that it touches, what was there at `found_until`; nothing if that is None."""
+class OpenRecording:
+    """A recording that a recorder writes to in one of the record modes. Safe to use from several threads.
 
-    def __init__(self, found_until: str | None) -> None:
-        self._found_until = found_until
+    Attributes:
+        has_answers: the exchanges found when the recording was opened answer calls before anything is called live
+            (modes `once` and `new`, if there were any).
+        is_live: calls without such an answer are made live. False in mode `once` if the recording has answers.
+    """
+
+    def __init__(self, store: Store, *, mode: RecordMode, kind: ExchangeKind) -> None:
+        self._store, self._mode, self._lock = store, mode, threading.Lock()
+        self._replaced_before = moment_after(store, kind) if mode == "all" and store.exists() else None
         self._touched: set[str] = set()
+        self._writer = ReplaceOnCloseWriter(store, kind) if mode == "fresh" else store.write()
+        size = self._writer.size if kind == "models" else self._writer.tool_size
+        self.has_answers = mode in ("once", "new") and size > 0
+        self.is_live = mode != "once" or not self.has_answers
 
-    def forget_before(self, key: str) -> str | None:
-        """The moment before which exchanges of the key go, at its first touch; None where nothing goes."""
-        if self._found_until is None or key in self._touched:
+    def answers(self) -> str | Document:
+        """Return what to replay if the recording `has_answers`: without the exchanges that this run adds."""
+        return self._store.location if self._mode == "once" else self._store.load()
+
+    def agree_rules(self, rules: NormaliseRules = NO_RULES) -> NormaliseRules:
+        """Return the normalise rules of the recording, which are `rules` if it does not have any yet.
+
+        Raises:
+            InputError: the recording holds exchanges that were recorded with other rules, or declares its own wrongly.
+        """
+        declared = rules_from_meta(self._writer.meta, source=self._store.location)
+        if rules in (NO_RULES, declared):
+            return declared
+        if self._writer.size:
+            raise InputError(
+                "the recording was made with other normalise rules",
+                source=self._store.location,
+                hint="leave normalise out to use them, or record into a new file",
+            )
+        self._writer.add_meta({"normalise": msgspec.to_builtins(rules)})
+        return rules
+
+    def append(self, key: str, exchange: Exchange) -> None:
+        """Record an exchange. In mode `all`, the first one of a key replaces those found under the key.
+
+        Raises:
+            InputError: the exchange cannot be written.
+        """
+        with self._lock:
+            self._writer.append(key, exchange, forget_before=self._forget_before(key))
+
+    def append_tool(self, tool: str, exchange: ToolExchange) -> None:
+        """Record a tool exchange, like `append`."""
+        with self._lock:
+            self._writer.append_tool(tool, exchange, forget_before=self._forget_before(tool))
+
+    def close(self) -> None:
+        """Bring the recording into its final form. Safe to call twice."""
+        self._writer.close()
+
+    def _forget_before(self, key: str) -> str | None:
+        """The moment before which the exchanges of the key are dropped; None if none are."""
+        if self._replaced_before is None or key in self._touched:
             return None
         self._touched.add(key)
-        return self._found_until
+        return self._replaced_before

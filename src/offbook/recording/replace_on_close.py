@@ -8,7 +8,7 @@ import os
 import weakref
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
@@ -39,7 +39,7 @@ class FreshRun:
     def __init__(self, store: Store) -> None:
         found = store.write()
         found.close()
-        self._store, self._found_until = store, _end_of_recording(store)
+        self._store, self._found_until = store, moment_after(store, *get_args(ExchangeKind))
         self.beside = store.sibling()
         self.beside.save(Document(meta=found.meta | new_meta()))
         self.has_replaced = False
@@ -92,14 +92,14 @@ class FreshRun:
             document.add_tool(tool, call)
 
 
-def _end_of_recording(store: Store) -> str:
-    """A moment behind all that the recording holds, and before all that is recorded from now on."""
-    shelf = store.read()
+def moment_after(store: Store, *kinds: ExchangeKind) -> str:
+    """Return a timestamp after all exchanges of these kinds in the recording, and before those recorded from now on."""
+    reader = store.read()
     try:
-        moments = [stored.exchange.recorded_at or "" for stored in shelf]
-        moments += [stored.exchange.recorded_at or "" for stored in shelf.tools]
+        moments = [stored.exchange.recorded_at or "" for stored in reader] if "models" in kinds else []
+        moments += [stored.exchange.recorded_at or "" for stored in reader.tools] if "tools" in kinds else []
     finally:
-        shelf.close()
+        reader.close()
     latest = max(moments, default="")
     return f"{latest}~" if latest else _BEFORE_ALL_MOMENTS
 

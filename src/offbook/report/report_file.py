@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from offbook.atomic_file import replace_file
 from offbook.errors import InputError
 
 
@@ -14,12 +15,10 @@ def write_whole(path: Path, data: bytes) -> None:
         InputError: it cannot be written, or there is something else than a file.
     """
     target = path.resolve()  # what a link leads to is replaced, not the link
-    following = target.with_name(target.name + ".next")
     if target.exists() and not target.is_file():
         raise InputError("not a file", source=str(path), hint="name a file that a report may replace")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        following.write_bytes(data)
-        following.replace(target)
+        replace_file(target, data)
     except OSError as error:
         raise InputError(str(error.strerror), source=str(path)) from error

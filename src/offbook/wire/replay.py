@@ -2,62 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Set
-from itertools import islice
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.base import shorten
 from offbook.errors import MismatchKind, RecordingMismatchError
 from offbook.events import MatchedBy
 from offbook.messages import Response, deltas_of
 from offbook.recording.format.exchange import Exchange
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
-from offbook.recording.match.mismatch import SEARCHED_ENTRIES, mismatch_error
-from offbook.recording.match.script import ResponseScript
-from offbook.recording.stores.store import RecordingReader, StoredExchange
-from offbook.text import printable
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, ResponseScript, UnusedEntry
+from offbook.recording.match.mismatch import http_mismatch_error, mismatch_error
+from offbook.recording.stores.store import StoredExchange
 from offbook.wire.calls import CallAttempt, WireOutcome
 from offbook.wire.encode import encode_model_response
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import HttpResponse
 from offbook.wire.synthetic.answers import synthetic_response
-
-MAX_PLACES = 6
-MAX_PLACE_CHARS = 200
-
-
-def http_mismatch_error(
-    asked: ParsedRequest, match: ExchangeMatch[Exchange], shelf: RecordingReader
-) -> RecordingMismatchError:
-    """The error for a call that no codec has read and that a strict replay must refuse."""
-    told = _place_of(asked)
-    if match.mismatch == "exhausted":
-        reason = f"{told}: all its recorded answers were served already."
-    elif asked.problem:
-        reason = f"{told} is no request that {asked.route.vendor} would take: {asked.problem}"
-    else:
-        reason = f"{told} is not in the recording. {_nearest_places(asked, shelf)}"
-    key = None if match.stored is None else match.stored.key
-    return RecordingMismatchError(f"{shelf.source}: {reason}", kind=match.mismatch or "missing", key=key)
-
-
-def _place_of(asked: ParsedRequest) -> str:
-    return shorten(printable(f"{asked.method} {asked.place}"), MAX_PLACE_CHARS)
-
-
-def _nearest_places(asked: ParsedRequest, shelf: RecordingReader) -> str:
-    told = (shorten(stored.exchange.http_place(), MAX_PLACE_CHARS) for stored in islice(shelf, SEARCHED_ENTRIES))
-    places = list(dict.fromkeys(place for place in told if place))
-    if _place_of(asked) in places:
-        return "It was recorded with another body."
-    near = difflib.get_close_matches(_place_of(asked), places, n=MAX_PLACES, cutoff=0.0)
-    return f"It has: {', '.join(near)}" if near else "It has no calls other than those of models."
-
 
 _HINTS: dict[MismatchKind, str] = {
     "missing": "",
@@ -156,11 +119,17 @@ class WireReplay:
         self, asked: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]
     ) -> RecordingMismatchError:
         if asked.request is None:
-            error = http_mismatch_error(asked, match, self._replay_source.shelf)
+            error = http_mismatch_error(
+                place=f"{asked.method} {asked.place}",
+                vendor=asked.route.vendor,
+                problem=asked.problem,
+                match=match,
+                reader=self._replay_source.shelf,
+            )
         else:
             request = replace(asked.request, step_id=step_id)
             error = mismatch_error(request, match, self._replay_source.shelf, self._replay_source.rules)
-        return error.but(hint=_HINTS[error.kind])
+        return error.replace(hint=_HINTS[error.kind])
 
 
 class CallObserver(Protocol):

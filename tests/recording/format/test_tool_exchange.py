@@ -82,7 +82,7 @@ def test_what_has_json_is_kept_as_that(value, kept):
 
 
 @pytest.mark.parametrize(
-    ("value", "text", "told_of"),
+    ("value", "text", "type_name"),
     [
         (dt.date(2026, 1, 2), "2026-01-02", "date"),
         (uuid.UUID(int=7), str(uuid.UUID(int=7)), "UUID"),
@@ -95,8 +95,8 @@ def test_what_has_json_is_kept_as_that(value, kept):
         ({1: "a", "1": "b"}, '{"1":"a","1":"b"}', "dict"),
     ],
 )
-def test_what_has_no_json_is_kept_as_its_text_with_the_name_of_its_type(value, text, told_of):
-    assert json_form(value) == JsonForm(text, told_of)
+def test_what_has_no_json_is_kept_as_its_text_with_the_name_of_its_type(value, text, type_name):
+    assert json_form(value) == JsonForm(text, type_name)
 
 
 def test_what_is_nested_without_end_is_kept_as_its_text():
@@ -106,7 +106,7 @@ def test_what_is_nested_without_end_is_kept_as_its_text():
     deep = []
     for _ in range(400):
         deep = [deep]
-    assert json_form(deep).told_of == "list"
+    assert json_form(deep).type_name == "list"
     json.dumps(json_form(deep).value)
 
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from offbook.errors import RequestError
 from offbook.messages import Message, Request, ToolCall, plain_messages
-from offbook.recording.match.fingerprint import canonical_fields, fingerprint, identify
-from offbook.recording.match.normalise import NormaliseRules
+from offbook.recording.match.fingerprint import NormaliseRules, canonical_fields, fingerprint, identify
 
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 PLAIN = Request(({"role": "user", "content": "Hi"},), "gpt-4o")

@@ -209,7 +209,7 @@ async def test_a_used_up_list_is_said_to_be_used_up(tmp_path):
     with pytest.raises(RecordingMismatchError) as caught:
         await mock.send(request)
     assert (caught.value.kind, caught.value.difference) == ("exhausted", "")
-    assert str(caught.value) == f"{path}: step 'loop': it has 3 answers, and what fits was served already."
+    assert str(caught.value) == f"{path}: step 'loop': it has 3 answers, and all that fit were served already."
 
 
 async def test_a_used_up_request_without_a_step_counts_its_equals(tmp_path):
@@ -257,7 +257,7 @@ def test_entries_that_do_not_say_what_was_asked_are_no_neighbours():
 def test_a_drifted_entry_that_does_not_say_what_was_asked_is_told_as_such():
     error = refusal(a={"content": "x", "request_hash": "0" * 64})
     assert error.kind == "drifted"
-    assert "does not say what was asked" in error.difference
+    assert "does not have its request" in error.difference
 
 
 @pytest.mark.parametrize("asked", [5, "text", [], {}, {"messages": 5}, {"messages": ["Hi"]}, {"messages": None}])
@@ -342,7 +342,7 @@ def test_arguments_named_messages_are_arguments_like_any_other():
 def test_what_is_used_up_is_said_to_be():
     error = missed_tool_miss([{"n": 1}, {"n": 1}], {"n": 1}, {"n": 1}, {"n": 1})
     assert (error.kind, error.difference) == ("exhausted", "")
-    assert str(error) == "recording: tool 'search': it has 2 answers, and what fits was served already."
+    assert str(error) == "recording: tool 'search': it has 2 answers, and all that fit were served already."
 
 
 def test_what_is_used_up_and_asked_something_new_shows_the_difference():
@@ -374,7 +374,7 @@ def test_a_tool_like_no_other_is_told_those_that_are_there():
 
 def test_an_empty_recording_is_said_to_be_empty_tool_miss():
     assert (
-        str(missed_tool_miss([], {})) == "recording: tool 'search' is not in the recording. It has no calls of tools."
+        str(missed_tool_miss([], {})) == "recording: tool 'search' is not in the recording. It has no tool calls."
     )
 
 
@@ -396,6 +396,6 @@ def test_control_characters_do_not_reach_the_terminal_and_long_texts_are_cut():
 
 def test_a_call_that_has_only_a_hash_does_not_say_what_was_asked():
     tools = replay_tools({"search": search}, {"_tools": {"search": {"arguments_hash": "x"}}})
-    with pytest.raises(RecordingMismatchError, match="does not say what was asked") as caught:
+    with pytest.raises(RecordingMismatchError, match="does not have its request") as caught:
         tools["search"](n=1)
     assert caught.value.kind == "drifted"

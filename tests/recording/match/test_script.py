@@ -1,6 +1,6 @@
 """Scripts of runs, and who reads them to others."""
 
-from offbook.recording.match.script import ResponseScript
+from offbook.recording.match.cursor import ResponseScript
 
 
 def script_of(*answers):

@@ -57,7 +57,7 @@ def test_an_sqlite_address_with_four_slashes_names_an_absolute_path():
     ],
 )
 def test_what_names_no_store_is_refused_with_examples(name):
-    with pytest.raises(InputError, match="names no store") as caught:
+    with pytest.raises(InputError, match="is not the location of a recording") as caught:
         open_store(name)
     assert "sqlite:///runs/today.db" in caught.value.hint
 

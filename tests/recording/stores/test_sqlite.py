@@ -79,9 +79,9 @@ def test_an_entry_that_makes_no_sense_is_named(store, entry):
     with pytest.raises(RecordingFormatError) as caught:
         store.load()
     assert caught.value.place.startswith("key 'bad'")
-    shelf = store.read()
-    assert shelf.only("good").exchange.content == "1"
-    shelf.close()
+    reader = store.read()
+    assert reader.repeating("good").exchange.content == "1"
+    reader.close()
 
 
 def test_an_entry_may_be_edited_as_text(store):
@@ -102,22 +102,22 @@ def test_a_damaged_database_is_told_as_such_however_late_it_shows(store):
 
 def test_reading_goes_on_when_the_database_is_closed_in_between(store):
     store.save(Document(entries={f"key {number:03}": Exchange(content="x") for number in range(250)}))
-    shelf = store.read()
+    reader = store.read()
     found = []
-    for stored in shelf:
+    for stored in reader:
         found.append(stored.key)
-        shelf.close()
+        reader.close()
     assert found == [f"key {number:03}" for number in range(250)]
-    shelf.close()
+    reader.close()
 
 
 def test_what_is_dropped_unclosed_lets_go_of_the_database_without_a_warning(store, tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         writer = store.write()
-        shelf = store.read()
+        reader = store.read()
         assert len(list(tmp_path.iterdir())) > 1
-        del writer, shelf
+        del writer, reader
         gc.collect()
     assert caught == []
     assert list(tmp_path.iterdir()) == [store.path]
@@ -126,14 +126,14 @@ def test_what_is_dropped_unclosed_lets_go_of_the_database_without_a_warning(stor
 FORK_WHILE_READING = """
 import os, sys
 from offbook.recording.stores.sqlite import SqliteStore
-shelf = SqliteStore(sys.argv[1]).read()
+reader = SqliteStore(sys.argv[1]).read()
 seen = 0
-for stored in shelf:
+for stored in reader:
     seen += 1
     if seen in (1, 100, 150):
         pid = os.fork()
         if not pid:
-            os._exit(len(shelf) != 250)
+            os._exit(len(reader) != 250)
         assert os.waitpid(pid, 0)[1] == 0
 print(seen)
 """
@@ -148,13 +148,13 @@ def test_reading_goes_on_over_a_fork(store):
 def test_readers_do_not_stand_in_a_writers_way(store):
     store.save(Document(entries={"a": Exchange(content="1")}))
     writer = store.write()
-    shelf = store.read()
-    reading = iter(shelf)
+    reader = store.read()
+    reading = iter(reader)
     next(reading)
     writer.append("b", Exchange(content="2"))
-    assert len(shelf) == 2
+    assert len(reader) == 2
     writer.close()
-    shelf.close()
+    reader.close()
 
 
 def test_what_a_read_only_folder_holds_back_is_an_error_not_an_old_state(open_folder):
@@ -185,9 +185,9 @@ def test_a_database_without_a_table_for_tools_can_be_read_where_nothing_can_be_w
     without_tool_table(store)
     with read_only(open_folder):
         assert store.load().tools == {}
-        shelf = store.read()
-        assert list(shelf.tools) == []
-        shelf.close()
+        reader = store.read()
+        assert list(reader.tools) == []
+        reader.close()
 
 
 def test_a_database_without_a_table_for_tools_gets_one_when_it_is_written_to(store):
@@ -237,12 +237,12 @@ def test_a_call_of_a_tool_that_makes_no_sense_is_named(store, entry):
 def test_a_tool_that_appears_while_all_is_read_is_in_or_out_as_a_whole(store):
     """The database is read in pages; another may write between them."""
     store.save(Document(tools={"get": [ToolExchange(result=number) for number in range(150)]}))
-    shelf = store.read()
-    reading = iter(shelf.tools)
+    reader = store.read()
+    reading = iter(reader.tools)
     next(reading)
     writer = store.write()
     writer.append_tool("new", ToolExchange(result=1))
-    assert shelf.tools.entries().keys() == {"get", "new"}
-    assert isinstance(shelf.tools.entries()["new"], list)
+    assert reader.tools.entries().keys() == {"get", "new"}
+    assert isinstance(reader.tools.entries()["new"], list)
     writer.close()
-    shelf.close()
+    reader.close()

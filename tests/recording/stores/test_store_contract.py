@@ -54,11 +54,11 @@ def append(store, *keyed, **options):
 
 @contextmanager
 def reading(store):
-    shelf = store.read()
+    reader = store.read()
     try:
-        yield shelf
+        yield reader
     finally:
-        shelf.close()
+        reader.close()
 
 
 def contents(store):
@@ -86,10 +86,10 @@ def whole_meaning(document):
 class TestWriting:
     def test_what_is_appended_is_read_again(self, store):
         append(store, ("greet", said("Hello.")))
-        with reading(store) as shelf:
-            (stored,) = shelf
+        with reading(store) as reader:
+            (stored,) = reader
             assert (stored.key, stored.exchange.content) == ("greet", "Hello.")
-            assert len(shelf) == 1
+            assert len(reader) == 1
 
     def test_exchanges_of_one_key_keep_their_order(self, store):
         append(store, *(("loop", said(str(number))) for number in range(300)))
@@ -97,11 +97,11 @@ class TestWriting:
 
     def test_a_single_exchange_repeats_and_several_answer_in_order(self, store):
         append(store, ("once", said("a")), ("twice", said("b")), ("twice", said("c")))
-        with reading(store) as shelf:
-            assert {stored.exchange.content: stored.repeats for stored in shelf} == {"a": True, "b": False, "c": False}
-            assert shelf.only("once").exchange.content == "a"
-            assert shelf.only("twice") is None
-            assert shelf.only("never") is None
+        with reading(store) as reader:
+            assert {stored.exchange.content: stored.repeats for stored in reader} == {"a": True, "b": False, "c": False}
+            assert reader.repeating("once").exchange.content == "a"
+            assert reader.repeating("twice") is None
+            assert reader.repeating("never") is None
 
     def test_opening_what_is_there_adds_to_it(self, store):
         append(store, ("a", said("1")), ("b", said("1")))
@@ -211,7 +211,7 @@ class TestWriting:
 
 class TestFinding:
     @pytest.fixture
-    def shelf(self, store):
+    def reader(self, store):
         append(
             store,
             ("loop", said("1", request_hash="x")),
@@ -222,14 +222,14 @@ class TestFinding:
             ("one", said("6")),
             ("other", said("7", request_hash="x")),
         )
-        with reading(store) as shelf:
-            yield shelf
+        with reading(store) as reader:
+            yield reader
 
     @staticmethod
-    def all_found(shelf, key, fingerprint):
+    def all_found(reader, key, fingerprint):
         """What one after another finds."""
         found, after = [], -1
-        while (stored := shelf.find(key=key, fingerprint=fingerprint, after=after)) is not None:
+        while (stored := reader.find(key=key, fingerprint=fingerprint, after=after)) is not None:
             found.append(stored.exchange.content)
             after = stored.id
         return found
@@ -254,20 +254,20 @@ class TestFinding:
             (None, "z", []),
         ],
     )
-    def test_what_fits_is_found_in_order(self, shelf, key, fingerprint, expected):
+    def test_what_fits_is_found_in_order(self, reader, key, fingerprint, expected):
         """Under a key, an exchange without a fingerprint fits every one; anywhere, it fits none."""
-        assert self.all_found(shelf, key, fingerprint) == expected
-        last = shelf.last(key=key, fingerprint=fingerprint)
+        assert self.all_found(reader, key, fingerprint) == expected
+        last = reader.last(key=key, fingerprint=fingerprint)
         assert (None if last is None else last.exchange.content) == (expected[-1] if expected else None)
 
     def test_an_empty_fingerprint_is_none(self, store):
         append(store, ("a", said("1", request_hash="")), ("a", said("2", request_hash="x")))
-        with reading(store) as shelf:
-            assert [stored.fingerprint for stored in shelf] == [None, "x"]
-            assert self.all_found(shelf, "a", "x") == ["1", "2"]
+        with reading(store) as reader:
+            assert [stored.fingerprint for stored in reader] == [None, "x"]
+            assert self.all_found(reader, "a", "x") == ["1", "2"]
 
-    def test_ids_order_exchanges_as_reading_does(self, shelf):
-        ids = [stored.id for stored in shelf]
+    def test_ids_order_exchanges_as_reading_does(self, reader):
+        ids = [stored.id for stored in reader]
         assert ids == sorted(set(ids))
 
     @every_store
@@ -281,15 +281,15 @@ class TestFinding:
     def test_finding_is_what_looking_at_each_would_be(self, kind, document, fingerprint):
         with fresh_store(kind) as store:
             store.save(document)
-            with reading(store) as shelf:
-                everything = list(shelf)
+            with reading(store) as reader:
+                everything = list(reader)
                 for key in [*document.entries, *([] if fingerprint is None else [None])]:
                     fitting = [stored.id for stored in everything if self.fits(stored, key, fingerprint)]
                     for after in [-1, *(stored.id for stored in everything)]:
-                        found = shelf.find(key=key, fingerprint=fingerprint, after=after)
+                        found = reader.find(key=key, fingerprint=fingerprint, after=after)
                         expected = next((place for place in fitting if place > after), None)
                         assert (None if found is None else found.id) == expected
-                    last = shelf.last(key=key, fingerprint=fingerprint)
+                    last = reader.last(key=key, fingerprint=fingerprint)
                     assert (None if last is None else last.id) == max(fitting, default=None)
 
     @staticmethod
@@ -309,9 +309,9 @@ class TestSaving:
 
     def test_a_list_of_one_stays_a_list(self, store):
         store.save(Document(entries={"listed": [said("1")], "single": said("2")}))
-        with reading(store) as shelf:
-            assert {stored.key: stored.repeats for stored in shelf} == {"listed": False, "single": True}
-            assert shelf.only("listed") is None
+        with reading(store) as reader:
+            assert {stored.key: stored.repeats for stored in reader} == {"listed": False, "single": True}
+            assert reader.repeating("listed") is None
         append(store, ("other", said("3")))
         assert contents(store) == {"listed": ["1"], "single": "2", "other": "3"}
         append(store, ("listed", said("4")))
@@ -377,8 +377,8 @@ class TestSaving:
         store.save(Document(entries={"a": said("1")}, version=1))
         assert store.load().version == 1
         append(store, ("b", said("2")))
-        with reading(store) as shelf:
-            assert (shelf.version, sorted(stored.key for stored in shelf)) == (1, ["a", "b"])
+        with reading(store) as reader:
+            assert (reader.version, sorted(stored.key for stored in reader)) == (1, ["a", "b"])
 
 
 def called(result, *, arguments=UNSET, recorded_at=None):
@@ -404,10 +404,10 @@ def results(store):
 class TestTools:
     def test_what_is_appended_is_read_again(self, store):
         append_tools(store, ("get", called("rain", arguments={"city": "Oslo"})))
-        with reading(store) as shelf:
-            (stored,) = shelf.tools
+        with reading(store) as reader:
+            (stored,) = reader.tools
             assert (stored.key, stored.exchange.result, stored.repeats) == ("get", "rain", False)
-            assert (len(shelf), len(shelf.tools)) == (0, 1)
+            assert (len(reader), len(reader.tools)) == (0, 1)
 
     def test_calls_are_a_list_even_if_there_is_one(self, store):
         append_tools(store, ("once", called(1)), *(("often", called(number)) for number in range(300)))
@@ -415,9 +415,9 @@ class TestTools:
 
     def test_an_object_repeats_until_something_is_added(self, store):
         store.save(Document(tools={"get": called(1), "put": [called(2)]}))
-        with reading(store) as shelf:
-            assert shelf.tools.only("get").exchange.result == 1
-            assert shelf.tools.only("put") is None
+        with reading(store) as reader:
+            assert reader.tools.repeating("get").exchange.result == 1
+            assert reader.tools.repeating("put") is None
         assert results(store) == {"get": 1, "put": [2]}
         append_tools(store, ("get", called(3)))
         assert results(store) == {"get": [1, 3], "put": [2]}
@@ -462,15 +462,15 @@ class TestTools:
         oslo, rome = {"city": "Oslo"}, {"city": "Rome"}
         calls = [called(1, arguments=oslo), called(2, arguments=rome), called(3), called(4, arguments=oslo)]
         append_tools(store, *(("get", call) for call in calls), ("put", called(5, arguments=oslo)))
-        with reading(store) as shelf:
+        with reading(store) as reader:
             for arguments, expected in ((oslo, [1, 3, 4]), (rome, [2, 3]), ({}, [3])):
                 found, after = [], -1
-                while stored := shelf.tools.find(key="get", fingerprint=hash_arguments(arguments), after=after):
+                while stored := reader.tools.find(key="get", fingerprint=hash_arguments(arguments), after=after):
                     found.append(stored.exchange.result)
                     after = stored.id
                 assert found == expected
                 assert (
-                    shelf.tools.last(key="get", fingerprint=hash_arguments(arguments)).exchange.result == expected[-1]
+                    reader.tools.last(key="get", fingerprint=hash_arguments(arguments)).exchange.result == expected[-1]
                 )
 
     @every_store
@@ -575,8 +575,8 @@ class TestFiles:
         append(store, ("a", said("1")))
         with read_only(open_folder):
             assert contents(store) == {"a": "1"}
-            with reading(store) as shelf:
-                assert shelf.only("a").exchange.content == "1"
+            with reading(store) as reader:
+                assert reader.repeating("a").exchange.content == "1"
             self.assert_refused(store, "write", "save", "update", "sibling", hint="check the path")
         assert contents(store) == {"a": "1"}
 

@@ -13,7 +13,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
-from offbook.recording.match.normalise import NO_RULES, NormaliseRules, check_rules
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules
 from offbook.schema_errors import explain_msgspec_error, shape_hint
 from offbook.version import __version__
 

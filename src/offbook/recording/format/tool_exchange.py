@@ -109,10 +109,10 @@ def error_from_record(recorded: RecordedError, *, tool: ToolDef) -> Exception:
 
 
 class JsonForm(NamedTuple):
-    """A JSON value that a model is told alike. `told_of` names the type of what `value` is only the text of."""
+    """A JSON value that a model is told alike. `type_name` names the type of what `value` is only the text of."""
 
     value: Any
-    told_of: str | None = None
+    type_name: str | None = None
 
 
 def json_form(value: object) -> JsonForm:

@@ -18,9 +18,8 @@ from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.format.wire_record import WireRecord, join_pieces, values_by_path
-from offbook.recording.match.fingerprint import plain_request
-from offbook.recording.match.mismatch import difference_between, similarity
-from offbook.recording.match.normalise import NO_RULES, NormaliseRules
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
+from offbook.recording.match.mismatch import difference_between, recorded_request, similarity
 
 NEAR_SIMILARITY = 8.0
 """The similarity from which on a request may be a changed other one: with the same model, half of its messages."""
@@ -63,18 +62,17 @@ def _unshared_placed(document: Document, other: Document) -> list[PlacedExchange
 
 def _near_pairs(before: list[PlacedExchange], after: list[PlacedExchange]) -> list[tuple[float, int, int, int]]:
     """Those that are near: how near, how close in order, and the indexes of both."""
-    asked_before, asked_after = ([_comparable_request(item.exchange) for item in side] for side in (before, after))
+    old, new = ([_comparable_request(item.exchange) or {} for item in side] for side in (before, after))
     return [
         (score, -abs(index - other), index, other)
-        for index, asked in enumerate(asked_before)
+        for index, request in enumerate(old)
         for other in range(max(0, index - PAIRING_WINDOW), min(len(after), index + PAIRING_WINDOW + 1))
-        if (score := _pair_similarity(asked, asked_after[other])) >= NEAR_SIMILARITY
+        if (score := _pair_similarity(request, new[other])) >= NEAR_SIMILARITY
     ]
 
 
-def _comparable_request(exchange: Exchange) -> JsonObject:
-    fields = exchange.request_fields()
-    return exchange.http_fields() or {} if fields is None else plain_request(fields)
+def _comparable_request(exchange: Exchange) -> JsonObject | None:
+    return recorded_request(exchange) or exchange.http_fields()
 
 
 def _pair_similarity(before: JsonObject, after: JsonObject) -> float:
@@ -206,21 +204,13 @@ def _exchange_changes(
     if before is None or after is None:
         yield RecordingChange(key, position, "added" if before is None else "removed", place=place)
         return
-    asked_before, asked_after = (
-        _recorded_request(before) or before.http_fields(),
-        _recorded_request(after) or after.http_fields(),
-    )
-    if asked_before is not None and asked_after is not None and (is_changed or asked_before != asked_after):
-        yield RecordingChange(key, position, "request", difference_between(asked_before, asked_after), place)
+    old_request, new_request = _comparable_request(before), _comparable_request(after)
+    if old_request is not None and new_request is not None and (is_changed or old_request != new_request):
+        yield RecordingChange(key, position, "request", difference_between(old_request, new_request), place)
     if _answer(before) != _answer(after):
         yield RecordingChange(key, position, "answer", _answer_difference(before, after), place)
     elif difference := wire_difference(before.wire, after.wire):
         yield RecordingChange(key, position, "answer" if place else "wire", difference, place)
-
-
-def _recorded_request(exchange: Exchange) -> JsonObject | None:
-    fields = exchange.request_fields()
-    return None if fields is None else plain_request(fields)
 
 
 def _answer(exchange: Exchange) -> tuple[Any, ...]:
@@ -275,9 +265,9 @@ def _unshared(document: Document, other: Document) -> list[Exchange]:
 
 def _requests_in_order(old: list[Exchange], new: list[Exchange]) -> Iterator[tuple[JsonObject, JsonObject]]:
     for before, after in zip(old, new, strict=False):
-        asked_before, asked_after = _recorded_request(before), _recorded_request(after)
-        if asked_before is not None and asked_after is not None:
-            yield asked_before, asked_after
+        old_request, new_request = recorded_request(before), recorded_request(after)
+        if old_request is not None and new_request is not None:
+            yield old_request, new_request
 
 
 def _differing_leaves(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:

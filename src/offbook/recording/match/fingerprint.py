@@ -1,14 +1,38 @@
-"""The fingerprint: the SHA-256 that identifies a request, whatever its ids and whoever makes it."""
+"""The fingerprint: the SHA-256 that identifies a request, after the noise was taken out of it."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
+from typing import Any
 
 import orjson
+from msgspec import Struct
 
-from offbook.errors import RequestError
+from offbook.errors import InputError, RequestError
 from offbook.messages import JsonObject, Request
-from offbook.recording.match.normalise import NO_RULES, NormaliseRules, apply_rules, normalise_messages
 
+MASK = "<masked>"
 _OPTIONS = orjson.OPT_SORT_KEYS
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*|\d+)\]")
+
+
+class NormaliseRules(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a user declares to be noise.
+
+    `ignore` lists paths to leave out, like `messages[*].content.timestamp`: a text that holds JSON
+    is stepped into. `mask` lists regular expressions whose matches count as equal. `whitespace`
+    makes runs of white space count as one space.
+    """
+
+    ignore: tuple[str, ...] = ()
+    mask: tuple[str, ...] = ()
+    whitespace: bool = False
+
+
+NO_RULES = NormaliseRules()
 
 
 def canonical_fields(request: Request) -> JsonObject:
@@ -79,3 +103,131 @@ def canonical_bytes(fields: JsonObject) -> bytes:
         return orjson.dumps(fields, option=_OPTIONS)
     except TypeError as error:
         raise RequestError(f"the request cannot be written as JSON: {error}", hint="pass plain JSON values") from None
+
+
+def check_rules(rules: NormaliseRules, *, source: str = "") -> None:
+    """Raises InputError if a path or pattern of the rules cannot be read."""
+    for name in ("ignore", "mask"):
+        if not isinstance(getattr(rules, name), tuple | list):
+            raise InputError(f"expected a list, got {getattr(rules, name)!r}", source=source, place=name)
+    for path in rules.ignore:
+        if "".join(match.group(0) for match in _STEP.finditer(path)) != path or not path:
+            raise InputError(
+                f"cannot read the path {path!r}", source=source, place="ignore", hint="like messages[*].content.id"
+            )
+    for pattern in rules.mask:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InputError(f"cannot read the pattern {pattern!r}: {error}", source=source, place="mask") from None
+
+
+def normalise_messages(messages: Sequence[JsonObject]) -> list[JsonObject] | None:
+    """The messages without ids of their own, with tool-call ids renamed in order of appearance, absent values left
+    out and neighbouring tool results in the order of their calls; None if they are like that already."""
+    for message in messages:
+        if len(message) != 2 or message.get("content") is None:
+            break
+    else:
+        return None
+    names: dict[str, str] = {}
+    settled = [
+        message if len(message) == 2 and message.get("content") is not None else _settle_message(message, names)
+        for message in messages
+    ]
+    return _results_in_order(settled) if len(names) > 1 else settled
+
+
+def _settle_message(message: JsonObject, names: dict[str, str]) -> JsonObject:
+    kept = {name: value for name, value in message.items() if value is not None and name != "id"}
+    calls = kept.get("tool_calls")
+    if isinstance(calls, list | tuple):
+        kept["tool_calls"] = [
+            {**call, "id": _rename_call(call.get("id"), names)} if isinstance(call, dict) else call for call in calls
+        ]
+    if "tool_call_id" in kept:
+        kept["tool_call_id"] = _rename_call(kept["tool_call_id"], names)
+    return kept
+
+
+def _rename_call(call_id: object, names: dict[str, str]) -> str:
+    return names.setdefault(str(call_id), f"call_{len(names):06d}")
+
+
+def _results_in_order(messages: list[JsonObject]) -> list[JsonObject]:
+    ordered: list[JsonObject] = []
+    results: list[JsonObject] = []
+    for message in messages:
+        if message.get("role") == "tool" and "tool_call_id" in message:
+            results.append(message)
+        else:
+            ordered += sorted(results, key=_call_id)
+            results = []
+            ordered.append(message)
+    return ordered + sorted(results, key=_call_id)
+
+
+def _call_id(message: JsonObject) -> str:
+    return str(message["tool_call_id"])
+
+
+def apply_rules(fields: JsonObject, rules: NormaliseRules) -> JsonObject:
+    """The fields without what the rules call noise."""
+    cleaned: Any = fields
+    for path in rules.ignore:
+        cleaned = _without(cleaned, _steps(path))
+    if rules.mask or rules.whitespace:
+        cleaned = _mask(cleaned, rules)
+    return dict(cleaned)
+
+
+@cache
+def _steps(path: str) -> tuple[str | int, ...]:
+    steps: list[str | int] = []
+    for match in _STEP.finditer(path):
+        name, index = match.groups()
+        steps.append(name if name is not None else index if index == "*" else int(index))
+    return tuple(steps)
+
+
+def _without(value: Any, steps: tuple[str | int, ...]) -> Any:
+    step, rest = steps[0], steps[1:]
+    if isinstance(value, str):
+        inner = _json_in(value)
+        return value if inner is None else _without(inner, steps)
+    if isinstance(value, dict):
+        names = value.keys() if step == "*" else {step} & value.keys()
+        changed = {name: _without(value[name], rest) for name in names} if rest else {}
+        return {name: changed.get(name, old) for name, old in value.items() if rest or name not in names}
+    if isinstance(value, list | tuple):
+        return _without_items(value, step, rest)
+    return value
+
+
+def _without_items(items: Sequence[Any], step: str | int, rest: tuple[str | int, ...]) -> list[Any]:
+    struck = [step in ("*", index) for index in range(len(items))]
+    if not rest:
+        return [item for item, out in zip(items, struck, strict=True) if not out]
+    return [_without(item, rest) if hit else item for item, hit in zip(items, struck, strict=True)]
+
+
+def _json_in(text: str) -> dict[str, Any] | list[Any] | None:
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def _mask(value: Any, rules: NormaliseRules) -> Any:
+    if isinstance(value, str):
+        for pattern in rules.mask:
+            value = re.sub(pattern, MASK, value)
+        return " ".join(value.split()) if rules.whitespace else value
+    if isinstance(value, dict):
+        return {name: _mask(item, rules) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mask(item, rules) for item in value]
+    return value

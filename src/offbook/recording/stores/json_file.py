@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from offbook.atomic_file import next_path, write_next
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
@@ -56,7 +57,7 @@ class JsonFileStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(path))
         self.location = str(path)
-        self._next = self.path.with_name(self.path.name + ".next")
+        self._next = next_path(self.path)
         self._journal_path = self.path.with_name(self.path.name + ".journal")
 
     def exists(self) -> bool:
@@ -237,21 +238,14 @@ class JsonFileStore:
     def _swap_in(self, data: bytes, journal: Journal) -> None:
         """Replace the file by `data`, which holds what the journal held."""
         try:
-            self._write_next(data)
+            mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else None
+            write_next(self.path, data, mode=mode, durable=True)
             journal.write_locked(_encoder.encode(_JournalLine(folded=sha256(data).hexdigest())))
         except OSError:
             with suppress(OSError):
                 self._next.unlink()
             raise
         self._next.replace(self.path)
-
-    def _write_next(self, data: bytes) -> None:
-        with self._next.open("wb") as file:
-            if self.path.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _is_json(raw: bytes) -> bool:

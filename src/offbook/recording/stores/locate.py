@@ -1,30 +1,38 @@
-"""Opens the store that a path or URL names."""
+"""Opens the recording that a path, a URL or a dict gives."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 from offbook.errors import InputError
+from offbook.recording.format.document import Document
+from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.json_file import JsonFileStore
+from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.sqlite import SqliteStore
-from offbook.recording.stores.store import Store
+from offbook.recording.stores.store import RecordingReader, Store
+
+RecordingInput: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Document
+"""A recording as users give it: a path, `sqlite:///path.db`, or the document itself."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _SQLITE = "sqlite:///"
 
 
 def open_store(location: str | os.PathLike[str]) -> Store:
-    """The store that `location` names: `path.json`, or `sqlite:///path.db`.
+    """Return the store at `location`: `path.json`, or `sqlite:///path.db`.
 
     Raises:
-        InputError: it names no kind of store that there is.
+        InputError: there is no kind of store for such a location.
     """
     text = os.fspath(location)
     is_sqlite = text.startswith(_SQLITE) and text != _SQLITE
     if "\0" in text or not text or (_SCHEME.match(text) and not is_sqlite):
         raise InputError(
-            f"{text!r} names no store",
+            f"{text!r} is not the location of a recording",
             source="recording",
             hint="use a path like runs/today.json or sqlite:///runs/today.db",
         )
@@ -33,3 +41,24 @@ def open_store(location: str | os.PathLike[str]) -> Store:
     if text.endswith((".db", ".sqlite", ".sqlite3")):
         raise InputError(f"{text!r} looks like a database", source="recording", hint=f"write {_SQLITE}{text}")
     return JsonFileStore(text)
+
+
+def open_reader(recording: RecordingInput, *, source: str) -> RecordingReader:
+    """Open a recording for reading. `source` is the name of a document in error messages.
+
+    Raises:
+        InputError: the recording cannot be read.
+    """
+    is_location = isinstance(recording, str | os.PathLike)
+    return open_store(recording).read() if is_location else read_document(recording, source=source)
+
+
+def read_document(document: Mapping[str, Any] | Document, *, source: str) -> MemoryReader:
+    """Open a document for reading. `source` is its name in error messages.
+
+    Raises:
+        RecordingFormatError: the dict is not a recording.
+    """
+    if not isinstance(document, Document):
+        document = document_from_dict(document, source=source)
+    return MemoryReader(document, source=source)

@@ -25,7 +25,7 @@ class MemoryIndex(Generic[E]):
         self._slots: dict[str, list[StoredExchange[E]]] = {}
         self._slot_groups: dict[str, _Groups[E]] = {}
 
-    def only(self, key: str) -> StoredExchange[E] | None:
+    def repeating(self, key: str) -> StoredExchange[E] | None:
         entry = self._entries.get(key)
         if entry is None or isinstance(entry, list):
             return None

@@ -58,7 +58,7 @@ class SqliteIndex(Generic[E]):
             AND NOT EXISTS (SELECT 1 FROM {table} AS o WHERE o.key = e.key AND o.id <> e.id)
             FROM {table} AS e WHERE"""  # noqa: S608 - no values
 
-    def only(self, key: str) -> StoredExchange[E] | None:
+    def repeating(self, key: str) -> StoredExchange[E] | None:
         stored = self.find(key=key, fingerprint=None, after=-1)
         return stored if stored is not None and stored.repeats else None
 
@@ -147,11 +147,11 @@ class SqliteStore:
             return writer
 
     def load(self) -> Document:
-        shelf = self.read()
+        reader = self.read()
         try:
-            return shelf.document()
+            return reader.document()
         finally:
-            shelf.close()
+            reader.close()
 
     def save(self, document: Document) -> None:
         self._make_folder()
@@ -257,8 +257,8 @@ class SqliteWriter:
 
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
-        shelf = SqliteReader(database)
-        self.meta, self.size, self.tool_size = shelf.meta, len(shelf), len(shelf.tools)
+        reader = SqliteReader(database)
+        self.meta, self.size, self.tool_size = reader.meta, len(reader), len(reader.tools)
 
     def add_meta(self, meta: JsonObject) -> None:
         with self._database.transaction():

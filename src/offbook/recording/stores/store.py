@@ -20,7 +20,7 @@ E_co = TypeVar("E_co", bound=AnyExchange, covariant=True)
 
 
 class StoredExchange(Struct, Generic[E_co], frozen=True, gc=False):
-    """An exchange on a shelf. `id` orders exchanges; `repeats` means that it answers every call of its key."""
+    """An exchange on a reader. `id` orders exchanges; `repeats` means that it answers every call of its key."""
 
     id: int
     key: str
@@ -38,7 +38,7 @@ class ExchangeIndex(Protocol[E_co]):
     @property
     def source(self) -> str: ...
 
-    def only(self, key: str) -> StoredExchange[E_co] | None:
+    def repeating(self, key: str) -> StoredExchange[E_co] | None:
         """The exchange that answers every call of `key`, if there is such a one."""
         ...
 

@@ -11,19 +11,9 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, CallRecorded, Sink, guard_sink
 from offbook.providers.pricing import PriceTable
-from offbook.recording.format.document import rules_from_meta
 from offbook.recording.format.exchange import Exchange
-from offbook.recording.record_mode import (
-    KeyReplacement,
-    RecordMode,
-    check_mode,
-    open_writer,
-    timestamp,
-    timestamp_after,
-)
+from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
-from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.store import Store
 from offbook.wire.calls import CallAttempt
 from offbook.wire.proxy.capture import MAX_KEPT_BYTES, CapturedResponse
 from offbook.wire.proxy.exchange_builder import build_exchange, provider_name_of
@@ -39,19 +29,19 @@ class RecordedExchange(Struct, frozen=True):
 
 
 class WireRecorder:
-    """Keeps exchanges at `location`. Secrets are taken out before anything is written.
+    """Records exchanges at `location`. Secrets are removed before anything is written.
 
-    `has_answers` means that what the recording had when it was opened answers before upstream does; if not `is_live`,
-    upstream is not asked at all.
+    `has_answers` means that the exchanges found in the recording answer calls before upstream does. If not `is_live`,
+    no call goes upstream.
 
     Args:
-        location: the recording: a path, or `sqlite:///path.db`; made if absent, added to if there.
-        mode: `append` adds every call behind what is there. `once` keeps a recording that is there and answers from
-            it alone. `new` answers from what is there and adds only what is missing. `all` replaces the entries that
-            this run touches, `fresh` all that is there once the recorder is closed.
+        location: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist.
+        mode: `append` adds every call to the recording. `once` answers from an existing recording alone. `new` answers
+            from an existing recording and adds what it does not have. `all` replaces the entries that this run
+            touches, `fresh` the whole recording when the recorder is closed.
 
     Raises:
-        InputError: the recording cannot be written, or is no recording; or there is no such mode.
+        InputError: the recording cannot be written, the file is not a recording, or the mode is unknown.
     """
 
     def __init__(
@@ -63,19 +53,15 @@ class WireRecorder:
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        check_mode(mode)
         self._redactor, self._sink, self.clock = redactor or Redactor(), guard_sink(sink), clock
         self._prices = PriceTable.shipped()
-        store = open_store(location)
-        self._replacing = KeyReplacement(_end_of(store, clock) if mode == "all" and store.exists() else None)
-        self._writer = open_writer(store, mode, "models")
+        self._recording = open_recording(location, mode=mode, kind="models")
         try:
-            self.rules = rules_from_meta(self._writer.meta, source=store.location)
+            self.rules = self._recording.agree_rules()
         except InputError:
-            self._writer.close()
+            self._recording.close()
             raise
-        self.has_answers = mode in ("once", "new") and self._writer.size > 0
-        self.is_live = mode != "once" or not self.has_answers
+        self.has_answers, self.is_live = self._recording.has_answers, self._recording.is_live
 
     def keep(self, taken: CallAttempt, heard: CapturedResponse) -> RecordedExchange | None:
         """Write down what came of a call; nothing if nothing came, or too much.
@@ -90,13 +76,13 @@ class WireRecorder:
             return None
         asked, key = taken.asked, taken.step_id or taken.asked.request_hash
         exchange = build_exchange(asked, heard, prices=self._prices, recorded_at=timestamp(self.clock))
-        self._writer.append(key, self._redactor.redact(exchange), forget_before=self._replacing.forget_before(key))
+        self._recording.append(key, self._redactor.redact(exchange))
         self._tell(taken, exchange, heard)
         return RecordedExchange(key, exchange)
 
     def close(self) -> None:
         """Bring the recording into its final form. Safe to call twice."""
-        self._writer.close()
+        self._recording.close()
 
     def _tell(self, taken: CallAttempt, exchange: Exchange, heard: CapturedResponse) -> None:
         self._sink.emit(
@@ -111,11 +97,3 @@ class WireRecorder:
                 taken.attempt,
             )
         )
-
-
-def _end_of(store: Store, clock: Clock) -> str:
-    shelf = store.read()
-    try:
-        return timestamp_after(shelf, clock)
-    finally:
-        shelf.close()

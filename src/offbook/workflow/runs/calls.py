@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -10,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from offbook.atomic_file import replace_file
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.messages import JsonObject, Reply, Request
 from offbook.providers.provider import Provider
@@ -63,16 +63,12 @@ def _as_entries(exchanges: Iterable[tuple[str, E]]) -> Entries[E]:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Put a file in its place whole or not at all; only its owner may read it.
+    """Replace the file at `path` by `data`; only its owner may read it.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
-    following = path.with_name(path.name + ".next")
-    fd = os.open(following, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:  # noqa: PTH123 - a file descriptor has no path
-        file.write(data)
-    following.replace(path)
+    replace_file(path, data, mode=0o600)
 
 
 class StepCalls:
