@@ -1,4 +1,4 @@
-"""Asks a model for a JSON object, reads its fields, and retries once if the answer does not fit."""
+"""Asks a model for a JSON object, reads its fields, and retries once if the answer is invalid."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TypeVar
 import orjson
 from msgspec import Struct
 
-from offbook.agent.rescue.call_format import UnreadableError
-from offbook.agent.rescue.json_value import read_object
+from offbook.agent.rescue.call_format import UnreadableError, read_object
 from offbook.errors import UnfitAnswerError
 from offbook.messages import JsonObject, Response
 from offbook.providers.provider import Provider
@@ -24,27 +23,27 @@ _THINKING = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 
 
 class InvalidAnswerError(ValueError):
-    """An answer that is not what was asked for. The message says why, for the model to mend it."""
+    """An answer that cannot be used. The message tells the model why."""
 
 
 def read_answer(text: str, keys: frozenset[str]) -> JsonObject:
-    """The one object in `text` that has one of `keys`; code fences, prose and thinking aloud may stand around it.
+    """Return the one JSON object in `text` that has one of `keys`; code fences, prose and thinking are skipped.
 
     Raises:
-        UnfitError: there is no such object, or there are several that differ.
+        InvalidAnswerError: there is no such object, or there are several different ones.
     """
     if len(text) > MAX_ANSWER_CHARS:
         raise InvalidAnswerError(f"it is longer than {MAX_ANSWER_CHARS} characters")
     fitting = [found for found in _objects(_THINKING.sub("", text)) if keys & found.keys()]
     if not fitting:
-        raise InvalidAnswerError("it holds no JSON object of the form that was asked for")
+        raise InvalidAnswerError("it contains no JSON object in the requested format")
     if any(found != fitting[0] for found in fitting):
-        raise InvalidAnswerError("it holds several JSON objects, and only one was asked for")
+        raise InvalidAnswerError("it contains several JSON objects instead of one")
     return fitting[0]
 
 
 def _objects(text: str) -> Iterator[JsonObject]:
-    """The outermost objects that can be read, up to the fiftieth brace that starts none."""
+    """Yield the outermost readable objects; stop at the fiftieth brace that does not start one."""
     false_starts = 0
     start = text.find("{")
     while start >= 0 and false_starts < MAX_FALSE_STARTS:
@@ -61,19 +60,19 @@ T = TypeVar("T")
 
 
 class Prompt(Struct, frozen=True):
-    """What is asked: the standing instructions, the case at hand, and the keys by which an answer is known."""
+    """A prompt: system instructions, the user message, and the keys that identify an answer."""
 
     instructions: str
-    case: str
+    content: str
     keys: frozenset[str]
     step_id: str
 
     def messages(self) -> list[JsonObject]:
-        return [{"role": "system", "content": self.instructions}, {"role": "user", "content": self.case}]
+        return [{"role": "system", "content": self.instructions}, {"role": "user", "content": self.content}]
 
 
 class ModelQuery:
-    """Asks `model`, through `provider`. What is None is left to the provider."""
+    """Asks `model` through `provider`. The provider's defaults apply where an option is None."""
 
     def __init__(
         self, provider: Provider, model: str, *, temperature: float | None = None, max_tokens: int | None = None
@@ -81,24 +80,25 @@ class ModelQuery:
         self._provider, self._model = provider, model
         self._temperature, self._max_tokens = temperature, max_tokens
 
-    async def ask(self, question: Prompt, read: Callable[[JsonObject], T]) -> T:
-        """What `read` makes of the answer. It raises UnfitError for an object that says something else.
+    async def ask(self, prompt: Prompt, read: Callable[[JsonObject], T]) -> T:
+        """Return the result of `read` for the model's answer.
 
-        A model whose answer is unfit is told why and asked again, once.
+        `read` raises InvalidAnswerError for an object that it cannot use. Then the model is told why, and asked again
+        once.
 
         Raises:
-            UnfitAnswerError: the second answer was unfit too.
+            UnfitAnswerError: the second answer is invalid too.
             ProviderError: the call failed.
         """
-        messages = question.messages()
-        response = await self._complete(messages, question.step_id)
+        messages = prompt.messages()
+        response = await self._complete(messages, prompt.step_id)
         try:
-            return read(read_answer(response.content, question.keys))
+            return read(read_answer(response.content, prompt.keys))
         except InvalidAnswerError as error:
             messages += _retry_messages(response, str(error))
-        response = await self._complete(messages, question.step_id)
+        response = await self._complete(messages, prompt.step_id)
         try:
-            return read(read_answer(response.content, question.keys))
+            return read(read_answer(response.content, prompt.keys))
         except InvalidAnswerError as error:
             raise UnfitAnswerError(str(error), raw=response.content) from None
 
@@ -109,20 +109,20 @@ class ModelQuery:
 
 
 def _retry_messages(response: Response, reason: str) -> list[JsonObject]:
-    said = [{"role": "assistant", "content": response.content}] if response.content.strip() else []
-    told = f"Your answer cannot be used: {reason}. Answer again, with the one JSON object that was asked for alone."
-    return [*said, {"role": "user", "content": told}]
+    answer = [{"role": "assistant", "content": response.content}] if response.content.strip() else []
+    message = f"Your answer cannot be used: {reason}. Answer again with only the JSON object that was requested."
+    return [*answer, {"role": "user", "content": message}]
 
 
 def as_data(tag: str, value: object) -> str:
-    """The value as JSON between tags. No text in the value can end it: there is no `<` or `>` in the JSON."""
+    """Return the value as JSON between tags. `<` and `>` are escaped, so that no text in it can close the tag."""
     text = json.dumps(value, ensure_ascii=False, indent=1)
     escaped = text.replace("<", "\\u003c").replace(">", "\\u003e")
     return f"<{tag}>\n{escaped}\n</{tag}>"
 
 
 def json_or_text(value: object) -> object:
-    """The value as JSON has it; what has no JSON as text."""
+    """Return the value as JSON types, or as text if it has no JSON form."""
     if isinstance(value, str):
         return value
     text = result_text(value)
@@ -138,17 +138,17 @@ _FLAGS = {"true": True, "false": False}
 
 
 def text_field(answer: JsonObject, key: str) -> str:
-    """The text under `key`, empty if there is none."""
+    """Return the str under `key`, or an empty one if there is none."""
     value = answer.get(key)
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise InvalidAnswerError(f"{key} must be a text")
+        raise InvalidAnswerError(f"{key} must be a string")
     return value.strip()
 
 
 def bool_field(answer: JsonObject, key: str) -> bool:
-    """The truth of `key`, false if nothing is said of it."""
+    """Return the bool under `key`, or False if there is none."""
     value = answer.get(key)
     if isinstance(value, str):
         value = _FLAGS.get(value.strip().lower(), value)
@@ -160,23 +160,23 @@ def bool_field(answer: JsonObject, key: str) -> bool:
 
 
 def int_field(answer: JsonObject, key: str, *, low: int, high: int) -> int:
-    """The whole number under `key`, from `low` to `high`."""
+    """Return the int under `key`, which must be from `low` to `high`."""
     value = answer.get(key)
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):
         number = None
     if number is None or not low <= number <= high or not number.is_integer():
-        raise InvalidAnswerError(f"{key} must be a whole number from {low} to {high}")
+        raise InvalidAnswerError(f"{key} must be an integer from {low} to {high}")
     return int(number)
 
 
 def choice_field(answer: JsonObject, key: str, choices: Collection[C]) -> C:
-    """Which of `choices` stands under `key`, in whatever case and with spaces or dashes for its underscores."""
+    """Return the choice under `key`, regardless of case, and of spaces or dashes instead of underscores."""
     value = answer.get(key)
-    folded = _normalized(value) if isinstance(value, str) else ""
+    normalized = _normalized(value) if isinstance(value, str) else ""
     for choice in choices:
-        if _normalized(choice) == folded:
+        if _normalized(choice) == normalized:
             return choice
     raise InvalidAnswerError(f"{key} must be one of: {', '.join(choices)}")
 

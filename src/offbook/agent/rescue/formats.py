@@ -6,8 +6,14 @@ import re
 from collections.abc import Collection
 
 from offbook.agent.rescue import tags
-from offbook.agent.rescue.call_format import CallFormat, TextMatch, UnreadableError
-from offbook.agent.rescue.json_value import calls_in, read_object, read_value
+from offbook.agent.rescue.call_format import (
+    CallFormat,
+    TextMatch,
+    UnreadableError,
+    calls_in,
+    read_object,
+    read_value,
+)
 from offbook.messages import JsonObject, ToolCall
 
 _BRACKETS_OPENING = r"\[TOOL_CALLS\]|(?<![\w-])[\w-]{1,64}\[(?:ARGS|CALL_ID)\]|\bfunctools(?=\[)"
@@ -18,10 +24,10 @@ _BRACKETS_NAMED = re.compile(
 
 
 def read_brackets(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """A list of JSON calls, or names each with their arguments.
+    """Read a list of JSON calls, or tool names each followed by its arguments.
 
     Raises:
-        UnreadableError: neither is there.
+        UnreadableError: there is neither.
     """
     start = opening.start()
     if listed := _BRACKETS_LIST.match(text, start):
@@ -56,10 +62,10 @@ _harmony_call_end = re.compile(r"\s*+(?:<\|(?:call|end)\|>)?")
 
 
 def read_harmony(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """One message: a call if it goes to a tool, thinking if it is analysis; of others the header alone.
+    """Read one message: a call if a tool is its recipient, thinking if it is analysis, otherwise only its header.
 
     Raises:
-        UnreadableError: it has no header, or goes to a tool without a JSON object.
+        UnreadableError: there is no header, or a message to a tool has no JSON object.
     """
     start = opening.start()
     header = _harmony_header.match(text, start)
@@ -86,7 +92,7 @@ _JSON_NEXT = re.compile(rf"[\s,;]*+(?:{_JSON_OPENING})")
 
 
 def read_json_calls(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """Values up to the last that follows directly. If one of them is no call, none of them is."""
+    """Read consecutive JSON values. If one of them is not a call, none of them is."""
     calls: list[ToolCall] = []
     start, is_text = opening.start(), False
     following: re.Match[str] | None = opening
@@ -111,10 +117,10 @@ _other_speaker = re.compile(r"<\|(?:im_start|start_header_id|start)\|>\s*+(?!ass
 
 
 def read_control_token(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """The token.
+    """Read the token.
 
     Raises:
-        UnreadableError: it starts the words of somebody else, which the model made up.
+        UnreadableError: it starts a message of another role, which the model invented.
     """
     if _other_speaker.match(text, opening.start()):
         raise UnreadableError
@@ -137,16 +143,16 @@ _json_start = re.compile(rf"\s*+(?:{JSON_CALLS.opening})")
 
 
 def opens_python_call(text: str, pos: int, tools: Collection[str]) -> bool:
-    """Whether a call of one of `tools` seems to start here, or a list of calls."""
-    bare = _python_start.match(text, pos)
-    return bare is not None and bare[1] in tools
+    """Whether a call of one of `tools`, or a list of calls, seems to start at `pos`."""
+    start = _python_start.match(text, pos)
+    return start is not None and start[1] in tools
 
 
 def read_python_calls(text: str, pos: int) -> TextMatch:
-    """A list of calls, or calls each on a line of its own.
+    """Read a list of calls, or calls on lines of their own.
 
     Raises:
-        UnreadableError: they break off, or have arguments without a keyword or values that are no literals.
+        UnreadableError: a call is incomplete, or has a positional argument or a value that is not a literal.
     """
     start = _python_list_start.match(text, pos)
     calls, end = _read_python_list(text, start.end()) if start else _read_python_lines(text, pos)
@@ -154,18 +160,18 @@ def read_python_calls(text: str, pos: int) -> TextMatch:
 
 
 def read_announced_python(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """What follows a token that announces code: calls in Python, or in JSON.
+    """Read the Python or JSON calls after a token that announces code.
 
     Raises:
         UnreadableError: other code follows.
     """
     if objects := _json_start.match(text, opening.end()):
-        found = read_json_calls(text, objects, tools)
+        match = read_json_calls(text, objects, tools)
     else:
-        found = read_python_calls(text, opening.end())
-    if not found.calls:
+        match = read_python_calls(text, opening.end())
+    if not match.calls:
         raise UnreadableError
-    return TextMatch(opening.start(), found.end, found.calls)
+    return TextMatch(opening.start(), match.end, match.calls)
 
 
 def _read_python_list(text: str, pos: int) -> tuple[list[ToolCall], int]:
@@ -226,10 +232,10 @@ _special_end = re.compile(r"(?:\s|```)*+(?:<[|｜]tool[▁_]call[▁_]end[|｜]>
 
 
 def read_special_tokens(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """One call.
+    """Read one call.
 
     Raises:
-        UnreadableError: it breaks off, or is written in another way.
+        UnreadableError: it is incomplete, or has another syntax.
     """
     call = _special_call.match(text, opening.start())
     if call is None:
@@ -251,19 +257,19 @@ _late_thinking_close = re.compile(rf"\n[ \t]*+({THINKING_CLOSE})")
 
 
 def read_thinking(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """Everything up to the closing tag; without one, everything."""
+    """Read up to the closing tag, or to the end of the text if there is none."""
     closing = _thinking_close.search(text, opening.end())
     inner_end, end = closing.span() if closing else (len(text), len(text))
     return TextMatch(opening.start(), end, thought=(opening.end(), inner_end))
 
 
 def thinking_before(closing: re.Match[str]) -> TextMatch:
-    """Everything before a closing tag that nothing opened: the prompt did."""
+    """Return all text before a closing tag as thinking: the opening tag was in the prompt."""
     return TextMatch(0, closing.end(), thought=(0, closing.start()))
 
 
 def late_thinking_close(text: str, pos: int) -> re.Match[str] | None:
-    """The last closing tag behind `pos` that starts its line, if nothing behind `pos` opened it."""
+    """Return the last closing tag after `pos` that starts a line, if no opening tag is after `pos`."""
     closing = None
     for closing in _late_thinking_close.finditer(text, pos):  # noqa: B007 - the last one is wanted
         pass

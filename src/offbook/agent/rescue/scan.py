@@ -1,4 +1,4 @@
-"""Scans a text once, from left to right, for calls in it; calls that the prose only quotes are left out."""
+"""Scans a text once, from left to right, for calls; calls that the prose only quotes are ignored."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from collections.abc import Collection
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.agent.rescue import formats
-from offbook.agent.rescue.call_format import CallFormat, TextMatch, UnreadableError, join_openings
-from offbook.agent.rescue.formats import FORMATS
-from offbook.agent.rescue.json_value import is_plain
+from offbook.agent.rescue.call_format import CallFormat, TextMatch, UnreadableError, is_plain, join_openings
+from offbook.agent.rescue.formats import (
+    FORMATS,
+    THINKING_CLOSE,
+    late_thinking_close,
+    opens_python_call,
+    read_python_calls,
+    thinking_before,
+)
 from offbook.messages import ToolCall
 
-_fenced_openings = join_openings(**{name: family.opening for name, family in FORMATS.items()})
+_fenced_openings = join_openings(**{name: call_format.opening for name, call_format in FORMATS.items()})
 _fence_close = re.compile(r"\s*+(?:```|\Z)")
 _fence_gap = re.compile(r"[\s,;]*+")
 
 
 def read_fence(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """The calls of a block; a block with anything else in it is text, and is not looked into.
+    """Read the calls of a code block; a block with anything else in it is text.
 
     Raises:
-        UnreadableError: it starts like a call and cannot be read on.
+        UnreadableError: the block starts like a call that cannot be read.
     """
     calls: list[ToolCall] = []
     pos = opening.end()
@@ -39,14 +44,14 @@ def read_fence(text: str, opening: re.Match[str], tools: Collection[str]) -> Tex
 def _fence_item(text: str, pos: int, tools: Collection[str]) -> TextMatch | None:
     gap = _fence_gap.match(text, pos)
     pos = gap.end() if gap else pos
-    if formats.opens_python_call(text, pos, tools):
+    if opens_python_call(text, pos, tools):
         try:
-            return formats.read_python_calls(text, pos)
+            return read_python_calls(text, pos)
         except UnreadableError:
             return None
     opening = _fenced_openings.match(text, pos)
-    found = FORMATS[opening.lastgroup or ""].read(text, opening, tools) if opening else None
-    return found if found and found.calls else None
+    match = FORMATS[opening.lastgroup or ""].read(text, opening, tools) if opening else None
+    return match if match and match.calls else None
 
 
 def _fence_end(text: str, pos: int) -> int:
@@ -78,14 +83,14 @@ _finished = re.compile(r"(?<!e\.g)[.!]\Z")
 _no_prose = re.compile(r"```|[{<]")
 
 
-def is_quoted(text: str, found: TextMatch, *, since: int, is_marked: bool) -> bool:
-    """Whether the calls are part of a sentence, or next to words of doubt, of showing or of the past.
+def is_quoted(text: str, match: TextMatch, *, since: int, is_marked: bool) -> bool:
+    """Whether the calls are part of a sentence, or next to words of doubt, of an example or of the past.
 
-    What comes before `since` does not count. For calls that are marked as such only words of showing do, unless their
-    sentence is finished before the call; and being inline code in a line with other words.
+    Text before `since` is ignored. Marked calls are quoted only by words of an example, unless their sentence ends
+    before the call, and as inline code in a line with other words.
     """
-    before = text[max(since, found.start - _REACH) : found.start]
-    after = text[found.end : found.end + _REACH]
+    before = text[max(since, match.start - _REACH) : match.start]
+    after = text[match.end : match.end + _REACH]
     lead_in = _sentence_end.split(before.strip().rpartition("\n")[2])[-1]
     follow_up = _no_prose.split(after)[0]
     next_line = follow_up.strip().partition("\n")[0]
@@ -106,25 +111,24 @@ LONGEST_TEXT = 1_000_000
 
 _ALL_FORMATS = {"fence": FENCE} | FORMATS
 _openings = join_openings(
-    **{name: form.opening for name, form in _ALL_FORMATS.items()}, thought_end=formats.THINKING_CLOSE
+    **{name: call_format.opening for name, call_format in _ALL_FORMATS.items()}, thought_end=THINKING_CLOSE
 )
 _nothing_more = re.compile(rf"(?:\s|{FORMATS['control_tokens'].opening})*+\Z")
 
 
 class Rescue(Struct, frozen=True):
-    """The calls found in a text, and what is left of it besides them; without calls that is the whole text."""
+    """The calls found in a text, and the text without them; the whole text if there are no calls."""
 
     calls: tuple[ToolCall, ...]
     text: str
 
 
 def rescue(text: str, tools: Collection[str]) -> Rescue:
-    """The calls of `tools` that a model wrote as text.
+    """Find the calls of `tools` that a model wrote as text.
 
-    They are all of the calls in the text, or none: a call of another tool, one that breaks off or cannot
-    be read, calls in different forms, and texts of more than a million characters yield nothing. What the
-    model thought aloud is the `reasoning` of the first call, and nothing in it is a call. Never raises;
-    takes time in proportion to the length of the text.
+    Returns all calls in the text, or none: a call of another tool, an incomplete or invalid call, calls in
+    different formats, and texts of more than a million characters yield nothing. The model's thinking becomes
+    the `reasoning` of the first call; calls in it are ignored. Never raises; takes linear time.
     """
     if not _may_hold_calls(text, tools):
         return Rescue((), text)
@@ -133,39 +137,39 @@ def rescue(text: str, tools: Collection[str]) -> Rescue:
         scan.run()
     except UnreadableError:
         return Rescue((), text)
-    calls = _calls(text, scan.found)
-    return Rescue(calls, _remaining_text(text, scan.found)) if calls else Rescue((), text)
+    calls = _calls(text, scan.matches)
+    return Rescue(calls, _remaining_text(text, scan.matches)) if calls else Rescue((), text)
 
 
 def _may_hold_calls(text: str, tools: Collection[str]) -> bool:
-    """Quick, and never wrong in saying no."""
+    """Whether a scan can find calls: a quick check without false negatives."""
     if "{" not in text and "<" not in text and "(" not in text:
         return False
     return len(text) <= LONGEST_TEXT and any(name in text for name in tools)
 
 
 class _Scan:
-    """A pass over a text: where it has come to, and what it has found.
+    """A pass over a text: its position, and the matches so far.
 
     Whatever opens first is read to its end, so that nothing inside an argument is taken for a call.
     """
 
     def __init__(self, text: str, tools: Collection[str]) -> None:
-        self.found: list[TextMatch] = []
+        self.matches: list[TextMatch] = []
         self._text, self._tools = text, tools
-        self._forms: set[str] = set()
+        self._formats: set[str] = set()
         self._pos, self._is_fresh = 0, True
 
     def run(self) -> None:
-        """Read all of the text.
+        """Read the whole text.
 
         Raises:
-            UnreadableError: there may be calls in it, but not surely these.
+            UnreadableError: the calls in it are ambiguous or cannot be read.
         """
         try:
             self._read_on()
         except UnreadableError:
-            closing = formats.late_thinking_close(self._text, self._pos)
+            closing = late_thinking_close(self._text, self._pos)
             if closing is None:
                 raise
             self._take_for_thinking(closing)
@@ -173,61 +177,61 @@ class _Scan:
 
     def _read_on(self) -> None:
         while True:
-            if self._is_fresh and formats.opens_python_call(self._text, self._pos, self._tools):
+            if self._is_fresh and opens_python_call(self._text, self._pos, self._tools):
                 self._add("", self._whole_python())
             opening = _openings.search(self._text, self._pos)
             if opening is None:
                 return
-            form = opening.lastgroup or ""
-            if form in _ALL_FORMATS:
-                self._add(form, _ALL_FORMATS[form].read(self._text, opening, self._tools))
+            name = opening.lastgroup or ""
+            if name in _ALL_FORMATS:
+                self._add(name, _ALL_FORMATS[name].read(self._text, opening, self._tools))
             else:
                 self._take_for_thinking(opening)
 
     def _whole_python(self) -> TextMatch:
-        """Python calls that are all of the text; before other words they are text themselves."""
-        found = formats.read_python_calls(self._text, self._pos)
-        is_whole = _nothing_more.match(self._text, found.end) is not None
-        return found if is_whole else replace(found, calls=(), is_text=True)
+        """Read Python calls that are the whole rest of the text; before other words they are text themselves."""
+        match = read_python_calls(self._text, self._pos)
+        is_whole = _nothing_more.match(self._text, match.end) is not None
+        return match if is_whole else replace(match, calls=(), is_text=True)
 
     def _take_for_thinking(self, closing: re.Match[str]) -> None:
-        thought = formats.thinking_before(closing)
-        self.found, self._forms = [thought], set()
+        thought = thinking_before(closing)
+        self.matches, self._formats = [thought], set()
         self._pos, self._is_fresh = thought.end, True
 
-    def _add(self, form: str, found: TextMatch) -> None:
-        if found.calls and form and self._is_quoted(form, found):
-            found = replace(found, calls=(), is_text=True)
-        if found.calls:
-            self._forms.add(form)
-            if len(self._forms) > 1 or not all(self._is_fit(call) for call in found.calls):
+    def _add(self, name: str, match: TextMatch) -> None:
+        if match.calls and name and self._is_quoted(name, match):
+            match = replace(match, calls=(), is_text=True)
+        if match.calls:
+            self._formats.add(name)
+            if len(self._formats) > 1 or not all(self._is_valid(call) for call in match.calls):
                 raise UnreadableError
-        self._is_fresh = self._is_fresh and not found.is_text and not self._text[self._pos : found.start].strip()
-        self.found.append(found)
-        self._pos = found.end
+        self._is_fresh = self._is_fresh and not match.is_text and not self._text[self._pos : match.start].strip()
+        self.matches.append(match)
+        self._pos = match.end
 
-    def _is_quoted(self, form: str, found: TextMatch) -> bool:
-        return is_quoted(self._text, found, since=self._pos, is_marked=_ALL_FORMATS[form].is_marked)
+    def _is_quoted(self, name: str, match: TextMatch) -> bool:
+        return is_quoted(self._text, match, since=self._pos, is_marked=_ALL_FORMATS[name].is_marked)
 
-    def _is_fit(self, call: ToolCall) -> bool:
+    def _is_valid(self, call: ToolCall) -> bool:
         return call.tool in self._tools and is_plain(call.args)
 
 
-def _calls(text: str, found: list[TextMatch]) -> tuple[ToolCall, ...]:
-    """All calls; what was thought goes with the first."""
-    calls = [call for stretch in found for call in stretch.calls]
-    thoughts = "\n".join(filter(None, (text[slice(*stretch.thought)].strip() for stretch in found)))
+def _calls(text: str, matches: list[TextMatch]) -> tuple[ToolCall, ...]:
+    """Return all calls; the first has all thinking as its reasoning."""
+    calls = [call for match in matches for call in match.calls]
+    thoughts = "\n".join(filter(None, (text[slice(*match.thought)].strip() for match in matches)))
     if calls and thoughts:
         calls[0] = replace(calls[0], reasoning=thoughts)
     return tuple(calls)
 
 
-def _remaining_text(text: str, found: list[TextMatch]) -> str:
-    """What is left of the text, its pieces on lines of their own."""
+def _remaining_text(text: str, matches: list[TextMatch]) -> str:
+    """Return the text without the matches, its pieces on lines of their own."""
     pieces, pos = [], 0
-    for stretch in found:
-        if not stretch.is_text:
-            pieces.append(text[pos : stretch.start].strip())
-            pos = stretch.end
+    for match in matches:
+        if not match.is_text:
+            pieces.append(text[pos : match.start].strip())
+            pos = match.end
     pieces.append(text[pos:].strip())
     return "\n".join(filter(None, pieces))

@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from offbook.agent.rescue.call_format import CallFormat, TextMatch, UnreadableError
-from offbook.agent.rescue.json_value import calls_in, is_plain, parse, read_object, read_value
+from offbook.agent.rescue.call_format import (
+    CallFormat,
+    TextMatch,
+    UnreadableError,
+    calls_in,
+    is_plain,
+    parse,
+    read_object,
+    read_value,
+)
 from offbook.messages import JsonObject, ToolCall
 
 _SPACE = "(?:｜DSML｜|[a-z]{1,20}:)?"
@@ -31,10 +39,10 @@ _pair = re.compile(r"\s*+<arg_key>([^<]*+)</arg_key>\s*+<arg_value>(.*?)</arg_va
 
 
 def read_tags(text: str, opening: re.Match[str], tools: Collection[str]) -> TextMatch:
-    """The calls of a wrapper, or of one element outside of any.
+    """Read the calls of a wrapper, or of one element outside of a wrapper.
 
     Raises:
-        UnreadableError: something else is there, or a call breaks off.
+        UnreadableError: there is something else, or a call is incomplete.
     """
     start = opening.start()
     wrapper = _wrapper.match(text, start)
@@ -68,7 +76,7 @@ def _read_item(text: str, pos: int, tools: Collection[str]) -> tuple[tuple[ToolC
 
 
 def _read_element(text: str, pos: int) -> tuple[ToolCall, int]:
-    """A call whose tag has the tool's name, around parameters or one JSON object; that alone may lack its end tag."""
+    """Read a call whose tag has the tool's name, around parameters, or around a JSON object without an end tag."""
     element = _element.match(text, pos)
     if element is None:
         raise UnreadableError
@@ -87,43 +95,43 @@ def _read_parameters(text: str, pos: int) -> tuple[JsonObject, int]:
     args: JsonObject = {}
     while parameter := _parameter.match(text, pos):
         key, is_text, value = parameter.groups()
-        _put(args, key, _unwrapped(value) if is_text == "true" else _meant(value))
+        _add_argument(args, key, _strip_line_breaks(value) if is_text == "true" else _parameter_value(value))
         pos = parameter.end()
     return args, pos
 
 
 def _read_pairs(text: str, pos: int) -> tuple[ToolCall, int]:
-    """A call as GLM writes it: the tool's name, then keys and values, up to the end tag."""
+    """Read a call in the format of GLM: the tool's name, then keys and values, up to the end tag."""
     name = _bare_name.match(text, pos)
     if name is None:
         raise UnreadableError
     args: JsonObject = {}
     pos = name.end()
     while pair := _pair.match(text, pos):
-        _put(args, pair[1].strip(), _meant(pair[2]))
+        _add_argument(args, pair[1].strip(), _parameter_value(pair[2]))
         pos = pair.end()
     if not _close.match(text, _past_gap(text, pos)):
         raise UnreadableError
     return ToolCall(name[1], args), pos
 
 
-def _put(args: JsonObject, key: str, value: object) -> None:
+def _add_argument(args: JsonObject, key: str, value: object) -> None:
     if key in args:
         raise UnreadableError
     args[key] = value
 
 
-def _meant(text: str) -> object:
-    """What a parameter's text stands for: what it says as JSON, if that is no string, else itself."""
+def _parameter_value(text: str) -> object:
+    """Return the value of a parameter: its text parsed as JSON, unless that fails or gives a string."""
     try:
         value = parse(text)
     except UnreadableError:
-        return _unwrapped(text)
-    return _unwrapped(text) if isinstance(value, str) or not is_plain(value) else value
+        return _strip_line_breaks(text)
+    return _strip_line_breaks(text) if isinstance(value, str) or not is_plain(value) else value
 
 
-def _unwrapped(text: str) -> str:
-    """The text without the line breaks that set it off from its tags."""
+def _strip_line_breaks(text: str) -> str:
+    """Return the text without the line breaks between it and its tags."""
     return text.removeprefix("\n").removesuffix("\n")
 
 
