@@ -4,11 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook import Request
 from offbook.errors import InputError
 from offbook.faults import At, HttpError, Site, StreamStall, StreamTruncate, ToolLost, ToolSite
-from offbook.faults.site import Numbering
-from tests.fakes import user
 
 HERE = Site("triage", "answer", 2, 7, 3)
 
@@ -56,7 +53,7 @@ def test_one_thing_that_does_not_fit_is_enough(at):
 
 @given(sites, sites)
 def test_a_site_is_named_by_what_covers_it_and_no_other_call(site, other):
-    at = site.named()
+    at = At.of(site)
     assert at.covers(site)
     same_call = (other.workflow, other.step_id, other.call) == (site.workflow, site.step_id, site.call)
     if at.covers(other) and site.workflow:
@@ -93,8 +90,8 @@ def test_a_call_of_a_tool_is_covered_by_sites_of_that_tool_alone(at):
 
 def test_a_call_of_a_tool_is_named_by_its_tool_and_its_number():
     site = ToolSite("refund", 2)
-    assert str(site.named()) == "tool=refund call=2"
-    assert site.named().covers(site)
+    assert str(At.of(site)) == "tool=refund call=2"
+    assert At.of(site).covers(site)
     assert At(tool="refund").covers(site)
 
 
@@ -112,68 +109,3 @@ def test_faults_of_models_and_of_tools_strike_their_own_kind_alone():
         At(call=1).fail(ToolLost())
     with pytest.raises(InputError, match="http_error strikes models, not tools\n  hint: use one of tool_empty, "):
         At(tool="refund").fail(HttpError(500))
-
-
-def request(step_id=None, *, text="Hi", attempt=1, call=0, workflow=""):
-    return Request(tuple(user(text)), "m", step_id=step_id, attempt=attempt, call=call, workflow=workflow)
-
-
-def numbers(*requests):
-    """The call, the overall number and the attempt of each."""
-    numbering = Numbering()
-    sites = [numbering.site(request) for request in requests]
-    return [(site.call, site.overall, site.attempt) for site in sites]
-
-
-def test_calls_are_counted_by_step_and_in_all():
-    assert numbers(request("a"), request("b"), request("a"), request(), request("b")) == [
-        (1, 1, 1),
-        (1, 2, 1),
-        (2, 3, 1),
-        (1, 4, 1),
-        (2, 5, 1),
-    ]
-
-
-def test_steps_of_other_workflows_are_other_steps():
-    assert numbers(request("a", workflow="x"), request("a", workflow="y")) == [(1, 1, 1), (1, 2, 1)]
-
-
-def test_a_retry_is_an_attempt_and_not_a_call():
-    assert numbers(request("a"), request("a", attempt=2), request("a", attempt=3), request("a")) == [
-        (1, 1, 1),
-        (1, 1, 2),
-        (1, 1, 3),
-        (2, 2, 1),
-    ]
-
-
-def test_a_retry_belongs_to_the_latest_call_that_can_be_meant():
-    assert numbers(request("a"), request("a"), request("a", attempt=2)) == [(1, 1, 1), (2, 2, 1), (2, 2, 2)]
-
-
-def test_retries_of_calls_under_way_at_once_are_told_apart_by_their_messages():
-    first, second = {"text": "first"}, {"text": "second"}
-    assert numbers(
-        request("a", **first),
-        request("a", **second),
-        request("a", **first, attempt=2),
-        request("a", **second, attempt=2),
-        request("a", **first, attempt=3),
-    ) == [(1, 1, 1), (2, 2, 1), (1, 1, 2), (2, 2, 2), (1, 1, 3)]
-
-
-def test_a_retry_with_changed_messages_belongs_to_the_latest_call():
-    assert numbers(request("a"), request("a", text="Hi again", attempt=2)) == [(1, 1, 1), (1, 1, 2)]
-
-
-def test_a_retry_of_a_call_that_nobody_saw_is_the_first_call():
-    assert numbers(request("a", attempt=2), request("a")) == [(1, 1, 2), (2, 2, 1)]
-
-
-def test_a_number_that_a_request_carries_is_taken():
-    assert numbers(request("a", call=4), request("a", call=2, attempt=2), request("a", call=4, attempt=2)) == [
-        (4, 1, 1),
-        (2, 2, 2),
-        (4, 1, 2),
-    ]

@@ -11,25 +11,22 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.call_numbers import CallNumbers, Site
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.status import retry_after_s
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.replay import ExploredModels
-from offbook.explore.run import CallOutcome, ChunkKind, ModelCall, ToolRun, normalize_text
-from offbook.faults.site import Site
+from offbook.explore.run import CallOutcome, ChunkKind, ModelCall, ToolRun, chunk_kind, normalize_text
 from offbook.messages import (
     JsonObject,
-    ReasoningDelta,
     Reply,
     Request,
     Response,
-    StreamDelta,
     StreamedReply,
     StreamEnd,
     StreamEvent,
     StreamRestart,
-    TextDelta,
     WholeReply,
 )
 from offbook.providers.provider import Provider
@@ -55,15 +52,8 @@ class EndlessRunError(BaseException):
     """A run that goes on and on. No agent may catch it, so it is no Exception."""
 
 
-class _FailedAttempt(Struct, frozen=True):
-    """A try that failed, and when the next one may come."""
-
-    site: Site
-    due_s: float
-
-
 class _Attempt(Struct, frozen=True):
-    """A try under way."""
+    """An attempt in progress."""
 
     request: Request
     site: Site
@@ -83,15 +73,15 @@ class ModelObserver(Provider):
         self.calls: list[ModelCall] = []
         self._provider, self._models, self._max_calls = provider, models, max_calls
         self._begun = 0
-        self._counts = Counter[tuple[str, str | None]]()
-        self._failed: dict[tuple[str | None, str], list[_FailedAttempt]] = {}
+        self._call_numbers, self._has_failed = CallNumbers(), False
+        self._due_s: dict[tuple[str, str | None, int], float] = {}
         self._last_failed: dict[str | None, Request] = {}
 
     async def send(self, request: Request) -> Reply:
         self._begun += 1
         if self._begun > self._max_calls:
             raise EndlessRunError(f"it made more than {self._max_calls} calls of models")
-        tried = self._try(request)
+        tried = self._start(request)
         try:
             reply = await self._provider.send(tried.request)
             if request.stream:
@@ -103,30 +93,18 @@ class ModelObserver(Provider):
         self._note(tried, response=response)
         return WholeReply(response)
 
-    def _try(self, request: Request) -> _Attempt:
-        """The request with its place: one that repeats a request which has just failed is a further try of that call.
+    def _start(self, request: Request) -> _Attempt:
+        """Assign the request its site. One that repeats a request which has failed is a further attempt of that call.
 
         So it is whoever makes it: a gateway, or an agent whose gateway has given up. Another model is another call.
         """
-        failure = self._failure(_identity(request)) if self._failed else None
-        if failure is None:
-            site = self._next_site(request)
-            return _Attempt(replace(request, call=site.call, attempt=1), site, is_too_soon=False)
-        site = replace(failure.site, attempt=failure.site.attempt + 1)
-        is_too_soon = _now_s() < failure.due_s - _TOLERANCE_S
-        return _Attempt(replace(request, call=site.call, attempt=site.attempt), site, is_too_soon)
-
-    def _failure(self, identity: tuple[str | None, str]) -> _FailedAttempt | None:
-        """The failure that a request with this identity makes good, if one does: the first."""
-        failures = self._failed.pop(identity, [])
-        if len(failures) > 1:
-            self._failed[identity] = failures[1:]
-        return failures[0] if failures else None
-
-    def _next_site(self, request: Request) -> Site:
         step = (request.workflow, request.step_id)
-        self._counts[step] += 1
-        return Site(*step, self._counts[step], self._counts.total(), 1)
+        # Hashing takes long, and before the first failure there is nothing that a request could repeat.
+        identity = fingerprint(request) if self._has_failed else ""
+        site = self._call_numbers.start(step, identity)
+        due_s = self._due_s.pop((*step, site.call), 0.0) if site.attempt > 1 else 0.0
+        numbered = replace(request, call=site.call, attempt=site.attempt)
+        return _Attempt(numbered, site, is_too_soon=_now_s() < due_s - _TOLERANCE_S)
 
     async def _watched(self, reply: Reply, tried: _Attempt) -> AsyncIterator[StreamEvent]:
         chunks: list[ChunkKind] = []
@@ -156,8 +134,10 @@ class ModelObserver(Provider):
             forgot = 0 if last is None else lost_messages(last.messages, request.messages)
             self._note(tried, outcome="diverged", error=told, forgot=forgot)
             return
-        failure = _FailedAttempt(tried.site, _now_s() + _requested_wait_s(error))
-        self._failed.setdefault(_identity(request), []).append(failure)
+        site = tried.site
+        self._call_numbers.finish(site, fingerprint(request), failed=True)
+        self._has_failed = True
+        self._due_s[site.workflow, site.step_id, site.call] = _now_s() + _requested_wait_s(error)
         self._last_failed[request.step_id] = request
         self._note(tried, outcome="failed", error=told, chunks=chunks)
 
@@ -191,17 +171,6 @@ class ModelObserver(Provider):
         )
 
 
-def chunk_kind(delta: StreamDelta) -> ChunkKind:
-    """What a piece of a stream brings."""
-    if isinstance(delta, TextDelta):
-        return "text"
-    return "reasoning" if isinstance(delta, ReasoningDelta) else "tool_call"
-
-
-def _identity(request: Request) -> tuple[str | None, str]:
-    return request.step_id, fingerprint(request)
-
-
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
@@ -233,7 +202,7 @@ class _ToolCall:
         )
 
 
-_current_call: ContextVar[_ToolCall | None] = ContextVar("_under_way", default=None)
+_current_call: ContextVar[_ToolCall | None] = ContextVar("_current_call", default=None)
 
 
 class ToolObserver:

@@ -9,10 +9,18 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from offbook.messages import JsonObject
+from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
 
 ChunkKind = Literal["text", "reasoning", "tool_call", "other"]
 """What a piece of a streamed answer brings; `other` are the events around those, which only the wire has."""
+
+
+def chunk_kind(delta: StreamDelta) -> ChunkKind:
+    """Return what a piece of a stream brings."""
+    if isinstance(delta, TextDelta):
+        return "text"
+    return "reasoning" if isinstance(delta, ReasoningDelta) else "tool_call"
+
 
 CallOutcome = Literal["answered", "failed", "diverged"]
 ErrorKind = Literal["declared", "undeclared"]

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from offbook.explore.run import ChunkKind, ModelCall, Run, ToolRun
+from offbook.call_numbers import CallNumbers
+from offbook.explore.run import ModelCall, Run, ToolRun, chunk_kind
 from offbook.faults import At
-from offbook.messages import ReasoningDelta, TextDelta
 from offbook.recording.format.document import Document, each_exchange
-from offbook.recording.format.exchange import Exchange
 
 
 class ExploredSite(Struct, frozen=True):
@@ -80,31 +79,25 @@ def recorded_run(document: Document) -> Run:
 
 
 def _recorded_calls(document: Document) -> Iterator[ModelCall]:
-    numbers = _CallNumbers()
+    numbers = CallNumbers()
     for key, exchange in sorted(document, key=lambda entry: entry[1].recorded_at or ""):
         if exchange.http_fields() is not None:
             continue
-        step_id = None if key == exchange.request_hash else key
-        number, step_call, attempt = numbers.next(key, has_failed=exchange.fault is not None)
-        asked = exchange.request_fields() or {}
+        step_id, identity = None if key == exchange.request_hash else key, exchange.request_hash
+        site = numbers.start(("", step_id), identity)
+        numbers.finish(site, identity, failed=exchange.fault is not None)
+        request = exchange.request_fields() or {}
+        deltas = exchange.timed_deltas() if exchange.chunks is not None else ()
         yield ModelCall(
-            number=number,
+            number=site.overall,
             step_id=step_id,
-            step_call=step_call,
-            attempt=attempt,
+            step_call=site.call,
+            attempt=site.attempt,
             model=exchange.model,
-            has_tools=bool(asked.get("tools") or exchange.tool_calls),
+            has_tools=bool(request.get("tools") or exchange.tool_calls),
             is_streamed=exchange.chunks is not None,
-            chunks=tuple(_chunk_kinds(exchange)),
+            chunks=tuple(chunk_kind(delta) for _, delta in deltas),
         )
-
-
-def _chunk_kinds(exchange: Exchange) -> Iterator[ChunkKind]:
-    for _, delta in exchange.timed_deltas() if exchange.chunks is not None else ():
-        if isinstance(delta, TextDelta):
-            yield "text"
-        else:
-            yield "reasoning" if isinstance(delta, ReasoningDelta) else "tool_call"
 
 
 def _recorded_tools(document: Document) -> Iterator[ToolRun]:
@@ -113,23 +106,3 @@ def _recorded_tools(document: Document) -> Iterator[ToolRun]:
         calls[tool] += 1
         arguments = exchange.arguments if isinstance(exchange.arguments, dict) else {}
         yield ToolRun(tool=tool, call=calls[tool], arguments=arguments)
-
-
-class _CallNumbers:
-    """Counts calls, those of each key, and the tries of each."""
-
-    def __init__(self) -> None:
-        self._overall = 0
-        self._last: dict[str, tuple[int, int, int]] = {}
-        self._failed: set[str] = set()
-
-    def next(self, key: str, *, has_failed: bool) -> tuple[int, int, int]:
-        number, step_call, attempt = self._last.get(key, (0, 0, 0))
-        if key in self._failed:
-            now = number, step_call, attempt + 1
-        else:
-            self._overall += 1
-            now = self._overall, step_call + 1, 1
-        self._last[key] = now
-        (self._failed.add if has_failed else self._failed.discard)(key)
-        return now

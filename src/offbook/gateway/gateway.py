@@ -8,6 +8,7 @@ from itertools import count
 
 from msgspec.structs import replace
 
+from offbook.call_numbers import CallNumbers
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink, Sinks, guard_sink
@@ -62,7 +63,7 @@ class ProviderGateway(Provider):
         self.breakers: dict[str, Breaker] = {}
         self._breaker_policy = breaker or NO_BREAKER
         self._routing = RoutingTable()
-        self._calls: dict[tuple[str, str | None], int] = {}
+        self._call_numbers = CallNumbers()
         self._rules = CallRules(
             retry=retry,
             deadline_s=_checked_deadline(deadline_s),
@@ -156,8 +157,7 @@ class ProviderGateway(Provider):
         if request.call:
             return request
         step = (request.workflow, request.step_id)
-        number = self._calls[step] = self._calls.get(step, 0) + 1
-        return replace(request, call=number)
+        return replace(request, call=self._call_numbers.next_call(step))
 
 
 def _check_retry(retry: object) -> None:

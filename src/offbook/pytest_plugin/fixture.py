@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from offbook.call_numbers import CallNumbers
 from offbook.clock import refuse_in_loop, run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, PlannedFault, inject_tools, parse_fault
-from offbook.faults.site import Numbering
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.pipeline import live_provider
@@ -44,18 +44,18 @@ class RuntimeFaultInjector(Provider):
 
     def __init__(self, provider: Provider, plan: FaultPlan, *, fault_log: FaultLog, hint: str) -> None:
         self.name = provider.name
-        self._provider, self._numbering, self._fault_log, self._hint = provider, Numbering(), fault_log, hint
+        self._provider, self._call_numbers, self._fault_log, self._hint = provider, CallNumbers(), fault_log, hint
         self.follow(plan)
 
     def follow(self, plan: FaultPlan) -> None:
         """Let faults strike as this plan says, from now on."""
-        self._injector = FaultInjector(self._provider, plan, numbering=self._numbering, fault_log=self._fault_log)
+        self._injector = FaultInjector(self._provider, plan, call_numbers=self._call_numbers, fault_log=self._fault_log)
 
     async def send(self, request: Request) -> Reply:
         try:
             return await self._injector.send(request)
         except RecordingMismatchError as error:
-            raise error.but(hint="" if error.fired else self._hint) from None
+            raise error.replace(hint="" if error.fired else self._hint) from None
 
 
 def record_again_hint(node_id: str) -> str:

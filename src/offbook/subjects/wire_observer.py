@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import orjson
 from msgspec import Struct
 
+from offbook.call_numbers import Site
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec
 from offbook.codecs.framing import encode_sse_event
 from offbook.codecs.status import retry_after_s
 from offbook.errors import OffbookError
-from offbook.explore.observers import chunk_kind, lost_messages
-from offbook.explore.run import CallOutcome, ChunkKind, ModelCall, ToolRun
-from offbook.faults.site import Site
+from offbook.explore.observers import lost_messages
+from offbook.explore.run import CallOutcome, ChunkKind, ModelCall, ToolRun, chunk_kind
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall
 from offbook.recording.format.wire_record import json_documents
 from offbook.wire.calls import CallAttempt, WireOutcome

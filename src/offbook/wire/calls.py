@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from offbook.call_numbers import CallNumbers, Site
 from offbook.errors import MismatchKind
-from offbook.faults import AnyFault, FaultPlan, PlannedFault
-from offbook.faults.site import Numbering, Site
+from offbook.faults import AnyFault, At, FaultPlan, PlannedFault
 from offbook.messages import Request
 from offbook.wire.request import HttpRequest, ParsedRequest
 
@@ -54,28 +53,31 @@ class CallCounter:
         self._counts_all = counts_all
         self.follow(plan)
         self._fired_lines: list[PlannedFault] = []
-        self._numbering = Numbering()
-        self._failed: dict[str, int] = {}
+        self._call_numbers = CallNumbers()
+        self._failed_attempts: dict[str, int] = {}
 
     def take(self, call: HttpRequest, asked: ParsedRequest) -> CallAttempt:
         """The call with its place among the others."""
         self.total += 1
-        attempt = self._attempt(call, asked)
         step_id = call.headers.get(STEP_HEADER) or None
-        if asked.route.operation not in _FAULTED_OPERATIONS:
+        is_model_call = asked.route.operation in _FAULTED_OPERATIONS
+        if is_model_call and self._is_counting:
+            site = self._site(asked, call.attempt, step_id)
+            return CallAttempt(asked, self.total, site.attempt, step_id, self._fault_at(site), site, site.overall)
+        attempt = call.attempt or self._failed_attempts.get(asked.request_hash, 0) + 1
+        if not is_model_call:
             return CallAttempt(asked, self.total, attempt, step_id)
-        if not self._is_counting:
-            self._calls += attempt == 1 or not self._calls
-            return CallAttempt(asked, self.total, attempt, step_id, call=self._calls)
-        site = self._site(asked, attempt, step_id)
-        return CallAttempt(asked, self.total, attempt, step_id, self._fault_at(site), site, site.overall)
+        self._calls += attempt == 1 or not self._calls
+        return CallAttempt(asked, self.total, attempt, step_id, call=self._calls)
 
     def note(self, taken: CallAttempt, *, failed: bool) -> None:
         """Remember how the call's answer ended."""
-        if failed:
-            self._failed[taken.asked.request_hash] = taken.attempt
-        elif self._failed:
-            self._failed.pop(taken.asked.request_hash, None)
+        if taken.site is not None:
+            self._call_numbers.finish(taken.site, taken.asked.request_hash, failed=failed)
+        elif failed:
+            self._failed_attempts[taken.asked.request_hash] = taken.attempt
+        elif self._failed_attempts:
+            self._failed_attempts.pop(taken.asked.request_hash, None)
 
     def follow(self, plan: FaultPlan) -> None:
         """Let faults strike as this plan says, from now on."""
@@ -91,19 +93,16 @@ class CallCounter:
         """The lines of the plan that have not fired so far."""
         return [planned for planned in self._plan if planned not in self._fired_lines]
 
-    def _attempt(self, call: HttpRequest, asked: ParsedRequest) -> int:
-        counted = self._failed.get(asked.request_hash, 0) + 1
-        told = call.attempt or counted
-        return max(told, counted) if self._counts_all else told
-
-    def _site(self, asked: ParsedRequest, attempt: int, step_id: str | None) -> Site:
-        request = asked.request or Request(({"role": "user", "content": asked.request_hash},), asked.model)
-        return self._numbering.site(replace(request, attempt=attempt, step_id=step_id))
+    def _site(self, asked: ParsedRequest, client_attempt: int | None, step_id: str | None) -> Site:
+        """Return the site of a call; `client_attempt` is which attempt its client says it is."""
+        numbers, step, identity = self._call_numbers, ("", step_id), asked.request_hash
+        is_repeated = self._counts_all and (client_attempt or 0) <= numbers.next_attempt(step, identity)
+        return numbers.start(step, identity, attempt=None if is_repeated else client_attempt)
 
     def _fault_at(self, site: Site) -> AnyFault | None:
         fault = self._plan.fault_at(site)
         if fault is not None:
-            self.fired.append(PlannedFault(site.named(), fault))
+            self.fired.append(PlannedFault(At.of(site), fault))
             planned = self._plan.line_at(site)
             if planned is not None and planned not in self._fired_lines:
                 self._fired_lines.append(planned)
@@ -112,8 +111,8 @@ class CallCounter:
 
 WireOutcome = Literal["served", "fault", "default", "made", "recorded", "passed", "missed", "refused"]
 """`served` from the recording, `fault` where one fired, `default` where the recording has nothing, `made` up (an
-embedding, a list of models), `recorded` from upstream, `passed` on from there without being kept (too large, or the client left
-before anything came), `missed`, or `refused` as no call that can be answered."""
+embedding, a list of models), `recorded` from upstream, `passed` on from there without being recorded (too large, or the
+client left before anything came), `missed`, or `refused` as no call that can be answered."""
 
 
 class WireCall(Struct, frozen=True, gc=False):
