@@ -1,12 +1,12 @@
 """The error tree: drawn as it is, with data on every error and messages that say all of it once."""
 
-import inspect
 import pickle
 import re
 
 import pytest
 
 from offbook import errors
+from offbook.agent import errors as agent_errors
 from offbook.errors import (
     AllProvidersFailedError,
     Attempt,
@@ -27,21 +27,24 @@ from offbook.errors import (
 )
 
 
-def drawn_tree():
+def drawn_tree(module):
     """Each error of the drawing in the module's docstring, with the one above it."""
     above, parents = [], {}
-    for branch, name in re.findall(r"^([│├└─ ]*)(\w+Error)\b", errors.__doc__, re.MULTILINE):
+    for branch, name in re.findall(r"^([│├└─ ]*)(\w+Error)\b", module.__doc__, re.MULTILINE):
         depth = len(branch) // 4
         parents[name] = above[depth - 1] if depth else None
         above[depth:] = [name]
     return parents
 
 
-def test_the_tree_is_as_it_is_drawn():
-    raised = {name: of for name, of in vars(errors).items() if inspect.isclass(of) and issubclass(of, OffbookError)}
-    assert drawn_tree() == {
-        name: next((base.__name__ for base in of.__bases__ if base.__name__ in raised), None)
-        for name, of in raised.items()
+@pytest.mark.parametrize("module", [errors, agent_errors])
+def test_the_tree_is_as_it_is_drawn(module):
+    raised = {
+        name: kind for name, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, OffbookError)
+    }
+    assert drawn_tree(module) == {
+        name: next((base.__name__ for base in kind.__bases__ if base.__name__ in raised), None)
+        for name, kind in raised.items()
     }
 
 

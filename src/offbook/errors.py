@@ -1,53 +1,45 @@
 """Every error that offbook raises, as one tree.
 
 OffbookError
-├── InputError                     something given to us is wrong: where, why, and what to do (exit code 2)
-│   ├── RecordingFormatError       a file that cannot be read as a recording
-│   ├── RequestError               a request that cannot be sent, matched or recorded
-│   ├── NoProviderError            a request for a model that no registered provider takes
-│   ├── ExpressionError            an expression that cannot be read, or gives no answer
-│   ├── TemplateError              a template that cannot be read or filled
-│   ├── RunError                   a kept run that is not there, under way, over, changed or unreadable
-│   └── WorkflowError              a file that is no workflow: problems, all of them
-├── ProviderError                  a model call failed: status_code, headers, body
-│   ├── RateLimitError             429, with retry_after_s when the provider said so
-│   ├── ProviderTimeoutError       no answer in time (also a TimeoutError)
-│   │   └── DeadlineExceededError  no answer before the deadline of the whole call: attempts
-│   ├── ProviderConnectionError    no connection, or one that broke (also a ConnectionError)
-│   ├── MalformedResponseError     an answer that is not what its protocol says: raw
-│   ├── BreakerOpenError           the provider failed too often to be asked now
+├── InputError                     something that a user gave is wrong: reason, source, place, hint (exit code 2)
+│   ├── RecordingFormatError       a file cannot be read as a recording
+│   ├── RequestError               a request cannot be sent, matched or recorded
+│   ├── NoProviderError            no registered provider accepts the model of a request
+│   ├── ExpressionError            an expression cannot be parsed or evaluated
+│   ├── TemplateError              a template cannot be parsed or filled
+│   ├── RunError                   a stored run is missing, in progress, finished, changed or unreadable
+│   └── WorkflowError              a file is not a valid workflow: problems
+├── ProviderError                  a model call failed: provider, status_code, headers, body
+│   ├── RateLimitError             the provider answered 429: retry_after_s
+│   ├── ProviderTimeoutError       no response in time (also a TimeoutError)
+│   │   └── DeadlineExceededError  no response before the deadline of the whole call: deadline_s, attempts
+│   ├── ProviderConnectionError    no connection, or a broken one (also a ConnectionError)
+│   ├── MalformedResponseError     a response violates its protocol: raw
+│   ├── BreakerOpenError           the provider's circuit breaker is open
 │   ├── StreamInterruptedError     a stream broke after its first event: partial
-│   └── AllProvidersFailedError    no provider answered: attempts
+│   └── AllProvidersFailedError    every provider failed: attempts
 ├── AgentError                     an agent's run ended without a result: messages, completed_steps
-│   ├── MaxIterationsError         it asked the model as often as it may: iterations, pending_steps
-│   ├── ToolCallError              the model would not make a valid tool call: raw_response
-│   ├── StepEnforcementError       required steps were not done: terminal_tool, attempts, pending_steps
-│   ├── PrerequisiteError          the model would not call what a tool needs before it: tool_name, attempts, missing
-│   ├── RepeatedCallError          the model made the same call over and over: tool_name, arguments, times
-│   ├── ToolExecutionError         tools failed too often in a row: tool_name, cause
-│   ├── AgentBudgetError           the run has used up what it may: spent, limit, unit
-│   ├── StreamError                a client's stream had no FINAL chunk
-│   └── WorkflowCancelledError     the run was cancelled: iteration
-├── MockError                      a mock that cannot stand in for its tool: tool
-│   ├── MockDriftError             it answers what the real tool would not: problems
-│   └── UnmockedToolError          a tool was called that has no mock: arguments, suggestion
+│                                  (its subclasses are in offbook.agent.errors)
+├── MockError                      a mock cannot stand in for its tool: tool
+│   ├── MockDriftError             a mock returns what the real tool would not: problems
+│   └── UnmockedToolError          a tool without a mock was called: arguments, suggestion
 ├── TargetError                    an agent under test failed
-├── StepError                      a step of a workflow could not do its work
-│   └── StepTimeoutError           it took longer than it may (also a TimeoutError): step_id, timeout_s
-├── ToolArgumentsError             arguments that are not what a tool takes: tool, problems
-├── ToolFailureError               a built-in tool could not do what it was asked: tool, status_code
-├── ToolFaultError                 a tool call that a fault makes fail: tool
-├── ToolRefusalError               a built-in tool was asked for what it may not do: tool
-├── ToolTimeoutError               a tool took longer than it may (also a TimeoutError): tool, timeout_s
-├── UnfitAnswerError               a model would not answer in the form that was asked for: reason, raw
-├── UserSimulationError            the model that plays a user would not: reason, raw, turn_index
-├── BudgetExceededError            the calls so far have cost what they may: spent_usd, limit_usd
-├── ScriptError                    a scripted model was asked too often, or too seldom: messages
-├── RecordedToolError              what a tool raised when it was recorded, where its class is not known: type, message
-├── RecordingMismatchError         a replayed request has no answer: kind, key, difference, hint, fired
-└── EventLoopError                 a synchronous call made where an event loop is already running
+├── StepError                      a workflow step failed
+│   └── StepTimeoutError           a workflow step timed out (also a TimeoutError): step_id, timeout_s
+├── ToolArgumentsError             arguments do not fit the parameters of a tool: tool, problems
+├── ToolFailureError               a built-in tool failed: tool, status_code
+├── ToolFaultError                 an injected fault makes a tool call fail: tool
+├── ToolRefusalError               a built-in tool refuses what it is not allowed to do: tool
+├── ToolTimeoutError               a tool timed out (also a TimeoutError): tool, timeout_s
+├── UnfitAnswerError               a model does not answer in the requested form: reason, raw
+├── UserSimulationError            the model that simulates a user does not answer: reason, raw, turn_index
+├── BudgetExceededError            the budget of a gateway is spent: spent_usd, limit_usd
+├── ScriptError                    a scripted model was called too often or not often enough: messages
+├── RecordedToolError              the recorded error of a tool, if its class is unknown: type, message
+├── RecordingMismatchError         a replayed request has no recorded response: kind, key, difference, hint, fired
+└── EventLoopError                 a synchronous call was made inside a running event loop
 
-Outside the tree stands `ToolResolutionError`: a tool raises it to say that nothing failed, but there is no such thing.
+`ToolResolutionError` is not part of the tree: a tool raises it to report that nothing failed but nothing was found.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +49,7 @@ MismatchKind = Literal["missing", "drifted", "exhausted"]
 
 
 class OffbookError(Exception):
-    """Whatever offbook raises on purpose. It can be pickled, and so cross to another process."""
+    """The base of every error that offbook raises on purpose. It can be pickled."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -71,10 +63,10 @@ def _rebuild(kind: type[OffbookError], args: tuple[object, ...], attributes: dic
 
 
 class InputError(OffbookError):
-    """Something given to us is wrong.
+    """Something that a user gave is wrong.
 
-    `source` names the file (or argument), `place` the spot in it, `reason` what is wrong there and
-    `hint` what to do next. The message holds all four, each once.
+    `source` names the file or argument, `place` the position in it, `reason` what is wrong there and `hint` what to do
+    next. The message contains all four, each once.
     """
 
     def __init__(self, reason: str, *, source: str = "", place: str = "", hint: str = "") -> None:
@@ -85,31 +77,31 @@ class InputError(OffbookError):
 
 
 class RecordingFormatError(InputError):
-    """A file that cannot be read as a recording."""
+    """A file cannot be read as a recording."""
 
 
 class RequestError(InputError):
-    """A request that cannot be sent, matched or recorded."""
+    """A request cannot be sent, matched or recorded."""
 
 
 class NoProviderError(InputError):
-    """A request for a model that no registered provider takes."""
+    """No registered provider accepts the model of a request."""
 
 
 class ExpressionError(InputError):
-    """An expression that cannot be read, or that gives no answer for what it was given."""
+    """An expression cannot be parsed, or not evaluated with the given values."""
 
 
 class TemplateError(InputError):
-    """A template that cannot be read, or that names what is not there."""
+    """A template cannot be parsed, or uses a name that is not defined."""
 
 
 class RunError(InputError):
-    """A kept run that is not there, is under way elsewhere, is over, has changed or cannot be read."""
+    """A stored run is missing, in progress elsewhere, finished, changed or unreadable."""
 
 
 class Problem(NamedTuple):
-    """What is wrong with a workflow at one place. `line` and `column` count from 1; 0 is not known."""
+    """One thing that is wrong with a workflow. `line` and `column` count from 1; 0 means unknown."""
 
     reason: str
     place: str = ""
@@ -126,7 +118,7 @@ class Problem(NamedTuple):
 
 
 class WorkflowError(InputError):
-    """A file that is no workflow. `problems` are all that were found; the other fields are those of the first."""
+    """A file is not a valid workflow. `problems` lists everything found; the other fields are those of the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -152,7 +144,7 @@ class ProviderError(OffbookError):
         super().__init__(f"{provider}: {message}" if provider else message)
 
     def attribute(self, provider: str) -> Self:
-        """This error with the provider's name on it, and before its message, unless it has one already."""
+        """Set the provider's name, also in front of the message, unless the error has one, and return the error."""
         if provider and not self.provider:
             self.provider = provider
             self.args = (f"{provider}: {self}",)
@@ -160,7 +152,7 @@ class ProviderError(OffbookError):
 
 
 class RateLimitError(ProviderError):
-    """The provider answered 429. `retry_after_s` is None when it did not say how long to wait."""
+    """The provider answered 429. `retry_after_s` is None if it did not say how long to wait."""
 
     def __init__(
         self,
@@ -176,15 +168,15 @@ class RateLimitError(ProviderError):
 
 
 class ProviderTimeoutError(ProviderError, TimeoutError):
-    """No answer arrived in time."""
+    """No response arrived in time."""
 
 
 class ProviderConnectionError(ProviderError, ConnectionError):
-    """No connection could be made, or it broke before the answer was complete."""
+    """No connection could be made, or it broke before the response was complete."""
 
 
 class MalformedResponseError(ProviderError):
-    """The answer arrived but is not what its protocol says. `raw` is what arrived."""
+    """A response violates its protocol. `raw` is what arrived."""
 
     def __init__(self, message: str, *, provider: str = "", raw: str = "") -> None:
         self.raw = raw
@@ -192,13 +184,13 @@ class MalformedResponseError(ProviderError):
 
 
 class BreakerOpenError(ProviderError):
-    """The provider failed too often to be asked now."""
+    """The provider's circuit breaker is open: it failed too often to be called now."""
 
 
 class Attempt(NamedTuple):
-    """A try that failed: of which provider, which try there, how, and how long was waited after it.
+    """A failed attempt: its provider, its number there from 1, its error, and the wait after it.
 
-    `note` says why it was the last there, where the error alone does not.
+    `note` says why it was the last attempt at that provider, if the error alone does not.
     """
 
     provider: str
@@ -208,24 +200,24 @@ class Attempt(NamedTuple):
     note: str = ""
 
     def __str__(self) -> str:
-        told = str(self.error).removeprefix(f"{self.provider}: ")
-        return f"{self.provider}, attempt {self.attempt}: {told}{self.note and f'; {self.note}'}"
+        message = str(self.error).removeprefix(f"{self.provider}: ")
+        return f"{self.provider}, attempt {self.attempt}: {message}{self.note and f'; {self.note}'}"
 
 
 class AllProvidersFailedError(ProviderError):
-    """No provider answered. `attempts` tells every try in order; status, headers and body are those of the last."""
+    """Every provider failed. `attempts` lists them in order; status, headers and body are those of the last."""
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self.attempts = tuple(attempts)
         last = self.attempts[-1].error
-        told = "\n".join(f"  {attempt}" for attempt in self.attempts)
+        lines = "\n".join(f"  {attempt}" for attempt in self.attempts)
         tries = "1 attempt" if len(self.attempts) == 1 else f"{len(self.attempts)} attempts"
-        message = f"no provider answered, in {tries}:\n{told}"
+        message = f"no provider answered, in {tries}:\n{lines}"
         super().__init__(message, status_code=last.status_code, headers=last.headers, body=last.body)
 
 
 class DeadlineExceededError(ProviderTimeoutError):
-    """The whole call took longer than it may. `attempts` tells the tries that had failed by then."""
+    """The whole call exceeded its deadline. `attempts` lists the attempts that had failed by then."""
 
     def __init__(self, deadline_s: float, attempts: Sequence[Attempt]) -> None:
         self.deadline_s, self.attempts = deadline_s, tuple(attempts)
@@ -233,7 +225,7 @@ class DeadlineExceededError(ProviderTimeoutError):
 
 
 class StreamInterruptedError(ProviderError):
-    """A stream broke after its first event. `partial` is the Response as far as it came."""
+    """A stream broke after its first event. `partial` is the Response up to there."""
 
     def __init__(self, error: ProviderError, *, partial: object) -> None:
         self.partial = partial
@@ -245,84 +237,15 @@ class StreamInterruptedError(ProviderError):
 class AgentError(OffbookError):
     """An agent's run ended without a result.
 
-    `messages` is the transcript as far as it came, `completed_steps` how often each tool succeeded.
+    `messages` is the transcript up to there, `completed_steps` how often each tool succeeded.
     """
 
     messages: Sequence[object] = ()
     completed_steps: Mapping[str, int] = {}
 
 
-class MaxIterationsError(AgentError):
-    """The model was asked as often as it may be."""
-
-    def __init__(self, iterations: int, *, pending_steps: Sequence[str] = ()) -> None:
-        self.iterations, self.pending_steps = iterations, list(pending_steps)
-        missing = f"; required steps not done: {', '.join(pending_steps)}" if pending_steps else ""
-        super().__init__(f"no terminal tool was called within {iterations} iterations{missing}")
-
-
-class ToolCallError(AgentError):
-    """The model would not make a valid tool call. `raw_response` is what it said last."""
-
-    def __init__(self, reason: str, *, raw_response: str) -> None:
-        self.raw_response = raw_response
-        super().__init__(f"Retries exhausted: {reason}")
-
-
-class StepEnforcementError(AgentError):
-    """The model called a terminal tool before its required steps, once too often."""
-
-    def __init__(self, terminal_tool: str, *, attempts: int, pending_steps: Sequence[str]) -> None:
-        self.terminal_tool, self.attempts, self.pending_steps = terminal_tool, attempts, list(pending_steps)
-        super().__init__(f"{terminal_tool} was called {attempts} times before {', '.join(pending_steps)}")
-
-
-class PrerequisiteError(AgentError):
-    """The model called a tool before what that tool needs, once too often."""
-
-    def __init__(self, tool_name: str, *, attempts: int, missing: Sequence[str]) -> None:
-        self.tool_name, self.attempts, self.missing = tool_name, attempts, list(missing)
-        super().__init__(f"{tool_name} was called {attempts} times before {', '.join(missing)}")
-
-
-class RepeatedCallError(AgentError):
-    """The model made the same call, with the same outcome, once too often."""
-
-    def __init__(self, tool_name: str, *, arguments: Mapping[str, object], times: int) -> None:
-        self.tool_name, self.arguments, self.times = tool_name, dict(arguments), times
-        super().__init__(f"{tool_name} was called {times} times with the same arguments and the same outcome")
-
-
-class ToolExecutionError(AgentError):
-    """Tools failed in more turns in a row than they may. `cause` is what the last one raised."""
-
-    def __init__(self, tool_name: str, cause: Exception) -> None:
-        self.tool_name, self.cause = tool_name, cause
-        super().__init__(f"{tool_name} failed: {type(cause).__name__}: {cause}")
-
-
-class AgentBudgetError(AgentError):
-    """The run has used up the dollars or tokens that it may. `unit` is `USD` or `tokens`."""
-
-    def __init__(self, *, spent: float, limit: float, unit: str) -> None:
-        self.spent, self.limit, self.unit = spent, limit, unit
-        super().__init__(f"the run's budget of {limit:g} {unit} is spent ({spent:g} so far)")
-
-
-class StreamError(AgentError):
-    """A client's stream ended without its FINAL chunk."""
-
-
-class WorkflowCancelledError(AgentError):
-    """The run was cancelled, before the iteration of that number or while its model call was under way."""
-
-    def __init__(self, iteration: int) -> None:
-        self.iteration = iteration
-        super().__init__(f"the run was cancelled at iteration {iteration}")
-
-
 class MockError(OffbookError):
-    """A mock that cannot stand in for its tool: an error of the test, which no agent is told."""
+    """A mock cannot stand in for its tool: an error of the test, which is never shown to the agent."""
 
     def __init__(self, message: str, *, tool: str) -> None:
         self.tool = tool
@@ -330,18 +253,18 @@ class MockError(OffbookError):
 
 
 class MockDriftError(MockError):
-    """A mock that answers what the real tool would not. `problems` says what is wrong with the answer, a line each."""
+    """A mock returns what the real tool would not. `problems` says what is wrong with the value, a line each."""
 
     def __init__(self, problems: Sequence[str], *, tool: str) -> None:
         self.problems = tuple(problems)
-        told = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"the mock of {tool!r} answers what the real tool would not:\n{told}", tool=tool)
+        lines = "\n".join(f"  {problem}" for problem in self.problems)
+        super().__init__(f"the mock of {tool!r} returns what the real tool would not:\n{lines}", tool=tool)
 
 
 class UnmockedToolError(MockError):
-    """A tool was called that has no mock.
+    """A tool without a mock was called.
 
-    `arguments` are those it was called with, `suggestion` is the entry that the mocks lack, in Python.
+    `arguments` are those of the call; `suggestion` is the missing entry of the mocks, in Python.
     """
 
     def __init__(self, *, tool: str, arguments: Mapping[str, object], suggestion: str, hint: str = "") -> None:
@@ -350,21 +273,21 @@ class UnmockedToolError(MockError):
         lines = (
             f"tool {tool!r} was called, but no mock is defined for it.{hint and f' {hint}'}",
             f"Add one:\n\n    mocks = {{\n{entry}\n    }}\n",
-            'Or let every tool without a mock answer None: Mocks(…, unmocked="passthrough")',
+            'Or let every tool without a mock return None: Mocks(…, unmocked="passthrough")',
         )
         super().__init__("\n".join(lines), tool=tool)
 
 
 class TargetError(OffbookError):
-    """An agent under test failed, or answered what is no answer."""
+    """An agent under test failed, or its answer cannot be used."""
 
 
 class StepError(OffbookError):
-    """A step of a workflow could not do its work."""
+    """A workflow step failed."""
 
 
 class StepTimeoutError(StepError, TimeoutError):
-    """A step of a workflow took longer than it may."""
+    """A workflow step timed out."""
 
     def __init__(self, step_id: str, *, timeout_s: float) -> None:
         self.step_id, self.timeout_s = step_id, timeout_s
@@ -372,7 +295,7 @@ class StepTimeoutError(StepError, TimeoutError):
 
 
 class ToolArgumentsError(OffbookError):
-    """Arguments that are not what a tool takes. `problems` says what is wrong, a line each, for a model to mend."""
+    """Arguments do not fit the parameters of a tool. `problems` says what is wrong, a line each, for a model."""
 
     def __init__(self, problems: Sequence[str], *, tool: str) -> None:
         self.problems, self.tool = tuple(problems), tool
@@ -380,7 +303,7 @@ class ToolArgumentsError(OffbookError):
 
 
 class ToolFailureError(OffbookError):
-    """A built-in tool could not do what it was asked. `status_code` is that of an HTTP answer, if there was one."""
+    """A built-in tool failed. `status_code` is that of the HTTP response, if there was one."""
 
     def __init__(self, message: str, *, tool: str, status_code: int | None = None) -> None:
         self.tool, self.status_code = tool, status_code
@@ -388,7 +311,7 @@ class ToolFailureError(OffbookError):
 
 
 class ToolFaultError(OffbookError):
-    """A tool call that a fault makes fail; the message is the one that the fault declares."""
+    """An injected fault makes a tool call fail. The message is the one that the fault declares."""
 
     def __init__(self, message: str, *, tool: str) -> None:
         self.tool = tool
@@ -396,7 +319,7 @@ class ToolFaultError(OffbookError):
 
 
 class ToolRefusalError(OffbookError):
-    """A built-in tool was asked for what it may not do. The message says what it may."""
+    """A built-in tool refuses what it is not allowed to do. The message says what is allowed."""
 
     def __init__(self, message: str, *, tool: str) -> None:
         self.tool = tool
@@ -404,7 +327,7 @@ class ToolRefusalError(OffbookError):
 
 
 class ToolTimeoutError(OffbookError, TimeoutError):
-    """A tool took longer than it may."""
+    """A tool timed out."""
 
     def __init__(self, *, tool: str, timeout_s: float) -> None:
         self.tool, self.timeout_s = tool, timeout_s
@@ -412,14 +335,14 @@ class ToolTimeoutError(OffbookError, TimeoutError):
 
 
 class ToolResolutionError(Exception):
-    """What a tool raises to say that there is no such thing: ask differently.
+    """Raised by a tool to report that nothing was found, and that the model should call it differently.
 
-    Nothing failed, so it is told to the model and costs the agent nothing of its error budget.
+    Nothing failed, so the model gets the message and the agent's error budget is left alone.
     """
 
 
 class UnfitAnswerError(OffbookError):
-    """A model would not answer in the form that was asked for. `raw` is what it answered last."""
+    """A model does not answer in the requested form. `raw` is its last answer."""
 
     def __init__(self, reason: str, *, raw: str) -> None:
         self.reason, self.raw = reason, raw
@@ -427,7 +350,7 @@ class UnfitAnswerError(OffbookError):
 
 
 class UserSimulationError(OffbookError):
-    """The model that plays a user would not make a move. `turn_index` counts from 0."""
+    """The model that simulates a user does not answer in the requested form. `turn_index` counts from 0."""
 
     def __init__(self, reason: str, *, raw: str, turn_index: int) -> None:
         self.reason, self.raw, self.turn_index = reason, raw, turn_index
@@ -435,7 +358,7 @@ class UserSimulationError(OffbookError):
 
 
 class BudgetExceededError(OffbookError):
-    """The calls so far have cost what they may."""
+    """The calls so far have cost as much as the budget allows."""
 
     def __init__(self, *, spent_usd: float, limit_usd: float) -> None:
         self.spent_usd, self.limit_usd = spent_usd, limit_usd
@@ -443,9 +366,9 @@ class BudgetExceededError(OffbookError):
 
 
 class ScriptError(OffbookError):
-    """A scripted model was asked more often than it has lines, or was left with lines that nobody asked for.
+    """A scripted model was called more often than it has responses, or has unused responses in the end.
 
-    `messages` are those that it was asked with once too often.
+    `messages` are those of the call that has no response.
     """
 
     def __init__(self, message: str, *, messages: Sequence[Mapping[str, object]] = ()) -> None:
@@ -454,10 +377,10 @@ class ScriptError(OffbookError):
 
 
 class RecordedToolError(OffbookError):
-    """What a tool raised when it was recorded, where its class is not one that replay knows.
+    """The recorded error of a tool, if its class is not one that replay knows.
 
-    `type` is the name of that class, and where it can be one, of this error's own class too: whoever
-    is told of the error is told the same as then. `message` is what it said.
+    `type` is the name of that class and, if it is an identifier, of this error's own class too, so that the error
+    reads as it did when it was recorded. `message` is its message.
     """
 
     def __init__(self, message: str, *, type: str) -> None:
@@ -466,7 +389,7 @@ class RecordedToolError(OffbookError):
 
     @classmethod
     def of(cls, name: str, message: str) -> "RecordedToolError":
-        """The error for a class of that name."""
+        """Return an error whose class has that name."""
         kind = type(name, (RecordedToolError,), {}) if name.isidentifier() else RecordedToolError
         error: RecordedToolError = kind(message, type=name)
         return error
@@ -476,12 +399,11 @@ class RecordedToolError(OffbookError):
 
 
 class RecordingMismatchError(OffbookError):
-    """A replayed request has no recorded answer.
+    """A replayed request has no recorded response. A retry never helps.
 
-    `kind` is `missing` (nothing fits), `drifted` (the step is there, its request was another) or
-    `exhausted` (everything that fits was served already). `key` names the entry concerned, or the
-    nearest one; `difference` is the message-level diff against it. `hint` says what to do, `fired` which
-    faults had fired by then. Never worth a retry.
+    `kind` is `missing` (nothing matches), `drifted` (the step was recorded with another request) or `exhausted`
+    (everything that matches has been served). `key` names the entry, or the nearest one; `difference` is the
+    message-level diff against it. `hint` says what to do, `fired` which faults had fired by then.
     """
 
     def __init__(
@@ -496,11 +418,11 @@ class RecordingMismatchError(OffbookError):
     ) -> None:
         self.reason, self.kind, self.key, self.difference = message, kind, key, difference
         self.hint, self.fired = hint, tuple(fired)
-        hints = [f"  hint: {told}" for told in (_describe_fired_faults(self.fired), hint) if told]
+        hints = [f"  hint: {line}" for line in (_describe_fired_faults(self.fired), hint) if line]
         super().__init__("\n".join([message, *filter(None, [difference]), *hints]))
 
-    def but(self, *, hint: str | None = None, fired: Sequence[str] | None = None) -> "RecordingMismatchError":
-        """The same with another hint, or with faults that had fired by then."""
+    def replace(self, *, hint: str | None = None, fired: Sequence[str] | None = None) -> "RecordingMismatchError":
+        """Return the same error with another hint, or with faults that had fired by then."""
         return RecordingMismatchError(
             self.reason,
             kind=self.kind,

@@ -10,6 +10,17 @@ from offbook.agent.clients import (
     TextResponse,
 )
 from offbook.agent.context import ContextManager, NoCompact, SlidingWindowCompact, TieredCompact
+from offbook.agent.errors import (
+    AgentBudgetError,
+    MaxIterationsError,
+    PrerequisiteError,
+    RepeatedCallError,
+    StepEnforcementError,
+    StreamError,
+    ToolCallError,
+    ToolExecutionError,
+    WorkflowCancelledError,
+)
 from offbook.agent.guards.guardrails import Guardrails
 from offbook.agent.guards.policy import GuardPolicy
 from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo, Transcript
@@ -17,22 +28,7 @@ from offbook.agent.rescue import rescue
 from offbook.agent.runner import AgentRun, WorkflowRunner
 from offbook.agent.turn import TurnVerdict
 from offbook.agent.workflow import Workflow
-from offbook.errors import (
-    AgentBudgetError,
-    AgentError,
-    MaxIterationsError,
-    PrerequisiteError,
-    RepeatedCallError,
-    ScriptError,
-    StepEnforcementError,
-    StreamError,
-    ToolArgumentsError,
-    ToolCallError,
-    ToolExecutionError,
-    ToolResolutionError,
-    ToolTimeoutError,
-    WorkflowCancelledError,
-)
+from offbook.errors import AgentError, ScriptError, ToolArgumentsError, ToolResolutionError, ToolTimeoutError
 from offbook.messages import ToolCall
 from offbook.tools import ToolDef, ToolSpec, tool, tool_of
 

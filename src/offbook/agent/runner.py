@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from offbook.agent.clients import ChunkType, LLMClient, LLMResponse, StreamChunk
 from offbook.agent.context import ContextManager, NoCompact
+from offbook.agent.errors import MaxIterationsError, StreamError, WorkflowCancelledError
 from offbook.agent.guards.guardrails import DEFAULT_POLICY, Guardrails, nudge_function
 from offbook.agent.guards.policy import GuardPolicy
 from offbook.agent.guards.turn_guards import RetryNudge
 from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, Transcript, opening_messages
 from offbook.agent.turn import TurnVerdict
 from offbook.agent.workflow import Workflow
-from offbook.errors import AgentError, InputError, MaxIterationsError, StreamError, WorkflowCancelledError
+from offbook.errors import AgentError, InputError
 from offbook.messages import Response
 from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import check_int, check_type, describe_type

@@ -221,7 +221,7 @@ class WireSession:
     def _answer_miss(self, taken: CallAttempt, error: RecordingMismatchError) -> HttpResponse:
         is_after_fault = bool(self.fired)
         if is_after_fault:
-            error = error.but(fired=[str(planned) for planned in self.fired], hint="")
+            error = error.replace(fired=[str(planned) for planned in self.fired], hint="")
         self.misses.append(
             Miss(
                 taken.call,

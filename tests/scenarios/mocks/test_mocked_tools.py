@@ -7,7 +7,8 @@ import pytest
 
 from offbook import EventLoopError, InputError, MockProvider, RecordingMismatchError
 from offbook.agent import GuardPolicy, ScriptedClient, ToolCall, Workflow, WorkflowRunner
-from offbook.errors import MockDriftError, MockError, ToolExecutionError, ToolResolutionError, UnmockedToolError
+from offbook.agent.errors import ToolExecutionError
+from offbook.errors import MockDriftError, MockError, ToolResolutionError, UnmockedToolError
 from offbook.scenarios import MockContext, MockedCall, Mocks, fails, garbled, hangs, replayed, sequence
 from offbook.tools import ToolDef, ToolSpec, run_tool, tool
 from offbook.workflow import WorkflowEngine, parse_workflow

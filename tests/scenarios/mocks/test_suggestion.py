@@ -60,7 +60,7 @@ def test_the_error_shows_the_mock_to_paste():
         "        },\n"
         "    }\n"
         "\n"
-        'Or let every tool without a mock answer None: Mocks(…, unmocked="passthrough")'
+        'Or let every tool without a mock return None: Mocks(…, unmocked="passthrough")'
     )
 
 

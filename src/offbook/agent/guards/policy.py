@@ -7,7 +7,8 @@ from math import isfinite
 
 from msgspec import Struct
 
-from offbook.errors import AgentBudgetError, InputError, ToolExecutionError, ToolResolutionError
+from offbook.agent.errors import AgentBudgetError, ToolExecutionError
+from offbook.errors import InputError, ToolResolutionError
 from offbook.messages import Response
 from offbook.schema_errors import check_int, check_number
 from offbook.tools import ToolOutcome

@@ -8,18 +8,12 @@ from typing import ClassVar, TypeAlias
 
 import orjson
 
+from offbook.agent.errors import PrerequisiteError, RepeatedCallError, StepEnforcementError, ToolCallError
 from offbook.agent.guards import nudges
 from offbook.agent.message import MessageType
 from offbook.agent.turn import Objection, Turn
 from offbook.agent.workflow import Rules, ToolPrerequisite
-from offbook.errors import (
-    AgentError,
-    PrerequisiteError,
-    RepeatedCallError,
-    StepEnforcementError,
-    ToolArgumentsError,
-    ToolCallError,
-)
+from offbook.errors import AgentError, ToolArgumentsError
 from offbook.messages import ToolCall
 from offbook.tools import Toolbox, ToolOutcome
 

@@ -29,13 +29,13 @@ def replay(
     quiet: Quiet = False,
     real_time: RealTime = False,
 ) -> None:
-    """Run a workflow on the answers of a recording: offline, without a key, in no time, the same every time.
+    """Run a workflow from a recording, offline and without a key.
 
-    A call that the recording has no answer for, or that asks something else than was recorded, ends the run with
-    exit code 3 and tells the step and what differs. A step that failed ends it with 1, bad input with 2.
+    A replay takes no time and gives the same result every time. A request that differs from the recording, or that it
+    has no answer for, ends the run with exit code 3; the message names the step and the difference. Exits with 1 if a
+    step failed, with 2 on bad input.
 
-    The file of a finding that `explore --regress` has kept is a plan that knows its run: it is told whether the finding
-    is still there, which ends it with 1.
+    With a file of `explore --regress` as --plan, replays that finding: exits with 1 if it is still there.
 
     [bold]Examples[/bold]
 
@@ -46,16 +46,16 @@ def replay(
       offbook replay --plan regress/0007.json
     """
     from offbook.cli.parse import check_models, parse_faults, parse_state
-    from offbook.cli.runners.regression import replay_regression
     from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
     from offbook.errors import InputError, RecordingMismatchError
     from offbook.pipeline import Replay
-    from offbook.subjects.regression_file import is_regression
     from offbook.workflow.file.load import load_workflow
 
-    if plan is not None and is_regression(plan):
+    if plan is not None and _is_regression(plan):
+        from offbook.cli.runners.regression import replay_regression
+
         if flow is not None:
-            reason, hint = "this plan knows its run by itself", f"offbook replay --plan {plan}"
+            reason, hint = "this plan names its own workflow", f"offbook replay --plan {plan}"
             raise InputError(reason, source=plan, hint=hint)
         raise typer.Exit(replay_regression(plan, is_json=as_json, is_quiet=quiet))
     if flow is None or recording is None:
@@ -77,5 +77,12 @@ def replay(
         ending = run_workflow(definition, options, folder=folder_of(flow))
     except RecordingMismatchError as error:
         again = f"offbook run {flow} --record {recording} --record-mode all"
-        raise error.but(hint=f"record it again, or undo the change: {again}" if error.hint else "") from None
+        raise error.replace(hint=f"record it again, or undo the change: {again}" if error.hint else "") from None
     raise typer.Exit(ending.code)
+
+
+def _is_regression(plan: str) -> bool:
+    """Return whether a plan is a file of `explore --regress`, which names its own workflow."""
+    from offbook.subjects.regression_file import is_regression
+
+    return is_regression(plan)
