@@ -1,4 +1,4 @@
-"""What holds for every strategy, over random conversations."""
+"""What holds for every strategy, over random conversations, and what each of them does."""
 
 import pytest
 from hypothesis import given
@@ -29,10 +29,7 @@ from tests.agent.context.transcripts import (
 )
 
 KEEP_RECENT = 3
-STRATEGIES = [
-    pytest.param(strategy, id=type(strategy).__name__)
-    for strategy in (NoCompact(), SlidingWindowCompact(KEEP_RECENT), TieredCompact(KEEP_RECENT))
-]
+STRATEGIES = (NoCompact(), SlidingWindowCompact(KEEP_RECENT), TieredCompact(KEEP_RECENT))
 HINT = "Done: fetch. To do: submit."
 SHARES = st.integers(1, 250)
 """How many per cent of its budget a transcript is: of budgets that it fits in, and of some that nothing would."""
@@ -58,83 +55,62 @@ def is_subsequence(some, of):
     return all(any(one is other for other in rest) for one in some)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@given(messages=transcripts(), percent=SHARES)
-def test_the_result_is_a_valid_conversation(strategy, messages, percent):
-    assert_valid(compacted(strategy, messages, percent))
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@given(messages=transcripts(), percent=SHARES)
-def test_system_prompts_and_the_first_user_message_stay(strategy, messages, percent):
-    assert is_subsequence(pinned(messages), compacted(strategy, messages, percent))
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@given(messages=transcripts(), percent=SHARES)
-def test_recent_units_stay_as_they_are(strategy, messages, percent):
-    loose = [unit for unit in split_units(messages) if not unit.is_pinned]
-    recent = join_units(loose[-KEEP_RECENT:])
-    assert is_subsequence(recent, compacted(strategy, messages, percent))
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@given(messages=transcripts(), percent=SHARES)
-def test_the_order_stays(strategy, messages, percent):
-    kept = [
+def assert_in_order(some, of):
+    """Assert that `some`, summaries aside, is a subsequence of `of`; long results may be shortened."""
+    keys = [
         (message.role, message.metadata, message.content[:200], message.tool_call_id)
-        for message in compacted(strategy, messages, percent)
+        for message in some
         if message.metadata.type != MessageType.SUMMARY
     ]
-    rest = ((message.role, message.metadata, message.content[:200], message.tool_call_id) for message in messages)
-    assert all(any(one == other for other in rest) for one in kept)
+    rest = ((message.role, message.metadata, message.content[:200], message.tool_call_id) for message in of)
+    assert all(any(one == other for other in rest) for one in keys)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("measure", [size, count_words, len])
 @given(messages=transcripts(), percent=SHARES)
-def test_the_result_is_never_larger(strategy, measure, messages, percent):
-    budget_tokens = max(1, measure(messages) * 100 // (2 * percent))
-    result = strategy.compact(messages, budget_tokens=budget_tokens, size=measure, step_hint=HINT)
-    assert measure(result.messages) <= measure(messages)
-    assert (measure(result.messages) < measure(messages)) == (result.phase > 0)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@given(messages=transcripts(), percent=SHARES)
-def test_the_given_messages_are_not_changed(strategy, messages, percent):
+def test_the_result_is_a_valid_conversation_with_its_head_its_recent_units_and_its_order(messages, percent):
     before = list(messages)
-    compacted(strategy, messages, percent)
+    loose = [unit for unit in split_units(messages) if not unit.is_pinned]
+    for strategy in STRATEGIES:
+        result = compacted(strategy, messages, percent)
+        assert_valid(result)
+        assert is_subsequence(pinned(messages), result)
+        assert is_subsequence(join_units(loose[-KEEP_RECENT:]), result)
+        assert_in_order(result, messages)
     assert len(messages) == len(before)
     assert is_subsequence(before, messages)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
 @given(messages=transcripts(), percent=SHARES)
-def test_to_compact_again_never_grows_and_soon_changes_nothing(strategy, messages, percent):
+def test_the_result_is_smaller_by_any_measure_or_the_same(messages, percent):
+    for strategy in STRATEGIES:
+        for measure in (size, count_words, len):
+            budget_tokens = max(1, measure(messages) * 100 // (2 * percent))
+            result = strategy.compact(messages, budget_tokens=budget_tokens, size=measure, step_hint=HINT)
+            assert measure(result.messages) <= measure(messages)
+            assert (measure(result.messages) < measure(messages)) == (result.phase > 0)
+        within = strategy.compact(messages, budget_tokens=2 * size(messages), size=size, step_hint=HINT)
+        assert (within.messages, within.phase) == (messages, 0)
+
+
+@given(messages=transcripts(), percent=SHARES)
+def test_compacting_again_never_grows_and_soon_changes_nothing(messages, percent):
     budget_tokens = max(1, size(messages) * 100 // (2 * percent))
-    sizes = [size(messages)]
-    for _ in range(4):
-        result = strategy.compact(messages, budget_tokens=budget_tokens, size=size, step_hint=HINT)
-        messages = result.messages
-        sizes.append(size(messages))
-    assert sizes == sorted(sizes, reverse=True)
-    assert result.phase == 0
-    assert_valid(messages)
+    for strategy in STRATEGIES:
+        last, sizes = messages, [size(messages)]
+        for _ in range(4):
+            result = strategy.compact(last, budget_tokens=budget_tokens, size=size, step_hint=HINT)
+            last = result.messages
+            sizes.append(size(last))
+        assert sizes == sorted(sizes, reverse=True)
+        assert result.phase == 0
+        assert_valid(last)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@given(messages=transcripts())
-def test_what_is_within_every_threshold_stays_as_it_is(strategy, messages):
-    result = strategy.compact(messages, budget_tokens=2 * size(messages), size=size, step_hint=HINT)
-    assert (result.messages, result.phase) == (messages, 0)
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("messages", [[], [user()], [system()], [system(), user("x" * 400)]])
-def test_where_there_is_nothing_to_give_up_nothing_is(strategy, messages):
-    result = strategy.compact(messages, budget_tokens=1, size=size)
-    assert (result.messages, result.phase) == (messages, 0)
+def test_nothing_is_dropped_where_nothing_can_be(messages):
+    for strategy in STRATEGIES:
+        result = strategy.compact(messages, budget_tokens=1, size=size)
+        assert (result.messages, result.phase) == (messages, 0)
 
 
 def test_it_gives_back_the_very_same_messages():
@@ -147,31 +123,31 @@ OLD = [reasoning(), *call("one"), text(), nudge()]
 RECENT = [reasoning(), *call("two", "three"), user("And then?")]
 
 
-def compacted_sliding_window(strategy, messages, budget_tokens=1):
+def slide(strategy, messages, budget_tokens=1):
     return strategy.compact(messages, budget_tokens=budget_tokens, size=size)
 
 
 def test_it_keeps_the_head_and_the_last_units():
-    result = compacted_sliding_window(SlidingWindowCompact(keep_recent=2), [*HEAD, *OLD, *RECENT])
+    result = slide(SlidingWindowCompact(keep_recent=2), [*HEAD, *OLD, *RECENT])
     assert (result.messages, result.phase) == ([*HEAD, *RECENT], 1)
 
 
 def test_a_wider_window_keeps_more():
-    result = compacted_sliding_window(SlidingWindowCompact(keep_recent=3), [*HEAD, *OLD, *RECENT])
+    result = slide(SlidingWindowCompact(keep_recent=3), [*HEAD, *OLD, *RECENT])
     assert result.messages == [*HEAD, *OLD[-2:], *RECENT]
 
 
 def test_system_prompts_stay_wherever_they_are():
     late = system("From now on, be brief.")
-    result = compacted_sliding_window(SlidingWindowCompact(keep_recent=2), [*HEAD, *OLD, late, *RECENT])
+    result = slide(SlidingWindowCompact(keep_recent=2), [*HEAD, *OLD, late, *RECENT])
     assert result.messages == [*HEAD, late, *RECENT]
 
 
 def test_it_waits_for_its_threshold():
     messages = [*HEAD, *OLD, *RECENT]
     half = SlidingWindowCompact(keep_recent=2, threshold=0.5)
-    assert compacted_sliding_window(half, messages, budget_tokens=2 * size(messages)).phase == 0
-    assert compacted_sliding_window(half, messages, budget_tokens=2 * size(messages) - 1).phase == 1
+    assert slide(half, messages, budget_tokens=2 * size(messages)).phase == 0
+    assert slide(half, messages, budget_tokens=2 * size(messages) - 1).phase == 1
 
 
 @pytest.mark.parametrize("keep_recent", [0, -1, 1.5, True, None])
@@ -186,14 +162,13 @@ def test_a_threshold_that_is_no_share_is_refused(threshold):
         SlidingWindowCompact(2, threshold=threshold)
 
 
-HEAD = [system(), user()]
-RECENT_tiered = [*call("recent one"), *call("recent two")]
+RESULTS = [*call("recent one"), *call("recent two")]
 FIRST = (0.01, 1.0, 1.0)
 SECOND = (0.01, 0.01, 1.0)
 THIRD = (0.01, 0.01, 0.01)
 
 
-def compacted_tiered(messages, *, thresholds=THIRD, budget_tokens=None, step_hint="", keep_recent=2):
+def tier(messages, *, thresholds=THIRD, budget_tokens=None, step_hint="", keep_recent=2):
     """The result with the transcript as large as its budget, so that the thresholds alone decide."""
     budget_tokens = size(messages) if budget_tokens is None else budget_tokens
     strategy = TieredCompact(keep_recent, thresholds)
@@ -203,138 +178,136 @@ def compacted_tiered(messages, *, thresholds=THIRD, budget_tokens=None, step_hin
 @pytest.mark.parametrize("of", NUDGE_TYPES)
 def test_the_first_phase_drops_refused_calls(of):
     answered = call("one")
-    result = compacted_tiered([*HEAD, *refused(of=of), *answered, *RECENT_tiered], thresholds=FIRST)
-    assert (result.messages, result.phase) == ([*HEAD, *answered, *RECENT_tiered], 1)
+    result = tier([*HEAD, *refused(of=of), *answered, *RESULTS], thresholds=FIRST)
+    assert (result.messages, result.phase) == ([*HEAD, *answered, *RESULTS], 1)
 
 
 def test_the_first_phase_drops_answers_that_were_no_calls_and_the_nudges():
     answered = call("one")
-    messages = [*HEAD, reasoning(), text(), nudge(), *answered, nudge(), *RECENT_tiered]
-    assert compacted_tiered(messages, thresholds=FIRST).messages == [*HEAD, *answered, *RECENT_tiered]
+    messages = [*HEAD, reasoning(), text(), nudge(), *answered, nudge(), *RESULTS]
+    assert tier(messages, thresholds=FIRST).messages == [*HEAD, *answered, *RESULTS]
 
 
 def test_the_first_phase_leaves_recent_nudges():
     messages = [*HEAD, *call("one"), *refused(), text(), nudge()]
-    assert compacted_tiered(messages, thresholds=FIRST).messages is messages
+    assert tier(messages, thresholds=FIRST).messages is messages
 
 
 def test_the_first_phase_leaves_long_results_and_reasoning():
     kept = [*HEAD, reasoning(), *call("x" * 9000), text("Paris."), user("And Spain?")]
-    assert compacted_tiered([*kept, nudge(), *RECENT_tiered], thresholds=FIRST).messages == [*kept, *RECENT_tiered]
+    assert tier([*kept, nudge(), *RESULTS], thresholds=FIRST).messages == [*kept, *RESULTS]
 
 
 def test_the_second_phase_also_shortens_long_results():
     asked, answer = call("abc" * 1000)
-    result = compacted_tiered([*HEAD, *refused(), asked, answer, *RECENT_tiered], thresholds=SECOND)
+    result = tier([*HEAD, *refused(), asked, answer, *RESULTS], thresholds=SECOND)
     shortened = result.messages[3]
     assert (result.phase, result.messages[2]) == (2, asked)
     assert shortened.content == ("abc" * 67)[:200] + "… [2800 of 3000 characters left out to save space]"
     assert (shortened.tool_call_id, shortened.metadata) == (answer.tool_call_id, answer.metadata)
-    assert result.messages[4:] == RECENT_tiered
+    assert result.messages[4:] == RESULTS
 
 
 @pytest.mark.parametrize(("length", "is_shortened"), [(300, False), (301, True), (10**7, True)])
 def test_only_what_is_long_is_shortened_and_that_once(length, is_shortened):
-    messages = [*HEAD, *call("x" * length), *RECENT_tiered]
-    shortened = compacted_tiered(messages, thresholds=SECOND)
+    messages = [*HEAD, *call("x" * length), *RESULTS]
+    shortened = tier(messages, thresholds=SECOND)
     assert (shortened.phase == 2) == is_shortened
     assert len(shortened.messages[3].content) <= 300
-    assert compacted_tiered(shortened.messages, thresholds=SECOND).phase == 0
+    assert tier(shortened.messages, thresholds=SECOND).phase == 0
 
 
 def test_the_second_phase_drops_old_reasoning_only():
     old, recent = [reasoning("old"), *call("one")], [reasoning("recent"), *call("two")]
-    result = compacted_tiered([*HEAD, reasoning("alone"), user(), *old, *recent], thresholds=SECOND, keep_recent=1)
+    result = tier([*HEAD, reasoning("alone"), user(), *old, *recent], thresholds=SECOND, keep_recent=1)
     assert result.messages == [*HEAD, user(), *old[1:], *recent]
 
 
 def test_the_second_phase_leaves_long_texts_of_users_and_answers():
-    messages = [*HEAD, text("x" * 9000), user("y" * 9000), *RECENT_tiered]
-    assert compacted_tiered(messages, thresholds=SECOND).messages is messages
+    messages = [*HEAD, text("x" * 9000), user("y" * 9000), *RESULTS]
+    assert tier(messages, thresholds=SECOND).messages is messages
 
 
 def test_the_third_phase_puts_a_summary_right_after_the_first_user_message():
-    result = compacted_tiered(
-        [*HEAD, *call("x" * 200, step_index=4), text("y" * 200), user("z" * 200), *RECENT_tiered],
+    result = tier(
+        [*HEAD, *call("x" * 200, step_index=4), text("y" * 200), user("z" * 200), *RESULTS],
         step_hint="Done: fetch.",
     )
     expected = TranscriptSummary(4, {"fetch": 1}, "Done: fetch.").to_message(step_index=None)
-    assert (result.messages, result.phase) == ([*HEAD, expected, *RECENT_tiered], 3)
+    assert (result.messages, result.phase) == ([*HEAD, expected, *RESULTS], 3)
 
 
 def test_a_summary_is_of_the_step_of_the_last_message_that_it_stands_for():
-    result = compacted_tiered([*HEAD, *call("x" * 400, step_index=4), *RECENT_tiered])
+    result = tier([*HEAD, *call("x" * 400, step_index=4), *RESULTS])
     assert result.messages[2].metadata == MessageMeta(MessageType.SUMMARY, 4)
 
 
 def test_the_third_phase_drops_the_oldest_and_no_more_than_it_takes():
     units = [call(f"{place}" * 100, step_index=place) for place in range(10)]
-    messages = [*HEAD, *(message for unit in units for message in unit), *RECENT_tiered]
-    result = compacted_tiered(messages, thresholds=(0.75, 0.75, 0.75))
+    messages = [*HEAD, *(message for unit in units for message in unit), *RESULTS]
+    result = tier(messages, thresholds=(0.75, 0.75, 0.75))
     dropped = TranscriptSummary.read(result.messages[2]).calls["fetch"]
-    assert result.messages[3:] == [*(message for unit in units[dropped:] for message in unit), *RECENT_tiered]
+    assert result.messages[3:] == [*(message for unit in units[dropped:] for message in unit), *RESULTS]
     assert size(result.messages) <= 0.75 * size(messages)
     assert size(result.messages) + size(units[dropped - 1]) > 0.75 * size(messages)
 
 
 def test_system_prompts_among_what_is_dropped_stay():
     late = system("From now on, be brief.")
-    result = compacted_tiered([*HEAD, *call("x" * 400), late, *call("y" * 400), *RECENT_tiered])
+    result = tier([*HEAD, *call("x" * 400), late, *call("y" * 400), *RESULTS])
     assert [message.metadata.type for message in result.messages[2:4]] == [
         MessageType.SUMMARY,
         MessageType.SYSTEM_PROMPT,
     ]
-    assert result.messages[3:] == [late, *RECENT_tiered]
+    assert result.messages[3:] == [late, *RESULTS]
 
 
 def test_a_further_summary_takes_in_the_one_before():
-    first = compacted_tiered([*HEAD, *call("x" * 400), *RECENT_tiered], step_hint="Done: fetch.").messages
-    second = compacted_tiered(
-        [*first, *call("z" * 400, tool="parse")], keep_recent=1, step_hint="Done: parse."
-    ).messages
+    first = tier([*HEAD, *call("x" * 400), *RESULTS], step_hint="Done: fetch.").messages
+    second = tier([*first, *call("z" * 400, tool="parse")], keep_recent=1, step_hint="Done: parse.").messages
     assert TranscriptSummary.read(second[2]) == TranscriptSummary(6, {"fetch": 3}, "Done: parse.")
     assert [message.metadata.type for message in second].count(MessageType.SUMMARY) == 1
 
 
 def test_a_summary_alone_is_not_written_anew():
-    messages = compacted_tiered([*HEAD, *call("x" * 400), *RECENT_tiered], step_hint="Done: fetch.").messages
-    assert compacted_tiered(messages, step_hint="Other.").messages is messages
+    messages = tier([*HEAD, *call("x" * 400), *RESULTS], step_hint="Done: fetch.").messages
+    assert tier(messages, step_hint="Other.").messages is messages
 
 
 def test_a_summary_by_somebody_else_is_dropped_like_any_message():
     foreign = Message(MessageRole.USER, "We spoke of cats. " * 99, MessageMeta(MessageType.SUMMARY))
-    result = compacted_tiered([*HEAD, foreign, *RECENT_tiered])
+    result = tier([*HEAD, foreign, *RESULTS])
     assert TranscriptSummary.read(result.messages[2]) == TranscriptSummary(1, {})
     assert foreign not in result.messages
 
 
 def test_what_a_summary_would_not_make_smaller_stays():
-    messages = [*HEAD, user("Hm."), *RECENT_tiered]
-    assert compacted_tiered(messages, step_hint="A long story. " * 20).messages is messages
+    messages = [*HEAD, user("Hm."), *RESULTS]
+    assert tier(messages, step_hint="A long story. " * 20).messages is messages
 
 
 @pytest.mark.parametrize(
     ("thresholds", "phase"), [((1.0, 1.0, 1.0), 0), (FIRST, 1), (SECOND, 2), ((0.01, 0.01, 0.5), 2), (THIRD, 3)]
 )
 def test_each_phase_is_tried_only_over_its_threshold(thresholds, phase):
-    messages = [*HEAD, *refused(), *call("x" * 4000), *call("y" * 200), *RECENT_tiered]
-    assert compacted_tiered(messages, thresholds=thresholds).phase == phase
+    messages = [*HEAD, *refused(), *call("x" * 4000), *call("y" * 200), *RESULTS]
+    assert tier(messages, thresholds=thresholds).phase == phase
 
 
 def test_it_stops_as_soon_as_the_size_is_within_the_first_threshold():
     noise, kept = refused("x" * 4000), call("y" * 4000)
-    result = compacted_tiered([*HEAD, *noise, *kept, *RECENT_tiered], thresholds=(0.75, 0.85, 0.95))
-    assert (result.messages, result.phase) == ([*HEAD, *kept, *RECENT_tiered], 1)
+    result = tier([*HEAD, *noise, *kept, *RESULTS], thresholds=(0.75, 0.85, 0.95))
+    assert (result.messages, result.phase) == ([*HEAD, *kept, *RESULTS], 1)
 
 
 def test_what_is_still_too_large_is_as_small_as_can_be():
-    result = compacted_tiered([*HEAD, *call("x" * 4000), *call("y" * 4000), *RECENT_tiered], budget_tokens=1)
+    result = tier([*HEAD, *call("x" * 4000), *call("y" * 4000), *RESULTS], budget_tokens=1)
     assert [message.metadata.type for message in result.messages[:3]] == [
         MessageType.SYSTEM_PROMPT,
         MessageType.USER_INPUT,
         MessageType.SUMMARY,
     ]
-    assert result.messages[3:] == RECENT_tiered
+    assert result.messages[3:] == RESULTS
 
 
 @pytest.mark.parametrize(

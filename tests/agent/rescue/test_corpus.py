@@ -1,4 +1,4 @@
-"""Outputs as models really write them: what is found in each, and what is left."""
+"""Outputs as models really write them: the calls in each, and the text that remains."""
 
 from pathlib import Path
 
@@ -8,43 +8,36 @@ import yaml
 from offbook.agent.rescue import rescue
 
 TOOLS = ("search", "get_weather", "refund")
-ENTRIES = [
-    pytest.param(entry, id=f"{path.stem}: {entry['name']}")
+FAMILIES = {
+    path.stem: yaml.safe_load(path.read_text("utf-8"))
     for path in sorted(Path(__file__).with_name("corpus").glob("*.yaml"))
-    for entry in yaml.safe_load(path.read_text("utf-8"))
-]
+}
 
 
-def found(text, entry):
-    rescued = rescue(text, entry.get("tools", TOOLS))
-    return [{"tool": call.tool, "args": call.args} for call in rescued.calls]
+def calls_in(text, entry):
+    return [{"tool": call.tool, "args": call.args} for call in rescue(text, entry.get("tools", TOOLS)).calls]
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_a_text_yields_exactly_its_calls(entry):
-    assert found(entry["text"], entry) == entry.get("calls", [])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_yields_exactly_its_calls_its_reasoning_and_the_text_that_remains(family):
+    for entry in FAMILIES[family]:
+        rescued = rescue(entry["text"], entry.get("tools", TOOLS))
+        assert calls_in(entry["text"], entry) == entry.get("calls", []), entry["name"]
+        if "rest" in entry:
+            assert rescued.text == entry["rest"], entry["name"]
+        if "reasoning" in entry:
+            assert rescued.calls[0].reasoning == entry["reasoning"], entry["name"]
+            assert all(call.reasoning is None for call in rescued.calls[1:]), entry["name"]
+        if "calls" not in entry:
+            assert rescue(entry["text"], TOOLS).text == entry["text"], entry["name"]
 
 
-@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if "rest" in entry.values[0]])
-def test_what_is_no_call_is_left_as_text(entry):
-    assert rescue(entry["text"], entry.get("tools", TOOLS)).text == entry["rest"]
-
-
-@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if "reasoning" in entry.values[0]])
-def test_the_first_call_carries_what_was_thought(entry):
-    first, *others = rescue(entry["text"], entry.get("tools", TOOLS)).calls
-    assert first.reasoning == entry["reasoning"]
-    assert all(call.reasoning is None for call in others)
-
-
-@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if "calls" not in entry.values[0]])
-def test_a_text_without_calls_is_left_whole(entry):
-    assert rescue(entry["text"], TOOLS).text == entry["text"]
-
-
-@pytest.mark.parametrize("entry", [entry for entry in ENTRIES if "withdrawn" not in entry.values[0]])
-def test_a_text_that_breaks_off_yields_no_call_that_the_whole_does_not_have(entry):
-    whole = found(entry["text"], entry)
-    for end in range(len(entry["text"])):
-        cut = found(entry["text"][:end], entry)
-        assert cut == whole[: len(cut)], entry["text"][:end]
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_that_breaks_off_yields_no_call_that_the_whole_does_not_have(family):
+    for entry in FAMILIES[family]:
+        if "withdrawn" in entry:
+            continue
+        whole = calls_in(entry["text"], entry)
+        for end in range(len(entry["text"])):
+            cut = calls_in(entry["text"][:end], entry)
+            assert cut == whole[: len(cut)], f"{entry['name']}: {entry['text'][:end]}"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from offbook.agent.rescue import Rescue, rescue
 from tests.agent.rescue.forms import FORMS, TAG_FORMS, calls, tag_calls
-from tests.agent.rescue.test_corpus import ENTRIES
+from tests.agent.rescue.test_corpus import FAMILIES
 
 TOOLS = ("search", "get_weather", "refund")
 CALL = '{"tool": "search", "args": {"query": "a"}}'
@@ -64,15 +64,11 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text())
-def test_no_text_makes_it_raise_or_name_a_tool_that_is_not_there(text):
+def test_no_text_makes_it_raise_or_call_an_unknown_tool(text):
     rescued = rescue(text, TOOLS)
     assert all(call.tool in TOOLS for call in rescued.calls)
     assert rescued == rescue(text, TOOLS)
     assert rescued.calls or rescued.text == text
-
-
-@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
-def test_without_tools_there_are_no_calls(text):
     assert rescue(text, ()) == Rescue((), text)
 
 
@@ -81,33 +77,32 @@ def test_prose_that_talks_of_tools_calls_none(prose):
     assert rescue(prose, TOOLS) == Rescue((), prose)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@given(wanted=calls)
-def test_calls_written_in_a_form_are_read_as_they_were(form, wanted):
-    rescued = rescue(FORMS[form](wanted), {call.tool for call in wanted})
-    assert [(call.tool, call.args) for call in rescued.calls] == [(call.tool, call.args) for call in wanted]
-    assert rescued.text == ""
+def pairs(calls):
+    return [(call.tool, call.args) for call in calls]
 
 
-@pytest.mark.parametrize("form", TAG_FORMS)
+@given(wanted=calls, cut_at=st.integers(0, 1000))
+def test_calls_written_in_any_form_are_read_back_and_a_cut_never_changes_them(wanted, cut_at):
+    tools = {call.tool for call in wanted}
+    for form, written in FORMS.items():
+        text = written(wanted)
+        rescued = rescue(text, tools)
+        assert (pairs(rescued.calls), rescued.text) == (pairs(wanted), ""), form
+        cut = rescue(text[: cut_at % (len(text) + 1)], tools)
+        assert pairs(cut.calls) == pairs(wanted)[: len(cut.calls)], form
+
+
 @given(wanted=tag_calls)
-def test_calls_with_bare_parameters_are_read_as_they_were(form, wanted):
-    rescued = rescue(TAG_FORMS[form](wanted), {call.tool for call in wanted})
-    assert [(call.tool, call.args) for call in rescued.calls] == [(call.tool, call.args) for call in wanted]
-    assert rescued.text == ""
+def test_calls_with_bare_parameters_are_read_back(wanted):
+    for form, written in TAG_FORMS.items():
+        rescued = rescue(written(wanted), {call.tool for call in wanted})
+        assert (pairs(rescued.calls), rescued.text) == (pairs(wanted), ""), form
 
 
-@pytest.mark.parametrize("form", FORMS)
-@given(wanted=calls, data=st.data())
-def test_a_cut_never_changes_what_a_call_is_made_with(form, wanted, data):
-    text = FORMS[form](wanted)
-    cut = rescue(text[: data.draw(st.integers(0, len(text)))], {call.tool for call in wanted})
-    assert [(call.tool, call.args) for call in cut.calls] == [(call.tool, call.args) for call in wanted][
-        : len(cut.calls)
-    ]
+CORPUS_TEXTS = [entry["text"] for entries in FAMILIES.values() for entry in entries]
 
 
-@given(st.sampled_from(ENTRIES).map(lambda entry: entry.values[0]["text"]), st.data())
+@given(st.sampled_from(CORPUS_TEXTS), st.data())
 def test_a_corpus_text_with_characters_lost_or_changed_names_no_other_tool(text, data):
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 3)))
@@ -115,45 +110,23 @@ def test_a_corpus_text_with_characters_lost_or_changed_names_no_other_tool(text,
     assert {call.tool for call in rescue(changed, TOOLS).calls} <= set(TOOLS)
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        *(
-            "{",
-            "[",
-            "<",
-            "(",
-            "`",
-            "{'",
-            "{/*",
-            "{# ",
-            "{a:",
-            "-1",
-            "\\",
-            "{ ",
-            "[ ",
-            "```",
-            "```\n{",
-            "search",
-            "search ",
-        ),
-        *('{"a":', '[{"a":', "{'a':1}\n", "{'a':1} x ", CALL + "\n", CALL + " x\n", "search[ARGS]", "search[ARGS]{}"),
-        *("<tool_call>", "<tool_call>search", "<function=search>", "<function=search><parameter=a>", "<arg_key>"),
-        *("<think>", "</think>", "\n</think>{", "{a:x\n</think>", "<|channel|>analysis<|message|>", "<|im_end|>", "<|"),
-        *("<|tool_call_begin|>", "search(a=", "search()\n", "[search(a=1),", "[TOOL_CALLS]", "[TOOL_CALLS]search{}"),
-    ],
-)
-def test_hostile_texts_of_a_third_of_a_million_characters_take_no_time(unit):
-    text = unit * (300_000 // len(unit))
-    started_s = time.process_time()
-    for hostile in (
-        text + " search",
-        "search(x=" + text,
-        '{"tool": "search", "args": {"a": "' + text,
-        "<tool_call>" + text,
-    ):
-        rescue(hostile, TOOLS)
-    assert time.process_time() - started_s < 60
+HOSTILE_UNITS = [
+    *("{", "[", "<", "(", "`", "{'", "{/*", "{# ", "{a:", "-1", "\\", "{ ", "[ ", "```", "```\n{", "search", "search "),
+    *('{"a":', '[{"a":', "{'a':1}\n", "{'a':1} x ", CALL + "\n", CALL + " x\n", "search[ARGS]", "search[ARGS]{}"),
+    *("<tool_call>", "<tool_call>search", "<function=search>", "<function=search><parameter=a>", "<arg_key>"),
+    *("<think>", "</think>", "\n</think>{", "{a:x\n</think>", "<|channel|>analysis<|message|>", "<|im_end|>", "<|"),
+    *("<|tool_call_begin|>", "search(a=", "search()\n", "[search(a=1),", "[TOOL_CALLS]", "[TOOL_CALLS]search{}"),
+]
+BEFORE_HOSTILE = ("", "search(x=", '{"tool": "search", "args": {"a": "', "<tool_call>")
+
+
+@pytest.mark.parametrize("before", BEFORE_HOSTILE)
+def test_hostile_texts_of_a_hundred_thousand_characters_take_linear_time(before):
+    """A quadratic reader would take minutes for one of them; all of them take about a second."""
+    for unit in HOSTILE_UNITS:
+        started_s = time.process_time()
+        rescue(before + unit * (100_000 // len(unit)) + ("" if before else " search"), TOOLS)
+        assert time.process_time() - started_s < 20, unit
 
 
 def test_a_call_that_is_nested_beyond_measure_is_none():
