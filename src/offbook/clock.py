@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import selectors
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Executor
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
@@ -124,6 +125,24 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _thread_done(self, _: asyncio.Future[Any]) -> None:
         self._jumping.threads_busy -= 1
+
+
+@asynccontextmanager
+async def time_limit(limit_s: float | None, error: Callable[[float], Exception]) -> AsyncIterator[None]:
+    """Cancel the block after `limit_s` seconds and raise `error(limit_s)`; without a limit, let it run.
+
+    A TimeoutError that the block itself raises is left as it is.
+    """
+    if limit_s is None:
+        yield
+        return
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise error(limit_s) from None
 
 
 def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:

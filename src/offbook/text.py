@@ -27,6 +27,11 @@ def estimate_tokens(chars: int) -> int:
     return math.ceil(chars / CHARS_PER_TOKEN)
 
 
+def shorten(text: str, limit: int = 120) -> str:
+    """Return `text`, cut to `limit` characters with `…` at the end if it is longer."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 def printable(text: str) -> str:
     """The text without what a terminal could take for a command; lines stay."""
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from offbook.errors import MalformedResponseError, RequestError
 from offbook.messages import JsonObject, Request, Response, StreamDelta
+from offbook.text import shorten
 
 NO_ID = "offbook"
 """What stands in the ids of an answer that is given none."""
@@ -138,8 +139,3 @@ def error_message(data: bytes, *path: str) -> str:
 def without_none(fields: JsonObject) -> JsonObject:
     """The fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def shorten(text: str, limit: int = 120) -> str:
-    """`text` cut to `limit` characters, for an error message."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"

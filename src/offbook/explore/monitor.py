@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from offbook.clock import run
+from offbook.clock import run, time_limit
 from offbook.errors import (
     AgentError,
     AllProvidersFailedError,
@@ -103,12 +103,8 @@ class RunMonitor:
         loop = asyncio.get_running_loop()
         limit_s = self._deadlines.virtual_s
         try:
-            async with asyncio.timeout(limit_s) as limit:
+            async with time_limit(limit_s, lambda s: RunDeadlineError(f"it had not ended after {s:g} s")):
                 return await work
-        except TimeoutError:
-            if limit.expired():
-                raise RunDeadlineError(f"it had not ended after {limit_s:g} s") from None
-            raise
         finally:
             self._took_s += loop.time()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf, isfinite
 from typing import TypeVar
 
-from offbook.clock import Clock
+from offbook.clock import Clock, time_limit
 from offbook.errors import Attempt, BudgetExceededError, DeadlineExceededError, InputError
 
 
@@ -55,13 +54,8 @@ class Deadline:
     async def _meet(self, work: Callable[[], Awaitable[T]]) -> T:
         if self.left_s <= 0:
             raise self.exceeded()
-        try:
-            async with asyncio.timeout(self.left_s) as limit:
-                return await work()
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise self.exceeded() from error
+        async with time_limit(self.left_s, lambda _: self.exceeded()):
+            return await work()
 
     def exceeded(self) -> DeadlineExceededError:
         """What a call fails with that cannot be over in time."""

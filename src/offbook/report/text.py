@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from offbook.scenarios.result import SuiteResult
 from offbook.scenarios.statistics import Interval
-from offbook.text import format_usd, pluralize, printable
+from offbook.text import format_usd, pluralize, printable, shorten
 from offbook.tools.result_text import result_text
 
 
@@ -21,8 +21,7 @@ def log_safe(text: str) -> str:
 
 def one_line(text: str, limit: int) -> str:
     """The text on one line, printable, and cut to so many characters."""
-    line = " ".join(log_safe(text[: 4 * limit]).split())
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+    return shorten(" ".join(log_safe(text[: 4 * limit]).split()), limit)
 
 
 def cut_lines(text: str, *, lines: int, columns: int) -> list[str]:

@@ -1,14 +1,13 @@
-"""Runs one conversation between a user and an agent, turn by turn, until one of them ends it."""
+"""Runs one conversation between a user and an agent, turn by turn, and checks its assertions."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
 from msgspec import Struct
 
-from offbook.clock import SYSTEM_CLOCK
+from offbook.clock import SYSTEM_CLOCK, time_limit
 from offbook.errors import EventLoopError, OffbookError, RecordingMismatchError, TargetError
 from offbook.messages import ToolCall
 from offbook.scenarios.mocks import MockedCall, MockedTools
@@ -20,15 +19,15 @@ from offbook.scenarios.users import UserMove
 
 
 class User(Protocol):
-    """Somebody who talks to an agent."""
+    """A user who talks to an agent."""
 
     async def next(self, turns: tuple[TurnRecord, ...]) -> UserMove:
-        """What to say next, given the turns so far, or that there is nothing more to say."""
+        """Return the next message, given the turns so far, or the end of the conversation."""
         ...
 
 
 class ConversationLimits(Struct, frozen=True):
-    """How long a conversation may go on: turns, and seconds for each answer of the agent."""
+    """The limits of a conversation: turns, and seconds for each answer of the agent."""
 
     max_turns: int = 10
     answer_timeout_s: float | None = 120.0
@@ -37,8 +36,8 @@ class ConversationLimits(Struct, frozen=True):
 DEFAULT_LIMITS = ConversationLimits()
 
 
-class ConversationTranscript(Struct, frozen=True):
-    """A conversation that has ended, as it was held."""
+class ConversationTranscript(Struct, frozen=True, kw_only=True):
+    """A conversation that has ended."""
 
     turns: tuple[TurnRecord, ...]
     ending: ConversationEnding
@@ -48,7 +47,7 @@ class ConversationTranscript(Struct, frozen=True):
 
 
 class Conversation:
-    """A conversation under way."""
+    """A running conversation."""
 
     def __init__(
         self, user: User, agent: Dialogue, tools: MockedTools, limits: ConversationLimits = DEFAULT_LIMITS
@@ -58,18 +57,18 @@ class Conversation:
         self._tokens, self._cost_usd = 0, 0.0
 
     async def run(self) -> ConversationTranscript:
-        """Hold the conversation. Whatever goes wrong in it is told in what is given back."""
+        """Run the conversation. Errors in it become the `failure` of the transcript."""
         try:
-            return self._ended(await self._hold())
+            return self._transcript(await self._run_turns())
         except RecordingMismatchError as error:
-            return self._ended("error", mismatch_failure(error))
+            return self._transcript("error", mismatch_failure(error))
         except EventLoopError:
             raise
         except OffbookError as error:
             reason, _, detail = str(error).partition("\n")
-            return self._ended("error", Failure("error", reason, detail))
+            return self._transcript("error", Failure("error", reason, detail))
 
-    async def _hold(self) -> ConversationEnding:
+    async def _run_turns(self) -> ConversationEnding:
         for _ in range(self._limits.max_turns):
             move = await self._user.next(tuple(self._turns))
             if move.says is None:
@@ -87,27 +86,28 @@ class Conversation:
             answer = await self._answer(text)
         finally:
             calls = self._tools.calls[before:]
-            took_s = SYSTEM_CLOCK.monotonic_s() - started_s
-            self._turns.append(TurnRecord(index, text, answer.text, calls, took_s))
+            latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
+            self._turns.append(TurnRecord(index, text, answer.text, calls, latency_s))
             self._tokens += answer.usage.total_tokens
             self._cost_usd += answer.cost_usd
 
     async def _answer(self, text: str) -> AgentAnswer:
-        timeout_s = self._limits.answer_timeout_s
-        try:
-            async with asyncio.timeout(timeout_s) as limit:
-                return await self._agent.say(text)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise TargetError(f"the agent did not answer within {timeout_s:g} s") from None
+        limit_s = self._limits.answer_timeout_s
+        async with time_limit(limit_s, lambda s: TargetError(f"the agent did not answer within {s:g} s")):
+            return await self._agent.say(text)
 
-    def _ended(self, ending: ConversationEnding, failure: Failure | None = None) -> ConversationTranscript:
-        return ConversationTranscript(tuple(self._turns), ending, failure, self._tokens, self._cost_usd)
+    def _transcript(self, ending: ConversationEnding, failure: Failure | None = None) -> ConversationTranscript:
+        return ConversationTranscript(
+            turns=tuple(self._turns),
+            ending=ending,
+            failure=failure,
+            tokens=self._tokens,
+            cost_usd=self._cost_usd,
+        )
 
 
 def mismatch_failure(error: RecordingMismatchError) -> Failure:
-    """That a replay had no answer, and what differs."""
+    """Return the failure of a replay that has no matching exchange, with the difference."""
     return Failure("mismatch", str(error).partition("\n")[0], error.difference)
 
 
@@ -116,16 +116,15 @@ def _user_ending(move: UserMove) -> ConversationEnding:
 
 
 def check_assertions(scenario: Scenario, turns: tuple[TurnRecord, ...]) -> tuple[AssertionOutcome, ...]:
-    """What becomes of a scenario's assertions: those about each scripted turn, then those about all of them."""
+    """Check the assertions of a scenario: those of each scripted turn, then those of the whole conversation."""
     outcomes = []
     for index, scripted in enumerate(scenario.turns):
         calls = turns[index].calls if index < len(turns) else ()
         outcomes += [_outcome(calls, trajectory, index) for trajectory in scripted.assertions]
-    every = tuple(call for turn in turns for call in turn.calls)
-    return (*outcomes, *[_outcome(every, trajectory, None) for trajectory in scenario.assertions])
+    all_calls = tuple(call for turn in turns for call in turn.calls)
+    return (*outcomes, *[_outcome(all_calls, trajectory, None) for trajectory in scenario.assertions])
 
 
 def _outcome(calls: Iterable[MockedCall], trajectory: Trajectory, turn_index: int | None) -> AssertionOutcome:
-    made = [ToolCall(call.tool, call.args) for call in calls]
-    match = match_trajectory(made, trajectory)
+    match = match_trajectory([ToolCall(call.tool, call.args) for call in calls], trajectory)
     return AssertionOutcome(match.matched, match.reason, match.difference, turn_index)

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
 
+from offbook.clock import time_limit
 from offbook.errors import EventLoopError, MockError, RecordingMismatchError, ToolResolutionError, ToolTimeoutError
 from offbook.messages import JsonObject, ToolCall
 from offbook.tools.definition import ToolDef
@@ -145,14 +146,9 @@ def _bind_arguments(tool: ToolDef, call: ToolCall) -> JsonObject:
 
 
 async def _value_in_time(tool: ToolDef, args: JsonObject, timeout_s: float) -> object:
-    try:
-        async with asyncio.timeout(timeout_s) as limit:
-            value = tool.callable(**args) if is_async(tool.callable) else await _value_from_thread(tool, args)
-            return await value if hasattr(type(value), "__await__") else value
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise ToolTimeoutError(tool=tool.name, timeout_s=timeout_s) from None
+    async with time_limit(timeout_s, lambda limit_s: ToolTimeoutError(tool=tool.name, timeout_s=limit_s)):
+        value = tool.callable(**args) if is_async(tool.callable) else await _value_from_thread(tool, args)
+        return await value if hasattr(type(value), "__await__") else value
 
 
 async def _value_from_thread(tool: ToolDef, args: JsonObject) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from offbook.errors import InputError, ToolArgumentsError
 from offbook.messages import JsonObject
+from offbook.text import shorten
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -100,10 +101,6 @@ def existing_parts(location: Sequence[str | int], args: JsonObject) -> list[str 
             value = value[part]
             parts.append(part)
     return parts
-
-
-def shorten(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def arguments_error(problems: Iterable[str], *, tool: str) -> ToolArgumentsError:

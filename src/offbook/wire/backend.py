@@ -12,7 +12,6 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.base import shorten
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink, guard_sink
 from offbook.faults import FaultPlan, PlannedFault, parse_fault
@@ -20,12 +19,12 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.match.normalise import NO_RULES
+from offbook.recording.match.fingerprint import NO_RULES
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import StoredExchange
-from offbook.text import printable
+from offbook.text import printable, shorten
 from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, WireCall, ignore_call
 from offbook.wire.encode import error_response
 from offbook.wire.proxy.recorder import WireRecorder

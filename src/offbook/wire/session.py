@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.base import shorten
 from offbook.errors import RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Response
 from offbook.recording.match.cursor import UnusedEntry
+from offbook.text import shorten
 from offbook.wire.calls import NO_FAULTS, CallAttempt, CallCounter, Miss, WireCall, WireOutcome, ignore_call
 from offbook.wire.encode import error_response
 from offbook.wire.faults import FaultTarget, apply_fault, spoils_answer

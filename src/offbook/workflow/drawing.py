@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 from msgspec import Struct
 
 from offbook.errors import InputError
+from offbook.text import shorten
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import AnyStep, LoopStep, RouterStep, SubworkflowStep, WorkflowDefinition
 
@@ -104,7 +105,7 @@ def draw_svg(definition: WorkflowDefinition) -> str:
     graph = Graph(definition.steps)
     boxes = _layout(graph)
     width = MARGIN + max(_rows(graph).values(), default=0) + MARGIN
-    width = max(width, MARGIN * 2 + len(_shorten_label(definition.name)) * CHAR_WIDTH)
+    width = max(width, MARGIN * 2 + len(shorten(definition.name, MAX_LABEL)) * CHAR_WIDTH)
     height = max(box.y for box in boxes.values()) + BOX_HEIGHT + MARGIN
     arrows = [line for edge in edges_of(graph) for line in _svg_arrow(edge, boxes)]
     drawn = [line for step_id, box in boxes.items() for line in _svg_box(step_id, graph.steps[step_id].type, box)]
@@ -119,14 +120,14 @@ def _svg_frame(name: str, width: int, height: int) -> Iterator[str]:
     tip = 'viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto"'
     yield f'<defs><marker id="tip" {tip}><path d="M0 0 L8 4 L0 8 z" fill="#5f6368"/></marker></defs>'
     yield f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
-    yield f'<text x="{MARGIN}" y="{MARGIN + 8}" font-weight="bold">{_xml_text(_shorten_label(name))}</text>'
+    yield f'<text x="{MARGIN}" y="{MARGIN + 8}" font-weight="bold">{_xml_text(shorten(name, MAX_LABEL))}</text>'
 
 
 def _slots(graph: Graph) -> dict[str, int]:
     """How much room each step needs: its box, or what is written on the arrows to it."""
     slots = {step_id: _box_width(step_id) for step_id in graph.order}
     for edge in edges_of(graph):
-        slots[edge.target] = max(slots[edge.target], len(_shorten_label(edge.label)) * LABEL_CHAR_WIDTH)
+        slots[edge.target] = max(slots[edge.target], len(shorten(edge.label, MAX_LABEL)) * LABEL_CHAR_WIDTH)
     return slots
 
 
@@ -154,13 +155,13 @@ def _layout(graph: Graph) -> dict[str, Box]:
 
 
 def _box_width(step_id: str) -> int:
-    return max(MIN_BOX_WIDTH, (len(_shorten_label(step_id)) + 3) * CHAR_WIDTH)
+    return max(MIN_BOX_WIDTH, (len(shorten(step_id, MAX_LABEL)) + 3) * CHAR_WIDTH)
 
 
 def _svg_box(step_id: str, kind: str, box: Box) -> Iterator[str]:
     size = f'x="{box.x}" y="{box.y}" width="{box.width}" height="{BOX_HEIGHT}" rx="6"'
     yield f'<g><title>{_xml_text(step_id)}</title><rect {size} fill="{FILLS[kind]}" stroke="#5f6368"/>'
-    name = _xml_text(_shorten_label(step_id))
+    name = _xml_text(shorten(step_id, MAX_LABEL))
     yield f'<text x="{box.middle}" y="{box.y + 20}" text-anchor="middle" font-weight="bold">{name}</text>'
     yield f'<text x="{box.middle}" y="{box.y + 38}" text-anchor="middle">{kind}</text></g>'
 
@@ -177,12 +178,8 @@ def _svg_arrow(edge: Edge, boxes: dict[str, Box]) -> Iterator[str]:
         yield (
             f'<text x="{target.middle}" y="{end - 12}" text-anchor="middle" font-size="11" '
             f'paint-order="stroke" stroke="#ffffff" stroke-width="4"><title>{_xml_text(edge.label)}</title>'
-            f"{_xml_text(_shorten_label(edge.label))}</text>"
+            f"{_xml_text(shorten(edge.label, MAX_LABEL))}</text>"
         )
-
-
-def _shorten_label(text: str) -> str:
-    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
 
 
 def _xml_text(text: str) -> str:

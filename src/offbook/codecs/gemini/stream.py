@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
-from offbook.codecs.base import NO_ID, decode_answer, shorten
+from offbook.codecs.base import NO_ID, decode_answer
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.gemini.content import encode_call
 from offbook.codecs.gemini.request import decode_request, encode_request
@@ -24,6 +24,7 @@ from offbook.codecs.gemini.response import (
 )
 from offbook.errors import ProviderConnectionError, ProviderError
 from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
+from offbook.text import shorten
 
 
 class GeminiStreamDecoder:

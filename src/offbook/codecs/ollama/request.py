@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.base import WireRequest, convert_request, shorten, without_none
+from offbook.codecs.base import WireRequest, convert_request, without_none
 from offbook.codecs.chat_message import (
     CallIds,
     ChatMessage,
@@ -18,6 +18,7 @@ from offbook.codecs.chat_message import (
 )
 from offbook.errors import RequestError
 from offbook.messages import Content, JsonObject, Message, Request, ToolCall
+from offbook.text import shorten
 
 _MEDIA_TYPES = {
     "iVBORw0KGgo": "image/png",

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from msgspec import Struct, field
 
-from offbook.codecs.base import NO_ID, decode_answer, shorten, without_none
+from offbook.codecs.base import NO_ID, decode_answer, without_none
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.openai_chat.request import decode_request, encode_request
 from offbook.codecs.openai_chat.response import (
@@ -25,6 +25,7 @@ from offbook.codecs.openai_chat.response import (
 )
 from offbook.errors import ProviderConnectionError, ProviderError
 from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
+from offbook.text import shorten
 
 DONE = "[DONE]"
 

@@ -6,7 +6,7 @@ from itertools import chain, groupby
 import orjson
 from msgspec import Raw, Struct
 
-from offbook.codecs.base import NO_ID, decode_answer, shorten
+from offbook.codecs.base import NO_ID, decode_answer
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.openai_chat.response import decode_error, encode_error
 from offbook.codecs.openai_responses.request import decode_request, encode_request
@@ -28,6 +28,7 @@ from offbook.codecs.openai_responses.response import (
 )
 from offbook.errors import ProviderConnectionError, ProviderError
 from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
+from offbook.text import shorten
 
 
 class _TypedEvent(Struct):

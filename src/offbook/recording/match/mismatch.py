@@ -10,7 +10,6 @@ from itertools import islice
 import msgspec
 import orjson
 
-from offbook.codecs.base import shorten
 from offbook.errors import RecordingMismatchError
 from offbook.messages import JsonObject, Request
 from offbook.recording.format.exchange import Exchange
@@ -20,7 +19,7 @@ from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_fields, plain_request
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange
-from offbook.text import did_you_mean, printable
+from offbook.text import did_you_mean, printable, shorten
 
 COMPARED_CHARS = 2_000
 SEARCHED_ENTRIES = 2_000

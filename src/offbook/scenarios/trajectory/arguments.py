@@ -1,4 +1,4 @@
-"""Compares the arguments of a call with those expected, and formats values for messages."""
+"""Compares the arguments of a call with the expected ones, and formats values for messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, StructMeta
 
 from offbook.messages import ToolCall
+from offbook.text import shorten
 
 
 class _MatcherMeta(StructMeta, ABCMeta):
@@ -15,11 +16,11 @@ class _MatcherMeta(StructMeta, ABCMeta):
 
 
 class Matcher(Struct, frozen=True, metaclass=_MatcherMeta):
-    """A demand on a value. It is shown as the call that makes it."""
+    """A condition on an expected argument. Its repr is the call that creates it."""
 
     @abstractmethod
-    def unfit_reason(self, value: object) -> str:
-        """What is wrong with `value`, in few words; empty if it fits. Whatever it raises means that it does not fit."""
+    def mismatch_reason(self, value: object) -> str:
+        """Return in a few words why `value` does not match; empty if it does. An exception means that it does not."""
 
     @abstractmethod
     def __repr__(self) -> str: ...
@@ -29,18 +30,18 @@ COMMON_PREFIX_CHARS = 8
 
 
 def truncate(text: str, limit: int) -> str:
-    """The text, printable, and with `…` at its end where it is longer than `limit` characters."""
-    kept = text if len(text) <= limit else f"{text[: limit - 1]}…"
-    return kept if kept.isprintable() else "".join(letter if letter.isprintable() else "·" for letter in kept)
+    """Return the text with unprintable characters replaced, cut to `limit` characters with `…` at the end."""
+    short = shorten(text, limit)
+    return short if short.isprintable() else "".join(letter if letter.isprintable() else "·" for letter in short)
 
 
 def short_repr(value: object, limit: int = 40) -> str:
-    """A value as Python writes it, cut."""
+    """Return the repr of a value, cut to `limit` characters."""
     return truncate(repr(value), limit)
 
 
 def short_repr_pair(left: object, right: object, limit: int = 36) -> tuple[str, str]:
-    """Two values that differ, cut to where they do so: what both begin with is left out if it takes up the room."""
+    """Return the reprs of two different values, cut around their first difference: a long common start is left out."""
     texts = repr(left), repr(right)
     pairs = enumerate(zip(*texts, strict=False))
     equal = next((place for place, (one, other) in pairs if one != other), min(map(len, texts)))
@@ -50,12 +51,12 @@ def short_repr_pair(left: object, right: object, limit: int = 36) -> tuple[str, 
 
 
 def arguments_text(arguments: Mapping[str, object]) -> str:
-    """Arguments as they stand in a call."""
+    """Return arguments as they are written in a call."""
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
 
 
 def call_text(call: ToolCall, limit: int = 60) -> str:
-    """A call like `search(text='tea')`; arguments that are no JSON object stand there as the text that they are."""
+    """Return a call such as `search(text='tea')`; arguments that are not a JSON object are shown as a str."""
     arguments = arguments_text(call.args) if call.raw_arguments is None else repr(call.raw_arguments)
     return truncate(f"{call.tool}({arguments})", limit)
 
@@ -65,23 +66,23 @@ _MAX_REASON_CHARS = 60
 
 
 class ArgumentDifference(Struct, frozen=True):
-    """What differs at one place. `path` is like `guests[0].name`; `raised` is what a matcher raised, if it did."""
+    """A difference at one place, such as `guests[0].name`; `raised` is the exception of a matcher, if it raised one."""
 
     path: str
-    told: str
+    text: str
     raised: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.told}"
+        return f"{self.path}: {self.text}"
 
 
 def differences(
     expected: object, actual: object, *, is_partial: bool = False, path: str = ""
 ) -> Iterator[ArgumentDifference]:
-    """What differs between two values, place by place; nothing if they are equal.
+    """Yield the differences between two values, place by place; none if they are equal.
 
-    Mappings are compared name by name; if `is_partial`, `actual` may have names that `expected` has
-    not. Lists, and what is in them, are always compared exactly. 1 equals 1.0, but not True.
+    Mappings are compared key by key; if `is_partial`, `actual` may have keys that `expected` has not. Lists and
+    their items are always compared exactly. 1 equals 1.0, but not True.
     """
     if isinstance(expected, Matcher):
         yield from _from_matcher(expected, actual, path)
@@ -115,8 +116,8 @@ def _inside(path: str, name: str) -> str:
 def _from_matcher(matcher: Matcher, actual: object, path: str) -> Iterator[ArgumentDifference]:
     raised = ""
     try:
-        reason = matcher.unfit_reason(actual)
-    except Exception as error:  # a predicate of the user's may raise anything, and that is told
+        reason = matcher.mismatch_reason(actual)
+    except Exception as error:  # a user's predicate may raise anything; the difference reports it
         reason = raised = f"raised {type(error).__name__}: {error}"
     if reason:
         got = short_repr(actual, _MAX_ACTUAL_CHARS)

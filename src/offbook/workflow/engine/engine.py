@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from offbook.agent import Workflow as AgentWorkflow
-from offbook.clock import SYSTEM_CLOCK
+from offbook.clock import SYSTEM_CLOCK, time_limit
 from offbook.errors import InputError, StepTimeoutError
 from offbook.events import NULL_SINK, Sink, WorkflowEnded, WorkflowStarted, guard_sink
 from offbook.gateway.gateway import ProviderGateway
@@ -108,14 +107,9 @@ class WorkflowEngine:
         return WorkflowResult(definition.name, status, own, results, latency_s)
 
     async def _in_time(self, level: LevelRun) -> list[StepResult]:
-        timeout_s = self.definition.config.timeout_s
-        try:
-            async with asyncio.timeout(timeout_s) as limit:
-                return await level.run()
-        except TimeoutError:
-            if timeout_s is None or not limit.expired():
-                raise
-            raise StepTimeoutError(self.definition.name, timeout_s=timeout_s) from None
+        name, timeout_s = self.definition.name, self.definition.config.timeout_s
+        async with time_limit(timeout_s, lambda limit_s: StepTimeoutError(name, timeout_s=limit_s)):
+            return await level.run()
 
     def run_sync(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
         """`run` for scripts without an event loop.

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from offbook.clock import SYSTEM_CLOCK
+from offbook.clock import SYSTEM_CLOCK, time_limit
 from offbook.errors import EventLoopError, MockError, RecordingMismatchError, StepError, StepTimeoutError
 from offbook.events import AttemptStarted, CallEnded, Event, StepEnded, StepStarted
 from offbook.recording.format.tool_exchange import json_form
@@ -205,15 +205,8 @@ class LevelRun:
         """What the step gives, as JSON."""
         timeout_s = step.definition.timeout
         gateway = self._scope.run.gateway.using(retry=step.retry, sink=meter)
-        if timeout_s is None:
+        async with time_limit(timeout_s, lambda limit_s: StepTimeoutError(step.definition.id, timeout_s=limit_s)):
             return json_form(await step.run(self._scope, gateway)).value
-        try:
-            async with asyncio.timeout(timeout_s) as limit:
-                return json_form(await step.run(self._scope, gateway)).value
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise StepTimeoutError(step.definition.id, timeout_s=timeout_s) from None
 
     def _keep(self, result: StepResult) -> None:
         environment, path = self._environment, f"{self._scope.place}{result.id}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from offbook.errors import ExpressionError
-from offbook.text import did_you_mean
+from offbook.text import did_you_mean, shorten
 
 if TYPE_CHECKING:
     import cel
@@ -352,8 +354,16 @@ def _compile(text: str) -> cel.Program:
 
 @cache
 def _compiler() -> Callable[[str], cel.Program]:
-    """The library's, loaded when an expression is first read, as that takes a tenth of a second."""
-    compile_text: Callable[[str], cel.Program] = import_module("cel").compile
+    """Return the library's `compile`, loaded with the first expression.
+
+    Only the compiled module is loaded: `import cel` also imports its command line, which takes ten times as long.
+    """
+    name, package = "cel.cel", find_spec("cel")
+    spec = None if package is None else PathFinder.find_spec(name, package.submodule_search_locations)
+    if spec is not None and spec.loader is not None and name not in sys.modules:
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    compile_text: Callable[[str], cel.Program] = sys.modules[name].compile
     return compile_text
 
 
@@ -379,5 +389,4 @@ def _kind(value: object) -> str:
 
 
 def _show_value(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return shorten(repr(value), 60)

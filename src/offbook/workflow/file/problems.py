@@ -9,10 +9,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from offbook.errors import Problem, WorkflowError
-from offbook.text import did_you_mean
-from offbook.workflow.builtin_tools.http_get import HOST_PATTERN
-from offbook.workflow.builtin_tools.shell import COMMAND_PATTERN
-from offbook.workflow.file.schema import BUILTINS, STEP_TYPES, WorkflowDefinition
+from offbook.text import did_you_mean, shorten
+from offbook.workflow.file.schema import (
+    BUILTINS,
+    COMMAND_PATTERN,
+    HOST_PATTERN,
+    STEP_TYPES,
+    WorkflowDefinition,
+)
 
 DocumentPath: TypeAlias = tuple[str | int, ...]
 
@@ -211,4 +215,4 @@ def _show_value(given: object) -> str:
     if isinstance(given, list | tuple):
         return "a list"
     text = "nothing" if given is None else str(given).lower() if isinstance(given, bool) else repr(given)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return shorten(text, 60)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.errors import TemplateError
-from offbook.text import did_you_mean
+from offbook.text import did_you_mean, shorten
 
 ValuePath: TypeAlias = tuple[str, ...]
 BRACE_HINT = "write {{ for a brace, }} for a closing one"
@@ -122,13 +122,9 @@ def _part(found: re.Match[str]) -> str | ValuePath:
         raise TemplateError(f"{found[0]} names something that starts with '_', which is not allowed")
     if not all(_NAME.fullmatch(part) for part in path) or path[0].isdecimal():
         raise TemplateError(
-            f"{_shorten(found[0])} is no path", hint=f"a placeholder is like {{state.key}}; {BRACE_HINT}"
+            f"{shorten(found[0], 40)!r} is no path", hint=f"a placeholder is like {{state.key}}; {BRACE_HINT}"
         )
     return path
-
-
-def _shorten(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
 def _as_text(value: object) -> str:

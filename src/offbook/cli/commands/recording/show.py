@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from offbook.cli.options import AsJson, Recording
-from offbook.text import format_usd, pluralize, printable
+from offbook.text import format_usd, pluralize, printable, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -88,7 +88,7 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a recording holds: a line an exchange, or one key in full.
+    """List the exchanges of a recording, or show one key in full.
 
     [bold]Examples[/bold]
 
@@ -193,8 +193,7 @@ def _as_text(value: object) -> str:
 
 
 def _preview(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= PREVIEW_CHARS else line[: PREVIEW_CHARS - 1] + "…"
+    return shorten(" ".join(text.split()), PREVIEW_CHARS)
 
 
 def _cells(stored: StoredExchange[Exchange]) -> tuple[str, ...]:
