@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbook.recording.match.script import ResponseScript
+from offbook.recording.match.cursor import ResponseScript
 from offbook.subjects.wire_observer import WireObserver, chunk_kinds, requested_tools
 from offbook.wire.backend import WireBackend, WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredRun
@@ -19,9 +19,7 @@ def watched(*faults, max_calls=100, on_endless=lambda: None):
     """A session, and the witness who watches it."""
     stage = WireBackend(WireOptions(responses=recording_of(any=[ASKING, ASKING]), strict=True))
     observer = WireObserver(max_calls=max_calls, on_endless=on_endless)
-    return stage.start(
-        "run", parse_fault_plan(faults), ExploredRun(ResponseScript(), observer, is_first=True)
-    ), observer
+    return stage.start("run", parse_fault_plan(faults), ExploredRun(ResponseScript(), observer)), observer
 
 
 def test_only_calls_of_models_are_noted():

@@ -226,13 +226,11 @@ class Runs:
     def __init__(self, *entries, goes_on=False, **steps):
         options = WireOptions(responses=recording_of(*entries, **steps), strict=True, default_response="what?")
         self._stage, self._script, self._goes_on = WireBackend(options), ResponseScript(), goes_on
-        self._is_first = True
         self.observer = Watching()
 
     def session(self, *faults):
         self.observer = Watching()
-        explored_run = ExploredRun(self._script, self.observer, self._is_first, self._goes_on)
-        self._is_first = False
+        explored_run = ExploredRun(self._script, self.observer, self._goes_on)
         return self._stage.start("run", parse_fault_plan(faults), explored_run)
 
 
@@ -349,7 +347,7 @@ def test_a_server_tells_when_a_late_answer_has_arrived_and_forgets_runs_that_hav
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
         watching = Watching()
-        explored_run = ExploredRun(ResponseScript(), watching, is_first=True)
+        explored_run = ExploredRun(ResponseScript(), watching)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=50"], explored_run=explored_run)
         assert post(server.session_url("run"), body).status_code == 200
         assert post(server.url, body | {"stream": False}).status_code == 200  # the server has noted the first by now
@@ -363,7 +361,7 @@ def test_a_server_tells_nothing_of_an_answer_that_the_client_did_not_wait_for():
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
         watching = Watching()
-        explored_run = ExploredRun(ResponseScript(), watching, is_first=True)
+        explored_run = ExploredRun(ResponseScript(), watching)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=60000"], explored_run=explored_run)
         with pytest.raises(httpx2.ReadTimeout):
             post(server.session_url("run"), body, timeout=0.1)

@@ -115,19 +115,19 @@ class HarnessFactory:
     def stage(self, plan: FaultPlan) -> Harness:
         """A stage for the next run."""
         if self._clean is None:
-            self._clean = Harness(plan, models=self._models.clean(), tools=self._recorded(), max_calls=MAX_CLEAN_CALLS)
+            self._clean = Harness(
+                plan, models=self._models.start_run(), tools=self._recorded(), max_calls=MAX_CLEAN_CALLS
+            )
             return self._clean
         max_calls = max_calls_after(len(self._clean.calls))
-        return Harness(plan, models=self._models.again(), tools=self._recorded(), max_calls=max_calls)
+        return Harness(plan, models=self._models.start_run(), tools=self._recorded(), max_calls=max_calls)
 
     def close(self) -> None:
         self._shelf.close()
 
     def _recorded(self) -> ExploredTools | None:
         """The recorded tools, or None where the real ones are to run, as nothing of them is recorded."""
-        if self._tools.is_empty:
-            return None
-        return self._tools.clean() if self._clean is None else self._tools.again()
+        return None if self._tools.is_empty else self._tools.start_run()
 
 
 def max_calls_after(clean_calls: int) -> int:

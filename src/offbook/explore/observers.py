@@ -127,7 +127,7 @@ class ModelObserver(Provider):
 
     def _note_failure(self, tried: _Attempt, error: BaseException, *, chunks: list[ChunkKind] | None = None) -> None:
         request = tried.request
-        self._models.give_back(request)
+        self._models.take_back(request)
         told = f"{type(error).__name__}: {error}"
         if isinstance(error, RecordingMismatchError):
             last = self._last_failed.get(request.step_id)

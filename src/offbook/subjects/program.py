@@ -19,7 +19,7 @@ from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
 from offbook.explore.run import ErrorKind, Run, RunFailure, normalize_text
 from offbook.explore.variants import WIRE_VARIANTS, FaultVariant
 from offbook.faults import FaultPlan
-from offbook.recording.match.script import ResponseScript
+from offbook.recording.match.cursor import ResponseScript
 from offbook.subjects.wire_observer import WireObserver
 from offbook.wire.backend import DEFAULT_RESPONSE, WireOptions
 from offbook.wire.replay import ExploredRun, ReplayMatch
@@ -145,7 +145,7 @@ class ProgramSubject:
         with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
             child = ProgramProcess(self._command, self._environment(name, folder))
             observer = WireObserver(max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=child.kill)
-            explored_run = ExploredRun(self._script, observer, is_first, self._goes_on)
+            explored_run = ExploredRun(self._script, observer, self._goes_on)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
             ended = self._ended(child)
             run = self._told(ended, observer, session, self._aliases(name, folder))

@@ -12,7 +12,7 @@ from offbook.errors import MismatchKind, RecordingMismatchError
 from offbook.events import MatchedBy
 from offbook.messages import Response, deltas_of
 from offbook.recording.format.exchange import Exchange
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, ResponseScript, UnusedEntry
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, RequestKey, ResponseScript, UnusedEntry
 from offbook.recording.match.mismatch import http_mismatch_error, mismatch_error
 from offbook.recording.stores.store import StoredExchange
 from offbook.wire.calls import CallAttempt, WireOutcome
@@ -30,11 +30,11 @@ _HINTS: dict[MismatchKind, str] = {
 
 
 class ReplayMatch(Struct, frozen=True, gc=False):
-    """What answers a call: an entry, or without one the default. `line` is its place in the script of a rehearsal."""
+    """What answers a call: an entry, or without one the default. `script_key` is its place in a script."""
 
     stored: StoredExchange[Exchange] | None = None
     matched_by: MatchedBy = "default"
-    line: tuple[str, str] = ("", "")
+    script_key: RequestKey = ("", "")
 
     @property
     def key(self) -> str | None:
@@ -166,7 +166,6 @@ class ExploredRun(Struct, frozen=True):
 
     script: ResponseScript[ReplayMatch]
     observer: CallObserver
-    is_first: bool = False
     goes_on: bool = False
 
 
@@ -178,8 +177,7 @@ class ExploredReplay(WireReplay):
 
     def __init__(self, stock: ReplaySource, *, default_response: str, explored_run: ExploredRun) -> None:
         super().__init__(stock, default_response=default_response)
-        self._script = explored_run.script
-        self._script_reader = None if explored_run.is_first else explored_run.script.script_reader()
+        self._scripted = explored_run.script.start_run()
         self._goes_on = explored_run.goes_on
         self._end: RecordingMismatchError | None = None
 
@@ -194,19 +192,15 @@ class ExploredReplay(WireReplay):
             raise
 
     def _find(self, asked: ParsedRequest, step_id: str | None) -> ReplayMatch:
-        line = (step_id or "", asked.request_hash)
-        known = None if self._script_reader is None else self._script_reader.peek(*line)
+        key = (step_id or "", asked.request_hash)
+        known = self._scripted.next_answer(key)
         if known is not None:
             return known
         found = super().find(asked, step_id)
-        is_meant = found.stored is not None and found.stored.fingerprint == asked.request_hash
-        if self._script_reader is not None and not is_meant:
+        if not self._scripted.accepts(key, None if found.stored is None else found.stored.fingerprint):
             raise self._refusal(asked, step_id, ExchangeMatch("default", mismatch="missing"))
-        return replace(found, line=line)
+        return replace(found, script_key=key)
 
     def use(self, found: ReplayMatch) -> None:
         super().use(found)
-        if self._script_reader is None:
-            self._script.add(*found.line, found)
-        elif self._script_reader.take(*found.line) is None:
-            self._script_reader.learn(*found.line, found)
+        self._scripted.use(found.script_key, found)

@@ -1,52 +1,64 @@
-"""Scripts of runs, and who reads them to others."""
+"""A script: later runs get the answers that the first run got."""
+
+import pytest
 
 from offbook.recording.match.cursor import ResponseScript
 
+HI, HO, TO_B = ("a", "hi"), ("a", "ho"), ("b", "hi")
 
-def script_of(*answers):
-    script = ResponseScript[str]()
-    for name, asked, answer in answers:
-        script.add(name, asked, answer)
+
+@pytest.fixture
+def script():
+    script = ResponseScript()
+    first = script.start_run()
+    for key, answer in ((HI, "one"), (TO_B, "three"), (HI, "two")):
+        assert first.next_answer(key) is None
+        assert first.accepts(key, None)
+        first.use(key, answer)
     return script
 
 
-TWO = script_of(("a", "hi", "one"), ("a", "ho", "other"), ("a", "hi", "two"), ("b", "hi", "three"))
+def answers(run, key, times):
+    """Use the next answer so many times."""
+    used = []
+    for _ in range(times):
+        used.append(run.next_answer(key))
+        run.use(key, used[-1])
+    return used
 
 
-def test_equal_requests_get_their_answers_in_order_and_then_the_last_one_again():
-    script_reader = TWO.script_reader()
-    assert [script_reader.take("a", "hi") for _ in range(4)] == ["one", "two", "two", "two"]
-    assert script_reader.take("b", "hi") == "three"
+def test_equal_requests_get_their_answers_in_order_and_then_the_last_again(script):
+    run = script.start_run()
+    assert answers(run, HI, 4) == ["one", "two", "two", "two"]
+    assert run.next_answer(TO_B) == "three"
 
 
-def test_each_reader_begins_at_the_beginning():
-    TWO.script_reader().take("a", "hi")
-    assert TWO.script_reader().take("a", "hi") == "one"
+def test_every_run_starts_at_the_beginning(script):
+    answers(script.start_run(), HI, 2)
+    assert answers(script.start_run(), HI, 1) == ["one"]
 
 
-def test_what_was_never_asked_has_no_answer():
-    script_reader = TWO.script_reader()
-    assert script_reader.take("a", "hm") is None
-    assert script_reader.peek("b", "ho") is None
+def test_an_answer_stays_next_until_it_is_used(script):
+    run = script.start_run()
+    assert [run.next_answer(HI) for _ in range(3)] == ["one"] * 3
 
 
-def test_who_looks_takes_nothing():
-    script_reader = TWO.script_reader()
-    assert [script_reader.peek("a", "hi") for _ in range(3)] == ["one"] * 3
+def test_what_was_never_asked_has_no_answer_but_one_of_the_very_request(script):
+    run = script.start_run()
+    assert run.next_answer(HO) is None
+    assert [run.accepts(HO, fingerprint) for fingerprint in ("ho", "hi", None)] == [True, False, False]
 
 
-def test_an_answer_that_was_lost_is_due_again():
-    script_reader = TWO.script_reader()
-    script_reader.give_back("a", "hi")
-    assert script_reader.take("a", "hi") == "one"
-    assert script_reader.take("a", "hi") == "two"
-    script_reader.give_back("a", "hi")
-    assert script_reader.take("a", "hi") == "two"
+def test_an_answer_that_was_lost_is_next_again(script):
+    run = script.start_run()
+    run.take_back(HI)
+    assert answers(run, HI, 2) == ["one", "two"]
+    run.take_back(HI)
+    assert answers(run, HI, 1) == ["two"]
 
 
-def test_what_one_run_learns_no_other_knows():
-    script_reader = TWO.script_reader()
-    script_reader.learn("a", "hm", "learnt")
-    script_reader.learn("a", "hm", "learnt later")
-    assert [script_reader.take("a", "hm") for _ in range(2)] == ["learnt later"] * 2
-    assert TWO.script_reader().take("a", "hm") is None
+def test_what_a_later_run_adds_is_for_this_run_alone(script):
+    run = script.start_run()
+    run.use(HO, "new")
+    assert answers(run, HO, 2) == ["new", "new"]
+    assert script.start_run().next_answer(HO) is None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Set
-from typing import Generic, TypeVar
+from collections.abc import Set
+from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -108,47 +108,61 @@ class Cursor(Generic[E]):
         return stored
 
 
+RequestKey: TypeAlias = tuple[str, str]
+"""What equal requests have in common: the name of the step or tool, and the fingerprint of what is asked."""
+
+
 class ResponseScript(Generic[T]):
-    """The responses of a run to each request, in order."""
+    """The answers that a run got, in order. Later runs that make the same requests get the same answers."""
 
     def __init__(self) -> None:
-        self._responses: dict[tuple[str, str], list[T]] = {}
+        self._answers: dict[RequestKey, list[T]] = {}
+        self._has_started = False
 
-    def add(self, name: str, fingerprint: str, response: T) -> None:
-        """Add a response. `name` is the step or tool of the call, `fingerprint` identifies its request."""
-        self._responses.setdefault((name, fingerprint), []).append(response)
-
-    def script_reader(self) -> ScriptReader[T]:
-        """Return a reader that starts at the beginning."""
-        return ScriptReader(self._responses)
+    def start_run(self) -> ScriptedRun[T]:
+        """Return a run: the first writes the script, the others follow it from its beginning."""
+        is_first, self._has_started = not self._has_started, True
+        return ScriptedRun(self._answers, is_first=is_first)
 
 
-class ScriptReader(Generic[T]):
-    """Reads a script in one run: equal requests get their responses in order, and then the last one repeatedly."""
+class ScriptedRun(Generic[T]):
+    """One run along a script: equal requests get their answers in order, and then the last one again and again.
 
-    def __init__(self, responses: Mapping[tuple[str, str], list[T]]) -> None:
-        self._responses = responses
-        self._learnt: dict[tuple[str, str], list[T]] = {}
-        self._served = Counter[tuple[str, str]]()
+    The first run gets nothing from the script, and adds to it what it uses. What another run uses that the script does
+    not have is an answer for this run alone.
+    """
 
-    def peek(self, name: str, fingerprint: str) -> T | None:
-        """Return the next response without serving it; None if the script has none for such a request."""
-        responses = self._responses.get((name, fingerprint)) or self._learnt.get((name, fingerprint))
-        return None if responses is None else responses[min(self._served[name, fingerprint], len(responses) - 1)]
+    def __init__(self, answers: dict[RequestKey, list[T]], *, is_first: bool) -> None:
+        self.is_first = is_first
+        self._answers, self._own_answers = answers, dict[RequestKey, T]()
+        self._served = Counter[RequestKey]()
 
-    def take(self, name: str, fingerprint: str) -> T | None:
-        """Serve the next response and return it; None if the script has none for such a request."""
-        response = self.peek(name, fingerprint)
-        if response is not None:
-            self._served[name, fingerprint] += 1
-        return response
+    def next_answer(self, key: RequestKey) -> T | None:
+        """Return the answer that is next for such a request, or None if it was never made. It stays next until used."""
+        if self.is_first:
+            return None
+        answers = self._answers.get(key)
+        if answers is None:
+            return self._own_answers.get(key)
+        return answers[min(self._served[key], len(answers) - 1)]
 
-    def give_back(self, name: str, fingerprint: str) -> None:
-        """Take back the last response, which did not arrive: it is next again."""
-        if self._served[name, fingerprint] > 0:
-            self._served[name, fingerprint] -= 1
+    def accepts(self, key: RequestKey, fingerprint: str | None) -> bool:
+        """Return whether a recorded exchange may answer that is not in the script: only one of that very request.
 
-    def learn(self, name: str, fingerprint: str, response: T) -> None:
-        """Add a response that the script does not have, for this run only. It counts as served."""
-        self._learnt.setdefault((name, fingerprint), []).append(response)
-        self._served[name, fingerprint] += 1
+        In the first run any may, as in an ordinary replay.
+        """
+        return self.is_first or fingerprint == key[1]
+
+    def use(self, key: RequestKey, answer: T) -> None:
+        """Count the answer as served."""
+        if self.is_first:
+            self._answers.setdefault(key, []).append(answer)
+            return
+        if key not in self._answers:
+            self._own_answers[key] = answer
+        self._served[key] += 1
+
+    def take_back(self, key: RequestKey) -> None:
+        """Make the last answer the next one again: it was lost on its way."""
+        if self._served[key] > 0:
+            self._served[key] -= 1
