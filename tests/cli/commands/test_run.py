@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from offbook.cli import options
 from offbook.events import FaultFired, StepEnded
 from offbook.observe.json_lines import read_events
+from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
 from tests.cli import flows
 from tests.servers.loopback import LoopbackServer, SilentServer
@@ -139,6 +142,10 @@ def test_a_replay_needs_no_provider(run, greet):
 
 def test_an_empty_model_is_bad_input(run, greet):
     assert run("run", greet, "--model", "")[0] == 2
+
+
+def test_the_record_modes_of_the_command_are_those_of_the_library():
+    assert get_args(options.RecordMode) == get_args(RecordMode)
 
 
 @pytest.mark.parametrize(
