@@ -9,8 +9,7 @@ from typing import Literal
 from bench.workload import COST_USD, MODEL, USAGE
 from offbook import MockProvider, Provider, RecordingProvider, Reply, Request, Response
 from offbook.config.agents import RetryingAgent
-from offbook.config.judge import judge_maker
-from offbook.config.participants import user_maker
+from offbook.config.participants import judge_maker, user_maker
 from offbook.config.schema import Config, JudgeConfig, UserConfig
 from offbook.gateway.gateway import DEFAULT_RETRY
 from offbook.messages import JsonObject, ToolCall, WholeReply
@@ -110,10 +109,10 @@ class Talks:
     async def run(self, provider: Provider) -> SuiteResult:
         """Hold every conversation, by the parts that a config makes."""
         agent = RetryingAgent(HandlerTarget("agent", handle), retry=DEFAULT_RETRY)
-        cast = Participants(
+        participants = Participants(
             {"agent": agent}, provider, user_maker(CONFIG, self.scenarios), judge_maker(CONFIG, self.scenarios)
         )
-        return await ScenarioRunner(cast, RULES).run(self.scenarios)
+        return await ScenarioRunner(participants, RULES).run(self.scenarios)
 
     async def call(self, provider: Provider) -> None:
         """Make the same calls without conversations, one after the other."""

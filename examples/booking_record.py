@@ -52,12 +52,12 @@ async def record(config: Config, folder: Path) -> SuiteResult:
     plan = plan_run(config, collect_scenarios(scenario_files(config)))
     names = StepNames((scenario.name, agent) for scenario, agent in plan.pairs)
     async with open_participants(config, plan, Live()) as opened:
-        assert opened.cast.provider is not None
-        live = OneByOne(opened.cast.provider)
+        assert opened.participants.provider is not None
+        live = OneByOne(opened.participants.provider)
         recorder = RecordingFolder(folder, names, lambda file: RecordingProvider(live, file, clock=StillClock()))
         async with recorder:
             rules = replace(run_rules(config), concurrency=1)
-            return await ScenarioRunner(replace(opened.cast, provider=recorder), rules).run(plan.scenarios)
+            return await ScenarioRunner(replace(opened.participants, provider=recorder), rules).run(plan.scenarios)
 
 
 def main(folder: Path) -> None:

@@ -10,7 +10,9 @@ RUDE = Judgement("tone", "rude", "It shouts.", severity="low")
 
 def run_of(*failures):
     """A run of a conversation with a finding, and with these failures."""
-    held = ConversationResult("c0", "s", "a", 0, "script_done", judgements=(RUDE,), failures=failures)
+    held = ConversationResult(
+        id="c0", scenario="s", agent="a", index=0, ending="script_done", judgements=(RUDE,), failures=failures
+    )
     return SuiteResult((ScenarioResult("s", "a", "", (held,)),), is_complete=False)
 
 

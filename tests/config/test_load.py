@@ -52,7 +52,7 @@ def test_the_nearest_config_counts(tmp_path):
 
 
 def test_without_a_config_it_is_said_what_to_write(tmp_path):
-    with pytest.raises(InputError, match=r"there is no offbook.toml here or above\n  hint: write .*\n    \[agent\]"):
+    with pytest.raises(InputError, match=r"there is no offbook.toml here or above\n  hint: create .*\n    \[agent\]"):
         find_config(tmp_path)
 
 
@@ -71,11 +71,11 @@ def test_a_project_file_without_a_section_is_no_config(config):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[agents", "no TOML"),
+        ("[agents", "invalid TOML"),
         (b"\xff", "not UTF-8"),
         ("[agnet]\n", "unknown section 'agnet'\n  hint: did you mean 'agent'?"),
         ("agent = 1\n", "agent: expected a table"),
-        ("[agent]\n", "agent: it is not said what the agent is\n  hint: an agent has one of: endpoint"),
+        ("[agent]\n", "agent: the kind of agent is missing\n  hint: an agent has one of: endpoint"),
         ('[agent]\nhandlr = "a:b"\n', "did you mean 'handler'?"),
         ('[agent]\nhandler = "a:b"\nendpoint = "http://x"\n', "one of handler and endpoint, not both"),
         ('[agent]\nhandler = "a.b"\n', "agent.handler: expected 'module:name', got 'a.b'"),
@@ -87,14 +87,14 @@ def test_a_project_file_without_a_section_is_no_config(config):
             '[agent]\nhandler = "a:b"\nprovider = "opnai"\n',
             "agent.provider: unknown value 'opnai'\n  hint: did you mean",
         ),
-        ('[agent]\nhandler = "a:b"\nname = "a/b"\n', "agent.name: 'a/b' is no name"),
-        ('[agent]\nhandler = "a:b"\nname = 3\n', "agent.name: 3 is no name"),
+        ('[agent]\nhandler = "a:b"\nname = "a/b"\n', "agent.name: 'a/b' is not a valid"),
+        ('[agent]\nhandler = "a:b"\nname = 3\n', "agent.name: 3 is not a valid"),
         ("[agents]\na = 1\n", "agents.a: expected a table"),
-        ('[agent]\nhandler = "a:b"\n[agents.agent]\nhandler = "a:b"\n', "two agents called 'agent'"),
+        ('[agent]\nhandler = "a:b"\n[agents.agent]\nhandler = "a:b"\n', "two agents named 'agent'"),
         ('[agent]\nendpoint = "http://x"\nheaders = {A = 1}\n', "agent.headers.A: expected a text, got 1"),
         ('[agent]\nendpoint = ""\n', "agent.endpoint: expected something, got nothing"),
-        ('[agent]\nrunner = "a:b"\nprovider = "openai"\n', "agent.model: it is missing"),
-        ("[user]\n", "user.provider: it is missing"),
+        ('[agent]\nrunner = "a:b"\nprovider = "openai"\n', "agent.model: required, but missing"),
+        ("[user]\n", "user.provider: required, but missing"),
         ('[user]\nprovider = "openai"\nmodel = "m"\ntemperature = 3\n', "user.temperature: expected at most 2, got 3"),
         ('[judge]\nmetrics = "helpfulness"\n', "judge.metrics: "),
         ("[judge]\nthresholds = {a = true}\n", "judge.thresholds.a: expected a number, got true"),

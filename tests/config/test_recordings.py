@@ -51,5 +51,5 @@ async def test_what_is_of_no_scenario_has_no_recording(tmp_path):
 
 
 async def test_what_is_of_no_conversation_is_asked_of_nobody():
-    with pytest.raises(NoProviderError, match="of no conversation"):
+    with pytest.raises(NoProviderError, match="to no conversation"):
         await RoleProvider(NAMES, {}).complete(user("hi"), "m", step_id="x")

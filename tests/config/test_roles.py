@@ -8,7 +8,7 @@ NAMES = StepNames([("books", "a"), ("books/a/1/agent", "a"), ("", "a"), ("books"
 
 
 @pytest.mark.parametrize(
-    ("step", "asker"),
+    ("step", "caller"),
     [
         ("books/a/1/user", Caller("books", "a", "user")),
         ("books/a/12/judge.helpfulness", Caller("books", "a", "judge")),
@@ -26,5 +26,5 @@ NAMES = StepNames([("books", "a"), ("books/a/1/agent", "a"), ("", "a"), ("books"
         (None, None),
     ],
 )
-def test_a_step_says_whose_it_is(step, asker):
-    assert NAMES.asker(step) == asker
+def test_a_step_says_whose_it_is(step, caller):
+    assert NAMES.caller(step) == caller

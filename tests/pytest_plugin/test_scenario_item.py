@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.pytest_plugin.conftest import told
-from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
+from tests.servers.models import chat_answer
 
 AGENT = """
 import asyncio
@@ -117,7 +117,7 @@ def test_a_scenario_that_cannot_be_held_says_why_without_a_traceback(shop):
     shop.write("sim_booking.py", SCENARIOS + 'scenario("nobody", goal="to book")\n')
     result = shop.run()
     result.assert_outcomes(passed=1, failed=1)
-    assert "there is no model to play its user" in told(result)
+    assert "there is no model to simulate the user" in told(result)
     assert "Traceback" not in told(result)
 
 
@@ -144,7 +144,7 @@ def test_a_mistake_inside_a_conversation_is_told_without_a_traceback(shop):
     [
         (SCENARIOS + "1 / 0\n", "ZeroDivisionError"),
         (SCENARIOS + "scenario('bad')\n", "neither a goal"),
-        (SCENARIOS + SCENARIOS, "there is another scenario called 'user books a morning slot'"),
+        (SCENARIOS + SCENARIOS, "there is another scenario named 'user books a morning slot'"),
         ("from offbook import (\n", "SyntaxError"),
     ],
 )

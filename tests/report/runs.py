@@ -41,7 +41,13 @@ def conversation(index=0, *, failures=(), agent="small", user="Refund order 7.",
     }
     ending = "error" if any(failure.kind == "error" for failure in failures) else "goal_reached"
     return ConversationResult(
-        f"c{index}", "refunds", agent, index, ending, failures=tuple(failures), **(given | fields)
+        id=f"c{index}",
+        scenario="refunds",
+        agent=agent,
+        index=index,
+        ending=ending,
+        failures=tuple(failures),
+        **(given | fields),
     )
 
 

@@ -35,9 +35,9 @@ AGENT = HandlerTarget("booking", booking_agent)
 BOOKS = {"create_booking": lambda args: {"id": f"BK-{args['time']}"}}
 
 
-def ran(*scenarios, rules=None, cast=None, **options):
+def ran(*scenarios, rules=None, participants=None, **options):
     runner = ScenarioRunner(
-        cast or Participants({"booking": AGENT}),
+        participants or Participants({"booking": AGENT}),
         RunRules(**rules or {}),
         on_scenario=options.pop("told", lambda _: None),
     )
@@ -154,24 +154,24 @@ def test_no_more_conversations_are_held_at_once_than_allowed():
         now -= 1
         return "ok"
 
-    cast = Participants({"a": HandlerTarget("a", counting)})
-    result = ran(scripted("hi", conversations=10), cast=cast, rules={"concurrency": 3})
+    participants = Participants({"a": HandlerTarget("a", counting)})
+    result = ran(scripted("hi", conversations=10), participants=participants, rules={"concurrency": 3})
     assert (most, result.latency_s) == (3, 4)
 
 
 def test_several_agents_are_compared_on_the_same_scenarios():
     other = HandlerTarget("other", lambda messages, ctx: "no")
-    cast = Participants({"booking": AGENT, "other": other})
+    participants = Participants({"booking": AGENT, "other": other})
     wanted = scripted("09:00", assertions=Trajectory("contains", ["create_booking"]))
-    result = ran(wanted, cast=cast, agents=["booking", "other"])
+    result = ran(wanted, participants=participants, agents=["booking", "other"])
     assert [(each.agent, each.passed) for each in result.scenarios] == [("booking", True), ("other", False)]
 
 
 def test_a_scenario_names_its_agent():
-    cast = Participants({"booking": AGENT, "other": HandlerTarget("other", lambda messages, ctx: "no")})
-    assert ran(scripted("09:00", agent="other"), cast=cast).scenarios[0].agent == "other"
+    participants = Participants({"booking": AGENT, "other": HandlerTarget("other", lambda messages, ctx: "no")})
+    assert ran(scripted("09:00", agent="other"), participants=participants).scenarios[0].agent == "other"
     with pytest.raises(InputError, match="there is no agent 'billing'"):
-        ran(scripted("09:00", agent="billing"), cast=cast)
+        ran(scripted("09:00", agent="billing"), participants=participants)
 
 
 def test_conversations_can_be_repeated():
@@ -182,8 +182,10 @@ def test_no_conversation_begins_when_the_budget_is_spent():
     async def costly(messages, ctx):
         return Response("ok", cost_usd=0.6)
 
-    cast = Participants({"a": HandlerTarget("a", costly)})
-    result = ran(scripted("hi", conversations=4), cast=cast, rules={"budget_usd": 1.0, "concurrency": 1})
+    participants = Participants({"a": HandlerTarget("a", costly)})
+    result = ran(
+        scripted("hi", conversations=4), participants=participants, rules={"budget_usd": 1.0, "concurrency": 1}
+    )
     assert [held.passed for held in result.scenarios[0].conversations] == [True, True, False, False]
 
 
@@ -193,8 +195,8 @@ def test_a_replay_without_an_answer_is_told_as_such():
         return response.content
 
     strict = MockProvider(responses={"_version": 2, "books/a/1/agent": {"content": "hi"}}, strict=True)
-    cast = Participants({"a": HandlerTarget("a", asks_a_model)}, strict)
-    result = ran(scripted("hi", conversations=2), cast=cast)
+    participants = Participants({"a": HandlerTarget("a", asks_a_model)}, strict)
+    result = ran(scripted("hi", conversations=2), participants=participants)
     first, second = result.scenarios[0].conversations
     assert first.turns[0].agent == "hi"
     assert second.failures[0].kind == "mismatch"
@@ -205,8 +207,8 @@ def test_findings_and_thresholds_fail_a_conversation():
         async def judge(self, scenario, turns):
             return (Judgement("behavior", "rude", "it shouted", 0, "high"), Judgement("helpfulness", 2.0, "meh", 0))
 
-    cast = Participants({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Strict())
-    result = ran(scripted("09:00", thresholds={"helpfulness": 3.0}), cast=cast)
+    participants = Participants({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Strict())
+    result = ran(scripted("09:00", thresholds={"helpfulness": 3.0}), participants=participants)
     kinds = [failure.kind for failure in result.scenarios[0].conversations[0].failures]
     assert kinds == ["severity", "threshold"]
 
@@ -214,7 +216,7 @@ def test_findings_and_thresholds_fail_a_conversation():
 def test_a_conversation_can_have_to_end_in_a_certain_way():
     result = ran(scripted("09:00", ends="goal_reached"), scripted("09:00", name="other", ends=["script_done"]))
     first, second = result.scenarios
-    assert first.conversations[0].failures[0].reason == "the conversation ended by script done, not by goal reached"
+    assert first.conversations[0].failures[0].reason == "the conversation ended with script_done, not with goal_reached"
     assert second.passed
 
 
@@ -223,15 +225,15 @@ def test_a_scenario_that_is_not_judged_by_a_metric_is_not_held_to_its_threshold(
         async def judge(self, scenario, turns):
             return ()
 
-    cast = Participants({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Silent())
+    participants = Participants({"booking": AGENT}, Scripted(), make_judge=lambda scenario, provider: Silent())
     rules = {"thresholds": {"helpfulness": 3.0}}
-    assert ran(scripted("09:00", metrics=[]), cast=cast, rules=rules).passed
-    assert not ran(scripted("09:00"), cast=cast, rules=rules).passed
+    assert ran(scripted("09:00", metrics=[]), participants=participants, rules=rules).passed
+    assert not ran(scripted("09:00"), participants=participants, rules=rules).passed
 
 
 @pytest.mark.parametrize(
     ("fields", "complaint"),
-    [({"goal": "x", "ends": "somehow"}, "no conversation ends by 'somehow'")],
+    [({"goal": "x", "ends": "somehow"}, "unknown ending 'somehow'")],
 )
 def test_an_ending_that_there_is_not_is_refused(fields, complaint):
     with pytest.raises(InputError, match=complaint):
@@ -259,12 +261,12 @@ def test_what_a_cast_puts_around_tools_sees_their_calls():
         seen.append((tool.name, tool.side_effect))
         return tool
 
-    cast = Participants({"booking": AGENT}, wrap_tool=around)
-    assert ran(scripted("09:00", side_effects="create_booking"), cast=cast).passed
+    participants = Participants({"booking": AGENT}, wrap_tool=around)
+    assert ran(scripted("09:00", side_effects="create_booking"), participants=participants).passed
     assert seen == [("create_booking", True)]
 
 
 def test_a_side_effect_of_a_tool_that_has_no_mock_is_refused():
-    with pytest.raises(InputError, match="side_effects: there is no mock of 'book'"):
+    with pytest.raises(InputError, match="side_effects: 'book' has no mock"):
         scripted("09:00", side_effects=["book"])
     scripted("09:00", side_effects=["book"], unmocked="passthrough")

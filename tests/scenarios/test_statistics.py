@@ -23,7 +23,9 @@ from offbook.scenarios.statistics import (
 
 
 def conversation(*judgements, failures=()):
-    return ConversationResult("c", "s", "a", 0, "goal_reached", judgements=judgements, failures=failures)
+    return ConversationResult(
+        id="c", scenario="s", agent="a", index=0, ending="goal_reached", judgements=judgements, failures=failures
+    )
 
 
 @st.composite
@@ -86,9 +88,9 @@ def test_without_runs_the_rate_may_be_anything():
 
 @pytest.mark.parametrize(("passes", "runs"), [(2, 1), (-1, 3), (0, -1)])
 def test_counts_that_cannot_be_are_refused(passes, runs):
-    with pytest.raises(InputError, match="cannot be"):
+    with pytest.raises(InputError, match="invalid counts"):
         wilson(passes, runs)
-    with pytest.raises(InputError, match="cannot be"):
+    with pytest.raises(InputError, match="invalid counts"):
         pass_hat_k(passes, runs, 1)
 
 

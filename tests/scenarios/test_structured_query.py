@@ -24,7 +24,7 @@ from offbook.scenarios.structured_query import (
 from tests.fakes import Scripted
 
 QUESTION = Prompt("Judge it.", "Here it is.", frozenset({"score"}), "judge.it")
-NUDGE = "Your answer cannot be used: {}. Answer again, with the one JSON object that was asked for alone."
+NUDGE = "Your answer cannot be used: {}. Answer again with only the JSON object that was requested."
 
 
 async def ask(*texts, read=lambda answer: answer, **options):
@@ -54,13 +54,13 @@ async def test_the_object_is_read_whatever_stands_around_it(text):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "it holds no JSON object of the form that was asked for"),
-        ("Four out of five.", "it holds no JSON object of the form that was asked for"),
-        ('{"score": 4', "it holds no JSON object of the form that was asked for"),
-        ('{"grade": 4}', "it holds no JSON object of the form that was asked for"),
-        ('[4, {"a": {"score": 1}}]', "it holds no JSON object of the form that was asked for"),
-        ("{" * 60 + '{"score": 4}', "it holds no JSON object of the form that was asked for"),
-        ('{"score": 1} or rather {"score": 4}', "it holds several JSON objects, and only one was asked for"),
+        ("", "it contains no JSON object in the requested format"),
+        ("Four out of five.", "it contains no JSON object in the requested format"),
+        ('{"score": 4', "it contains no JSON object in the requested format"),
+        ('{"grade": 4}', "it contains no JSON object in the requested format"),
+        ('[4, {"a": {"score": 1}}]', "it contains no JSON object in the requested format"),
+        ("{" * 60 + '{"score": 4}', "it contains no JSON object in the requested format"),
+        ('{"score": 1} or rather {"score": 4}', "it contains several JSON objects instead of one"),
         ("x" * 200_001, "it is longer than 200000 characters"),
     ],
 )
@@ -74,10 +74,10 @@ async def test_a_model_is_told_once_why_its_answer_cannot_be_used(text, reason):
 
 
 async def test_a_second_unfit_answer_is_an_error_that_carries_it():
-    with pytest.raises(UnfitAnswerError, match=r"the form that was asked for; it was 'Really, four\.'") as caught:
+    with pytest.raises(UnfitAnswerError, match=r"in the requested format; it was 'Really, four\.'") as caught:
         await ask("Four.", "Really, four.")
     assert caught.value.raw == "Really, four."
-    assert caught.value.reason == "it holds no JSON object of the form that was asked for"
+    assert caught.value.reason == "it contains no JSON object in the requested format"
 
 
 async def test_a_request_has_the_instructions_the_case_and_the_options():

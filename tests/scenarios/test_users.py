@@ -72,7 +72,7 @@ async def test_a_user_who_neither_speaks_nor_stops_is_asked_again():
 
 
 async def test_two_answers_that_are_no_move_are_an_error_that_tells_the_turn():
-    with pytest.raises(UserSimulationError, match="no move in turn 2: it holds no JSON object") as caught:
+    with pytest.raises(UserSimulationError, match="no move in turn 2: it contains no JSON object") as caught:
         await move(TURNS, Response(content="Hm."), Response(content="Hm, hm."))
     assert (caught.value.turn_index, caught.value.raw) == (2, "Hm, hm.")
 
@@ -199,5 +199,5 @@ def test_what_is_filled_in_is_never_read_as_a_template(text):
 
 
 def test_an_unknown_place_is_refused_with_the_one_that_was_meant():
-    with pytest.raises(InputError, match=r"template: unknown place \{gaol\}\n  hint: did you mean 'goal'\?"):
+    with pytest.raises(InputError, match=r"template: unknown placeholder \{gaol\}\n  hint: did you mean 'goal'\?"):
         user_prompt(GREETER, DEFAULT_TEMPLATE + "{gaol}")

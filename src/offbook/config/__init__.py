@@ -1,10 +1,15 @@
-"""The config of a project: its agents, users and judges, where its scenarios are, and how they are run."""
+"""The config of a project: agents, simulated user, judge, and how to find and run scenarios."""
 
 from offbook.config.collect import RunPlan, collect_scenarios, plan_run, scenario_files
-from offbook.config.judge import ErrorGrouping, error_grouping
 from offbook.config.load import find_config, load_config
 from offbook.config.modules import import_from
-from offbook.config.participants import OpenParticipants, open_participants, run_rules
+from offbook.config.participants import (
+    ErrorGrouping,
+    OpenParticipants,
+    error_grouping,
+    open_participants,
+    run_rules,
+)
 from offbook.config.schema import Config
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Builds the agents that a config declares, with their model calls labelled and retried."""
+"""Builds the agents of a config, and labels and retries their model calls."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from offbook.gateway.retry import RetryPolicy
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.scenarios.targets import (
+    AGENT_STEP,
     AgentEnvironment,
     Dialogue,
-    EngineTarget,
+    Handler,
     HandlerTarget,
     HttpTarget,
-    RunnerTarget,
     Target,
 )
-from offbook.scenarios.targets.handler import Handler
-from offbook.scenarios.targets.target import AGENT_STEP
+from offbook.scenarios.workflow_targets import EngineTarget, RunnerTarget
 from offbook.workflow import WorkflowDefinition, load_workflow
 
 
 class AgentStepProvider(Provider):
-    """Passes calls on under the step `agent`, or `agent.<step>` where they have a step of their own."""
+    """Forwards calls with the step id `agent`, or `agent.<step>` where they have a step id of their own."""
 
     def __init__(self, provider: Provider) -> None:
         self.name = provider.name
@@ -42,44 +41,44 @@ class AgentStepProvider(Provider):
 
 
 class RetryingAgent:
-    """An agent whose model calls are kept apart, and tried again as `retry` says; None is not at all."""
+    """Labels the model calls of an agent with its step id, and retries them by `retry`; None means no retries."""
 
     def __init__(self, target: Target, *, retry: RetryPolicy | None, sink: Sink = NULL_SINK) -> None:
         self.name, self._target, self._retry, self._sink = target.name, target, retry, sink
 
-    def begin(self, stage: AgentEnvironment) -> Dialogue:
-        if stage.provider is None:
-            return self._target.begin(stage)
-        calls = AgentStepProvider(stage.provider)
-        provider = calls if self._retry is None else with_retry(calls, self._retry, sink=self._sink)
-        return self._target.begin(AgentEnvironment(stage.tools, provider))
+    def begin(self, environment: AgentEnvironment) -> Dialogue:
+        if environment.provider is None:
+            return self._target.begin(environment)
+        labelled = AgentStepProvider(environment.provider)
+        provider = labelled if self._retry is None else with_retry(labelled, self._retry, sink=self._sink)
+        return self._target.begin(AgentEnvironment(environment.tools, provider))
 
 
-def with_retry(provider: Provider, retry: RetryPolicy, *, sink: Sink = NULL_SINK) -> ProviderGateway:
-    """The provider behind a gateway that tries failed calls again."""
+def with_retry(provider: Provider, retry: RetryPolicy = DEFAULT_RETRY, *, sink: Sink = NULL_SINK) -> ProviderGateway:
+    """Return a gateway to the provider that retries failed calls."""
     gateway = ProviderGateway(retry=retry, breaker=None, sink=sink)
     gateway.register(provider)
     return gateway
 
 
 def build_agent(config: Config, name: str, provider: Provider, *, sink: Sink = NULL_SINK) -> Target:
-    """The agent of that name. Its models are asked by what its conversations give, else by `provider`.
+    """Build the agent `name`. Its model calls go to the provider of each conversation, or else to `provider`.
 
-    An endpoint is asked once: that it failed is a finding. Models of other agents are asked again when they fail;
-    `sink` is told of that.
+    Requests to an endpoint are not retried: a failure is a finding. Model calls of other agents are retried, and
+    `sink` gets an event for every retry.
 
     Raises:
-        InputError: a module, a workflow or something in it is not there or wrong.
+        InputError: a module, a workflow or something in it is missing or invalid.
     """
     declared = config.agents[name]
     return RetryingAgent(_target(config, name, declared, provider), retry=_retry(config, declared), sink=sink)
 
 
 def agent_workflow(config: Config, declared: WorkflowConfig) -> WorkflowDefinition:
-    """The workflow that an agent is.
+    """Load the workflow file of an agent.
 
     Raises:
-        WorkflowError: the file is not there, or is no workflow.
+        WorkflowError: the file does not exist, or is not a valid workflow.
     """
     return load_workflow(config.folder / declared.workflow)
 

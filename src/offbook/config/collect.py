@@ -1,4 +1,4 @@
-"""Collects scenarios from files, and plans which scenario runs with which agent."""
+"""Collects scenarios from files, and plans which agent runs each scenario."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from msgspec import Struct
 from offbook.config.modules import execute_file
 from offbook.config.schema import Config
 from offbook.errors import InputError
+from offbook.scenarios.runner import NO_USER_MODEL, check_agent
 from offbook.scenarios.scenario import Scenario, collect_declared
-from offbook.text import did_you_mean
 
 IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 PROJECT_SUFFIXES = (".py", ".toml", ".yaml", ".yml")
 
 
 def scenario_files(config: Config, paths: Sequence[str] = ()) -> list[Path]:
-    """The files that scenarios are in: those named, those in folders named, or those that the config finds.
+    """Return the scenario files at `paths`, which are files or folders; by default those that the config finds.
 
     Raises:
-        InputError: a path is not there, or there is no such file at all.
+        InputError: a path does not exist, or there are no scenario files.
     """
     places = [Path(path) for path in paths] or [config.folder]
     files = dict.fromkeys(file.resolve() for place in places for file in _files_at(place, config))
     if not files:
         patterns = ", ".join(config.run.scenarios)
         where = ", ".join(map(str, places))
-        raise InputError(f"there are no scenarios: no file is like {patterns}", source=where)
+        raise InputError(f"there are no scenarios: no file matches {patterns}", source=where)
     return list(files)
 
 
@@ -53,32 +53,31 @@ def _is_ignored(folder: str) -> bool:
 
 
 def project_files(folder: Path) -> Iterator[Path]:
-    """The Python files, configs and workflows in a folder: what a run may depend on."""
+    """Yield the Python files, configs and workflows in a folder: what a run may depend on."""
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not _is_ignored(name)]
         yield from (Path(place, name) for name in names if name.endswith(PROJECT_SUFFIXES))
 
 
 def collect_scenarios(files: Iterable[Path]) -> list[Scenario]:
-    """The scenarios that the files declare, in order. The files are executed.
+    """Execute the files and return the scenarios that they declare, in order.
 
     Raises:
-        InputError: a file cannot be imported, a scenario is declared wrongly, or two have the same name.
+        InputError: a file cannot be imported, a scenario is invalid, or two have the same name.
     """
     scenarios = [scenario for file in files for scenario in collect_declared(partial(execute_file, file))]
     known: dict[str, Scenario] = {}
     for scenario in scenarios:
         other = known.setdefault(scenario.name, scenario)
         if other is not scenario:
-            reason = f"there is another scenario called {scenario.name!r}, at {other.source}"
-            raise InputError(
-                reason, source=scenario.source, hint="recordings and reports know scenarios by their names"
-            )
+            reason = f"there is another scenario named {scenario.name!r}, at {other.source}"
+            hint = "names must be unique: recordings and reports use them"
+            raise InputError(reason, source=scenario.source, hint=hint)
     return scenarios
 
 
 class RunPlan(Struct, frozen=True):
-    """Scenarios, and the agents that are asked for in the place of those that the scenarios name."""
+    """The scenarios of a run, the agents requested instead of those that scenarios name, and the resulting pairs."""
 
     scenarios: tuple[Scenario, ...]
     requested_agents: tuple[str, ...]
@@ -86,35 +85,29 @@ class RunPlan(Struct, frozen=True):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """The agents that take part, in order."""
+        """The agents of the run, in order."""
         return tuple(dict.fromkeys(agent for _, agent in self.pairs))
 
 
 def plan_run(config: Config, scenarios: Sequence[Scenario], *, agents: Iterable[str] = ()) -> RunPlan:
-    """Every scenario with each of `agents`, or with the one that it names, or with the first of the config.
+    """Pair every scenario with each of `agents`, or with the agent that it names, or with the first of the config.
 
     Raises:
-        InputError: there is no such agent, or none at all, or nobody to play the user of a scenario.
+        InputError: an agent is unknown, the config has no agents, or there is no model to simulate a user.
     """
-    asked = tuple(dict.fromkeys(agents))
-    for name in asked:
-        _check_agent(config, name, source="--agent", place="")
+    if not config.agents:
+        hint = '[agent]\n    handler = "my_agent:handle"'
+        raise InputError("no agent is declared", source=config.source, hint=hint)
+    requested = tuple(dict.fromkeys(agents))
+    for name in requested:
+        check_agent(name, config.agents, source="--agent")
     pairs = []
     for scenario in scenarios:
         place = f"scenario {scenario.name!r}"
         if not scenario.is_scripted and config.user is None:
-            hint = f"write [user] with provider and model into {config.source}, or give the scenario turns"
-            raise InputError("there is no model to play its user", source=scenario.source, place=place, hint=hint)
-        for name in asked or (scenario.agent or next(iter(config.agents), ""),):
-            _check_agent(config, name, source=scenario.source, place=place)
+            hint = f"add turns to the scenario, or a [user] with provider and model to {config.source}"
+            raise InputError(NO_USER_MODEL, source=scenario.source, place=place, hint=hint)
+        for name in requested or (scenario.agent or next(iter(config.agents)),):
+            check_agent(name, config.agents, source=scenario.source, place=place)
             pairs.append((scenario, name))
-    return RunPlan(tuple(scenarios), asked, tuple(pairs))
-
-
-def _check_agent(config: Config, name: str, *, source: str, place: str) -> None:
-    if not config.agents:
-        hint = '[agent]\n    handler = "my_agent:handle"'
-        raise InputError("no agent is declared", source=config.source, hint=hint)
-    if name not in config.agents:
-        hint = did_you_mean(name, config.agents, kind="agents")
-        raise InputError(f"there is no agent {name!r}", source=source, place=place, hint=hint)
+    return RunPlan(tuple(scenarios), requested, tuple(pairs))

@@ -22,7 +22,7 @@ from offbook.config.schema import (
     UserConfig,
 )
 from offbook.errors import InputError
-from offbook.text import did_you_mean
+from offbook.text import did_you_mean, shorten
 from offbook.workflow.file.problems import EXPECTED, LIMITS
 from offbook.workflow.file.schema import Definition
 
@@ -30,7 +30,7 @@ MAX_VALUE_CHARS = 60
 
 
 def validation_input_error(error: ValidationError, kind: type[Definition], *, source: str, place: str) -> InputError:
-    """The first thing that is wrong with the section at `place`, which should be of this kind."""
+    """Return the first problem of the section at `place`, which should be of this kind."""
     details = error.errors(include_url=False)[0]
     path = ".".join([place, *map(str, details["loc"])])
     reason, hint = _reason_and_hint(details, kind)
@@ -42,7 +42,7 @@ def _reason_and_hint(details: ErrorDetails, kind: type[Definition]) -> tuple[str
     if reason == "extra_forbidden":
         return f"unknown key {name!r}", did_you_mean(name, kind.model_fields, kind="keys")
     if reason == "missing":
-        return "it is missing", ""
+        return "required, but missing", ""
     if reason == "literal_error":
         known = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
         return f"unknown value {given}", did_you_mean(str(details["input"]), known, kind="one of")
@@ -67,8 +67,7 @@ def _value_text(given: object) -> str:
         return "a table"
     if isinstance(given, list | tuple):
         return "a list"
-    text = str(given).lower() if isinstance(given, bool) else repr(given)
-    return text if len(text) <= MAX_VALUE_CHARS else f"{text[: MAX_VALUE_CHARS - 1]}…"
+    return shorten(str(given).lower() if isinstance(given, bool) else repr(given), MAX_VALUE_CHARS)
 
 
 CONFIG_FILE = "offbook.toml"
@@ -81,10 +80,10 @@ D = TypeVar("D", bound=Definition)
 
 
 def find_config(start: str | os.PathLike[str] = ".") -> Config:
-    """The config of the project that `start` is in: the nearest file, upwards from there.
+    """Load the nearest config, in the folder `start` or above it.
 
     Raises:
-        InputError: there is none, or it cannot be read or is wrong.
+        InputError: there is none, or it cannot be read or is invalid.
     """
     folder = Path(start).resolve()
     for place in (folder, *folder.parents):
@@ -93,15 +92,15 @@ def find_config(start: str | os.PathLike[str] = ".") -> Config:
         project = place / PROJECT_FILE
         if project.is_file() and (section := _section(_document(project))) is not None:
             return _config(section, project)
-    hint = f'write {CONFIG_FILE}:\n    [agent]\n    handler = "my_agent:handle"'
+    hint = f'create {CONFIG_FILE}:\n    [agent]\n    handler = "my_agent:handle"'
     raise InputError(f"there is no {CONFIG_FILE} here or above", source=str(folder), hint=hint)
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:
-    """The config in a file; in one that is called `pyproject.toml`, what `[tool.offbook]` says.
+    """Load the config in a file; of a file named `pyproject.toml`, the table `[tool.offbook]`.
 
     Raises:
-        InputError: it cannot be read, or is wrong; names the file and the key.
+        InputError: it cannot be read or is invalid; the error names the file and the key.
     """
     file = Path(path)
     document = _document(file)
@@ -121,7 +120,7 @@ def _document(file: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise InputError("the file is not UTF-8", source=str(file), hint="save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"no TOML: {error}", source=str(file)) from None
+        raise InputError(f"invalid TOML: {error}", source=str(file)) from None
 
 
 def _section(document: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -157,7 +156,7 @@ def _agents(document: Mapping[str, Any], source: str) -> dict[str, AgentConfig]:
     for name, fields in document.get("agents", {}).items():
         place = f"agents.{name}"
         if name in agents:
-            raise InputError(f"there are two agents called {name!r}", source=source, place=place)
+            raise InputError(f"there are two agents named {name!r}", source=source, place=place)
         agents[_checked_name(name, source, place)] = _agent(fields, source, place)
     return agents
 
@@ -165,7 +164,7 @@ def _agents(document: Mapping[str, Any], source: str) -> dict[str, AgentConfig]:
 def _checked_name(name: object, source: str, place: str) -> str:
     if not isinstance(name, str) or not AGENT_NAME.fullmatch(name):
         hint = "a name is up to 100 letters, digits, '_', '-' and '.'"
-        raise InputError(f"{name!r} is no name for an agent", source=source, place=place, hint=hint)
+        raise InputError(f"{name!r} is not a valid agent name", source=source, place=place, hint=hint)
     return name
 
 
@@ -178,7 +177,7 @@ def _agent(fields: object, source: str, place: str) -> AgentConfig:
     if not kinds:
         unknown = next((name for name in fields if did_you_mean(name, AGENT_KINDS)), "")
         hint = did_you_mean(unknown, AGENT_KINDS, kind="an agent has one of")
-        raise InputError("it is not said what the agent is", source=source, place=place, hint=hint)
+        raise InputError("the kind of agent is missing", source=source, place=place, hint=hint)
     return _read(AGENT_KINDS[kinds[0]], fields, source, place)
 
 

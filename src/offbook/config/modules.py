@@ -1,4 +1,4 @@
-"""Imports the Python modules of a project from its folder, and forgets them when the run is over."""
+"""Imports the Python modules of a project from its folder, and unloads them after the run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SITE_PACKAGES = "site-packages"
 
 @contextmanager
 def import_from(folders: Iterable[Path]) -> Iterator[None]:
-    """Let modules in the folders be imported, the first folder first.
+    """Make the modules in the folders importable; earlier folders take precedence.
 
-    Those that are, are forgotten at the end, so that a next run reads them anew; those imported before stay.
+    Modules that are imported in the block are unloaded at its end, so that the next run reads them again.
     """
     before, paths = set(sys.modules), list(dict.fromkeys(folders))
     sys.path[:0] = map(str, paths)
@@ -38,29 +38,29 @@ def import_from(folders: Iterable[Path]) -> Iterator[None]:
 
 
 def load_object(reference: str, *, source: str, place: str) -> object:
-    """What `module:name` names; `source` and `place` say where that is written.
+    """Import the object `module:name`; `source` and `place` say where the reference is written.
 
     Raises:
-        InputError: there is no such module or no such name in it, or the module cannot be imported.
+        InputError: the module does not exist, has no such name, or cannot be imported.
     """
     module_name, _, name = reference.partition(":")
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
-            hint = "modules are looked for in the config's folder, and where Python has them"
+            hint = "modules are imported from the config's folder and from sys.path"
             raise InputError(f"there is no module {module_name!r}", source=source, place=place, hint=hint) from None
-        raise import_error(error, f"importing {module_name} fails") from error
+        raise import_error(error, f"cannot import {module_name}") from error
     if not hasattr(module, name):
         names = [other for other in vars(module) if not other.startswith("_")]
         hint = did_you_mean(name, names, kind="names in it")
         raise InputError(f"there is no {name!r} in {module_name}", source=source, place=place, hint=hint)
-    found: object = getattr(module, name)
-    return found
+    loaded: object = getattr(module, name)
+    return loaded
 
 
 def execute_file(file: Path) -> ModuleType:
-    """The module in a file, executed anew.
+    """Execute a file and return it as a module.
 
     Raises:
         InputError: it cannot be imported; `source` is the file and line.
@@ -68,7 +68,7 @@ def execute_file(file: Path) -> ModuleType:
     name = f"scenarios_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise InputError("this is no Python file", source=str(file))
+        raise InputError("not a Python file", source=str(file))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -76,18 +76,18 @@ def execute_file(file: Path) -> ModuleType:
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        raise import_error(error, "importing it fails", inside=file.parent) from error
+        raise import_error(error, "cannot import it", inside=file.parent) from error
     return module
 
 
-def import_error(error: BaseException, what: str, *, inside: Path | None = None) -> InputError:
-    """The failure of an import, told with the file and line where it happened; preferably one of `inside`."""
+def import_error(error: BaseException, summary: str, *, inside: Path | None = None) -> InputError:
+    """Return the error of a failed import with its file and line, preferably those of a file in `inside`."""
     if isinstance(error, SyntaxError) and error.filename:
-        return InputError(f"{what}: {type(error).__name__}: {error.msg}", source=f"{error.filename}:{error.lineno}")
+        return InputError(f"{summary}: {type(error).__name__}: {error.msg}", source=f"{error.filename}:{error.lineno}")
     spots = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
     own = [spot for spot in spots if not _is_foreign(spot[0]) and (inside is None or spot[0].is_relative_to(inside))]
     file, line = (own or spots)[-1]
-    return InputError(f"{what}: {type(error).__name__}: {error}", source=f"{file}:{line}")
+    return InputError(f"{summary}: {type(error).__name__}: {error}", source=f"{file}:{line}")
 
 
 def _is_foreign(file: Path) -> bool:

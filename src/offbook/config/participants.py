@@ -2,33 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import cast
 
 from msgspec import Struct
 
 from offbook.config.agents import build_agent, with_retry
 from offbook.config.collect import RunPlan
-from offbook.config.judge import judge_maker
+from offbook.config.modules import load_object
 from offbook.config.recordings import RecordingFolder, recorder_at, replay_at
 from offbook.config.roles import RoleKey, StepNames, open_role_providers
-from offbook.config.schema import Config, UserConfig
+from offbook.config.schema import Config, ErrorGroupingMode, JudgeConfig, UserConfig
 from offbook.errors import InputError
-from offbook.gateway.gateway import DEFAULT_RETRY
 from offbook.pipeline import Live, Record, Replay
 from offbook.providers.provider import Provider
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.replay import MockProvider
-from offbook.scenarios.runner import MakeUser, Participants, RunRules
+from offbook.scenarios.judge import METRICS, Judge, Metric, group_by_label, group_errors, python_metric
+from offbook.scenarios.judge.builtin_metrics import builtin_metric, metrics_by_name
+from offbook.scenarios.result import ConversationResult, ErrorGroup, SuiteResult
+from offbook.scenarios.runner import MakeJudge, MakeUser, Participants, RunRules
 from offbook.scenarios.scenario import Scenario
 from offbook.scenarios.users import DEFAULT_TEMPLATE, SimulatedUser, user_prompt
+from offbook.text import did_you_mean
+
+METRICS_PLACE = "judge.metrics"
+
+
+class OpenParticipants(Struct, frozen=True):
+    """The participants of a run, the provider of all their model calls, and the replay if there is one."""
+
+    participants: Participants
+    provider: Provider
+    replay: MockProvider | RecordingFolder | None = None
+
+    def unused(self) -> list[UnusedEntry]:
+        """Return the exchanges of a replayed recording that were never served."""
+        return [] if self.replay is None else self.replay.unused()
+
+
+@asynccontextmanager
+async def open_participants(
+    config: Config, plan: RunPlan, mode: Live | Record | Replay
+) -> AsyncIterator[OpenParticipants]:
+    """Open the participants of a plan until the block ends.
+
+    A live run needs models, endpoints, keys and variables; a replay needs none of them. Calls are recorded with step
+    ids such as `books a room/billing/1/user`, and replace those that the recording has already.
+
+    Raises:
+        InputError: something that the config names is missing or invalid.
+    """
+    names = StepNames((scenario.name, agent) for scenario, agent in plan.pairs)
+    async with AsyncExitStack() as stack:
+        replay = replay_at(mode.path, names) if isinstance(mode, Replay) else None
+        provider: Provider
+        if replay is not None:
+            provider = replay
+        else:
+            provider = await stack.enter_async_context(open_role_providers(config, names, _model_roles(config, plan)))
+        if isinstance(mode, Record):
+            provider = recorder_at(mode.path, provider, names)
+        await stack.enter_async_context(provider)
+        participants = Participants(
+            agents={name: build_agent(config, name, provider) for name in plan.agents},
+            provider=provider,
+            make_user=user_maker(config, [scenario for scenario in plan.scenarios if not scenario.is_scripted]),
+            make_judge=judge_maker(config, plan.scenarios),
+        )
+        yield OpenParticipants(participants, provider, replay)
+
+
+def _model_roles(config: Config, plan: RunPlan) -> Iterator[RoleKey]:
+    """Yield the roles that may call a model."""
+    if any(not scenario.is_scripted for scenario in plan.scenarios):
+        yield "user", ""
+    if config.judge is not None:
+        yield "judge", ""
+    for name in plan.agents:
+        yield "agent", name
+
+
+def run_rules(config: Config) -> RunRules:
+    """Return the rules of a run that the config declares."""
+    run = config.run
+    return RunRules(
+        conversations=run.conversations,
+        max_turns=run.max_turns,
+        answer_timeout_s=run.answer_timeout_s,
+        concurrency=run.concurrency,
+        unmocked=run.unmocked,
+        budget_usd=run.budget_usd,
+        fail_on=run.fail_on,
+        thresholds={} if config.judge is None else config.judge.thresholds,
+    )
 
 
 def user_maker(config: Config, scenarios: Iterable[Scenario]) -> MakeUser | None:
-    """What plays the users of the scenarios; None if the config declares none.
+    """Return the function that makes the simulated users; None if the config declares no user.
 
     Raises:
-        InputError: the template cannot be read, or has a place that there is nothing for.
+        InputError: the template cannot be read, or has an unknown placeholder.
     """
     declared = config.user
     if declared is None:
@@ -39,7 +114,7 @@ def user_maker(config: Config, scenarios: Iterable[Scenario]) -> MakeUser | None
 
     def make(scenario: Scenario, provider: Provider) -> SimulatedUser:
         return SimulatedUser(
-            with_retry(provider, DEFAULT_RETRY),
+            with_retry(provider),
             declared.model,
             scenario,
             template=template,
@@ -70,70 +145,123 @@ def _check_template(template: str, scenario: Scenario, *, source: str) -> None:
         raise InputError(error.reason, source=source, hint=error.hint) from error
 
 
-class OpenParticipants(Struct, frozen=True):
-    """A cast that can be asked, what all of it asks, and what its replay has left."""
-
-    cast: Participants
-    provider: Provider
-    replay: MockProvider | RecordingFolder | None = None
-
-    def unused(self) -> list[UnusedEntry]:
-        """The exchanges of a replayed recording that were never served."""
-        return [] if self.replay is None else self.replay.unused()
-
-
-@asynccontextmanager
-async def open_participants(
-    config: Config, plan: RunPlan, mode: Live | Record | Replay
-) -> AsyncIterator[OpenParticipants]:
-    """The cast for a plan, in a mode, until the block ends.
-
-    Models, endpoints, keys and variables are needed where it is live; a replay needs none of them. Recorded calls
-    are kept under steps like `books a room/billing/1/user`, in place of those that were there before.
+def judge_maker(config: Config, scenarios: Iterable[Scenario]) -> MakeJudge | None:
+    """Return the function that makes the judges of the scenarios; None if the config declares no judge.
 
     Raises:
-        InputError: something that the config names is missing or wrong.
+        InputError: a metric is unknown, has no model, or has a threshold but is not judged.
     """
-    names = StepNames((scenario.name, agent) for scenario, agent in plan.pairs)
-    async with AsyncExitStack() as stack:
-        replay = replay_at(mode.path, names) if isinstance(mode, Replay) else None
-        provider: Provider
-        if replay is not None:
-            provider = replay
-        else:
-            provider = await stack.enter_async_context(open_role_providers(config, names, _model_roles(config, plan)))
-        if isinstance(mode, Record):
-            provider = recorder_at(mode.path, provider, names)
-        await stack.enter_async_context(provider)
-        cast = Participants(
-            {name: build_agent(config, name, provider) for name in plan.agents},
-            provider,
-            user_maker(config, [scenario for scenario in plan.scenarios if not scenario.is_scripted]),
-            judge_maker(config, plan.scenarios),
+    declared = config.judge
+    if declared is None:
+        return None
+    metrics = _metrics(config, declared)
+    _check_thresholds(declared.thresholds, metrics, source=config.source, place="judge.thresholds")
+    for scenario in scenarios:
+        place = f"scenario {scenario.name!r}"
+        _check_metrics(scenario, metrics, place=place)
+        _check_thresholds(
+            scenario.thresholds, _scenario_metrics(scenario, metrics), source=scenario.source, place=place
         )
-        yield OpenParticipants(cast, provider, replay)
+    model = declared.model or ""
+
+    def make(scenario: Scenario, provider: Provider) -> Judge:
+        return Judge(
+            with_retry(provider),
+            model,
+            _scenario_metrics(scenario, metrics).values(),
+            temperature=declared.temperature,
+            max_tokens=declared.max_tokens,
+        )
+
+    return make
 
 
-def run_rules(config: Config) -> RunRules:
-    """How the config wants scenarios to be run."""
-    run = config.run
-    return RunRules(
-        conversations=run.conversations,
-        max_turns=run.max_turns,
-        answer_timeout_s=run.answer_timeout_s,
-        concurrency=run.concurrency,
-        unmocked=run.unmocked,
-        budget_usd=run.budget_usd,
-        fail_on=run.fail_on,
-        thresholds={} if config.judge is None else config.judge.thresholds,
-    )
+def _metrics(config: Config, declared: JudgeConfig) -> dict[str, Metric]:
+    names = tuple(METRICS) if declared.metrics is None else declared.metrics
+    metrics = metrics_by_name((_metric(name, config) for name in names), source=config.source, place=METRICS_PLACE)
+    by_model = next((metric for metric in metrics.values() if metric.prompt), None)
+    if by_model is not None and (declared.model is None or declared.provider is None):
+        reason = f"there is no model to judge {by_model.name}"
+        raise InputError(reason, source=config.source, place="judge", hint="add provider and model")
+    return metrics
 
 
-def _model_roles(config: Config, plan: RunPlan) -> Iterator[RoleKey]:
-    """The parts that may ask a model."""
-    if any(not scenario.is_scripted for scenario in plan.scenarios):
-        yield "user", ""
-    if config.judge is not None:
-        yield "judge", ""
-    for name in plan.agents:
-        yield "agent", name
+def _metric(name: str, config: Config) -> Metric:
+    if ":" in name:
+        return _project_metric(name, config)
+    try:
+        return builtin_metric(name, source=config.source, place=METRICS_PLACE)
+    except InputError as error:
+        hint = f"{error.hint}; name your own as 'module:name'"
+        raise InputError(error.reason, source=error.source, place=error.place, hint=hint) from None
+
+
+def _project_metric(reference: str, config: Config) -> Metric:
+    loaded = load_object(reference, source=config.source, place=METRICS_PLACE)
+    if isinstance(loaded, Metric):
+        return loaded
+    if callable(loaded):
+        return python_metric(reference.partition(":")[2], cast("Callable[..., float | str | bool]", loaded))
+    reason = f"expected a metric or a function at {reference}, got {loaded!r}"
+    raise InputError(reason, source=config.source, place=METRICS_PLACE)
+
+
+def _scenario_metrics(scenario: Scenario, metrics: Mapping[str, Metric]) -> Mapping[str, Metric]:
+    """Return the metrics that judge a scenario."""
+    return metrics if scenario.metrics is None else {name: metrics[name] for name in scenario.metrics}
+
+
+def _check_metrics(scenario: Scenario, metrics: Mapping[str, Metric], *, place: str) -> None:
+    for name in scenario.metrics or ():
+        if name not in metrics:
+            hint = did_you_mean(name, metrics, kind="metrics of the config")
+            raise InputError(f"{name!r} is not judged", source=scenario.source, place=place, hint=hint)
+
+
+def _check_thresholds(
+    thresholds: Mapping[str, float], metrics: Mapping[str, Metric], *, source: str, place: str
+) -> None:
+    for name in thresholds:
+        if name not in metrics:
+            hint = did_you_mean(name, metrics, kind="judged metrics")
+            raise InputError(f"{name!r} has a threshold, but is not judged", source=source, place=place, hint=hint)
+
+
+class ErrorGrouping(Struct, frozen=True):
+    """How the errors of a run are grouped. A run in which every conversation passed has no groups."""
+
+    by: ErrorGroupingMode = "label"
+    model: str = ""
+    temperature: float | None = None
+
+    async def groups_of(self, result: SuiteResult, provider: Provider) -> tuple[ErrorGroup, ...]:
+        """Return the errors by cause, the worst first. Grouping by `model` is one call; see `group_errors`."""
+        conversations = _conversations_to_group(result)
+        if self.by != "model" or not conversations:
+            return self.groups_without_model(result)
+        return await group_errors(with_retry(provider), self.model, conversations, temperature=self.temperature)
+
+    def groups_without_model(self, result: SuiteResult) -> tuple[ErrorGroup, ...]:
+        """Return the errors by label, unless grouping is off."""
+        return () if self.by == "none" else group_by_label(_conversations_to_group(result))
+
+
+def error_grouping(config: Config) -> ErrorGrouping:
+    """Return how to group the errors of a run; by label unless the config says otherwise.
+
+    Raises:
+        InputError: the config groups errors by a model and declares none.
+    """
+    judge = config.judge
+    if judge is None:
+        return ErrorGrouping()
+    if judge.group_errors == "model" and (judge.model is None or judge.provider is None):
+        reason, hint = "there is no model to group errors", "add provider and model"
+        raise InputError(reason, source=config.source, place="judge.group_errors", hint=hint)
+    return ErrorGrouping(judge.group_errors, judge.model or "", judge.temperature)
+
+
+def _conversations_to_group(result: SuiteResult) -> Sequence[ConversationResult]:
+    """Return all conversations of a run in which at least one failed; none if all passed."""
+    conversations = [each for scenario in result.scenarios for each in scenario.conversations]
+    return () if all(each.passed for each in conversations) else conversations

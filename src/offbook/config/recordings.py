@@ -1,4 +1,4 @@
-"""Recordings of scenarios: all in one file, or one file for each scenario in a folder."""
+"""Recordings of scenarios: one file for all of them, or a folder with one file for each."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from offbook.recording.record import RecordingProvider
 from offbook.recording.replay import MockProvider
 
 MAX_SLUG_CHARS = 80
-RUN_FILE = "_run.json"  # no slug begins like it
+RUN_FILE = "_run.json"  # no slug starts with "_"
 
 
 def is_folder(path: str) -> bool:
-    """Whether recordings go into a folder: one that is there, or a path that ends like one."""
+    """Return whether a path is a folder of recordings: it exists as one, or ends with `/`."""
     return path.endswith("/") or Path(path).is_dir()
 
 
 def slug(name: str) -> str:
-    """The name as part of a file's name: `Books a room!` is `books-a-room`."""
+    """Return a name as part of a file name: `Books a room!` becomes `books-a-room`."""
     return re.sub(r"[^\w]+", "-", name.lower()).strip("-_")[:MAX_SLUG_CHARS] or "scenario"
 
 
 def recorder_at(path: str, provider: Provider, names: StepNames) -> Provider:
-    """What keeps every call that `provider` answers, in place of what is there of the same steps."""
+    """Return a provider that records every call of `provider`, and replaces exchanges with the same step id."""
     if not is_folder(path):
         return RecordingProvider(provider, path, record="all")
     return RecordingFolder(Path(path), names, lambda file: RecordingProvider(provider, file, record="all"))
 
 
 def replay_at(path: str, names: StepNames) -> MockProvider | RecordingFolder:
-    """What answers every call as it was recorded, and refuses all others.
+    """Return a provider that answers calls from the recordings, and raises for all others.
 
     Raises:
         InputError: a recording cannot be read.
@@ -51,7 +51,7 @@ def _open_replay(file: Path) -> Provider:
 
 
 class MissingRecording(Provider):
-    """In the place of a recording that is not there: answers nothing."""
+    """Replaces a recording that does not exist: every call raises RecordingMismatchError."""
 
     name = "replay"
 
@@ -59,14 +59,14 @@ class MissingRecording(Provider):
         self._file = file
 
     async def send(self, request: Request) -> Reply:
-        reason = f"{self._file}: there is no such recording, to answer the step {request.step_id!r}"
+        reason = f"{self._file}: there is no such recording for the step {request.step_id!r}"
         raise RecordingMismatchError(reason, kind="missing")
 
 
 class RecordingFolder(Provider):
-    """Passes each call on to the recording of its scenario, which is opened when it is first asked.
+    """Forwards each call to the recording of its scenario, which is opened by its first call.
 
-    What is asked about the run as a whole is in a recording of its own, `_run.json`.
+    Calls about the run as a whole have a recording of their own, `_run.json`.
     """
 
     name = "recordings"
@@ -82,14 +82,14 @@ class RecordingFolder(Provider):
         return await self._opened[file].send(request)
 
     def _file_name(self, step_id: str | None) -> str:
-        asker = self._names.asker(step_id)
-        return RUN_FILE if asker == RUN_CALLER else f"{slug('' if asker is None else asker.scenario)}.json"
+        caller = self._names.caller(step_id)
+        return RUN_FILE if caller == RUN_CALLER else f"{slug('' if caller is None else caller.scenario)}.json"
 
     async def close(self) -> None:
         for provider in self._opened.values():
             await provider.close()
 
     def unused(self) -> list[UnusedEntry]:
-        """The exchanges of recordings that were asked, which were never served."""
+        """Return the exchanges of the opened recordings that were never served."""
         mocks = (provider for provider in self._opened.values() if isinstance(provider, MockProvider))
-        return [left for mock in mocks for left in mock.unused()]
+        return [entry for mock in mocks for entry in mock.unused()]

@@ -1,4 +1,4 @@
-"""The role (user, judge or agent) that a model call belongs to, and the live provider of each role."""
+"""The role of a model call (user, judge or agent) by its step id, and the live provider of each role."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ _INDEX_AND_ROLE = re.compile(r"(\d+)/(user$|judge\.|agent(?=\.|$))")
 
 
 class Caller(Struct, frozen=True):
-    """Who makes a call: a part in a conversation of a scenario with an agent."""
+    """The source of a model call: a role in a conversation of a scenario with an agent."""
 
     scenario: str
     agent: str
-    part: Role
+    role: Role
 
 
 RUN_CALLER = Caller("", "", "judge")
-"""Who asks about a run as a whole, once all conversations have ended."""
+"""The source of calls about the whole run, after all conversations have ended."""
 
 
 class StepNames:
-    """Reads steps like `books a room/billing/1/judge.helpfulness`, of these scenarios with these agents.
+    """Parses step ids such as `books a room/billing/1/judge.helpfulness`, for pairs of a scenario and an agent.
 
-    The one step of a run as a whole is `judge.error_groups`.
+    The only step id of the run as a whole is `judge.error_groups`.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._pairs = sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)
 
-    def asker(self, step_id: str | None) -> Caller | None:
-        """Who makes the call of that step; None if it is of no conversation of these, nor of the run."""
+    def caller(self, step_id: str | None) -> Caller | None:
+        """Return the source of a call; None if it belongs neither to one of the conversations nor to the run."""
         if step_id == GROUPING_STEP:
             return RUN_CALLER
         for scenario, agent in self._pairs:
@@ -75,16 +75,16 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 def expand_variables(text: str, *, source: str, place: str) -> str:
-    """The text with the value of each `${NAME}` in its place. What is filled in is not looked at again.
+    """Replace each `${NAME}` in the text by the environment variable. Values are not expanded again.
 
     Raises:
-        InputError: such a variable is not set.
+        InputError: a variable is not set.
     """
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
         if name not in os.environ:
-            hint = f"export {name}=…; a recording needs no variables: offbook test --replay PATH"
+            hint = f"export {name}=…; a replay needs no variables: offbook test --replay PATH"
             raise InputError(f"{name} is not set", source=source, place=place, hint=hint)
         return os.environ[name]
 
@@ -92,28 +92,28 @@ def expand_variables(text: str, *, source: str, place: str) -> str:
 
 
 SINGLE_ATTEMPT = RetryDefinition(max_retries=0)
-KEY_HINT = "; a recording needs no key: offbook test --replay PATH"
+KEY_HINT = "; a replay needs no key: offbook test --replay PATH"
 
 RoleKey: TypeAlias = tuple[Role, str]
-"""A part, and for an agent its name."""
+"""A role, and the name of the agent if it is one."""
 
 
 class RoleProvider(Provider):
-    """Passes each call on to where its part thinks, as the call's step says."""
+    """Forwards each call to the provider of its role, which the step id determines."""
 
-    name = "parts"
+    name = "roles"
 
     def __init__(self, names: StepNames, providers: Mapping[RoleKey, Provider]) -> None:
         self._names, self._providers = names, providers
 
     async def send(self, request: Request) -> Reply:
-        asker = self._names.asker(request.step_id)
-        if asker is None:
-            raise NoProviderError(f"the step {request.step_id!r} is of no conversation", source="provider")
-        provider = self._providers.get((asker.part, asker.agent if asker.part == "agent" else ""))
+        caller = self._names.caller(request.step_id)
+        if caller is None:
+            raise NoProviderError(f"the step {request.step_id!r} belongs to no conversation", source="provider")
+        provider = self._providers.get((caller.role, caller.agent if caller.role == "agent" else ""))
         if provider is None:
-            hint = 'give it one in the config: provider = "openai", say'
-            raise NoProviderError("it has no provider to ask models by", source=f"agent {asker.agent}", hint=hint)
+            hint = 'add one to the config, for instance provider = "openai"'
+            raise NoProviderError("the agent has no provider", source=f"agent {caller.agent}", hint=hint)
         return await provider.send(request)
 
 
@@ -121,23 +121,23 @@ class RoleProvider(Provider):
 async def open_role_providers(
     config: Config, names: StepNames, wanted: Iterable[RoleKey]
 ) -> AsyncIterator[RoleProvider]:
-    """What the wanted parts ask, live, until the block ends.
+    """Open the live providers of the wanted roles until the block ends.
 
     Raises:
-        InputError: a key, a variable or an address is missing or wrong; it names the part.
+        InputError: a key, a variable or a URL is missing or invalid; the error names the role.
     """
     async with AsyncExitStack() as stack:
         providers: dict[RoleKey, Provider] = {}
-        for part, agent in wanted:
-            provider = await _open_provider(config, part, agent, stack)
+        for role, agent in wanted:
+            provider = await _open_provider(config, role, agent, stack)
             if provider is not None:
-                providers[part, agent] = provider
+                providers[role, agent] = provider
         yield RoleProvider(names, providers)
 
 
-async def _open_provider(config: Config, part: Role, agent: str, stack: AsyncExitStack) -> Provider | None:
-    declared = config.user if part == "user" else config.judge if part == "judge" else config.agents[agent]
-    place = f"agent {agent}" if part == "agent" else part
+async def _open_provider(config: Config, role: Role, agent: str, stack: AsyncExitStack) -> Provider | None:
+    declared = config.user if role == "user" else config.judge if role == "judge" else config.agents[agent]
+    place = f"agent {agent}" if role == "agent" else role
     if isinstance(declared, EndpointConfig):
         return await stack.enter_async_context(_endpoint_provider(config, declared, place))
     if isinstance(declared, WorkflowConfig):
@@ -150,23 +150,23 @@ async def _open_provider(config: Config, part: Role, agent: str, stack: AsyncExi
 async def _open_vendor(
     config: Config, provider: ProviderName, base_url: str | None, place: str, stack: AsyncExitStack
 ) -> Provider:
-    address = None if base_url is None else expand_variables(base_url, source=config.source, place=f"{place}: base_url")
+    url = None if base_url is None else expand_variables(base_url, source=config.source, place=f"{place}: base_url")
     try:
-        return await stack.enter_async_context(live_provider(provider, base_url=address))
+        return await stack.enter_async_context(live_provider(provider, base_url=url))
     except InputError as error:
         raise _with_place(error, config, place) from error
 
 
 async def _open_workflow(config: Config, declared: WorkflowConfig, place: str, stack: AsyncExitStack) -> Provider:
     definition = agent_workflow(config, declared)
-    asked = definition.config.model_copy(update={"retry": SINGLE_ATTEMPT})
+    options = definition.config.model_copy(update={"retry": SINGLE_ATTEMPT})
     folder = (config.folder / declared.workflow).parent
-    opening = open_pipeline(asked, Live(), folder=folder, models=endpoints_of(definition))
+    pipeline = open_pipeline(options, Live(), folder=folder, models=endpoints_of(definition))
     try:
-        session = await stack.enter_async_context(opening)
+        opened = await stack.enter_async_context(pipeline)
     except InputError as error:
         raise _with_place(error, config, place) from error
-    return session.gateway
+    return opened.gateway
 
 
 def _with_place(error: InputError, config: Config, place: str) -> InputError:
@@ -175,7 +175,7 @@ def _with_place(error: InputError, config: Config, place: str) -> InputError:
 
 
 class _ExactUrlCodec(OpenAIChatCodec):
-    """Chat completions, POSTed to the very address that is given."""
+    """Chat completions, POSTed to exactly the configured URL."""
 
     name = "agent"
 
@@ -185,12 +185,12 @@ class _ExactUrlCodec(OpenAIChatCodec):
 
 
 def _endpoint_provider(config: Config, declared: EndpointConfig, place: str) -> HttpProvider:
-    address = expand_variables(declared.endpoint, source=config.source, place=f"{place}: endpoint")
+    url = expand_variables(declared.endpoint, source=config.source, place=f"{place}: endpoint")
     headers = {
         name: expand_variables(value, source=config.source, place=f"{place}: headers.{name}")
         for name, value in declared.headers.items()
     }
-    parts = urlsplit(address)
+    parts = urlsplit(url)
     options = HttpOptions(timeout_s=config.run.answer_timeout_s, headers=headers, query=dict(parse_qsl(parts.query)))
     try:
         return HttpProvider(_ExactUrlCodec(), base_url=parts._replace(query="").geturl(), name="agent", http=options)

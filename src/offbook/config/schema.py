@@ -17,7 +17,7 @@ Reference = Annotated[str, Field(pattern=REFERENCE_PATTERN)]
 
 
 class HandlerConfig(Definition):
-    """An agent that is a function. `provider` is where its calls by `ctx.provider` go."""
+    """An agent that is a function. `provider` serves its calls through `ctx.provider`."""
 
     handler: Reference
     provider: ProviderName | None = None
@@ -25,7 +25,7 @@ class HandlerConfig(Definition):
 
 
 class EndpointConfig(Definition):
-    """An agent that conversations are POSTed to, in the shape of chat completions."""
+    """An agent behind an HTTP endpoint: conversations are POSTed in the shape of chat completions."""
 
     endpoint: Name
     headers: dict[str, str] = Field(default_factory=dict)
@@ -35,7 +35,7 @@ class EndpointConfig(Definition):
 
 
 class WorkflowConfig(Definition):
-    """An agent that is a workflow file, run once a turn."""
+    """An agent that is a workflow file, run once per turn."""
 
     workflow: Name
     input: Name = "user_input"
@@ -43,7 +43,7 @@ class WorkflowConfig(Definition):
 
 
 class RunnerConfig(Definition):
-    """An agent that is a Workflow in a module, run by the guarded loop."""
+    """An agent that is a Workflow in a module, run by WorkflowRunner."""
 
     runner: Reference
     provider: ProviderName
@@ -60,11 +60,11 @@ AGENT_KINDS: dict[str, type[AgentConfig]] = {
     "workflow": WorkflowConfig,
     "runner": RunnerConfig,
 }
-"""The kinds of agents, by the key that makes an agent one of them."""
+"""The kinds of agents by the key that identifies them."""
 
 
 class UserConfig(Definition):
-    """The model that plays users, and what it is told: `template` is a file, relative to the config."""
+    """The model that plays users. `template` is a file with its system prompt, relative to the config."""
 
     provider: ProviderName
     model: Name
@@ -75,10 +75,10 @@ class UserConfig(Definition):
 
 
 class JudgeConfig(Definition):
-    """The model that judges, by which metrics, and the least that the mean of a metric must be.
+    """The model that judges, its metrics, and the minimum for the mean of a metric.
 
-    A metric is one that comes with offbook, or `module:name` of one of your own; all of the former by default.
-    Metrics that are functions need no model. `group_errors` says by what the errors of a run are put together.
+    A metric is a built-in one, or `module:name` of your own; the default is all built-in ones. Metrics that are
+    functions need no model. `group_errors` says how the errors of a run are grouped.
     """
 
     provider: ProviderName | None = None
@@ -92,7 +92,7 @@ class JudgeConfig(Definition):
 
 
 class RunConfig(Definition):
-    """How scenarios are found and run, where they do not say otherwise."""
+    """How scenarios are found and run; a scenario may override some of these."""
 
     scenarios: ListOf[Name] = ("**/sim_*.py",)
     conversations: PositiveInt = 1
@@ -106,7 +106,7 @@ class RunConfig(Definition):
 
 
 class Config(Definition):
-    """A whole config. `folder` is what its paths are relative to, `source` the file; agents are in their order."""
+    """A whole config. Paths are relative to `folder`; `source` is the file; agents keep their order."""
 
     source: str = ""
     folder: Path = Path()

@@ -88,9 +88,9 @@ class ScenarioItem(pytest.Item):
         mode = Replay(f"{Path(plan.location).parent}/") if plan.record is None else Live()
         wanted = plan_run(config, [self.scenario])
         async with open_participants(config, wanted, mode) as opened:
-            answers = self._answers = backend_for(plan, lambda: cast("Provider", opened.cast.provider))
+            answers = self._answers = backend_for(plan, lambda: cast("Provider", opened.participants.provider))
             provider = OnDemandProvider(lambda: answers.provider, name="offbook")
-            runner = ScenarioRunner(replace(opened.cast, provider=provider), run_rules(config))
+            runner = ScenarioRunner(replace(opened.participants, provider=provider), run_rules(config))
             held = await runner.run([self.scenario], agents=wanted.agents, repeat=config.run.repeat)
             return held.scenarios[0]
 

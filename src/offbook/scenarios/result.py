@@ -1,4 +1,4 @@
-"""The results of conversations, scenarios and whole runs, and the severities of failures."""
+"""The results of conversations, scenarios and runs, and the severities of failures."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 def worst_severity(severities: Iterable[Severity]) -> Severity:
-    """The gravest of them, of which there must be one."""
+    """Return the worst of the severities. Raises ValueError if there are none."""
     return max(severities, key=SEVERITIES.index)
 
 
 ConversationEnding = Literal["goal_reached", "script_done", "gave_up", "max_turns", "error"]
-"""How a conversation ended: the simulated user was satisfied, or stopped without success; the script was
-played; too many turns; something failed."""
+"""How a conversation ended: the simulated user reached the goal; the script was done; the user gave up; the limit
+of turns was reached; an error occurred."""
 FailureKind = Literal["error", "mismatch", "assertion", "severity", "threshold", "judge"]
-"""Something broke; a replay had no answer; a trajectory, a finding or a metric is not as it should be; a metric that
-must reach a threshold could not be judged."""
+"""An error; a replay without a matching exchange; a failed assertion; a judgement of a severity in `fail_on`; a
+metric below its threshold; a metric with a threshold that could not be judged."""
 
 
 class Judgement(Struct, frozen=True):
-    """What a judge found: a number or a label, and why. `error` is set when the judge itself failed.
+    """The value that a judge gave, a number or a label, with the reason. `error` is set if the judge itself failed.
 
-    `turn_index` is None for a judgement of the whole conversation. `severity` is set for failures found.
+    `turn_index` is None for a judgement of the whole conversation. `severity` is set if the label is a failure.
     """
 
     metric: str
@@ -41,7 +41,7 @@ class Judgement(Struct, frozen=True):
 
 
 class AssertionOutcome(Struct, frozen=True):
-    """What became of a trajectory assertion; `turn_index` is None for one about the whole conversation."""
+    """The outcome of a trajectory assertion; `turn_index` is None for one about the whole conversation."""
 
     matched: bool
     reason: str = ""
@@ -50,7 +50,7 @@ class AssertionOutcome(Struct, frozen=True):
 
 
 class TurnRecord(Struct, frozen=True):
-    """One turn of a conversation: what the user said, the calls the agent made, and what it answered."""
+    """A turn of a conversation: the user message, the agent's tool calls, and its answer."""
 
     index: int
     user: str
@@ -60,15 +60,15 @@ class TurnRecord(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """One reason why a conversation or a scenario did not pass."""
+    """A reason why a conversation or a scenario did not pass."""
 
     kind: FailureKind
     reason: str
     detail: str = ""
 
 
-class ConversationResult(Struct, frozen=True):
-    """A conversation from its first turn to its end, and what is wrong with it, if something is."""
+class ConversationResult(Struct, frozen=True, kw_only=True):
+    """A conversation from its first turn to its end, with its failures."""
 
     id: str
     scenario: str
@@ -89,12 +89,15 @@ class ConversationResult(Struct, frozen=True):
 
     @property
     def calls(self) -> tuple[MockedCall, ...]:
-        """The trajectory: all tool calls, in order."""
+        """All tool calls in order: the trajectory."""
         return tuple(call for turn in self.turns for call in turn.calls)
 
 
 class ScenarioResult(Struct, frozen=True):
-    """All conversations of a scenario with one agent. `failures` are those of the scenario as a whole."""
+    """All conversations of a scenario with one agent. `failures` are those of the scenario as a whole.
+
+    `never_called` names the tools whose mocks were not called.
+    """
 
     name: str
     agent: str
@@ -109,12 +112,12 @@ class ScenarioResult(Struct, frozen=True):
 
     @property
     def passes(self) -> int:
-        """How many conversations passed."""
+        """The number of conversations that passed."""
         return sum(conversation.passed for conversation in self.conversations)
 
 
 class ErrorGroup(Struct, frozen=True):
-    """Errors with one cause: what it is, how grave they are at worst, and the ids of the conversations they are in."""
+    """Errors with one cause: its title, their worst severity, and the ids of the affected conversations."""
 
     title: str
     severity: Severity
@@ -123,9 +126,9 @@ class ErrorGroup(Struct, frozen=True):
 
 
 class SuiteResult(Struct, frozen=True):
-    """A run of scenarios. `is_complete` is False if it was cut off: then it holds what had finished.
+    """A run of scenarios. `is_complete` is False if it was interrupted; then it contains what had finished.
 
-    `groups` are its errors by cause, the gravest first, where somebody has grouped them.
+    `groups` are the errors by cause, the worst first, if they have been grouped.
     """
 
     scenarios: tuple[ScenarioResult, ...] = ()

@@ -1,4 +1,4 @@
-"""Runs scenarios: holds their conversations concurrently and applies the rules of the run."""
+"""Runs scenarios: their conversations concurrently, by the rules of the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from offbook.scenarios.conversation import (
 )
 from offbook.scenarios.judge import below_thresholds
 from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mocked_tools import ToolWrapper, UnmockedPolicy, unwrapped
+from offbook.scenarios.mocks.mocks import ToolWrapper, UnmockedPolicy, unwrapped
 from offbook.scenarios.result import (
     AssertionOutcome,
     ConversationResult,
@@ -36,6 +36,7 @@ from offbook.scenarios.result import (
 from offbook.scenarios.scenario import Scenario
 from offbook.scenarios.targets import AgentEnvironment, Target
 from offbook.scenarios.users import ScriptedUser
+from offbook.text import did_you_mean
 
 
 class ConversationJudge(Protocol):
@@ -45,17 +46,17 @@ class ConversationJudge(Protocol):
 
 
 MakeUser: TypeAlias = Callable[[Scenario, Provider], User]
-"""Makes the simulated user of a scenario, who thinks by a provider."""
+"""Makes the simulated user of a scenario, with the provider for its model calls."""
 MakeJudge: TypeAlias = Callable[[Scenario, Provider], ConversationJudge]
 OnScenario: TypeAlias = Callable[[ScenarioResult], object]
 
 
-class RunRules(Struct, frozen=True):
-    """How scenarios are run, where they do not say otherwise.
+class RunRules(Struct, frozen=True, kw_only=True):
+    """The defaults of a run, which scenarios may override.
 
-    `conversations` is how many each scenario has, `concurrency` how many are held at once. `budget_usd` is what all
-    of them together may cost: no conversation begins after that is spent. A finding of one of `fail_on` severities
-    fails its conversation, and so does a metric whose mean is below its threshold.
+    Each scenario has `conversations` conversations, and `concurrency` of all conversations run at the same time.
+    `budget_usd` limits the cost of the whole run: no conversation starts once it is spent. A judgement of one of the
+    `fail_on` severities fails its conversation, and so does a metric whose mean is below its threshold.
     """
 
     conversations: int = 1
@@ -69,14 +70,14 @@ class RunRules(Struct, frozen=True):
 
 
 DEFAULT_RULES = RunRules()
+NO_USER_MODEL = "there is no model to simulate the user"
 
 
 class Participants(Struct, frozen=True):
-    """Who takes part: the agents by name, what stands for their models, the user's and the judge's.
+    """The participants of a run: the agents by name, the simulated user and the judge.
 
-    `provider` is where simulated users and judges think, and agents that are given one; each conversation asks it
-    under step ids of its own (`scenario/1/user`), so that it can be recorded and replayed. `around_tools` puts
-    something around each tool that is mocked.
+    `provider` serves the model calls of users, judges and agents. Each conversation uses step ids of its own
+    (`scenario/agent/1/user`), so that it can be recorded and replayed. `wrap_tool` wraps each mocked tool.
     """
 
     agents: Mapping[str, Target]
@@ -87,33 +88,33 @@ class Participants(Struct, frozen=True):
 
 
 class ScenarioRunner:
-    """Runs scenarios. Conversations share nothing, and one that fails keeps no other from going on.
+    """Runs scenarios. Conversations share no state, and a failed one does not stop the others.
 
     Args:
-        on_scenario: told of each scenario as soon as all its conversations have ended.
+        on_scenario: called with the result of each scenario as soon as all its conversations have ended.
     """
 
     def __init__(
-        self, cast: Participants, rules: RunRules = DEFAULT_RULES, *, on_scenario: OnScenario = lambda _: None
+        self, participants: Participants, rules: RunRules = DEFAULT_RULES, *, on_scenario: OnScenario = lambda _: None
     ) -> None:
-        self._participants, self._rules, self._on_scenario = cast, rules, on_scenario
-        self._places = asyncio.Semaphore(rules.concurrency)
+        self._participants, self._rules, self._on_scenario = participants, rules, on_scenario
+        self._slots = asyncio.Semaphore(rules.concurrency)
         self._spent_usd = 0.0
         self._done: dict[int, ScenarioResult] = {}
 
     async def run(self, scenarios: Sequence[Scenario], *, agents: Iterable[str] = (), repeat: int = 1) -> SuiteResult:
-        """Hold every conversation of every scenario.
+        """Run every conversation of every scenario.
 
         Args:
             agents: test these agents, each with all scenarios, instead of those that the scenarios name.
-            repeat: how often each conversation is held, to see how often it passes.
+            repeat: how many times to run each conversation, to measure how often it passes.
 
         Raises:
-            InputError: a scenario names an agent that there is not, or nobody can take part in it.
+            InputError: a scenario names an unknown agent, or there is no model to simulate its user.
         """
         started_s = SYSTEM_CLOCK.monotonic_s()
-        asked = tuple(agents)
-        plan = [(scenario, name) for scenario in scenarios for name in self._agents_of(scenario, asked)]
+        requested = tuple(agents)
+        plan = [(scenario, name) for scenario in scenarios for name in self._agent_names(scenario, requested)]
         try:
             async with asyncio.TaskGroup() as group:
                 for place, (scenario, name) in enumerate(plan):
@@ -124,18 +125,14 @@ class ScenarioRunner:
         return SuiteResult(results, SYSTEM_CLOCK.monotonic_s() - started_s)
 
     def so_far(self) -> SuiteResult:
-        """What has ended by now, of a run that was cut off."""
+        """Return the scenarios that have ended, for a run that was interrupted."""
         return SuiteResult(tuple(self._done[place] for place in sorted(self._done)), is_complete=False)
 
-    def _agents_of(self, scenario: Scenario, asked: tuple[str, ...]) -> tuple[str, ...]:
-        names = asked or ((scenario.agent,) if scenario.agent else tuple(self._participants.agents)[:1])
+    def _agent_names(self, scenario: Scenario, requested: tuple[str, ...]) -> tuple[str, ...]:
+        known = self._participants.agents
+        names = requested or ((scenario.agent,) if scenario.agent else tuple(known)[:1])
         for name in names:
-            if name not in self._participants.agents:
-                known = ", ".join(self._participants.agents) or "none"
-                place = f"scenario {scenario.name!r}"
-                raise InputError(
-                    f"there is no agent {name!r}", source=scenario.source, place=place, hint=f"agents: {known}"
-                )
+            check_agent(name, known, source=scenario.source, place=f"scenario {scenario.name!r}")
         return names
 
     async def _scenario(self, place: int, scenario: Scenario, agent: Target, repeat: int) -> None:
@@ -144,7 +141,7 @@ class ScenarioRunner:
         mocks = Mocks(scenario.mocks, unmocked=unmocked, schemas=scenario.schemas, side_effects=effects)
         count = (scenario.conversations or self._rules.conversations) * repeat
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._held(index, scenario, agent, mocks)) for index in range(count)]
+            tasks = [group.create_task(self._conversation(index, scenario, agent, mocks)) for index in range(count)]
         conversations = tuple(task.result() for task in tasks)
         result = ScenarioResult(
             scenario.name, agent.name, scenario.source, conversations, never_called=mocks.never_called()
@@ -152,45 +149,54 @@ class ScenarioRunner:
         self._done[place] = result
         self._on_scenario(result)
 
-    async def _held(self, index: int, scenario: Scenario, agent: Target, mocks: Mocks) -> ConversationResult:
-        async with self._places:
-            identity = conversation_id(scenario.name, agent.name, index)
-            if self._rules.budget_usd is not None and self._spent_usd >= self._rules.budget_usd:
-                failure = Failure("error", f"the budget of {self._rules.budget_usd:g} $ was spent before it began")
-                return ConversationResult(identity, scenario.name, agent.name, index, "error", failures=(failure,))
-            result = await self._hold(index, identity, scenario, agent, mocks)
+    async def _conversation(self, index: int, scenario: Scenario, agent: Target, mocks: Mocks) -> ConversationResult:
+        """Run a conversation once there is a free slot, unless the budget is spent."""
+        async with self._slots:
+            budget_usd = self._rules.budget_usd
+            if budget_usd is not None and self._spent_usd >= budget_usd:
+                failure = Failure("error", f"the budget of ${budget_usd:g} was spent before the conversation started")
+                return ConversationResult(
+                    id=conversation_id(scenario.name, agent.name, index),
+                    scenario=scenario.name,
+                    agent=agent.name,
+                    index=index,
+                    ending="error",
+                    failures=(failure,),
+                )
+            result = await self._run_conversation(index, scenario, agent, mocks)
             self._spent_usd += result.cost_usd
             return result
 
-    async def _hold(
-        self, index: int, identity: str, scenario: Scenario, agent: Target, mocks: Mocks
+    async def _run_conversation(
+        self, index: int, scenario: Scenario, agent: Target, mocks: Mocks
     ) -> ConversationResult:
         started_s = SYSTEM_CLOCK.monotonic_s()
-        tools = mocks.conversation(identity, around=self._participants.wrap_tool)
+        identity = conversation_id(scenario.name, agent.name, index)
+        tools = mocks.conversation(identity, wrap_tool=self._participants.wrap_tool)
         provider = self._provider(scenario, agent, index)
         user = self._user(scenario, provider)
-        limits = ConversationLimits(self._turns(scenario), self._rules.answer_timeout_s)
-        held = await Conversation(user, agent.begin(AgentEnvironment(tools, provider)), tools, limits).run()
-        if scenario.is_scripted and held.failure is None:
-            held = replace(held, ending="script_done")
-        outcomes = check_assertions(scenario, held.turns)
-        judgements, mismatches = await self._judgements(scenario, held, provider)
+        limits = ConversationLimits(self._max_turns(scenario), self._rules.answer_timeout_s)
+        transcript = await Conversation(user, agent.begin(AgentEnvironment(tools, provider)), tools, limits).run()
+        if scenario.is_scripted and transcript.failure is None:
+            transcript = replace(transcript, ending="script_done")
+        outcomes = check_assertions(scenario, transcript.turns)
+        judgements, mismatches = await self._judgements(scenario, transcript, provider)
         return ConversationResult(
-            identity,
-            scenario.name,
-            agent.name,
-            index,
-            held.ending,
-            held.turns,
-            outcomes,
-            judgements,
-            (*mismatches, *self._failures(scenario, held, outcomes, judgements)),
-            held.tokens,
-            held.cost_usd,
-            SYSTEM_CLOCK.monotonic_s() - started_s,
+            id=identity,
+            scenario=scenario.name,
+            agent=agent.name,
+            index=index,
+            ending=transcript.ending,
+            turns=transcript.turns,
+            assertions=outcomes,
+            judgements=judgements,
+            failures=(*mismatches, *self._failures(scenario, transcript, outcomes, judgements)),
+            tokens=transcript.tokens,
+            cost_usd=transcript.cost_usd,
+            latency_s=SYSTEM_CLOCK.monotonic_s() - started_s,
         )
 
-    def _turns(self, scenario: Scenario) -> int:
+    def _max_turns(self, scenario: Scenario) -> int:
         return max(scenario.max_turns or self._rules.max_turns, len(scenario.turns))
 
     def _provider(self, scenario: Scenario, agent: Target, index: int) -> Provider | None:
@@ -203,30 +209,30 @@ class ScenarioRunner:
         if scenario.is_scripted:
             return ScriptedUser(scenario.turns)
         if provider is None or self._participants.make_user is None:
-            hint = "give the scenario turns, or the config a [user] with a model"
-            raise InputError("there is no model to simulate the user", source=scenario.source, hint=hint)
+            hint = "add turns to the scenario, or a [user] with provider and model to the config"
+            raise InputError(NO_USER_MODEL, source=scenario.source, hint=hint)
         return self._participants.make_user(scenario, provider)
 
     async def _judgements(
-        self, scenario: Scenario, held: ConversationTranscript, provider: Provider | None
+        self, scenario: Scenario, transcript: ConversationTranscript, provider: Provider | None
     ) -> tuple[tuple[Judgement, ...], tuple[Failure, ...]]:
-        """What the judge says, and that a replay had no answer for it."""
-        if provider is None or self._participants.make_judge is None or held.failure is not None:
+        """Return the judgements, or the failure of a replay that has no matching exchange for them."""
+        if provider is None or self._participants.make_judge is None or transcript.failure is not None:
             return (), ()
         try:
-            return await self._participants.make_judge(scenario, provider).judge(scenario, held.turns), ()
+            return await self._participants.make_judge(scenario, provider).judge(scenario, transcript.turns), ()
         except RecordingMismatchError as error:
             return (), (mismatch_failure(error),)
 
     def _failures(
         self,
         scenario: Scenario,
-        held: ConversationTranscript,
+        transcript: ConversationTranscript,
         outcomes: Iterable[AssertionOutcome],
         judgements: Sequence[Judgement],
     ) -> tuple[Failure, ...]:
-        """Everything that a conversation does not pass for, in order of weight."""
-        failures = [] if held.failure is None else [held.failure]
+        """Return all reasons why a conversation does not pass, the most important first."""
+        failures = [] if transcript.failure is None else [transcript.failure]
         failures += [
             Failure("assertion", _assertion_text(each), each.difference) for each in outcomes if not each.matched
         ]
@@ -235,22 +241,32 @@ class ScenarioRunner:
             for each in judgements
             if each.severity in self._rules.fail_on
         ]
-        if held.failure is None:
-            failures += [*_ending_failures(scenario, held), *below_thresholds(judgements, self._thresholds(scenario))]
+        if transcript.failure is None:
+            failures += [
+                *_ending_failures(scenario, transcript),
+                *below_thresholds(judgements, self._thresholds(scenario)),
+            ]
         return tuple(failures)
 
     def _thresholds(self, scenario: Scenario) -> dict[str, float]:
-        """What the scenario is held to: its own thresholds, and those of all for what it is judged by."""
-        judged = scenario.metrics
-        common = {name: least for name, least in self._rules.thresholds.items() if judged is None or name in judged}
+        """Return the thresholds of a scenario: its own, and those of the run for the metrics that judge it."""
+        metrics = scenario.metrics
+        common = {name: least for name, least in self._rules.thresholds.items() if metrics is None or name in metrics}
         return {**common, **scenario.thresholds}
 
 
-def _ending_failures(scenario: Scenario, held: ConversationTranscript) -> list[Failure]:
-    if not scenario.ends or held.ending in scenario.ends:
+def check_agent(name: str, known: Iterable[str], *, source: str, place: str = "") -> None:
+    """Raise InputError if there is no agent `name`; `source` and `place` say where it is named."""
+    if name not in known:
+        hint = did_you_mean(name, known, kind="agents")
+        raise InputError(f"there is no agent {name!r}", source=source, place=place, hint=hint)
+
+
+def _ending_failures(scenario: Scenario, transcript: ConversationTranscript) -> list[Failure]:
+    if not scenario.ends or transcript.ending in scenario.ends:
         return []
-    wanted = " or ".join(ending.replace("_", " ") for ending in scenario.ends)
-    return [Failure("assertion", f"the conversation ended by {held.ending.replace('_', ' ')}, not by {wanted}")]
+    wanted = " or ".join(scenario.ends)
+    return [Failure("assertion", f"the conversation ended with {transcript.ending}, not with {wanted}")]
 
 
 def _first_error(errors: ExceptionGroup[Exception]) -> Exception:
@@ -263,6 +279,6 @@ def _assertion_text(outcome: AssertionOutcome) -> str:
 
 
 def conversation_id(scenario: str, agent: str, index: int) -> str:
-    """An id like `conv-1-3fa9c2`, the same in every run."""
+    """Return an id such as `conv-1-3fa9c2`, which is the same in every run."""
     digest = blake2b(f"{scenario}\n{agent}\n{index}".encode(), digest_size=3).hexdigest()
     return f"conv-{index + 1}-{digest}"

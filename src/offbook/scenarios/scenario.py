@@ -1,4 +1,4 @@
-"""Declares scenarios: tests of an agent by a simulated or scripted user."""
+"""Declares scenarios: tests of an agent in conversation with a simulated or scripted user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mocked_tools import UnmockedPolicy
+from offbook.scenarios.mocks.mocks import UnmockedPolicy
 from offbook.scenarios.mocks.real_tool import GivenSchema
 from offbook.scenarios.result import ConversationEnding
 from offbook.scenarios.trajectory.trajectory import Trajectory
@@ -20,17 +20,17 @@ Assertions: TypeAlias = Trajectory | Iterable[Trajectory]
 
 
 class ScriptedTurn(Struct, frozen=True):
-    """What a scripted user says, and what the agent should do before it answers."""
+    """A message of a scripted user, with assertions about the tool calls that the agent makes before it answers."""
 
     says: str
     assertions: tuple[Trajectory, ...] = ()
 
 
 class Scenario(Struct, frozen=True):
-    """A test of an agent. `source` is where it was written, as `file:line`.
+    """A test of an agent. `source` is where it is declared, as `file:line`.
 
-    With `turns` the user keeps to a script; otherwise one is simulated from `profile`, `goal` and `knowledge`.
-    What is None is left to the config.
+    With `turns` the user follows a script; otherwise a model plays the user from `profile`, `goal` and `knowledge`.
+    The config decides where a field is None.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Scenario(Struct, frozen=True):
 
 
 def turn(says: str, *, assertions: Assertions = ()) -> ScriptedTurn:
-    """A turn of a scripted user, with what the agent's tool calls in it should be."""
+    """Declare a turn of a scripted user, with assertions about the agent's tool calls in it."""
     return ScriptedTurn(says, _as_tuple(assertions))
 
 
 class Collector:
-    """Keeps the scenarios that are declared while it collects."""
+    """Holds the scenarios that are declared while it is active."""
 
     def __init__(self) -> None:
         self.scenarios: list[Scenario] = []
@@ -72,7 +72,7 @@ _collectors: list[Collector] = []
 
 
 def collect_declared(load: Callable[[], object]) -> list[Scenario]:
-    """The scenarios that are declared while `load` runs, in order."""
+    """Return the scenarios that are declared while `load` runs, in order."""
     collector = Collector()
     _collectors.append(collector)
     try:
@@ -101,25 +101,25 @@ def scenario(  # noqa: PLR0913 - each is a part of a scenario that users write d
     metrics: Iterable[str] | None = None,
     ends: ConversationEnding | Iterable[ConversationEnding] = (),
 ) -> Scenario:
-    """Declare a scenario; in a file that is collected, it is then run.
+    """Declare a scenario. `offbook test` runs every scenario of the files it collects.
 
     Args:
         profile, goal, knowledge: who the simulated user is, what they want, and what they know.
-        mocks: what answers the agent's tool calls, as for Mocks.
-        schemas: the real tools, as for Mocks: mocks are then checked against them.
-        side_effects: the tools of which running one twice does harm, beside those whose `schemas` say so.
-        assertions: what the tool calls of a whole conversation should be.
-        turns: what a scripted user says, instead of a simulated one: `turn(…)` or plain texts.
-        agent: which agent to test, by its name in the config.
-        conversations: how many conversations to have; each must pass.
-        max_turns: how many turns a conversation may have.
-        unmocked: what becomes of calls of tools without a mock: `error` or `passthrough`.
-        thresholds: the least that a metric's mean must be, by metric.
-        metrics: what of the config's judge to judge by; none for an empty list, all where nothing is said.
-        ends: how the conversation must end, such as `goal_reached`; however it does, where nothing is said.
+        mocks: the answers to the agent's tool calls, as for Mocks.
+        schemas: the real tools, as for Mocks; mocks are checked against them.
+        side_effects: tools that must not run twice, in addition to those whose `schemas` say so.
+        assertions: the expected tool calls of a whole conversation.
+        turns: the messages of a scripted user, instead of a simulated one: `turn(…)` or str.
+        agent: the name of the agent to test; by default the first one of the config.
+        conversations: the number of conversations; each must pass.
+        max_turns: the limit of turns in a conversation.
+        unmocked: how calls of tools without a mock are handled: `error` or `passthrough`.
+        thresholds: the minimum for the mean of a metric, by metric.
+        metrics: the metrics of the config's judge to use; by default all, and none for an empty list.
+        ends: how the conversation must end, such as `goal_reached`; by default any ending passes.
 
     Raises:
-        InputError: something is declared wrongly; it names the scenario.
+        InputError: the declaration is invalid; the error names the scenario.
     """
     scripted = tuple(turn(each) if isinstance(each, str) else each for each in turns)
     declared = Scenario(
@@ -152,7 +152,7 @@ def _as_tuple(assertions: Assertions) -> tuple[Trajectory, ...]:
 
 
 def _caller_location(frame: object) -> str:
-    """Where the caller of a frame stands: `file:line`, seen from the working directory if the file is below it."""
+    """Return the caller of a frame as `file:line`, relative to the working directory if the file is below it."""
     caller = getattr(frame, "f_back", None)
     if caller is None:
         return ""
@@ -162,7 +162,7 @@ def _caller_location(frame: object) -> str:
 
 
 def _check_scenario(declared: Scenario) -> None:
-    problem = _problem_of(declared)
+    problem = _find_problem(declared)
     if problem is not None:
         raise InputError(problem, source=declared.source, place=f"scenario {declared.name!r}")
     try:
@@ -172,19 +172,19 @@ def _check_scenario(declared: Scenario) -> None:
         raise InputError(error.reason, source=declared.source, place=place, hint=error.hint) from None
 
 
-def _problem_of(declared: Scenario) -> str | None:
+def _find_problem(declared: Scenario) -> str | None:
     if not declared.name.strip():
         return "the scenario has no name"
     if not declared.turns and not declared.goal:
         return "the scenario has neither a goal for a simulated user nor turns for a scripted one"
     for ending in declared.ends:
         if ending not in get_args(ConversationEnding):
-            return f"no conversation ends by {ending!r}; one of: {', '.join(get_args(ConversationEnding))}"
+            return f"unknown ending {ending!r}; one of: {', '.join(get_args(ConversationEnding))}"
     for name in ("conversations", "max_turns"):
         value = getattr(declared, name)
         if value is not None and not value >= 1:
-            return f"{name} must be one or more, not {value!r}"
+            return f"{name} must be at least 1, not {value!r}"
     unknown = [tool for tool in declared.side_effects if tool not in {*declared.mocks, *declared.schemas}]
     if unknown and declared.unmocked != "passthrough":
-        return f"side_effects: there is no mock of {unknown[0]!r}"
+        return f"side_effects: {unknown[0]!r} has no mock"
     return None

@@ -16,21 +16,21 @@ RUNS_IN_A_ROW = (1, 2, 3, 5, 10)
 
 
 class SupportsPassed(Protocol):
-    """Something that passes or does not."""
+    """A result that passed or failed."""
 
     @property
     def passed(self) -> bool: ...
 
 
 class Interval(Struct, frozen=True):
-    """Where a rate lies, from 0 to 1."""
+    """A confidence interval of a rate, from 0 to 1."""
 
     low: float
     high: float
 
 
 class Spread(Struct, frozen=True):
-    """Values of a metric: how many, their mean, standard deviation (of all of them), least and greatest."""
+    """The values of a metric: count, mean, population standard deviation, minimum and maximum."""
 
     count: int
     mean: float
@@ -40,18 +40,18 @@ class Spread(Struct, frozen=True):
 
 
 def pass_rate(results: Iterable[SupportsPassed]) -> float:
-    """The part of the results that passed, from 0 to 1; 0 if there are none."""
+    """Return the share of results that passed, from 0 to 1; 0 if there are none."""
     passed = [result.passed for result in results]
     return sum(passed) / len(passed) if passed else 0.0
 
 
 def wilson(passes: int, runs: int, *, confidence: float = 0.95) -> Interval:
-    """Where the true pass rate lies, by Wilson's score interval: sound for few runs, and for none or all passing.
+    """Return Wilson's score interval of the pass rate, which also holds for few runs and for 0 or all passes.
 
-    Without runs it is anywhere from 0 to 1.
+    Without runs it is 0 to 1.
 
     Raises:
-        InputError: there are more passes than runs, a negative number of them, or confidence is not between 0 and 1.
+        InputError: `passes` is negative or exceeds `runs`, or `confidence` is not between 0 and 1.
     """
     _check_counts(passes, runs)
     if not 0 < confidence < 1:
@@ -68,10 +68,10 @@ def wilson(passes: int, runs: int, *, confidence: float = 0.95) -> Interval:
 
 
 def pass_hat_k(passes: int, runs: int, k: int) -> float:
-    """pass^k: how likely it is that k runs in a row all pass, estimated without bias from the runs there were.
+    """Return pass^k: the unbiased estimate of the probability that k runs in a row all pass.
 
     Raises:
-        InputError: k is not from 1 to the number of runs, or there are more passes than runs.
+        InputError: `k` is not from 1 to `runs`, or `passes` exceeds `runs`.
     """
     _check_counts(passes, runs)
     if not 1 <= k <= runs:
@@ -80,12 +80,12 @@ def pass_hat_k(passes: int, runs: int, k: int) -> float:
 
 
 def pass_hats(passes: int, runs: int) -> dict[int, float]:
-    """pass^k for k = 1, 2, 3, 5 and 10, as far as there are so many runs."""
+    """Return pass^k for each k of 1, 2, 3, 5 and 10 that does not exceed `runs`."""
     return {k: pass_hat_k(passes, runs, k) for k in RUNS_IN_A_ROW if k <= runs}
 
 
 def spread(values: Iterable[float]) -> Spread | None:
-    """The mean and spread of the values; None if there are none."""
+    """Return the mean and spread of the values; None if there are none."""
     found = list(values)
     if not found:
         return None
@@ -95,9 +95,9 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 
 def metric_spreads(conversations: Iterable[ConversationResult]) -> dict[str, Spread]:
-    """The spread of every metric that was judged by a number, by its name, in order of the names.
+    """Return the spread of every numeric metric by name, sorted by name.
 
-    Labels, judgements that failed, and numbers that are not finite are left out.
+    Labels, failed judgements and numbers that are not finite are ignored.
     """
     values: dict[str, list[float]] = {}
     for conversation in conversations:
@@ -117,4 +117,4 @@ def _finite_number(judgement: Judgement) -> float | None:
 
 def _check_counts(passes: int, runs: int) -> None:
     if not 0 <= passes <= runs:
-        raise InputError(f"{passes} passes of {runs} runs cannot be", source="statistics")
+        raise InputError(f"invalid counts: {passes} passes of {runs} runs", source="statistics")

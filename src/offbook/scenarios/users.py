@@ -1,4 +1,4 @@
-"""Users that talk to an agent under test: simulated by a model, or following a script."""
+"""Users that talk to an agent under test: played by a model, or following a script."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from offbook.providers.provider import Provider
 from offbook.scenarios.result import TurnRecord
 from offbook.scenarios.scenario import Scenario, ScriptedTurn
 from offbook.scenarios.structured_query import InvalidAnswerError, ModelQuery, Prompt, as_data, bool_field, text_field
-from offbook.text import suggestion
+from offbook.text import did_you_mean
 
 
 class UserMove(Struct, frozen=True):
-    """What a user says next, or None if they say nothing more.
+    """The next message of a user, or None if there is none.
 
-    `is_done` says that the conversation ends here: at once, or after the answer if something is said.
-    `goal_reached` is a simulated user's own view of it, and `reason` why they do what they do.
-    `is_scripted` says that a script made the move.
+    `is_done` ends the conversation: immediately, or after the agent's answer if there is a message. `goal_reached` is
+    the opinion of a simulated user, and `reason` explains the move. `is_scripted` is set if it comes from a script.
     """
 
     says: str | None
@@ -32,13 +31,13 @@ class UserMove(Struct, frozen=True):
 
 
 class ScriptedUser:
-    """Says the lines of a script in order, whatever the agent answers, and is done with the last one."""
+    """Sends the messages of a script in order, whatever the agent answers, and is done after the last one."""
 
     def __init__(self, turns: Iterable[ScriptedTurn | str]) -> None:
         self._lines = tuple(turn if isinstance(turn, str) else turn.says for turn in turns)
 
     async def next(self, turns: Sequence[TurnRecord]) -> UserMove:
-        """The line after as many as there have been turns."""
+        """Return the message for the next turn."""
         spoken = len(turns)
         is_last = spoken + 1 >= len(self._lines)
         says = self._lines[spoken] if spoken < len(self._lines) else None
@@ -88,25 +87,25 @@ _PLACEHOLDERS = ("profile", "goal", "knowledge")
 
 
 def user_prompt(scenario: Scenario, template: str = DEFAULT_TEMPLATE) -> str:
-    """The template with the parts of the scenario in their places, and how to answer.
+    """Fill a template with the fields of a scenario, and append the answer format.
 
-    The places are `{profile}`, `{goal}` and `{knowledge}`; other braces are text. What is filled in is never
-    read as a template itself.
+    The placeholders are `{profile}`, `{goal}` and `{knowledge}`; other braces are text. Filled-in text is never
+    read as a template.
 
     Raises:
-        InputError: the template has a place that there is nothing for.
+        InputError: the template has an unknown placeholder.
     """
-    known = "\n".join(f"- {fact}" for fact in scenario.knowledge)
-    parts = {
+    facts = "\n".join(f"- {fact}" for fact in scenario.knowledge)
+    values = {
         "profile": scenario.profile or DEFAULT_PROFILE,
         "goal": scenario.goal,
-        "knowledge": known or f"- {NO_KNOWLEDGE}",
+        "knowledge": facts or f"- {NO_KNOWLEDGE}",
     }
     for name in _PLACEHOLDER.findall(template):
-        if name not in parts:
-            hint = suggestion(name, _PLACEHOLDERS, kind="places")
-            raise InputError(f"unknown place {{{name}}}", source="template", hint=hint)
-    filled = _PLACEHOLDER.sub(lambda place: parts[place[1]], template)
+        if name not in values:
+            hint = did_you_mean(name, _PLACEHOLDERS, kind="placeholders")
+            raise InputError(f"unknown placeholder {{{name}}}", source="template", hint=hint)
+    filled = _PLACEHOLDER.sub(lambda match: values[match[1]], template)
     return f"{filled.rstrip()}\n\n{ANSWER_FORMAT}"
 
 
@@ -117,16 +116,16 @@ _NEXT_TURN_TEXT = "Write what you say next, or stop."
 
 
 class SimulatedUser:
-    """Plays the user of a scenario. They are told what was said, and nothing of the agent's tool calls.
+    """Plays the user of a scenario with a model, which sees the messages but not the agent's tool calls.
 
     Args:
-        provider, model: what plays the user. Each call has the step `user`, after `step_prefix`.
-        template: what the model is told, in the place of DEFAULT_TEMPLATE; see `user_prompt`.
-        temperature, max_tokens: left to the provider where None.
-        step_prefix: tells the calls of one conversation from those of others in a recording.
+        provider, model: the model that plays the user. Each call has the step id `user`, after `step_prefix`.
+        template: the system prompt, instead of DEFAULT_TEMPLATE; see `user_prompt`.
+        temperature, max_tokens: options of the model; the provider's defaults apply where None.
+        step_prefix: separates the calls of one conversation from those of others in a recording.
 
     Raises:
-        InputError: the template has a place that there is nothing for.
+        InputError: the template has an unknown placeholder.
     """
 
     def __init__(
@@ -145,15 +144,15 @@ class SimulatedUser:
         self._step_id = f"{step_prefix}{USER_STEP}"
 
     async def next(self, turns: Sequence[TurnRecord]) -> UserMove:
-        """What the user says next, or that they stop, which they never do before they have said something.
+        """Return the user's next message, or the end of the conversation, which cannot come before the first message.
 
         Raises:
-            UserSimulationError: the model answered twice with something else.
+            UserSimulationError: the model gave an invalid answer twice.
             ProviderError: the call failed.
         """
-        question = Prompt(self._instructions, _conversation_text(turns), _MOVE_KEYS, self._step_id)
+        prompt = Prompt(self._instructions, _conversation_text(turns), _MOVE_KEYS, self._step_id)
         try:
-            return await self._query.ask(question, _later_move if turns else _first_move)
+            return await self._query.ask(prompt, _later_move if turns else _first_move)
         except UnfitAnswerError as error:
             raise UserSimulationError(error.reason, raw=error.raw, turn_index=len(turns)) from error
 

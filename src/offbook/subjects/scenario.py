@@ -33,8 +33,7 @@ from offbook.scenarios.mocks.real_tool import declared_tool
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
-from offbook.scenarios.targets import AgentAnswer, AgentEnvironment, Dialogue, Target
-from offbook.scenarios.targets.target import AGENT_STEP
+from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentEnvironment, Dialogue, Target
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 
 
@@ -66,8 +65,8 @@ class ErrorCapturingTarget:
     def __init__(self, target: Target, on_error: OnError) -> None:
         self.name, self._target, self._on_error = target.name, target, on_error
 
-    def begin(self, stage: AgentEnvironment) -> ErrorCapturingDialogue:
-        return ErrorCapturingDialogue(self._target.begin(stage), self._on_error)
+    def begin(self, environment: AgentEnvironment) -> ErrorCapturingDialogue:
+        return ErrorCapturingDialogue(self._target.begin(environment), self._on_error)
 
 
 class ErrorCapturingDialogue:
@@ -89,13 +88,13 @@ class _RoleRouter(Provider):
 
     name = "explore"
 
-    def __init__(self, stage: Harness, prefix: str) -> None:
-        self._stage, self._prefix = stage, prefix
+    def __init__(self, harness: Harness, prefix: str) -> None:
+        self._harness, self._prefix = harness, prefix
 
     async def send(self, request: Request) -> Reply:
         step = (request.step_id or "").removeprefix(self._prefix)
         is_agent = step == AGENT_STEP or step.startswith(f"{AGENT_STEP}.")
-        provider = self._stage.provider if is_agent else self._stage.unobserved
+        provider = self._harness.provider if is_agent else self._harness.unobserved
         return await provider.send(replace(request, step_id=step))
 
 
@@ -120,13 +119,13 @@ class ScenarioSubject:
         agent: str,
         recording: str | os.PathLike[str],
         *,
-        terms: ExploreSettings = DEFAULT_SETTINGS,
+        settings: ExploreSettings = DEFAULT_SETTINGS,
     ) -> None:
         if isinstance(config.agents[agent], EndpointConfig):
             reason = "it asks its models elsewhere, where no fault can strike"
             raise InputError(reason, source=config.source, place=f"agent {agent}", hint=EXPLORE_AS_PROGRAM)
         self.name = f"{scenario.name}, with {agent}"
-        self._config, self._agent, self._terms = config, agent, terms
+        self._config, self._agent, self._settings = config, agent, settings
         schemas = {tool: declared_tool(given, name=tool) for tool, given in scenario.schemas.items()}
         self._scenario = replace(scenario, conversations=1, schemas=schemas)
         self._prefix = f"{scenario.name}/{agent}/1/"
@@ -137,16 +136,16 @@ class ScenarioSubject:
         self._make_user = user_maker(config, [] if scenario.is_scripted else [scenario])
         shelf = open_conversation(recording, self._prefix)
         self._harnesses = HarnessFactory(
-            shelf, terms.divergence(PrefixedProvider(LazyProvider(self._live), self._prefix))
+            shelf, settings.divergence(PrefixedProvider(LazyProvider(self._live), self._prefix))
         )
         self._is_clean = True
 
     def run(self, plan: FaultPlan) -> Run:
         held: list[ConversationResult] = []
         monitored = MonitoredFunction(
-            partial(self._play, held.append), declared=self._terms.declared, deadlines=self._terms.deadlines
+            partial(self._play, held.append), declared=self._settings.declared, deadlines=self._settings.deadlines
         )
-        run = monitored.run(self._harnesses.stage(plan))
+        run = monitored.run(self._harnesses.create(plan))
         if self._is_clean and not run.calls and run.error is None:
             reason = "the agent asks no model by what it is given, so that none can fail"
             hint = f"let it ask ctx.provider, or {EXPLORE_AS_PROGRAM}"
@@ -157,16 +156,16 @@ class ScenarioSubject:
     def close(self) -> None:
         self._harnesses.close()
 
-    async def _play(self, note: Callable[[ConversationResult], object], stage: Harness) -> JsonObject:
-        self._paths.to = stage.recovery_counter
+    async def _play(self, note: Callable[[ConversationResult], object], harness: Harness) -> JsonObject:
+        self._paths.to = harness.recovery_counter
         raised: list[Exception] = []
-        cast = Participants(
+        participants = Participants(
             {self._agent: ErrorCapturingTarget(self._target, raised.append)},
-            _RoleRouter(stage, self._prefix),
+            _RoleRouter(harness, self._prefix),
             self._make_user,
-            wrap_tool=SideEffectHarness(stage, self._terms.side_effects).wrap,
+            wrap_tool=SideEffectHarness(harness, self._settings.side_effects).wrap,
         )
-        result = await ScenarioRunner(cast, self._rules).run([self._scenario], agents=[self._agent])
+        result = await ScenarioRunner(participants, self._rules).run([self._scenario], agents=[self._agent])
         held = result.scenarios[0].conversations[0]
         note(held)
         for error in raised:

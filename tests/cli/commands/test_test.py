@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from offbook.errors import ProviderError
 from offbook.messages import ToolCall
 from tests.cli import scenes
-from tests.servers.chat_model import ChatModel, said
+from tests.servers.models import ChatModel, said
 
 COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 60
@@ -143,7 +144,7 @@ class TestBadInput:
         project.write_text(text)
         code, _, err = run("test")
         assert code == 2
-        assert "sim_booking.py:2: importing it fails" in err
+        assert "sim_booking.py:2: cannot import it" in err
 
     def test_the_line_is_that_of_the_project_where_the_failure_came_from(self, run, project, write):
         write("broken.py", "\n\nx = undefined\n")
@@ -160,13 +161,13 @@ class TestBadInput:
         write("sim_copy.py", scenes.SCRIPTED)
         code, _, err = run("test")
         assert code == 2
-        assert "another scenario called 'books a room', at" in err
+        assert "another scenario named 'books a room', at" in err
 
     def test_a_scenario_without_anybody_to_play_its_user_is_named(self, run, project, write):
         write("sim_orders.py", scenes.SIMULATED)
         code, _, err = run("test")
         assert code == 2
-        assert "scenario 'finds an order': there is no model to play its user" in err
+        assert "scenario 'finds an order': there is no model to simulate the user" in err
         assert "[user]" in err
 
     def test_no_scenarios_at_all_are_bad_input(self, run, project, write):
@@ -174,7 +175,7 @@ class TestBadInput:
         assert "declare no scenario" in run("test")[2]
         project.unlink()
         code, _, err = run("test")
-        assert (code, "no file is like **/sim_*.py" in err) == (2, True)
+        assert (code, "no file matches **/sim_*.py" in err) == (2, True)
         assert "no such file" in run("test", "nowhere")[2]
 
     def test_an_unknown_agent_is_named(self, run, project):
@@ -208,7 +209,7 @@ class TestBadInput:
     def test_a_file_that_python_does_not_import_is_told(self, run, project, write):
         write("sim.txt", "")
         code, _, err = run("test", "sim.txt")
-        assert (code, "this is no Python file" in err) == (2, True)
+        assert (code, "not a Python file" in err) == (2, True)
 
     def test_an_address_that_is_none_is_told(self, run, project, write):
         write("offbook.toml", '[agent]\nendpoint = "nowhere"\n')
@@ -362,10 +363,13 @@ class TestAgents:
         write("offbook.toml", '[agent]\nhandler = "my_agent:think"\n')
         code, out, _ = run("test")
         assert code == 1
-        assert "agent agent: it has no provider to ask models by" in out
+        assert "agent agent: the agent has no provider" in out
 
     def test_an_endpoint_that_fails_is_asked_once_and_the_others_go_on(self, run, project, write):
-        with ChatModel(lambda asked: said(finish_reason="refused")) as broken:
+        def refuse(asked):
+            raise ProviderError("no", status_code=400)
+
+        with ChatModel(refuse) as broken:
             write("offbook.toml", f'{scenes.CONFIG}[agents.broken]\nendpoint = "{broken.url}"\n')
             code, out, _ = run("test", "--agent", "broken", "--agent", "booking")
         assert code == 1
@@ -379,7 +383,7 @@ class TestAgents:
             ("raise MemoryError('no more')", "the agent raised MemoryError: no more"),
             ("await asyncio.sleep(3600)", "the agent did not answer within 0.05 s"),
             ("return {'tool_calls': [CALL]}", "called tools 25 times in a row"),
-            ("return 42", "the agent answered int"),
+            ("return 42", "the agent returned int"),
         ],
     )
     def test_an_agent_that_fails_leaves_the_others_alone(self, run, project, write, body, complaint):
@@ -415,7 +419,7 @@ class TestUserAndJudge:
 
     @pytest.mark.parametrize(
         ("template", "complaint"),
-        [("{who}", "unknown place {who}"), (b"\xff", "is not UTF-8"), (None, "No such file")],
+        [("{who}", "unknown placeholder {who}"), (b"\xff", "is not UTF-8"), (None, "No such file")],
     )
     def test_a_template_that_cannot_be_used_is_bad_input(self, run, talking, write, template, complaint):
         if template is not None:
@@ -442,8 +446,8 @@ class TestUserAndJudge:
         [
             ('metrics = ["helpfulnes"]', "did you mean 'helpfulness'?"),
             ('metrics = ["my_agent:NUMBER"]', "expected a metric or a function at my_agent:NUMBER, got 42"),
-            ('metrics = ["my_agent:handle", "my_agent:handle"]', "two metrics called 'handle'"),
-            ('metrics = ["helpfulness"]', "there is no model to judge helpfulness by"),
+            ('metrics = ["my_agent:handle", "my_agent:handle"]', "two metrics have the name 'handle'"),
+            ('metrics = ["helpfulness"]', "there is no model to judge helpfulness"),
             ('metrics = ["my_agent:handle"]\nthresholds = {handel = 1}', "did you mean 'handle'?"),
             ('metrics = ["my_agent:handle"]', "scenario 'strict': 'tone' has a threshold, but is not judged"),
         ],
@@ -510,7 +514,7 @@ class TestErrorGroups:
         code, out, _ = run("test", "--replay", "sims/", "--scenario", "twice", "--json")
         assert (code, self.titles(out)) == (1, [self.LABEL])
         [record] = caplog.records
-        assert record.getMessage().startswith("errors are grouped by their labels, not by their causes: ")
+        assert record.getMessage().startswith("errors are grouped by label, not by root cause: ")
         assert "judge.error_groups" in record.getMessage()
         assert "\n" not in record.getMessage()
 
@@ -518,7 +522,7 @@ class TestErrorGroups:
         write("offbook.toml", f'{scenes.CONFIG}[judge]\nmetrics = []\ngroup_errors = "model"\n')
         code, out, err = run("test")
         assert (code, out) == (2, "")
-        assert "judge.group_errors: there is no model to group errors by" in err
+        assert "judge.group_errors: there is no model to group errors" in err
 
 
 class TestCutOff:

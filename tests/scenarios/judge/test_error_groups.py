@@ -16,7 +16,9 @@ from tests.scenarios.judge.samples import answer, data_of
 
 
 def conversation(id, *found, failures=()):
-    return ConversationResult(id, "s", "a", 0, "goal_reached", judgements=found, failures=tuple(failures))
+    return ConversationResult(
+        id=id, scenario="s", agent="a", index=0, ending="goal_reached", judgements=found, failures=tuple(failures)
+    )
 
 
 def failed(label, severity, reason="it did"):
@@ -117,6 +119,7 @@ def test_groups_that_do_not_fit_the_errors_are_asked_for_again(unfit):
     ("answers", "reason"),
     [
         ([ProviderError("down")], "down"),
+        ([RecordingMismatchError("gone", kind="missing")], "gone"),
         ([Response(content="Hm")] * 2, "the model's answer cannot be used"),
     ],
 )
@@ -124,13 +127,8 @@ def test_where_the_model_fails_the_errors_are_grouped_by_label_with_a_warning(an
     groups, _ = grouped(*answers)
     assert groups == group_by_label(RESULTS)
     [record] = caplog.records
-    assert record.getMessage().startswith(f"errors are grouped by their labels, not by their causes: {reason}")
+    assert record.getMessage().startswith(f"errors are grouped by label, not by root cause: {reason}")
     assert "\n" not in record.getMessage()
-
-
-def test_a_mismatch_in_replay_is_told_as_such():
-    with pytest.raises(RecordingMismatchError):
-        grouped(RecordingMismatchError("gone", kind="missing"))
 
 
 numbers = st.lists(st.integers(0, 5) | st.text(max_size=2), max_size=5)

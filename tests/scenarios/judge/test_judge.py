@@ -110,9 +110,12 @@ def test_judgements_are_made_at_once_up_to_a_bound(bound):
     [
         (ProviderError("down", provider="p"), "p: down"),
         (BudgetExceededError(spent_usd=2.0, limit_usd=1.0), "the budget of 1 $ is spent (2 $ so far)"),
-        (Response(content="Five!"), "the model's answer cannot be used: it holds no JSON object of the form"),
-        (answer(score=6), "the model's answer cannot be used: score must be a whole number from 1 to 5; it was"),
-        (answer(score="high"), "score must be a whole number from 1 to 5"),
+        (
+            Response(content="Five!"),
+            "the model's answer cannot be used: it contains no JSON object in the requested format",
+        ),
+        (answer(score=6), "the model's answer cannot be used: score must be an integer from 1 to 5; it was"),
+        (answer(score="high"), "score must be an integer from 1 to 5"),
     ],
 )
 def test_a_judge_that_fails_has_found_nothing_and_the_others_go_on(outcome, error):
@@ -171,7 +174,7 @@ def test_a_metric_of_ones_own_judges_beside_the_others():
     ("metrics", "message"),
     [
         (["helpfullness"], r"Judge: metrics: unknown metric 'helpfullness'\n  hint: did you mean 'helpfulness'\?"),
-        (["coherence", numeric_metric("coherence", "Is it?")], "two metrics named 'coherence'"),
+        (["coherence", numeric_metric("coherence", "Is it?")], "two metrics have the name 'coherence'"),
     ],
 )
 def test_unknown_metrics_and_equal_names_are_refused(metrics, message):
@@ -180,7 +183,7 @@ def test_unknown_metrics_and_equal_names_are_refused(metrics, message):
 
 
 def test_there_must_be_room_for_one_judgement():
-    with pytest.raises(InputError, match="max_concurrent: expected one or more, got 0"):
+    with pytest.raises(InputError, match="max_concurrent: expected at least 1, got 0"):
         Judge(Scripted(), "m", max_concurrent=0)
 
 
@@ -245,9 +248,9 @@ def test_a_mean_below_its_threshold_is_a_failure_with_the_lowest_reason():
 
 def test_a_metric_without_a_number_does_not_meet_its_threshold():
     assert below_thresholds(JUDGEMENTS, {"relevance": 1, "coherence": 2, "agent_behavior_failure": 3}) == (
-        Failure("threshold", "relevance has no number to hold to its threshold of 1"),
-        Failure("threshold", "coherence has no number to hold to its threshold of 2", "down"),
-        Failure("threshold", "agent_behavior_failure has no number to hold to its threshold of 3"),
+        Failure("threshold", "relevance has no number to compare with its threshold of 1"),
+        Failure("threshold", "coherence has no number to compare with its threshold of 2", "down"),
+        Failure("threshold", "agent_behavior_failure has no number to compare with its threshold of 3"),
     )
 
 

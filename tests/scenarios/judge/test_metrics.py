@@ -33,7 +33,7 @@ def test_goal_completion_is_zero_or_one_for_a_conversation(score):
 
 
 def test_half_a_goal_is_none():
-    assert "whole number from 0 to 1" in judged("goal_completion", *[answer(score=0.5)] * 2).error
+    assert "integer from 0 to 1" in judged("goal_completion", *[answer(score=0.5)] * 2).error
 
 
 LABELS = {
@@ -78,7 +78,7 @@ def test_no_failure_has_no_severity(name):
         ({"label": None}, "label must be one of: none, repetition, "),
         ({"label": "other"}, "severity must be one of: low, medium, high, critical"),
         ({"label": "other", "severity": "fatal"}, "severity must be one of: low, medium, high, critical"),
-        ({"label": "none", "reason": 1}, "reason must be a text"),
+        ({"label": "none", "reason": 1}, "reason must be a string"),
     ],
 )
 def test_a_label_or_a_severity_that_is_none_of_those_is_an_error(unfit, reason):
@@ -142,18 +142,18 @@ def test_a_function_that_fails_is_a_judgement_that_failed(function, error):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: numeric_metric("", "Is it?"), "metric: name: '' is no name for a metric"),
-        (lambda: python_metric("a/b", len), "'a/b' is no name"),
-        (lambda: numeric_metric("own", " \n"), "own: prompt: the prompt says nothing"),
-        (lambda: label_metric("own", "", ["a", "b"], failures=["a"]), "own: prompt: the prompt says nothing"),
-        (lambda: numeric_metric("own", "Is it?", 5, 5), "own: low: low must be below high, but 5 is not below 5"),
+        (lambda: numeric_metric("", "Is it?"), "metric: name: '' is not a valid metric name"),
+        (lambda: python_metric("a/b", len), "'a/b' is not a valid"),
+        (lambda: numeric_metric("own", " \n"), "own: prompt: the prompt is empty"),
+        (lambda: label_metric("own", "", ["a", "b"], failures=["a"]), "own: prompt: the prompt is empty"),
+        (lambda: numeric_metric("own", "Is it?", 5, 5), "own: low: low must be less than high, got 5 and 5"),
         (lambda: numeric_metric("own", "Is it?", scope="run"), "own: scope: unknown scope 'run'"),
         (lambda: label_metric("own", "Which?", "ab"), "own: labels: expected a list, got 'ab'"),
-        (lambda: label_metric("own", "Which?", ["a"]), "own: labels: there must be two labels or more"),
-        (lambda: label_metric("own", "Which?", ["a", "b", "a"]), "none of them twice"),
+        (lambda: label_metric("own", "Which?", ["a"]), "own: labels: expected at least two labels"),
+        (lambda: label_metric("own", "Which?", ["a", "b", "a"]), "without duplicates"),
         (
             lambda: label_metric("own", "Which?", ["a", "b"], failures=["c"]),
-            r"own: failures: no label: c\n  hint: labels",
+            r"own: failures: not a label: c\n  hint: labels",
         ),
     ],
 )

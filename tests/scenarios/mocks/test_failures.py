@@ -53,14 +53,14 @@ def test_an_error_as_a_mock_is_raised():
 @pytest.mark.parametrize(
     ("declare", "reason"),
     [
-        (lambda: fails("no", times=1), "times and then go together"),
-        (lambda: fails("no", then=1), "times and then go together"),
-        (lambda: fails("no", times=0, then=1), "fails: times: expected one or more, got 0"),
-        (lambda: fails("no", times=1.5, then=1), "fails: times: expected one or more, got 1.5"),
-        (lambda: fails("no", times=1, then=object()), "fails: then: no JSON"),
-        (lambda: fails(5), "fails: expected an error or a message, got 5"),
-        (lambda: fails(KeyboardInterrupt()), "fails: expected an error or a message"),
-        (lambda: fails(OddError), r"fails: OddError: .*missing 2 required(.|\n)*hint: give the error itself: OddError"),
+        (lambda: fails("no", times=1), "times and then must be set together"),
+        (lambda: fails("no", then=1), "times and then must be set together"),
+        (lambda: fails("no", times=0, then=1), "fails: times: expected an int of at least 1, got 0"),
+        (lambda: fails("no", times=1.5, then=1), "fails: times: expected an int of at least 1, got 1.5"),
+        (lambda: fails("no", times=1, then=object()), "fails: then: not JSON"),
+        (lambda: fails(5), "fails: expected an exception or a message, got 5"),
+        (lambda: fails(KeyboardInterrupt()), "fails: expected an exception or a message"),
+        (lambda: fails(OddError), r"fails: OddError: .*missing 2 required(.|\n)*hint: pass an instance: OddError"),
     ],
 )
 def test_a_failure_that_makes_no_sense_is_refused(declare, reason):
@@ -103,12 +103,12 @@ def test_what_hangs_for_ever_is_given_up_by_its_caller_and_kept_as_not_answered(
 
 @pytest.mark.parametrize("for_s", [0, -1, nan, inf])
 def test_no_time_at_all_is_refused(for_s):
-    with pytest.raises(InputError, match="hangs: for_s: expected some seconds"):
+    with pytest.raises(InputError, match="hangs: for_s: expected a positive number of seconds"):
         hangs(for_s)
 
 
 def test_an_answer_after_for_ever_is_refused():
-    with pytest.raises(InputError, match="hangs: then: what hangs for ever has no answer"):
+    with pytest.raises(InputError, match="hangs: then: a call that hangs forever has no answer"):
         hangs(then=1)
 
 
@@ -131,5 +131,5 @@ def test_nonsense_is_not_held_against_what_the_real_tool_returns():
 
 
 def test_nonsense_that_is_no_json_is_refused():
-    with pytest.raises(InputError, match="garbled: no JSON"):
+    with pytest.raises(InputError, match="garbled: not JSON"):
         garbled(object())

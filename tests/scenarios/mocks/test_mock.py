@@ -136,7 +136,7 @@ def test_a_value_is_what_it_was_when_it_was_declared():
 
 
 def test_a_value_that_is_no_json_is_refused_where_it_is_declared():
-    with pytest.raises(InputError, match=r"mocks: get: no JSON: Type is not JSON serializable: object"):
+    with pytest.raises(InputError, match=r"mocks: get: not JSON: Type is not JSON serializable: object"):
         Mocks({"get": object()})
 
 
@@ -177,7 +177,7 @@ def test_values_with_a_usual_json_are_given_as_that(value, json):
 
 @pytest.mark.parametrize("value", [object(), b"bytes", [1j], {"f": print}, {1, "a"}, "\ud800", 2**70])
 def test_a_result_that_is_no_json_is_an_error_that_names_the_mock(value):
-    with pytest.raises(MockError, match="the mock of 'tool' answers what is no JSON: ") as caught:
+    with pytest.raises(MockError, match="the mock of 'tool' returned something that is not JSON: ") as caught:
         given(lambda args: value)
     assert caught.value.tool == "tool"
 
@@ -252,11 +252,11 @@ def test_calls_made_at_once_are_answered_in_the_order_they_were_made():
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ([], "sequence: expected one answer or more, got none"),
+        ([], "sequence: expected at least one answer, got none"),
         ("abc", "sequence: expected a list of answers, got 'abc'"),
         ({"a": 1}, "sequence: expected a list of answers"),
         (5, "sequence: expected a list of answers, got 5"),
-        ([1, object()], r"sequence: \[1\]: no JSON"),
+        ([1, object()], r"sequence: \[1\]: not JSON"),
         ([lambda: 1], r"sequence: \[0\]: a mock is called with"),
     ],
 )

@@ -44,7 +44,7 @@ def test_what_is_no_mock_is_refused_where_it_is_declared(declared, reason):
 
 
 def test_an_unknown_mode_is_refused_with_those_there_are():
-    with pytest.raises(InputError, match=r"unmocked: unknown mode 'ignore'(.|\n)*one of: error, passthrough"):
+    with pytest.raises(InputError, match=r"unmocked: unknown value 'ignore'(.|\n)*one of: error, passthrough"):
         Mocks({}, unmocked="ignore")
 
 
@@ -68,7 +68,7 @@ def refund(order: int) -> str:
 def test_something_can_be_put_around_every_tool_that_is_called():
     seen = []
     mocks = Mocks({"refund": "paid"}, unmocked="passthrough")
-    tools = mocks.conversation(around=watched(seen))
+    tools = mocks.conversation(wrap_tool=watched(seen))
     assert virtually(tools.resolve("refund", {"order": 42})) == "paid"
     assert virtually(tools.resolve("other", {})) is None
     assert seen == [("refund", False, {"order": 42}), ("other", False, {})]
@@ -76,14 +76,14 @@ def test_something_can_be_put_around_every_tool_that_is_called():
 
 def test_a_call_that_the_real_tool_would_refuse_does_not_get_there():
     seen = []
-    tools = Mocks({"refund": "paid"}, schemas={"refund": refund}).conversation(around=watched(seen))
+    tools = Mocks({"refund": "paid"}, schemas={"refund": refund}).conversation(wrap_tool=watched(seen))
     assert "error" in virtually(tools.resolve("refund", {"order": "x"}))
     assert seen == []
 
 
 def test_what_is_put_around_may_answer_what_the_real_tool_would_not():
     tools = Mocks({"refund": "paid"}, schemas={"refund": refund}).conversation(
-        around=lambda mocked: wrap_tool(mocked, lambda **args: 5, timeout_s=None)
+        wrap_tool=lambda mocked: wrap_tool(mocked, lambda **args: 5, timeout_s=None)
     )
     assert virtually(tools.resolve("refund", {"order": 42})) == 5
     assert tools.calls[0].result == 5
@@ -99,13 +99,15 @@ def test_what_is_put_around_may_answer_what_the_real_tool_would_not():
 )
 def test_side_effects_are_known_by_name_and_by_the_real_tool(options):
     seen = []
-    virtually(Mocks({"refund": "paid"}, **options).conversation(around=watched(seen)).resolve("refund", {"order": 42}))
+    virtually(
+        Mocks({"refund": "paid"}, **options).conversation(wrap_tool=watched(seen)).resolve("refund", {"order": 42})
+    )
     assert [does_harm for _, does_harm, _ in seen] == [True]
 
 
 def test_side_effects_are_known_by_the_tools_of_a_toolbox():
     seen = []
-    tools = Mocks({"refund": "paid"}).conversation(around=watched(seen))
+    tools = Mocks({"refund": "paid"}).conversation(wrap_tool=watched(seen))
     mocked = tools.toolbox([tool_of(refund, side_effect=True)])["refund"]
     assert virtually(mocked.callable(order=42)) == "paid"
     assert seen == [("refund", True, {"order": 42})]

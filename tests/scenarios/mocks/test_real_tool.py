@@ -92,7 +92,7 @@ def test_a_mock_that_drifts_from_what_a_function_returns_is_an_error_that_says_h
         virtually(resolve_all(tools, ("create_booking", {"day": "2026-03-30"})))
     assert (caught.value.tool, caught.value.problems) == ("create_booking", problems)
     told = "\n".join(f"  {problem}" for problem in problems)
-    assert str(caught.value) == f"the mock of 'create_booking' answers what the real tool would not:\n{told}"
+    assert str(caught.value) == f"the mock of 'create_booking' returns what the real tool would not:\n{told}"
     assert tools.calls[0].error == str(caught.value)
 
 
@@ -153,13 +153,16 @@ def returns_unknown(day: str) -> "NowhereToBeFound": ...  # noqa: F821
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"schemas": {"tool": returns_foreign}}, r"mocks: returns\.tool: its type cannot be described(.|\n)*Any"),
-        ({"schemas": {"tool": returns_unknown}}, r"mocks: schemas\.tool: what it returns cannot be resolved: name"),
+        ({"schemas": {"tool": returns_foreign}}, r"mocks: returns\.tool: the type has no JSON schema(.|\n)*Any"),
+        (
+            {"schemas": {"tool": returns_unknown}},
+            r"mocks: schemas\.tool: the return annotation cannot be resolved: name",
+        ),
         ({"schemas": {"tool": {"type": "array"}}}, "tool: parameters: expected the JSON schema of an object"),
         ({"schemas": {"tool": 5}}, "tool: expected a function, got int 5"),
-        ({"returns": {"tool": {"type": "objekt"}}}, r"mocks: returns\.tool\.type: no valid JSON schema: 'objekt'"),
-        ({"returns": {"tool": 5}}, r"mocks: returns\.tool: its type cannot be described"),
-        ({"returns": {"tool": "Nowhere"}}, r"mocks: returns\.tool: its type cannot be described: .*Nowhere"),
+        ({"returns": {"tool": {"type": "objekt"}}}, r"mocks: returns\.tool\.type: invalid JSON schema: 'objekt'"),
+        ({"returns": {"tool": 5}}, r"mocks: returns\.tool: the type has no JSON schema"),
+        ({"returns": {"tool": "Nowhere"}}, r"mocks: returns\.tool: the type has no JSON schema: .*Nowhere"),
     ],
 )
 def test_a_real_tool_that_is_declared_wrongly_is_refused_there(options, reason):
@@ -168,5 +171,5 @@ def test_a_real_tool_that_is_declared_wrongly_is_refused_there(options, reason):
 
 
 def test_a_reference_that_leads_nowhere_is_an_error_of_the_test():
-    with pytest.raises(MockError, match=r"has a \$ref to /\$defs/gone, which is not there"):
+    with pytest.raises(MockError, match=r"has a \$ref to /\$defs/gone, which does not exist"):
         given(1, returns={"tool": {"$ref": "#/$defs/gone"}})

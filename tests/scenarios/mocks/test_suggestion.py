@@ -66,7 +66,7 @@ def test_the_error_shows_the_mock_to_paste():
 
 def test_a_mock_with_a_similar_name_is_pointed_out():
     error = error_of("create_booking", {}, mocked=["cancel", "create_bookng"])
-    assert str(error).splitlines()[0].endswith("Is it what the mock 'create_bookng' is for?")
+    assert str(error).splitlines()[0].endswith("Did you mean the mock 'create_bookng'?")
 
 
 @for_any(st.text(), st.dictionaries(st.text(), st.none() | st.integers() | st.text(), max_size=6))

@@ -92,7 +92,7 @@ class TestHandler:
         async def agent(messages, ctx):
             return asks(("find_order", "{broken")) if messages[-1]["role"] == "user" else messages[-1]["content"]
 
-        assert "no JSON object" in talked(HandlerTarget("a", agent), "hi")[0][0]
+        assert "not a JSON object" in talked(HandlerTarget("a", agent), "hi")[0][0]
 
     def test_an_agent_that_raises_has_failed(self):
         async def agent(messages, ctx):
@@ -103,7 +103,7 @@ class TestHandler:
 
     @pytest.mark.parametrize("answer", [None, 42, ["text"]])
     def test_an_agent_that_answers_something_else_has_failed(self, answer):
-        with pytest.raises(TargetError, match="expected a text"):
+        with pytest.raises(TargetError, match="expected a str"):
             talked(HandlerTarget("a", lambda messages, ctx: answer), "hi")
 
     def test_an_agent_that_calls_tools_for_ever_has_failed(self):

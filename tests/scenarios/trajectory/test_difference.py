@@ -44,7 +44,7 @@ def test_missing_and_extra_calls_stand_alone_in_their_place():
 
 def test_a_misplaced_call_is_told_where_it_is_and_where_it_should_be():
     assert message([NINE, LOOK, MAIL], "in_order", ["look", "book", "mail"]) == shown("""
-        misplaced: call 1, book(time='09:00'), is expected as number 2
+        misplaced: call 1, book(time='09:00'), is expected at position 2
           expected (in_order)  actual
         >                      1. book(time='09:00')       misplaced
           1. look(…)           2. look(date='2026-04-01')

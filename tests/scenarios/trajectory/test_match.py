@@ -91,7 +91,7 @@ def test_what_is_wrong_is_told_with_its_place():
     match = match_trajectory([ToolCall("a"), call], Trajectory("strict", ["a", expected("b", exactly=3)]))
     assert match.missing == (MissingCall(1, expected("b", exactly=3), 3),)
     assert match.extra == (PlacedCall(1, call),)
-    assert str(match.missing[0]) == "number 2, b(…) exactly 3"
+    assert str(match.missing[0]) == "position 2, b(…) exactly 3"
     assert str(match.extra[0]) == "call 2, x(n=1)"
 
 

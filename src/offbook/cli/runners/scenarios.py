@@ -161,7 +161,7 @@ class _Run:
             self.reporter.begin(len(plan.pairs))
             self.has_started = True
             rules = _rules(self._config, self._options)
-            self._runner = ScenarioRunner(opened.cast, rules, on_scenario=self.reporter.told)
+            self._runner = ScenarioRunner(opened.participants, rules, on_scenario=self.reporter.told)
             result = await self._runner.run(plan.scenarios, agents=plan.requested_agents, repeat=repeat)
             groups = await self._grouping.groups_of(result, opened.provider)
             return SuiteOutcome(replace(result, groups=groups), opened.unused())

@@ -1,15 +1,13 @@
-"""The metrics that come with offbook, by name, with their criteria."""
+"""The built-in metrics by name, with their criteria."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from offbook.scenarios.judge.metric import (
-    LabelMetric,
-    Metric,
-    NumericMetric,
-)
+from offbook.errors import InputError
+from offbook.scenarios.judge.metric import LabelMetric, Metric, NumericMetric
+from offbook.text import did_you_mean
 
 AGENT_BEHAVIOR_FAILURES = {
     "repetition": "it says again what it said before, although the user did not ask for that.",
@@ -168,3 +166,29 @@ _ALL: tuple[Metric, ...] = (
     TOOL_CALL_BEHAVIOR_FAILURE,
 )
 METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in _ALL})
+
+
+def builtin_metric(name: str, *, source: str, place: str = "metrics") -> Metric:
+    """Return the built-in metric `name`; `source` and `place` say where it is named.
+
+    Raises:
+        InputError: there is no such metric.
+    """
+    if name not in METRICS:
+        hint = did_you_mean(str(name), METRICS, kind="metrics")
+        raise InputError(f"unknown metric {name!r}", source=source, place=place, hint=hint)
+    return METRICS[name]
+
+
+def metrics_by_name(metrics: Iterable[Metric], *, source: str, place: str = "metrics") -> dict[str, Metric]:
+    """Return the metrics by name, in order; `source` and `place` say where they are declared.
+
+    Raises:
+        InputError: two have the same name.
+    """
+    named: dict[str, Metric] = {}
+    for metric in metrics:
+        if metric.name in named:
+            raise InputError(f"two metrics have the name {metric.name!r}", source=source, place=place)
+        named[metric.name] = metric
+    return named

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from offbook.errors import ProviderError, UnfitAnswerError
+from offbook.errors import ProviderError, RecordingMismatchError, UnfitAnswerError
 from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
 from offbook.scenarios.result import (
@@ -22,13 +22,13 @@ from offbook.scenarios.result import (
 from offbook.scenarios.structured_query import InvalidAnswerError, ModelQuery, Prompt, as_data, choice_field, text_field
 
 FAILURE_SEVERITY: Severity = "high"
-"""The severity of what failed a conversation without a judge's saying how grave it is."""
+"""The severity of a failure that no judge has rated."""
 
 
 class DistinctError(Struct, frozen=True):
-    """A failure that judges found, or that a conversation did not pass for.
+    """A failure that a judge found, or another reason why a conversation did not pass.
 
-    `label` is what kind of failure it is, `conversations` are the ids of those in which it happened.
+    `label` is the kind of failure; `conversations` are the ids of the affected ones.
     """
 
     label: str
@@ -38,9 +38,9 @@ class DistinctError(Struct, frozen=True):
 
 
 def distinct_errors(results: Iterable[ConversationResult]) -> tuple[DistinctError, ...]:
-    """All errors, in the order in which they were found; equal ones are one, at the place of the first.
+    """Return all errors in order of occurrence; equal ones are merged into the first.
 
-    A failure of the kind `severity` tells of a judgement, which counts itself.
+    Failures of the kind `severity` are skipped: the judgement behind them counts already.
     """
     conversations: dict[tuple[str, str, Severity], dict[str, None]] = {}
     for result in results:
@@ -71,7 +71,7 @@ def _judgement_severity(judgement: Judgement) -> Severity:
 
 
 def group_by_label(results: Iterable[ConversationResult]) -> tuple[ErrorGroup, ...]:
-    """The errors of a run, those with equal labels together, the gravest groups first."""
+    """Group the errors of a run by label, the worst groups first."""
     by_label: dict[str, list[DistinctError]] = {}
     for error in distinct_errors(results):
         by_label.setdefault(error.label, []).append(error)
@@ -84,12 +84,12 @@ def group_by_label(results: Iterable[ConversationResult]) -> tuple[ErrorGroup, .
 
 
 def worst_first(groups: Iterable[ErrorGroup]) -> tuple[ErrorGroup, ...]:
-    """The groups by severity; those of one severity stay in their order."""
+    """Sort groups by severity, the worst first; groups of one severity keep their order."""
     return tuple(sorted(groups, key=lambda group: -SEVERITIES.index(group.severity)))
 
 
 def affected_conversations(errors: Sequence[DistinctError]) -> tuple[str, ...]:
-    """The conversations of all these errors, each once."""
+    """Return the conversations of all errors, without duplicates."""
     return tuple(dict.fromkeys(each for error in errors for each in error.conversations))
 
 
@@ -122,22 +122,23 @@ async def group_errors(
     temperature: float | None = None,
     step_prefix: str = "",
 ) -> tuple[ErrorGroup, ...]:
-    """The errors of a run by root cause, the gravest groups first. One call, with the step `judge.error_groups`.
+    """Group the errors of a run by root cause, the worst groups first.
 
-    Every group is checked against the errors there are. Where the model fails, or twice answers something
-    else, the errors are grouped by their labels instead, with a warning of one line. Without errors it is not asked.
+    This is one model call, with the step id `judge.error_groups`; without errors, there is none. The groups are
+    checked against the errors. If the call fails, a replay has no matching exchange, or the model gives an invalid
+    answer twice, the errors are grouped by label instead, and a one-line warning is logged.
     """
     conversations = tuple(results)
     errors = distinct_errors(conversations)
     if not errors:
         return ()
-    question = Prompt(GROUPING_PROMPT, _errors_text(errors), frozenset({"groups"}), f"{step_prefix}{GROUPING_STEP}")
+    prompt = Prompt(GROUPING_PROMPT, _errors_text(errors), frozenset({"groups"}), f"{step_prefix}{GROUPING_STEP}")
     try:
-        asker = ModelQuery(provider, model, temperature=temperature)
-        return await asker.ask(question, lambda answer: _groups(answer, errors))
-    except (ProviderError, UnfitAnswerError) as error:
+        query = ModelQuery(provider, model, temperature=temperature)
+        return await query.ask(prompt, lambda answer: _groups(answer, errors))
+    except (ProviderError, UnfitAnswerError, RecordingMismatchError) as error:
         reason = str(error).partition("\n")[0]
-        logger.warning("errors are grouped by their labels, not by their causes: %s", reason)
+        logger.warning("errors are grouped by label, not by root cause: %s", reason)
         return group_by_label(conversations)
 
 
@@ -168,12 +169,12 @@ def _groups(answer: JsonObject, errors: Sequence[DistinctError]) -> tuple[ErrorG
 def _numbers(group: JsonObject) -> list[int]:
     given = group.get("errors")
     if not isinstance(given, list) or not given or not all(type(number) is int for number in given):
-        raise InvalidAnswerError("errors must be a list of numbers, one or more")
+        raise InvalidAnswerError("errors must be a list of at least one number")
     return given
 
 
 def _group(group: JsonObject, errors: Sequence[DistinctError]) -> ErrorGroup:
     title, severity = text_field(group, "title"), choice_field(group, "severity", SEVERITIES)
     if not title:
-        raise InvalidAnswerError("title must say something")
+        raise InvalidAnswerError("title must not be empty")
     return ErrorGroup(title, severity, affected_conversations(errors), text_field(group, "description"))

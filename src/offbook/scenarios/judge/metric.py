@@ -26,9 +26,9 @@ from offbook.scenarios.structured_query import (
 
 
 class MetricInput(Struct, frozen=True):
-    """A conversation as far as it matters: up to the turn that is judged, or whole.
+    """The conversation to judge: up to the judged turn, or whole.
 
-    `step_id` names the calls of a model that it takes to judge it.
+    `step_id` is the step id of the judging model's calls.
     """
 
     scenario: Scenario
@@ -36,7 +36,7 @@ class MetricInput(Struct, frozen=True):
     step_id: str
 
     def text(self) -> str:
-        """The case as a model reads it: what the user wants and knows, and what was said and done, as data."""
+        """Return the conversation as data for a model: the user's profile, goal and knowledge, and the turns."""
         scenario = self.scenario
         return as_data(
             "conversation",
@@ -50,7 +50,7 @@ class MetricInput(Struct, frozen=True):
 
 
 class MetricResult(Struct, frozen=True):
-    """A number or a label, and why. `severity` is set only for a failure."""
+    """A number or a label, with the reason. `severity` is set only for a failure."""
 
     value: float | str
     reason: str = ""
@@ -63,10 +63,10 @@ def _turn_data(number: int, turn: TurnRecord) -> JsonObject:
 
 
 def _call_data(call: MockedCall) -> JsonObject:
-    told: JsonObject = {"tool": call.tool, "arguments": json_or_text(call.args)}
+    fields: JsonObject = {"tool": call.tool, "arguments": json_or_text(call.args)}
     if call.error is not None:
-        return told | {"error": call.error}
-    return told | ({"result": json_or_text(call.result)} if call.is_answered else {"unanswered": True})
+        return fields | {"error": call.error}
+    return fields | ({"result": json_or_text(call.result)} if call.is_answered else {"unanswered": True})
 
 
 MetricScope = Literal["turn", "conversation"]
@@ -74,25 +74,25 @@ _NAME = re.compile(r"[A-Za-z][\w-]{0,99}")
 
 
 class Metric(ABC):
-    """Judges the last turn of each case, or the whole conversation, as `scope` says.
+    """Judges the last turn of its input, or the whole conversation, depending on `scope`.
 
-    `prompt` is what a model is told to judge by; it is empty where none is asked.
+    `prompt` is the system prompt of the judging model, or empty if no model is called.
 
     Raises:
-        InputError: the name is more than letters, digits, `_` and `-`, or the scope is unknown.
+        InputError: the name has characters other than letters, digits, `_` and `-`, or the scope is unknown.
     """
 
     def __init__(self, name: str, *, scope: MetricScope = "turn") -> None:
         if not _NAME.fullmatch(name):
             hint = "a name is up to 100 letters, digits, '_' and '-', and starts with a letter"
-            raise InputError(f"{name!r} is no name for a metric", source="metric", place="name", hint=hint)
+            raise InputError(f"{name!r} is not a valid metric name", source="metric", place="name", hint=hint)
         if scope not in get_args(MetricScope):
             raise InputError(f"unknown scope {scope!r}", source=name, place="scope", hint="turn, conversation")
         self.name, self.scope, self.prompt = name, scope, ""
 
     @abstractmethod
-    async def judge(self, case: MetricInput, asker: ModelQuery) -> MetricResult:
-        """What there is to say of `case`. Whatever is raised is told as the failure of this judgement."""
+    async def judge(self, input: MetricInput, query: ModelQuery) -> MetricResult:
+        """Judge `input`. An exception becomes the `error` of this judgement."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -120,12 +120,12 @@ _CLOSINGS = {
 
 
 class ModelMetric(Metric):
-    """Has a model judge by `criterion`; a subclass says how it answers, and how the answer is read."""
+    """A metric that a model judges by `criterion`; a subclass defines the answer format and reads the answer."""
 
     def __init__(self, name: str, criterion: str, *, answer_format: str, key: str, scope: MetricScope) -> None:
         super().__init__(name, scope=scope)
         if not criterion.strip():
-            raise InputError("the prompt says nothing", source=name, place="prompt", hint="state what is judged")
+            raise InputError("the prompt is empty", source=name, place="prompt", hint="state the criterion")
         rules = _RULES.format(subject=_SUBJECTS[scope])
         opening = f"You judge a conversation between a user and an AI agent by one criterion: {name}."
         self.prompt = f"{opening}\n\n{criterion.strip()}\n\n{rules}{answer_format}\n"
@@ -133,20 +133,20 @@ class ModelMetric(Metric):
 
     @abstractmethod
     def read(self, answer: JsonObject) -> MetricResult:
-        """What the answer says. Raises UnfitError if that is not what was asked for."""
+        """Read the model's answer. Raises InvalidAnswerError if it cannot be used."""
 
-    async def judge(self, case: MetricInput, asker: ModelQuery) -> MetricResult:
-        closing = _CLOSINGS[self.scope].format(number=len(case.turns), name=self.name)
-        question = Prompt(self.prompt, f"{case.text()}\n\n{closing}", self._keys, case.step_id)
-        return await asker.ask(question, self.read)
+    async def judge(self, input: MetricInput, query: ModelQuery) -> MetricResult:
+        closing = _CLOSINGS[self.scope].format(number=len(input.turns), name=self.name)
+        prompt = Prompt(self.prompt, f"{input.text()}\n\n{closing}", self._keys, input.step_id)
+        return await query.ask(prompt, self.read)
 
 
 class NumericMetric(ModelMetric):
-    """A whole number from `low` to `high`."""
+    """An integer from `low` to `high`, judged by a model."""
 
     def __init__(self, name: str, criterion: str, *, low: int, high: int, scope: MetricScope) -> None:
         if not low < high:
-            raise InputError(f"low must be below high, but {low!r} is not below {high!r}", source=name, place="low")
+            raise InputError(f"low must be less than high, got {low!r} and {high!r}", source=name, place="low")
         answer_format = f'{{"reason": "<one or two sentences>", "score": <whole number from {low} to {high}>}}'
         super().__init__(name, criterion, answer_format=answer_format, key="score", scope=scope)
         self._low, self._high = low, high
@@ -157,12 +157,12 @@ class NumericMetric(ModelMetric):
 
 
 def numeric_metric(name: str, prompt: str, low: int = 1, high: int = 5, *, scope: MetricScope = "turn") -> Metric:
-    """A metric that a model judges with a whole number from `low` to `high`.
+    """Declare a metric that a model judges with an integer from `low` to `high`.
 
     `prompt` states the criterion in full: what is judged, and what the numbers mean.
 
     Raises:
-        InputError: there is no prompt, no such name can be given, or no number is on the scale.
+        InputError: the prompt is empty, the name is invalid, or `low` is not less than `high`.
     """
     return NumericMetric(name, prompt, low=low, high=high, scope=scope)
 
@@ -176,14 +176,16 @@ A failure has a severity:
 
 
 class LabelMetric(ModelMetric):
-    """One of `labels`. Those of `failures` have a severity too."""
+    """One of `labels`, judged by a model. Those in `failures` also have a severity."""
 
     def __init__(
         self, name: str, criterion: str, *, labels: Iterable[str], failures: Iterable[str], scope: MetricScope
     ) -> None:
         self._labels, self._failures = _label_names(labels, name), frozenset(failures)
         _check_labels(name, self._labels, self._failures)
-        super().__init__(name, self._stated(criterion), answer_format=self._answer_format(), key="label", scope=scope)
+        super().__init__(
+            name, self._criterion(criterion), answer_format=self._answer_format(), key="label", scope=scope
+        )
 
     def read(self, answer: JsonObject) -> MetricResult:
         label, reason = choice_field(answer, "label", self._labels), text_field(answer, "reason")
@@ -191,7 +193,7 @@ class LabelMetric(ModelMetric):
             return MetricResult(label, reason)
         return MetricResult(label, reason, choice_field(answer, "severity", SEVERITIES))
 
-    def _stated(self, criterion: str) -> str:
+    def _criterion(self, criterion: str) -> str:
         return f"{criterion.strip()}\n\n{_SEVERITY_RULES}" if self._failures and criterion.strip() else criterion
 
     def _answer_format(self) -> str:
@@ -206,13 +208,13 @@ class LabelMetric(ModelMetric):
 def label_metric(
     name: str, prompt: str, labels: Iterable[str], *, failures: Iterable[str] = (), scope: MetricScope = "turn"
 ) -> Metric:
-    """A metric that a model judges with one of `labels`; for those of `failures` it also tells the severity.
+    """Declare a metric that a model judges with one of `labels`, and with a severity for those in `failures`.
 
-    `prompt` states the criterion in full: what is judged, and when which label is right.
+    `prompt` states the criterion in full: what is judged, and when each label applies.
 
     Raises:
-        InputError: there is no prompt, no such name can be given, there are fewer than two labels, or a failure
-            is no label.
+        InputError: the prompt is empty, the name is invalid, there are fewer than two labels, or one of `failures` is
+            not a label.
     """
     return LabelMetric(name, prompt, labels=labels, failures=failures, scope=scope)
 
@@ -225,10 +227,12 @@ def _label_names(labels: Iterable[str], metric: str) -> tuple[str, ...]:
 
 def _check_labels(metric: str, labels: tuple[str, ...], failures: frozenset[str]) -> None:
     if len(labels) < 2 or len(set(labels)) < len(labels):
-        raise InputError("there must be two labels or more, none of them twice", source=metric, place="labels")
+        raise InputError("expected at least two labels without duplicates", source=metric, place="labels")
     if not failures <= set(labels):
         unknown = ", ".join(sorted(failures - set(labels)))
-        raise InputError(f"no label: {unknown}", source=metric, place="failures", hint=f"labels: {', '.join(labels)}")
+        raise InputError(
+            f"not a label: {unknown}", source=metric, place="failures", hint=f"labels: {', '.join(labels)}"
+        )
 
 
 MetricValue: TypeAlias = float | str | bool
@@ -236,28 +240,27 @@ JudgeFunction: TypeAlias = Callable[[tuple[TurnRecord, ...]], MetricValue | tupl
 
 
 class PythonMetric(Metric):
-    """What a function says of the turns of a conversation."""
+    """The result of a Python function of the turns."""
 
     def __init__(self, name: str, function: JudgeFunction) -> None:
         super().__init__(name, scope="conversation")
         self._function = function
 
-    async def judge(self, case: MetricInput, asker: ModelQuery) -> MetricResult:
-        found = self._function(case.turns)
-        value, reason = found if isinstance(found, tuple) else (found, "")
+    async def judge(self, input: MetricInput, query: ModelQuery) -> MetricResult:
+        result = self._function(input.turns)
+        value, reason = result if isinstance(result, tuple) else (result, "")
         if not isinstance(value, int | float | str) or not isinstance(reason, str):
-            raise TypeError(f"expected a number, a label or a bool, alone or with a reason, got {found!r}")
+            raise TypeError(f"expected a number, a label or a bool, alone or with a reason, got {result!r}")
         return MetricResult(value if isinstance(value, str) else float(value), reason)
 
 
 def python_metric(name: str, function: JudgeFunction) -> Metric:
-    """A metric of whole conversations: `function` takes the turns and returns a number, a label, or a bool (1 or 0).
+    """Declare a metric of whole conversations by a function.
 
-    It may return a reason too, as `(value, reason)`.
-
-    What it raises is told as the failure of the judgement.
+    `function` takes the turns and returns a number, a label or a bool (1 or 0), or `(value, reason)`. An exception
+    becomes the `error` of the judgement.
 
     Raises:
-        InputError: no such name can be given.
+        InputError: the name is invalid.
     """
     return PythonMetric(name, function)

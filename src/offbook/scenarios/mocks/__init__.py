@@ -1,10 +1,8 @@
 """Mocks of the tools of an agent under test."""
 
 from offbook.scenarios.mocks.failures import fails, garbled, hangs
-from offbook.scenarios.mocks.mock import MockContext, sequence
-from offbook.scenarios.mocks.mocked_tools import MockedCall, MockedTools
-from offbook.scenarios.mocks.mocks import Mocks
-from offbook.scenarios.mocks.replayed import replayed
+from offbook.scenarios.mocks.mock import MockContext, replayed, sequence
+from offbook.scenarios.mocks.mocks import MockedCall, MockedTools, Mocks
 
 __all__ = [
     "MockContext",

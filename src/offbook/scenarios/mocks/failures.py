@@ -18,7 +18,7 @@ FAILS = "fails"
 
 
 class FailFirstMock(Mock):
-    """Fails `times` times in each conversation, and lets another mock answer from then on."""
+    """Fails the first `times` calls of each conversation; then another mock answers."""
 
     def __init__(self, failure: Mock, *, times: int, then: Mock) -> None:
         self._failure, self._times, self._then = failure, times, then
@@ -33,24 +33,24 @@ class FailFirstMock(Mock):
 
 
 def fails(error: str | Exception | type[Exception], *, times: int | None = None, then: object = UNSET) -> Mock:
-    """A mock that raises an error: at every call, or the first `times` of each conversation, and answers `then` after.
+    """Return a mock that raises an error: on every call, or on the first `times` calls of each conversation.
 
     Args:
         error: an exception, or a message, which is raised as a ToolFaultError.
-        times: how often it fails; by default always.
-        then: whatever can be a mock.
+        times: how many calls fail; by default all of them.
+        then: the mock for the calls after that; anything that can be declared as a mock.
 
     Raises:
-        InputError: `error` is none, or `times` and `then` do not go together.
+        InputError: `error` is neither, or only one of `times` and `then` is set.
     """
     failure = RaisingMock(error, source=FAILS)
     if times is None and then is UNSET:
         return failure
     if times is None or then is UNSET:
         hint = 'fails("no connection", times=2, then={"ok": True})'
-        raise InputError("times and then go together", source=FAILS, hint=hint)
+        raise InputError("times and then must be set together", source=FAILS, hint=hint)
     if not isinstance(times, int) or times < 1:
-        raise InputError(f"expected one or more, got {times!r}", source=FAILS, place="times")
+        raise InputError(f"expected an int of at least 1, got {times!r}", source=FAILS, place="times")
     return FailFirstMock(failure, times=times, then=to_mock(then, source=FAILS, place="then"))
 
 
@@ -68,7 +68,7 @@ class HangingMock(Mock):
 
 
 class DelayedMock(Mock):
-    """Lets another mock answer, `for_s` after the call."""
+    """Answers with another mock, `for_s` seconds after the call."""
 
     def __init__(self, then: Mock, *, for_s: float) -> None:
         self._then, self._for_s = then, for_s
@@ -84,63 +84,64 @@ class DelayedMock(Mock):
 
 
 def hangs(for_s: float | None = None, *, then: object = UNSET) -> Mock:
-    """A mock that does not answer: never, or not until `for_s` have passed.
+    """Return a mock that never answers, or not before `for_s` seconds have passed.
 
-    For ever means until the caller gives up: give the tool a `timeout_s`, or the conversation a time limit.
+    A call that is never answered ends when the caller gives up: set `timeout_s` on the tool, or a time limit on the
+    conversation.
 
     Args:
-        for_s: how long it keeps silent. Virtual time passes at once.
-        then: whatever can be a mock; by default a ToolTimeoutError.
+        for_s: seconds until the answer. Virtual time does not wait.
+        then: the answer; anything that can be declared as a mock. By default a ToolTimeoutError.
 
     Raises:
-        InputError: `for_s` is no time, or `then` is given without it.
+        InputError: `for_s` is not a positive number, or `then` is set without it.
     """
     if for_s is None:
         if then is not UNSET:
             hint = "hangs(for_s=30, then=…)"
-            raise InputError("what hangs for ever has no answer", source=HANGS, place="then", hint=hint)
+            raise InputError("a call that hangs forever has no answer", source=HANGS, place="then", hint=hint)
         return HangingMock()
     if not 0 < for_s < inf:
-        raise InputError(f"expected some seconds, got {for_s!r}", source=HANGS, place="for_s")
+        raise InputError(f"expected a positive number of seconds, got {for_s!r}", source=HANGS, place="for_s")
     if then is not UNSET:
         return DelayedMock(to_mock(then, source=HANGS, place="then"), for_s=for_s)
 
-    def give_up(args: JsonObject, ctx: MockContext) -> Never:
+    def time_out(args: JsonObject, ctx: MockContext) -> Never:
         raise ToolTimeoutError(tool=ctx.tool, timeout_s=for_s)
 
-    return DelayedMock(to_mock(give_up, source=HANGS), for_s=for_s)
+    return DelayedMock(to_mock(time_out, source=HANGS), for_s=for_s)
 
 
 BROKEN_JSON = '{"result": '
 
 
 class UncheckedAnswer(Struct, frozen=True):
-    """A value that is meant to be wrong, and so is not held against what the real tool returns."""
+    """A value that is wrong on purpose, and therefore not checked against the real tool."""
 
     value: object
 
 
 class GarbledMock(Mock):
-    """Answers with a value that is meant to be wrong."""
+    """Answers with a value that is wrong on purpose."""
 
     def __init__(self, value: object) -> None:
         self._value = ValueMock(value, source="garbled", place="")
 
     def start(self) -> MockAnswer:
-        nonsense = self._value.start()
+        answer_value = self._value.start()
 
         def answer(args: JsonObject, context: MockContext) -> UncheckedAnswer:
-            return UncheckedAnswer(nonsense(args, context))
+            return UncheckedAnswer(answer_value(args, context))
 
         return answer
 
 
 def garbled(value: object = BROKEN_JSON) -> Mock:
-    """A mock that answers with what the real tool would not: text that is broken JSON, or `value`.
+    """Return a mock that answers with something the real tool would not return: broken JSON text, or `value`.
 
-    Its answer is not checked against what the real tool returns.
+    The answer is not checked against the real tool.
 
     Raises:
-        InputError: `value` is no JSON.
+        InputError: `value` is not JSON.
     """
     return GarbledMock(value)

@@ -1,8 +1,9 @@
-"""The Mock base class, and mocks made from values, functions, exceptions and sequences of them."""
+"""The Mock base class, and mocks made from values, functions, exceptions, sequences and recordings."""
 
 from __future__ import annotations
 
 import inspect
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import deepcopy
@@ -14,16 +15,23 @@ import msgspec
 import orjson
 from msgspec import Struct
 
+from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError, ToolFaultError
 from offbook.messages import JsonObject
-from offbook.tools import ToolDef
+from offbook.recording.format.document import Document, check_strict
+from offbook.recording.format.file import document_from_dict
+from offbook.recording.latency import Latency
+from offbook.recording.stores.locate import RecordingInput, open_store
+from offbook.recording.stores.memory import MemoryReader
+from offbook.recording.tool_replay import ReplayedTools
+from offbook.tools import Toolbox, ToolDef, ToolSpec
 
 
 class MockContext(Struct, frozen=True):
-    """The call that is being answered.
+    """The call that a mock answers.
 
-    `call_index` is how often this tool was called in this conversation before, `turn_index` the turn under
-    way; both count from 0. `state` lives for one conversation and is shared by all its mocks.
+    `call_index` counts the earlier calls of this tool in this conversation; `turn_index` is the current turn. Both
+    start at 0. `state` lives for one conversation and is shared by all its mocks.
     """
 
     tool: str
@@ -34,37 +42,37 @@ class MockContext(Struct, frozen=True):
 
 
 MockAnswer: TypeAlias = Callable[[JsonObject, MockContext], Any]
-"""Answers a call with a value, with something to wait for, or by raising."""
+"""Answers a call with a value or an awaitable, or raises."""
 
 
 class Mock(ABC):
-    """A stand-in for a tool, as declared. It keeps nothing of what conversations do with it."""
+    """The declared replacement for a tool. It holds no state of conversations."""
 
     @abstractmethod
     def start(self) -> MockAnswer:
-        """What answers the calls of one conversation."""
+        """Return the function that answers the calls of one conversation."""
 
 
 async def resolve_answer(answer: MockAnswer, args: JsonObject, context: MockContext) -> Any:
-    """The value that a call is answered with, waited for if need be. Raises what the mock raises."""
+    """Return the answer to a call, awaited if necessary. Raises what the mock raises."""
     value = answer(args, context)
     return await value if hasattr(type(value), "__await__") else value
 
 
 def json_value(value: object) -> Any:
-    """A copy of the value that consists of JSON alone.
+    """Return a copy of the value that contains only JSON types.
 
-    Dates, enums, dataclasses, Structs and pydantic models have their usual JSON, tuples are lists and sets
-    are sorted.
+    Dates, enums, dataclasses, Structs and pydantic models become their usual JSON; tuples become lists, and sets
+    become sorted lists.
 
     Raises:
-        TypeError: something in it has no JSON.
+        TypeError: the value contains something that has no JSON form.
     """
     return orjson.loads(orjson.dumps(value, default=_json_default, option=orjson.OPT_NON_STR_KEYS))
 
 
 def _json_default(value: Any) -> object:
-    """The value as one that has JSON. Called for those that have none of their own."""
+    """Convert a value that orjson cannot serialize itself."""
     if isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value)
     if hasattr(type(value), "model_dump"):
@@ -77,10 +85,10 @@ def _json_default(value: Any) -> object:
 
 
 class ValueMock(Mock):
-    """Answers every call with the same value, as it was when it was declared.
+    """Answers every call with the same value, as it was at the time of declaration.
 
     Raises:
-        InputError: the value is no JSON.
+        InputError: the value is not JSON.
     """
 
     def __init__(self, value: object, *, source: str, place: str) -> None:
@@ -88,7 +96,7 @@ class ValueMock(Mock):
             self._value = json_value(value)
         except TypeError as error:
             hint = "a mock is a JSON value, a function of (args) or (args, ctx), or one of sequence, replayed, fails, …"
-            raise InputError(f"no JSON: {error}", source=source, place=place, hint=hint) from None
+            raise InputError(f"not JSON: {error}", source=source, place=place, hint=hint) from None
 
     def start(self) -> MockAnswer:
         def answer(args: JsonObject, context: MockContext) -> object:
@@ -102,12 +110,12 @@ POSITIONAL_KINDS = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 
 
 class FunctionMock(Mock):
-    """Answers with what a function of `(args)` or `(args, ctx)` returns, or can be awaited for.
+    """Answers with the result of a function of `(args)` or `(args, ctx)`, sync or async.
 
-    A second parameter that has a default is given the context only if it is named `ctx`.
+    A second parameter with a default gets the context only if it is named `ctx`.
 
     Raises:
-        InputError: the function takes neither.
+        InputError: the function has another signature.
     """
 
     def __init__(self, function: Callable[..., Any], *, source: str, place: str) -> None:
@@ -125,7 +133,7 @@ class FunctionMock(Mock):
 
 
 def _takes_context(signature: inspect.Signature) -> bool:
-    """Whether a function of that signature takes two arguments. Raises TypeError if it takes neither one nor two."""
+    """Return whether the function takes two arguments. Raises TypeError if it takes neither one nor two."""
     parameters = list(signature.parameters.values())
     positional = [each for each in parameters if each.kind in POSITIONAL_KINDS]
     takes_any = any(each.kind is Parameter.VAR_POSITIONAL for each in parameters)
@@ -139,17 +147,17 @@ def _takes_context(signature: inspect.Signature) -> bool:
 
 
 class RaisingMock(Mock):
-    """Raises `error` at every call: an exception, or a message, which is raised as a ToolFaultError.
+    """Raises `error` on every call: an exception, or a message, which is raised as a ToolFaultError.
 
     Raises:
-        InputError: it is none of these.
+        InputError: `error` is neither.
     """
 
     def __init__(self, error: object, *, source: str, place: str = "") -> None:
         if isinstance(error, type) and issubclass(error, Exception):
             error = _instantiate(error, source=source, place=place)
         if not isinstance(error, Exception | str):
-            raise InputError(f"expected an error or a message, got {error!r}", source=source, place=place)
+            raise InputError(f"expected an exception or a message, got {error!r}", source=source, place=place)
         self._error = error
 
     def start(self) -> MockAnswer:
@@ -165,20 +173,20 @@ def _instantiate(kind: type[Exception], *, source: str, place: str) -> Exception
     try:
         return kind()
     except TypeError as error:
-        hint = f"give the error itself: {kind.__name__}(…)"
+        hint = f"pass an instance: {kind.__name__}(…)"
         raise InputError(f"{kind.__name__}: {error}", source=source, place=place, hint=hint) from None
 
 
 def to_mock(declared: object, *, source: str, place: str = "") -> Mock:
-    """The mock that `declared` describes: a mock, an exception, a function, or a JSON value.
+    """Build a mock from a mock, an exception, a function, or a JSON value.
 
     Raises:
-        InputError: it describes none; the error has `source` and `place`.
+        InputError: `declared` is none of these; the error has `source` and `place`.
     """
     if isinstance(declared, Mock):
         return declared
     if isinstance(declared, ToolDef):
-        hint = "a mock stands in for a tool; to run a real one, call it: lambda args: tool(**args)"
+        hint = "a mock replaces a tool; to run the real one, call it: lambda args: tool(**args)"
         raise InputError("expected a mock, got a tool", source=source, place=place, hint=hint)
     if isinstance(declared, Exception) or (isinstance(declared, type) and issubclass(declared, Exception)):
         return RaisingMock(declared, source=source, place=place)
@@ -188,7 +196,7 @@ def to_mock(declared: object, *, source: str, place: str = "") -> Mock:
 
 
 class SequenceMock(Mock):
-    """Lets one mock after the other answer a call, and the last one all further calls."""
+    """Answers each call with the next mock, and all further calls with the last one."""
 
     def __init__(self, mocks: Sequence[Mock]) -> None:
         self._mocks = mocks
@@ -203,18 +211,68 @@ class SequenceMock(Mock):
 
 
 def sequence(values: Iterable[object]) -> Mock:
-    """A mock that answers with one value after the other, then with the last one again and again.
+    """Return a mock that answers with one value after the other, and then repeats the last one.
 
-    It starts afresh in each conversation. Whatever can be a mock can be one of the values: an exception is
-    raised, a function is called, a mock answers that one call.
+    It starts over in each conversation. A value is anything that can be declared as a mock: an exception is raised,
+    a function is called, a mock answers that one call.
 
     Raises:
-        InputError: there are no values, or one of them is no mock.
+        InputError: there are no values, or one of them cannot be a mock.
     """
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
         hint = "sequence([first, second])"
         raise InputError(f"expected a list of answers, got {values!r}", source="sequence", hint=hint)
     mocks = [to_mock(value, source="sequence", place=f"[{index}]") for index, value in enumerate(values)]
     if not mocks:
-        raise InputError("expected one answer or more, got none", source="sequence")
+        raise InputError("expected at least one answer, got none", source="sequence")
     return SequenceMock(mocks)
+
+
+NO_LATENCY = Latency("constant", latency_ms=0.0, seed=0)
+
+
+class ReplayMock(Mock):
+    """Answers from a recording of the tool. Each conversation starts at the first recorded call."""
+
+    def __init__(self, document: Document, *, source: str, tool: str | None, strict: bool) -> None:
+        self._document, self._source, self._tool, self._strict = document, source, tool, strict
+
+    def start(self) -> MockAnswer:
+        reader = MemoryReader(self._document, source=self._source)
+        replay = ReplayedTools(
+            Toolbox(), reader, strict=self._strict, default=None, latency=NO_LATENCY, clock=SYSTEM_CLOCK
+        )
+
+        def answer(args: JsonObject, context: MockContext) -> Any:
+            name = context.tool if self._tool is None else self._tool
+            return replay.answer(ToolDef(ToolSpec(name), answer), args)
+
+        return answer
+
+
+def replayed(recording: RecordingInput, tool: str | None = None, *, strict: bool = True) -> Mock:
+    """Return a mock that answers with what a tool returned or raised when it was recorded.
+
+    A call is answered by the first unused exchange that was recorded with the same arguments, or without arguments.
+
+    Args:
+        recording: a path, `sqlite:///path.db`, or the document as a dict. It is read once, here.
+        tool: the tool's name in the recording; by default the name of the mocked tool.
+        strict: whether a call without a matching exchange raises RecordingMismatchError. If not, it is answered with
+            the next exchange of the tool, or the last one, or None, and a one-line warning is logged.
+
+    Raises:
+        InputError: the recording cannot be read, or (strict) is older than version 2.
+    """
+    document, source = _read(recording)
+    if strict:
+        check_strict(document.version, source=source)
+    return ReplayMock(document, source=source, tool=tool, strict=strict)
+
+
+def _read(recording: RecordingInput) -> tuple[Document, str]:
+    if isinstance(recording, str | os.PathLike):
+        store = open_store(recording)
+        return store.load(), store.location
+    document = recording if isinstance(recording, Document) else document_from_dict(recording, source="recording")
+    return document, "recording"

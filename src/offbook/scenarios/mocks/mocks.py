@@ -1,38 +1,221 @@
-"""Mocks: declares what answers the tool calls of an agent, by tool name."""
+"""Mocks: declares what answers the tool calls of an agent, and answers them in each conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from copy import deepcopy
 from itertools import count
-from typing import get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from offbook.errors import InputError
-from offbook.scenarios.mocks.mock import Mock, to_mock
-from offbook.scenarios.mocks.mocked_tools import MockedTools, ToolWrapper, UnmockedPolicy, unwrapped
+from offbook.errors import InputError, MockError
+from offbook.messages import JsonObject
+from offbook.recording.format.tool_exchange import json_arguments
+from offbook.scenarios.mocks.failures import UncheckedAnswer
+from offbook.scenarios.mocks.mock import Mock, MockAnswer, MockContext, json_value, resolve_answer, to_mock
 from offbook.scenarios.mocks.real_tool import UNKNOWN_TOOL, GivenSchema, RealTool, build_real_tool
+from offbook.scenarios.mocks.suggestion import unmocked_error
+from offbook.tools import GivenTool, Toolbox, ToolDef, ToolSpec
+from offbook.tools.dispatch import is_test_error
+from offbook.tools.result_text import plain_str
 
 SOURCE = "mocks"
 
 
+class MockedTool(ToolDef, frozen=True):
+    """A tool that takes arguments as the model sent them; they are checked when the call is answered."""
+
+    def bind(self, args: JsonObject) -> JsonObject:
+        return args
+
+
+class MockedCall(Struct, frozen=True):
+    """A tool call in a conversation, with its answer.
+
+    `error` is the message of the exception that was raised instead of a `result`. A call that was cancelled, or is
+    still running, is not answered. `turn_index` and `call_index` are those of MockContext.
+    """
+
+    tool: str
+    args: JsonObject
+    result: Any = None
+    error: str | None = None
+    turn_index: int = 0
+    call_index: int = 0
+    is_answered: bool = False
+
+
+def exception_text(error: Exception) -> str:
+    """Return an error as the agent sees it: its message, with the class where the message alone is unclear."""
+    message = plain_str(error)
+    if isinstance(error, KeyError):
+        return f"{type(error).__name__}: {message}"
+    return message or type(error).__name__
+
+
+UnmockedPolicy: TypeAlias = Literal["error", "passthrough"]
+MockableTool: TypeAlias = ToolSpec | GivenTool
+ToolWrapper: TypeAlias = Callable[[ToolDef], ToolDef]
+"""Wraps a mocked tool, for instance to inject faults."""
+
+
+def unwrapped(tool: ToolDef) -> ToolDef:
+    """Return the tool itself."""
+    return tool
+
+
+class MockedTools:
+    """The mocked tools of one conversation, with their own counts, state and sequences. See `Mocks.conversation`.
+
+    `turn_index` is the current turn, from 0; the runner of the conversation sets it. `state` is shared by the mocks.
+    """
+
+    def __init__(
+        self,
+        conversation_id: str,
+        *,
+        answers: Mapping[str, MockAnswer],
+        real_tools: Mapping[str, RealTool],
+        unmocked: UnmockedPolicy,
+        on_call: Callable[[str], object],
+        wrap_tool: ToolWrapper = unwrapped,
+    ) -> None:
+        self.conversation_id = conversation_id
+        self.turn_index = 0
+        self.state: dict[str, Any] = {}
+        self._answers, self._real_tools, self._unmocked, self._on_call = answers, real_tools, unmocked, on_call
+        self._wrap_tool = wrap_tool
+        self._counts = Counter[str]()
+        self._calls: list[MockedCall] = []
+
+    @property
+    def calls(self) -> tuple[MockedCall, ...]:
+        """The calls so far in order: the trajectory."""
+        return tuple(self._calls)
+
+    async def resolve(self, tool: str, args: Mapping[str, Any]) -> Any:
+        """Answer a call with the JSON of the mock's answer, or with `{"error": message}` if the mock raises.
+
+        Raises:
+            MockError: the tool has no mock, or the mock's answer is not one that the real tool could return.
+            RecordingMismatchError: the recording has no matching exchange.
+            InputError: the arguments are not a mapping.
+        """
+        if not isinstance(args, Mapping):
+            hint = "parse JSON text first: json.loads(…)"
+            raise InputError(f"expected arguments by name, got {args!r}", source="resolve", place=tool, hint=hint)
+        try:
+            return await self._call(tool, dict(args), self._real_tools.get(tool, UNKNOWN_TOOL))
+        except Exception as error:
+            if is_test_error(error):
+                raise
+            return {"error": exception_text(error)}
+
+    def toolbox(self, tools: Mapping[str, MockableTool] | Iterable[MockableTool]) -> dict[str, ToolDef]:
+        """Return the tools with mocked answers, for a Workflow or a WorkflowEngine.
+
+        Arguments are checked as the real tool checks them. What a mock raises is raised, as by a real tool; errors
+        of the test itself end the run.
+
+        Args:
+            tools: functions, tools and specs, as a list or by name.
+
+        Raises:
+            InputError: an item is not a tool.
+        """
+        if isinstance(tools, Mapping):
+            real = Toolbox({name: self._runnable(given) for name, given in tools.items()})
+        else:
+            real = Toolbox([self._runnable(given) for given in tools])
+        return {name: self._mocked(tool) for name, tool in real.items()}
+
+    def _runnable(self, given: MockableTool) -> GivenTool:
+        return ToolDef(given, self.resolve) if isinstance(given, ToolSpec) else given
+
+    def _mocked(self, tool: ToolDef) -> MockedTool:
+        known = self._real_tools.get(tool.name, UNKNOWN_TOOL)
+        real = RealTool(tool.bind, known.result, tool.side_effect or known.side_effect)
+
+        async def answer(**args: Any) -> Any:
+            return await self._call(tool.name, args, real)
+
+        return MockedTool(tool.spec, answer, tool.prerequisites, tool.timeout_s, tool.side_effect, tool.repeatable)
+
+    async def _call(self, tool: str, args: JsonObject, real: RealTool) -> Any:
+        """Return the JSON answer to a call, and add the call to the trajectory. Raises what the mock raises."""
+        context, place = self._begin(tool, args), len(self._calls) - 1
+        try:
+            result = await self._result(args, context, real)
+        except Exception as error:
+            self._end(place, error=exception_text(error))
+            raise
+        self._end(place, result=result)
+        return deepcopy(result)
+
+    def _begin(self, tool: str, args: JsonObject) -> MockContext:
+        call_index = self._counts[tool]
+        self._counts[tool] += 1
+        self._on_call(tool)
+        self._calls.append(MockedCall(tool, json_arguments(args), turn_index=self.turn_index, call_index=call_index))
+        return MockContext(tool, call_index, self.conversation_id, self.turn_index, self.state)
+
+    def _end(self, place: int, *, result: Any = None, error: str | None = None) -> None:
+        self._calls[place] = replace(self._calls[place], result=result, error=error, is_answered=True)
+
+    async def _result(self, args: JsonObject, context: MockContext, real: RealTool) -> Any:
+        """Return the result of the wrapped tool. Arguments that the real tool would reject never reach it."""
+        if context.tool in self._answers:
+            real.check_args(args)
+
+        async def answer(**given: Any) -> Any:
+            return await self._answer(given, context, real)
+
+        tool = self._wrap_tool(ToolDef(ToolSpec(context.tool), answer, side_effect=real.side_effect))
+        value = tool.callable(**args)
+        return await value if isinstance(value, Awaitable) else value
+
+    async def _answer(self, args: JsonObject, context: MockContext, real: RealTool) -> Any:
+        answer = self._answers.get(context.tool)
+        if answer is None:
+            return self._without_mock(context.tool, args, real)
+        value = await resolve_answer(answer, deepcopy(args), context)
+        if isinstance(value, UncheckedAnswer):
+            return value.value
+        result = _json_result(value, tool=context.tool)
+        real.check_result(result, tool=context.tool)
+        return result
+
+    def _without_mock(self, tool: str, args: JsonObject, real: RealTool) -> None:
+        if self._unmocked == "error":
+            raise unmocked_error(tool, args, returns=real.result.schema, mocked=self._answers)
+
+
+def _json_result(value: object, *, tool: str) -> Any:
+    try:
+        return json_value(value)
+    except TypeError as error:
+        raise MockError(f"the mock of {tool!r} returned something that is not JSON: {error}", tool=tool) from None
+
+
 class Mocks:
-    """Mocks of tools, by name.
+    """The mocks of an agent's tools, by tool name.
 
     Args:
         declared: for each tool a JSON value, a function of `(args)` or `(args, ctx)`, sync or async, an
-            exception, or what `sequence`, `replayed`, `fails`, `hangs` and `garbled` give.
-        unmocked: what becomes of calls of other tools: `error` raises UnmockedToolError, `passthrough`
+            exception, or the result of `sequence`, `replayed`, `fails`, `hangs` or `garbled`.
+        unmocked: how calls of other tools are handled: `error` raises UnmockedToolError, `passthrough`
             answers None.
         schemas: the real tools, where they are known: functions, tools, specs, or JSON schemas of their
-            arguments. A call whose arguments the real tool would refuse is refused, and a mock must answer
-            what a function says that it returns.
-        returns: JSON schemas or type hints of what real tools return; they go before what functions say.
-        side_effects: the tools of which running one twice does harm, beside those whose `schemas` say so.
+            arguments. Arguments that the real tool would reject are rejected, and the answer of a mock must
+            match the return annotation of a function.
+        returns: JSON schemas or type hints of the results of real tools; they override return annotations.
+        side_effects: tools that must not run twice, in addition to those whose `schemas` say so.
 
     Raises:
-        InputError: a mock, a schema or a mode that is none; it names the tool.
+        InputError: a mock, a schema or `unmocked` is invalid; the error names the tool.
     """
 
     def __init__(
@@ -46,20 +229,20 @@ class Mocks:
     ) -> None:
         if unmocked not in get_args(UnmockedPolicy):
             known = ", ".join(get_args(UnmockedPolicy))
-            raise InputError(f"unknown mode {unmocked!r}", source="unmocked", hint=f"one of: {known}")
+            raise InputError(f"unknown value {unmocked!r}", source="unmocked", hint=f"one of: {known}")
         self._unmocked = unmocked
-        self._mocks = _mocks_of(declared)
-        self._real_tools = _real_tools_of(schemas or {}, returns or {})
+        self._mocks = _build_mocks(declared)
+        self._real_tools = _build_real_tools(schemas or {}, returns or {})
         for tool in side_effects:
             self._real_tools[tool] = replace(self._real_tools.get(tool, UNKNOWN_TOOL), side_effect=True)
         self._called = set[str]()
         self._numbers = count(1)
 
-    def conversation(self, conversation_id: str | None = None, *, around: ToolWrapper = unwrapped) -> MockedTools:
-        """The mocks for one conversation, begun afresh: it shares nothing with others, before it or beside it.
+    def conversation(self, conversation_id: str | None = None, *, wrap_tool: ToolWrapper = unwrapped) -> MockedTools:
+        """Return the mocked tools of a new conversation, which shares no state with any other.
 
-        `conversation_id` is any text, like `conv-1-abc123`; by default `conv-1`, `conv-2` and so on. `around` puts
-        something around each tool that is called.
+        `conversation_id` is any str, such as `conv-1-abc123`; by default `conv-1`, `conv-2` and so on. `wrap_tool`
+        wraps each tool that is called.
         """
         return MockedTools(
             f"conv-{next(self._numbers)}" if conversation_id is None else conversation_id,
@@ -67,15 +250,15 @@ class Mocks:
             real_tools=self._real_tools,
             unmocked=self._unmocked,
             on_call=self._called.add,
-            around=around,
+            wrap_tool=wrap_tool,
         )
 
     def never_called(self) -> tuple[str, ...]:
-        """The tools whose mocks no conversation has called, in the order declared."""
+        """Return the tools whose mocks were never called, in the order of declaration."""
         return tuple(tool for tool in self._mocks if tool not in self._called)
 
 
-def _mocks_of(declared: Mapping[str, object]) -> dict[str, Mock]:
+def _build_mocks(declared: Mapping[str, object]) -> dict[str, Mock]:
     if not isinstance(declared, Mapping):
         hint = '{"get_weather": lambda args: {"city": args["city"]}}'
         raise InputError(f"expected a dict of mocks, got {declared!r}", source=SOURCE, hint=hint)
@@ -85,7 +268,7 @@ def _mocks_of(declared: Mapping[str, object]) -> dict[str, Mock]:
     return {tool: to_mock(given, source=SOURCE, place=tool) for tool, given in declared.items()}
 
 
-def _real_tools_of(schemas: Mapping[str, GivenSchema], returns: Mapping[str, object]) -> dict[str, RealTool]:
+def _build_real_tools(schemas: Mapping[str, GivenSchema], returns: Mapping[str, object]) -> dict[str, RealTool]:
     return {
         tool: build_real_tool(tool, schemas.get(tool), returns=returns.get(tool, UNSET))
         for tool in dict.fromkeys([*schemas, *returns])

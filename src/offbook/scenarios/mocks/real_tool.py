@@ -1,4 +1,4 @@
-"""The real tool that a mock replaces: checks the arguments of calls and the results of mocks against it."""
+"""Checks the arguments of calls and the results of mocks against the real tool."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class TypeResultCheck:
-    """Returns what a type hint says, read strictly from its JSON: `"5"` is no integer, but a date is text.
+    """Checks a result against a type hint, strictly and as JSON: `"5"` is not an int, but a date is a str.
 
     Raises:
-        InputError: there is no JSON for that type.
+        InputError: the type has no JSON form.
     """
 
     def __init__(self, hint: Any, *, tool: str) -> None:
@@ -34,10 +34,10 @@ class TypeResultCheck:
             self.schema: JsonObject = self._adapter.json_schema(mode="serialization")
         except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as error:
             raise InputError(
-                f"its type cannot be described: {str(error).splitlines()[0]}",
+                f"the type has no JSON schema: {str(error).splitlines()[0]}",
                 source="mocks",
                 place=f"returns.{tool}",
-                hint=f'give a JSON schema, or Any to check nothing: returns={{"{tool}": Any}}',
+                hint=f'pass a JSON schema, or Any to check nothing: returns={{"{tool}": Any}}',
             ) from error
 
     def problems(self, result: Any) -> Sequence[str]:
@@ -49,7 +49,7 @@ class TypeResultCheck:
 
 
 class ResultCheck(Protocol):
-    """What a tool returns."""
+    """Checks the results of a tool."""
 
     @property
     def schema(self) -> JsonObject:
@@ -57,12 +57,12 @@ class ResultCheck(Protocol):
         ...
 
     def problems(self, result: Any) -> Sequence[str]:
-        """What is wrong with a JSON value as a result, a line each."""
+        """Return what is wrong with a result, one line per problem."""
         ...
 
 
 class NoResultCheck:
-    """Returns whatever it likes."""
+    """Accepts every result."""
 
     def __init__(self) -> None:
         self.schema: JsonObject = {}
@@ -72,10 +72,10 @@ class NoResultCheck:
 
 
 def build_result_check(declared: object, *, tool: str) -> ResultCheck:
-    """The check for what `declared` says of a tool's results: a JSON schema, a type hint, or (UNSET) nothing.
+    """Build the check for a tool's results from a JSON schema or a type hint; UNSET checks nothing.
 
     Raises:
-        InputError: it is neither; the error names the tool.
+        InputError: `declared` is neither; the error names the tool.
     """
     if declared is UNSET:
         return NoResultCheck()
@@ -91,9 +91,9 @@ GivenSchema: TypeAlias = "ToolSpec | ToolDef | ToolFunction | type[BaseModel] | 
 
 
 class RealTool(Struct, frozen=True):
-    """What a tool takes and what it returns, and whether running it twice does harm.
+    """What a tool accepts and returns, and whether it has a side effect that must not happen twice.
 
-    `check_args` raises ToolArgumentsError for arguments that the tool would refuse.
+    `check_args` raises ToolArgumentsError for arguments that the tool would reject.
     """
 
     check_args: Callable[[JsonObject], object]
@@ -101,10 +101,10 @@ class RealTool(Struct, frozen=True):
     side_effect: bool = False
 
     def check_result(self, result: Any, *, tool: str) -> None:
-        """Pass if the tool could return this.
+        """Check a result of the tool.
 
         Raises:
-            MockDriftError: it could not.
+            MockDriftError: the tool could not return it.
         """
         problems = self.result.problems(result)
         if problems:
@@ -112,16 +112,16 @@ class RealTool(Struct, frozen=True):
 
 
 UNKNOWN_TOOL = RealTool(ToolSpec("unknown").check, NoResultCheck())
-"""A tool of which nothing is known: it takes anything, and returns anything."""
+"""A tool about which nothing is known: it accepts and returns anything."""
 
 
 def build_real_tool(name: str, declared: GivenSchema | None = None, *, returns: object = UNSET) -> RealTool:
-    """The tool that is declared by a function, a tool, a spec, or the schema of its arguments.
+    """Build the real tool from a function, a tool, a spec, or the schema of its arguments.
 
-    `returns` is a JSON schema or a type hint; by default what a function says that it returns.
+    `returns` is a JSON schema or a type hint; the default is the return annotation of a function.
 
     Raises:
-        InputError: it is declared wrongly; the error names the tool.
+        InputError: the declaration is invalid; the error names the tool.
     """
     tool = declared_tool(declared, name=name)
     if isinstance(tool, ToolSpec):
@@ -132,7 +132,7 @@ def build_real_tool(name: str, declared: GivenSchema | None = None, *, returns: 
 
 
 def declared_tool(declared: GivenSchema | None, *, name: str) -> ToolDef | ToolSpec:
-    """The tool, or what is known of it, that is declared so. Raises like `real_tool_of`."""
+    """Return the declared tool, or its spec. Raises like `build_real_tool`."""
     if isinstance(declared, ToolDef | ToolSpec):
         return declared
     if declared is None or isinstance(declared, Mapping) or hasattr(declared, "model_json_schema"):
@@ -141,13 +141,13 @@ def declared_tool(declared: GivenSchema | None, *, name: str) -> ToolDef | ToolS
 
 
 def _return_hint(function: ToolFunction, *, tool: str) -> object:
-    """What a function says that it returns; UNSET if it does not say."""
+    """Return the return annotation of a function; UNSET if there is none."""
     try:
         returned = inspect.signature(function, eval_str=True).return_annotation
     except ValueError:
         return UNSET
     except (NameError, SyntaxError, TypeError, AttributeError) as error:
-        hint = f'define it at module level, or say what it returns: returns={{"{tool}": …}}'
-        reason = f"what it returns cannot be resolved: {error}"
+        hint = f'define the type at module level, or pass it: returns={{"{tool}": …}}'
+        reason = f"the return annotation cannot be resolved: {error}"
         raise InputError(reason, source="mocks", place=f"schemas.{tool}", hint=hint) from error
     return UNSET if returned is inspect.Signature.empty else returned

@@ -1,4 +1,4 @@
-"""Checks the result of a mock against a JSON schema; apart because jsonschema is slow to import."""
+"""Checks the result of a mock against a JSON schema. A separate module, because jsonschema is slow to import."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from offbook.tools.parameters import argument_path, invalid_argument
 
 
 class SchemaResultCheck:
-    """Returns what a JSON schema describes: of the draft that its `$schema` names, else of 2020-12.
+    """Checks a result against a JSON schema, of the draft that its `$schema` names, or else of 2020-12.
 
     Raises:
         InputError: the schema is not valid.
@@ -31,14 +31,14 @@ class SchemaResultCheck:
             kind.check_schema(self.schema)
         except SchemaError as error:
             place = argument_path(["returns", tool, *error.absolute_path])
-            raise InputError(f"no valid JSON schema: {error.message}", source="mocks", place=place) from None
+            raise InputError(f"invalid JSON schema: {error.message}", source="mocks", place=place) from None
         self._validator = kind(self.schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
 
     def problems(self, result: Any) -> Sequence[str]:
         try:
             return [line for error in self._validator.iter_errors(result) for line in _problems(error)]
         except Unresolvable as error:
-            message = f"the schema of what {self._tool!r} returns has a $ref to {error.ref}, which is not there"
+            message = f"the schema of the results of {self._tool!r} has a $ref to {error.ref}, which does not exist"
             raise MockError(message, tool=self._tool) from None
 
 

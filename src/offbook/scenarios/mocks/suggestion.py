@@ -1,4 +1,4 @@
-"""The error for a tool without a mock, with the missing mock written out in Python."""
+"""The error for a call of a tool without a mock, which suggests the missing mock as Python source."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class ExampleValue:
-    """Writes values that a schema describes. Fields that are named and typed like one of `args` repeat it."""
+    """Writes example values for a schema. A field with the name and type of one of `args` repeats that argument."""
 
     def __init__(self, root: JsonObject, args: JsonObject) -> None:
         self._root, self._args = root, args
 
     def fields(self) -> dict[str, str]:
-        """The fields of the value, each in Python; none if it is no object."""
-        return self._fields(self._settled(self._root), depth=0)
+        """Return the fields of the value as Python source; empty if it is not an object."""
+        return self._fields(self._resolved(self._root), depth=0)
 
     def source(self) -> str:
-        """The value in Python, on one line."""
+        """Return the value as Python source, on one line."""
         return self._source(self._root, depth=0)
 
     def _fields(self, schema: JsonObject, *, depth: int) -> dict[str, str]:
@@ -48,7 +48,7 @@ class ExampleValue:
         return f"args[{string_source(name)}]" if is_alike else self._source(schema, depth=depth)
 
     def _source(self, schema: JsonObject, *, depth: int) -> str:
-        schema = self._settled(schema)
+        schema = self._resolved(schema)
         for given in ("const", "enum", "examples"):
             if given in schema:
                 return literal_source(schema[given] if given == "const" else schema[given][0])
@@ -64,19 +64,19 @@ class ExampleValue:
             case kind:
                 return EXAMPLE_VALUES.get(kind, "None")
 
-    def _settled(self, schema: JsonObject) -> JsonObject:
-        """The schema that is meant: behind its references, and of several the first that is not null."""
+    def _resolved(self, schema: JsonObject) -> JsonObject:
+        """Resolve references, and choose the first alternative that is not null."""
         for _ in range(MAX_DEPTH):
             choices = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
             if choices:
                 schema = next((choice for choice in choices if choice.get("type") != "null"), choices[0])
             elif "$ref" in schema:
-                schema = self._behind(schema["$ref"])
+                schema = self._referenced(schema["$ref"])
         if isinstance(schema.get("type"), list):
             return {**schema, "type": next((kind for kind in schema["type"] if kind != "null"), "null")}
         return schema
 
-    def _behind(self, reference: str) -> JsonObject:
+    def _referenced(self, reference: str) -> JsonObject:
         found: Any = self._root
         for part in reference.removeprefix("#").split("/")[1:]:
             found = found.get(part, {})
@@ -84,12 +84,12 @@ class ExampleValue:
 
 
 def dict_source(fields: dict[str, str]) -> str:
-    """A dict in Python, on one line."""
+    """Return a dict as Python source, on one line."""
     return f"{{{', '.join(f'{string_source(name)}: {source}' for name, source in fields.items())}}}"
 
 
 def literal_source(value: object) -> str:
-    """A JSON value in Python."""
+    """Return a JSON value as Python source."""
     if isinstance(value, str):
         return string_source(value)
     if isinstance(value, dict):
@@ -98,7 +98,7 @@ def literal_source(value: object) -> str:
 
 
 def string_source(value: str) -> str:
-    """Text in Python, in double quotes."""
+    """Return a str as Python source, in double quotes."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -106,12 +106,12 @@ MAX_REPEATED_ARGS = 4
 
 
 def unmocked_error(tool: str, args: JsonObject, *, returns: JsonObject, mocked: Iterable[str]) -> UnmockedToolError:
-    """The error for a call of a tool that has no mock.
+    """Build the error for a call of a tool that has no mock.
 
-    `returns` is the JSON schema of what the tool returns, empty if that is not known.
+    `returns` is the JSON schema of the tool's results, or empty if it is not known.
     """
     close = difflib.get_close_matches(tool, list(mocked), n=1)
-    hint = f"Is it what the mock {close[0]!r} is for?" if close else ""
+    hint = f"Did you mean the mock {close[0]!r}?" if close else ""
     return UnmockedToolError(tool=tool, arguments=args, suggestion=_mock_source(tool, args, returns), hint=hint)
 
 

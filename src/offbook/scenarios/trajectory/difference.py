@@ -1,4 +1,4 @@
-"""The difference between a trajectory and the calls made: what is wrong, row by row, and as text."""
+"""The difference between a trajectory and the actual calls: row by row, and as text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from offbook.scenarios.trajectory.trajectory import CallOrder, Expectation, Traj
 
 
 class TrajectoryComparison(Struct, frozen=True):
-    """The calls, what was expected, and how the two go together.
+    """The calls, the trajectory, and their pairing.
 
-    `forbidden` says of each forbidden call what forbids it, `early` of each call that comes too early
-    what should have come before it.
+    `forbidden` maps each forbidden call to the rule that forbids it, `early` each call that comes too early to the
+    call that must come first.
     """
 
     calls: Sequence[ToolCall]
@@ -28,7 +28,7 @@ class TrajectoryComparison(Struct, frozen=True):
 
 
 def compare_calls(calls: Sequence[ToolCall], trajectory: Trajectory) -> TrajectoryComparison:
-    """Hold the calls against the trajectory."""
+    """Compare the calls with the trajectory."""
     forbidden: dict[int, Expectation] = {}
     for index, call in enumerate(calls):
         for each in trajectory.forbidden:
@@ -39,7 +39,7 @@ def compare_calls(calls: Sequence[ToolCall], trajectory: Trajectory) -> Trajecto
 
 
 def _early(calls: Sequence[ToolCall], order: CallOrder) -> list[tuple[int, Expectation]]:
-    """The first call of what should come second, if none of what should come first is before it."""
+    """Return the first call of `then`, if no call of `first` comes before it."""
     first, then = order
     for index, call in enumerate(calls):
         if then.fits(call):
@@ -50,10 +50,10 @@ def _early(calls: Sequence[ToolCall], order: CallOrder) -> list[tuple[int, Expec
 
 
 class DifferenceRow(Struct, frozen=True):
-    """An expectation and a call side by side, or one alone, by index.
+    """An expectation and a call side by side, or one of them alone, by index.
 
-    What is wrong is told in a word, `label`, and in a sentence, `reason`; both are empty if all is
-    well. `notes` say more.
+    `label` names the problem, and `reason` is one sentence about it; both are empty if there is none. `notes` are
+    details.
     """
 
     expectation: int | None
@@ -63,81 +63,83 @@ class DifferenceRow(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def difference_rows(judgement: TrajectoryComparison) -> list[DifferenceRow]:
-    """All lines: the calls in their order, and what is not there, in its place if there is an order, else last."""
+def difference_rows(comparison: TrajectoryComparison) -> list[DifferenceRow]:
+    """Return all rows: the calls in order, and the missing ones at their position, or last if order does not matter."""
     rows: list[DifferenceRow] = []
     passed = 0
-    for call in range(len(judgement.calls)):
-        row = _with_vetoes(_row(call, judgement), judgement)
-        if judgement.trajectory.is_ordered and row.expectation is not None:
-            rows.extend(_rows_without_call(range(passed, row.expectation), judgement))
+    for call in range(len(comparison.calls)):
+        row = _with_violations(_row(call, comparison), comparison)
+        if comparison.trajectory.is_ordered and row.expectation is not None:
+            rows.extend(_rows_without_call(range(passed, row.expectation), comparison))
             passed = max(passed, row.expectation)
         rows.append(row)
-    return [*rows, *_rows_without_call(range(passed, len(judgement.trajectory.expected)), judgement)]
+    return [*rows, *_rows_without_call(range(passed, len(comparison.trajectory.expected)), comparison)]
 
 
-def _row(call: int, judgement: TrajectoryComparison) -> DifferenceRow:
-    pairing = judgement.pairing
+def _row(call: int, comparison: TrajectoryComparison) -> DifferenceRow:
+    pairing = comparison.pairing
     if pairing.fitting[call] is not None:
         return DifferenceRow(pairing.fitting[call], call)
     if pairing.misplaced[call] is not None:
-        return DifferenceRow(None, call, "misplaced", _misplaced(call, judgement))
+        return DifferenceRow(None, call, "misplaced", _misplaced(call, comparison))
     expectation = pairing.differing[call]
     if expectation is not None:
         notes = tuple(str(difference) for difference in pairing.differences[call, expectation])
-        reason = f"arguments differ: call {call + 1}, {judgement.calls[call].tool}: {notes[0]}"
+        reason = f"arguments differ: call {call + 1}, {comparison.calls[call].tool}: {notes[0]}"
         return DifferenceRow(expectation, call, "arguments differ", reason, notes)
     return (
-        DifferenceRow(None, call, "extra", _extra(call, judgement)) if pairing.must[call] else DifferenceRow(None, call)
+        DifferenceRow(None, call, "extra", _extra(call, comparison))
+        if pairing.must[call]
+        else DifferenceRow(None, call)
     )
 
 
-def _with_vetoes(row: DifferenceRow, judgement: TrajectoryComparison) -> DifferenceRow:
-    """The row, if its call is forbidden or comes too early, with that told."""
+def _with_violations(row: DifferenceRow, comparison: TrajectoryComparison) -> DifferenceRow:
+    """Return the row, with the problem if its call is forbidden or comes too early."""
     call = row.call
-    if call in judgement.forbidden:
-        return replace(row, label="forbidden", reason=_forbidden(call, judgement))
-    if call in judgement.early:
-        note = f"comes before any {judgement.early[call].text(40)}"
-        reason = row.reason or f"misplaced: {_numbered(call, judgement)}, {note}"
+    if call in comparison.forbidden:
+        return replace(row, label="forbidden", reason=_forbidden(call, comparison))
+    if call in comparison.early:
+        note = f"comes before any {comparison.early[call].text(40)}"
+        reason = row.reason or f"misplaced: {_numbered(call, comparison)}, {note}"
         return replace(row, label=row.label or "misplaced", reason=reason, notes=(*row.notes, note))
     return row
 
 
-def _rows_without_call(expectations: Iterable[int], judgement: TrajectoryComparison) -> Iterator[DifferenceRow]:
-    pairing = judgement.pairing
+def _rows_without_call(expectations: Iterable[int], comparison: TrajectoryComparison) -> Iterator[DifferenceRow]:
+    pairing = comparison.pairing
     for index in expectations:
         for call, owner in enumerate(pairing.misplaced):
             if owner == index:
-                yield DifferenceRow(index, None, f"misplaced: call {call + 1}", _misplaced(call, judgement))
+                yield DifferenceRow(index, None, f"misplaced: call {call + 1}", _misplaced(call, comparison))
         if pairing.missing[index] > pairing.differing.count(index):
-            yield DifferenceRow(index, None, "missing", _missing(index, judgement))
+            yield DifferenceRow(index, None, "missing", _missing(index, comparison))
 
 
-def _numbered(call: int, judgement: TrajectoryComparison) -> str:
-    return f"call {call + 1}, {call_text(judgement.calls[call], 40)}"
+def _numbered(call: int, comparison: TrajectoryComparison) -> str:
+    return f"call {call + 1}, {call_text(comparison.calls[call], 40)}"
 
 
-def _missing(index: int, judgement: TrajectoryComparison) -> str:
-    expectation = judgement.trajectory.expected[index]
-    found = f", found {judgement.pairing.fitting.count(index)}" if expectation.is_counted else ""
+def _missing(index: int, comparison: TrajectoryComparison) -> str:
+    expectation = comparison.trajectory.expected[index]
+    found = f", found {comparison.pairing.fitting.count(index)}" if expectation.is_counted else ""
     return f"missing: {expectation}{found}"
 
 
-def _misplaced(call: int, judgement: TrajectoryComparison) -> str:
-    owner = judgement.pairing.misplaced[call]
-    return f"misplaced: {_numbered(call, judgement)}, is expected as number {(owner or 0) + 1}"
+def _misplaced(call: int, comparison: TrajectoryComparison) -> str:
+    owner = comparison.pairing.misplaced[call]
+    return f"misplaced: {_numbered(call, comparison)}, is expected at position {(owner or 0) + 1}"
 
 
-def _extra(call: int, judgement: TrajectoryComparison) -> str:
-    expected = (judgement.trajectory.expected[index] for index in judgement.pairing.fits[call])
+def _extra(call: int, comparison: TrajectoryComparison) -> str:
+    expected = (comparison.trajectory.expected[index] for index in comparison.pairing.fits[call])
     limit = next((each for each in expected if each.is_counted), None)
-    return f"extra: {_numbered(call, judgement)}" + (f"; expected {limit.text(40)}" if limit else "")
+    return f"extra: {_numbered(call, comparison)}" + (f"; expected {limit.text(40)}" if limit else "")
 
 
-def _forbidden(call: int, judgement: TrajectoryComparison) -> str:
-    rule = judgement.forbidden[call]
-    return f"forbidden: {_numbered(call, judgement)}" + (f", by {rule.text(40)}" if rule.args else "")
+def _forbidden(call: int, comparison: TrajectoryComparison) -> str:
+    rule = comparison.forbidden[call]
+    return f"forbidden: {_numbered(call, comparison)}" + (f", by {rule.text(40)}" if rule.args else "")
 
 
 MAX_COLUMNS = 100
@@ -147,40 +149,40 @@ CELL_COLUMNS = 38
 ROWS_AROUND = 2
 
 
-def difference_text(rows: Sequence[DifferenceRow], judgement: TrajectoryComparison) -> str:
-    """The rows as lines of at most 100 columns: what was expected, what came, and what is wrong.
+def difference_text(rows: Sequence[DifferenceRow], comparison: TrajectoryComparison) -> str:
+    """Format the rows as lines of at most 100 columns: the expected call, the actual call, and the problem.
 
-    `>` marks the most telling row. Rows in which all is well are left out if they are far from the others.
+    `>` marks the main problem. Rows without a problem are omitted if they are far from the others.
     """
-    told = main_problem(rows)
-    header = [f"expected ({judgement.trajectory.mode})", "actual"]
-    cells = [_cells(row, judgement) for row in rows]
+    problem = main_problem(rows)
+    header = [f"expected ({comparison.trajectory.mode})", "actual"]
+    cells = [_cells(row, comparison) for row in rows]
     widths = [max(len(cell[side]) for cell in [header, *cells]) for side in (0, 1)]
     lines = [_line("  ", header, widths, "")]
     for index in _visible_rows(rows):
         if index is None:
             lines.append("  …")
             continue
-        lines.append(_line("> " if rows[index] is told else "  ", cells[index], widths, rows[index].label))
+        lines.append(_line("> " if rows[index] is problem else "  ", cells[index], widths, rows[index].label))
         lines.extend(_notes(rows[index]))
     more = [f"  … {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
     return "\n".join([*lines[:MAX_LINES], *more])
 
 
 def main_problem(rows: Sequence[DifferenceRow]) -> DifferenceRow:
-    """The row of the first forbidden call, or else the first in which something is wrong."""
+    """Return the row of the first forbidden call, or else the first row with a problem."""
     wrong = [row for row in rows if row.label]
     return next((row for row in wrong if row.label == "forbidden"), wrong[0])
 
 
-def _cells(row: DifferenceRow, judgement: TrajectoryComparison) -> list[str]:
+def _cells(row: DifferenceRow, comparison: TrajectoryComparison) -> list[str]:
     left = right = ""
     if row.expectation is not None:
         number = f"{row.expectation + 1}. "
-        left = number + judgement.trajectory.expected[row.expectation].text(CELL_COLUMNS - len(number))
+        left = number + comparison.trajectory.expected[row.expectation].text(CELL_COLUMNS - len(number))
     if row.call is not None:
         number = f"{row.call + 1}. "
-        right = number + call_text(judgement.calls[row.call], CELL_COLUMNS - len(number))
+        right = number + call_text(comparison.calls[row.call], CELL_COLUMNS - len(number))
     return [left, right]
 
 
@@ -197,13 +199,13 @@ def _notes(row: DifferenceRow) -> Iterator[str]:
 
 
 def _visible_rows(rows: Sequence[DifferenceRow]) -> Iterator[int | None]:
-    """The indexes of the rows to show; None stands for rows left out."""
+    """Yield the indexes of the rows to show; None stands for omitted rows."""
     wrong = [index for index, row in enumerate(rows) if row.label]
     near = {index + step for index in wrong for step in range(-ROWS_AROUND, ROWS_AROUND + 1)}
-    is_left_out = False
+    is_omitted = False
     for index in range(len(rows)):
         if index in near:
             yield index
-        elif not is_left_out:
+        elif not is_omitted:
             yield None
-        is_left_out = index not in near
+        is_omitted = index not in near

@@ -26,14 +26,14 @@ _ARGUMENT_KEYS = ("args", "arguments", "input")
 
 
 def read_calls(given: Iterable[object]) -> tuple[ToolCall, ...]:
-    """The tool calls in `given`, in order.
+    """Read tool calls in any common shape, in order.
 
-    Each is a ToolCall, or a mapping or an object with the name as `name` or `tool` and the arguments as
-    `args`, `arguments` or `input`, if need be inside `function`; arguments are a mapping or JSON text. A
-    message stands for the tool calls that it makes.
+    Each is a ToolCall, or a mapping or an object with the name as `name` or `tool` and the arguments as `args`,
+    `arguments` or `input`, optionally inside `function`; arguments are a mapping or JSON text. A message stands for
+    its tool calls.
 
     Raises:
-        InputError: something there is no tool call; names its place.
+        InputError: an item is not a tool call; the error names its position.
     """
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InputError(f"expected a list of tool calls, got {given!r:.80}", source="calls", hint=_CALL_HINT)
@@ -76,7 +76,7 @@ MAX_REASON_CHARS = 160
 
 
 class PlacedCall(Struct, frozen=True):
-    """A call that was made. `index` is its place among all calls, from 0."""
+    """An actual call. `index` is its position among all calls, from 0."""
 
     index: int
     call: ToolCall
@@ -86,22 +86,22 @@ class PlacedCall(Struct, frozen=True):
 
 
 class MissingCall(Struct, frozen=True):
-    """A call that was expected. `index` is its place in the trajectory, from 0, `count` how many more are needed."""
+    """A missing call. `index` is its position in the trajectory, from 0; `count` is how many are missing."""
 
     index: int
     expectation: Expectation
     count: int = 1
 
     def __str__(self) -> str:
-        return f"number {self.index + 1}, {self.expectation}"
+        return f"position {self.index + 1}, {self.expectation}"
 
 
 class TrajectoryMatch(Struct, frozen=True):
-    """How calls compare with a trajectory. It is true if they `matched`.
+    """The result of comparing calls with a trajectory. It is true if they `matched`.
 
-    A call whose arguments differ is `extra`, where others are not allowed, and what was expected in its
-    place is `missing`. A call that is forbidden is not `extra` as well. `reason` is what is wrong, on one
-    line, and `difference` all calls beside those expected; both are empty if nothing is wrong.
+    A call whose arguments differ is `extra`, unless other calls are allowed, and the expected call is `missing`. A
+    forbidden call is not `extra` as well. `reason` is the main problem in one line, and `difference` shows the actual
+    calls next to the expected ones; both are empty if there is no problem.
     """
 
     matched: bool
@@ -120,35 +120,35 @@ class TrajectoryMatch(Struct, frozen=True):
 
 
 def match_trajectory(calls: Iterable[object], trajectory: Trajectory) -> TrajectoryMatch:
-    """Compare the tool calls that an agent made, in order, with those expected.
+    """Compare the tool calls of an agent with the expected ones.
 
     Args:
-        calls: each a ToolCall, or in another shape that says the name of the tool and the arguments:
-            `{"name": …, "args": …}`, OpenAI's, a transcript's; or a message with tool calls.
-        trajectory: what is expected.
+        calls: the calls in order, each a ToolCall, or in another shape that has the name of the tool and the
+            arguments: `{"name": …, "args": …}`, OpenAI's, a transcript's; or a message with tool calls.
+        trajectory: the expected calls.
 
     Raises:
-        InputError: something in `calls` is no tool call.
+        InputError: an item of `calls` is not a tool call.
     """
-    judgement = compare_calls(read_calls(calls), trajectory)
-    rows = difference_rows(judgement)
+    comparison = compare_calls(read_calls(calls), trajectory)
+    rows = difference_rows(comparison)
     if not any(row.label for row in rows):
         return TrajectoryMatch(matched=True)
     return TrajectoryMatch(
         matched=False,
-        missing=_missing(judgement),
-        extra=_placed(_extra(judgement.pairing), judgement),
-        misplaced=_placed(_misplaced(judgement), judgement),
-        forbidden=_placed(judgement.forbidden, judgement),
+        missing=_missing(comparison),
+        extra=_placed(_extra(comparison.pairing), comparison),
+        misplaced=_placed(_misplaced(comparison), comparison),
+        forbidden=_placed(comparison.forbidden, comparison),
         reason=truncate(main_problem(rows).reason, MAX_REASON_CHARS),
-        difference=difference_text(rows, judgement),
+        difference=difference_text(rows, comparison),
     )
 
 
-def _missing(judgement: TrajectoryComparison) -> tuple[MissingCall, ...]:
-    expected = judgement.trajectory.expected
-    lacking = enumerate(judgement.pairing.missing)
-    return tuple(MissingCall(index, expected[index], count) for index, count in lacking if count)
+def _missing(comparison: TrajectoryComparison) -> tuple[MissingCall, ...]:
+    expected = comparison.trajectory.expected
+    counts = enumerate(comparison.pairing.missing)
+    return tuple(MissingCall(index, expected[index], count) for index, count in counts if count)
 
 
 def _extra(pairing: Pairing) -> set[int]:
@@ -156,21 +156,21 @@ def _extra(pairing: Pairing) -> set[int]:
     return {index for index, (fit, place, must) in enumerate(paired) if must and fit is None and place is None}
 
 
-def _misplaced(judgement: TrajectoryComparison) -> set[int]:
-    elsewhere = {index for index, owner in enumerate(judgement.pairing.misplaced) if owner is not None}
-    return elsewhere | judgement.early.keys()
+def _misplaced(comparison: TrajectoryComparison) -> set[int]:
+    elsewhere = {index for index, owner in enumerate(comparison.pairing.misplaced) if owner is not None}
+    return elsewhere | comparison.early.keys()
 
 
-def _placed(indexes: Iterable[int], judgement: TrajectoryComparison) -> tuple[PlacedCall, ...]:
-    return tuple(PlacedCall(index, judgement.calls[index]) for index in sorted(indexes))
+def _placed(indexes: Iterable[int], comparison: TrajectoryComparison) -> tuple[PlacedCall, ...]:
+    return tuple(PlacedCall(index, comparison.calls[index]) for index in sorted(indexes))
 
 
 def assert_trajectory(calls: Iterable[object], trajectory: Trajectory) -> None:
-    """Assert that the tool calls are those expected; `match_trajectory` says which shapes they may have.
+    """Assert that the tool calls match; see `match_trajectory` for the arguments.
 
     Raises:
-        AssertionError: they are not; its message says what is wrong, and shows all calls beside those expected.
-        InputError: something in `calls` is no tool call.
+        AssertionError: they do not; the message has the main problem, and the actual calls next to the expected ones.
+        InputError: an item of `calls` is not a tool call.
     """
     __tracebackhide__ = True
     match = match_trajectory(calls, trajectory)

@@ -15,9 +15,9 @@ _ROUNDING = 1e-9
 
 
 class Anything(Matcher, frozen=True):
-    """Fits every value."""
+    """Matches every value."""
 
-    def unfit_reason(self, value: object) -> str:
+    def mismatch_reason(self, value: object) -> str:
         return ""
 
     def __repr__(self) -> str:
@@ -25,11 +25,11 @@ class Anything(Matcher, frozen=True):
 
 
 class AnyOf(Matcher, frozen=True):
-    """Fits what one of its options fits."""
+    """Matches a value that one of its options matches."""
 
     options: tuple[object, ...]
 
-    def unfit_reason(self, value: object) -> str:
+    def mismatch_reason(self, value: object) -> str:
         found = [list(differences(option, value)) for option in self.options]
         if [] in found:
             return ""
@@ -40,11 +40,11 @@ class AnyOf(Matcher, frozen=True):
 
 
 class IsType(Matcher, frozen=True):
-    """Fits values of a type."""
+    """Matches values of a type."""
 
     kind: type
 
-    def unfit_reason(self, value: object) -> str:
+    def mismatch_reason(self, value: object) -> str:
         kinds: tuple[type, ...] = (int, float) if self.kind is float else (self.kind,)
         fits = isinstance(value, kinds) and (self.kind is bool or not isinstance(value, bool))
         return "" if fits else f"its type is {type(value).__name__}"
@@ -54,26 +54,26 @@ class IsType(Matcher, frozen=True):
 
 
 class Matches(Matcher, frozen=True):
-    """Fits texts in which a pattern is found."""
+    """Matches a str that contains a match of a pattern."""
 
     pattern: re.Pattern[str]
 
-    def unfit_reason(self, value: object) -> str:
+    def mismatch_reason(self, value: object) -> str:
         if not isinstance(value, str):
-            return "not a text"
-        return "" if self.pattern.search(value) else "not found in it"
+            return "not a str"
+        return "" if self.pattern.search(value) else "no match in it"
 
     def __repr__(self) -> str:
         return f"matches({self.pattern.pattern!r})"
 
 
 class Near(Matcher, frozen=True):
-    """Fits numbers close to another."""
+    """Matches numbers close to another."""
 
     number: float
     within: float
 
-    def unfit_reason(self, value: object) -> str:
+    def mismatch_reason(self, value: object) -> str:
         if not _is_number(value):
             return "not a number"
         off = abs(value - self.number)
@@ -84,43 +84,43 @@ class Near(Matcher, frozen=True):
 
 
 class Satisfies(Matcher, frozen=True):
-    """Fits values of which a predicate is true."""
+    """Matches values for which a predicate is true."""
 
     predicate: Callable[[Any], object]
     description: str
 
-    def unfit_reason(self, value: object) -> str:
-        answer = self.predicate(value)
-        if inspect.iscoroutine(answer):
-            answer.close()
-            raise TypeError("the predicate is async, and has no answer yet")
-        return "" if answer else "it is not so"
+    def mismatch_reason(self, value: object) -> str:
+        result = self.predicate(value)
+        if inspect.iscoroutine(result):
+            result.close()
+            raise TypeError("the predicate is async")
+        return "" if result else "it is false"
 
     def __repr__(self) -> str:
         return f"satisfies({self.description})"
 
 
 def anything() -> Anything:
-    """Any value, but one must be there."""
+    """Match any value; the argument must be present."""
     return Anything()
 
 
 def any_of(*options: object) -> AnyOf:
-    """What equals one of the options, or fits it if it is a matcher.
+    """Match a value that equals one of the options, or that an option matches if it is a matcher.
 
     Raises:
         InputError: there are no options.
     """
     if not options:
-        raise InputError("there is nothing to choose from", source="any_of", hint='any_of("09:00", "10:00")')
+        raise InputError("expected at least one option", source="any_of", hint='any_of("09:00", "10:00")')
     return AnyOf(options)
 
 
 def is_type(kind: type) -> IsType:
-    """A value of that type. `float` takes whole numbers too; `int` takes no bool.
+    """Match a value of that type. `float` also matches an int; `int` does not match a bool.
 
     Raises:
-        InputError: `kind` is no type.
+        InputError: `kind` is not a type.
     """
     if not isinstance(kind, type):
         raise InputError(f"expected a type, got {kind!r}", source="is_type", hint="is_type(int)")
@@ -128,23 +128,23 @@ def is_type(kind: type) -> IsType:
 
 
 def matches(pattern: str | re.Pattern[str]) -> Matches:
-    """A text in which the pattern is found, anywhere: write `^…$` for the whole of it.
+    """Match a str that contains a match of the pattern, anywhere; write `^…$` to match all of it.
 
     Raises:
-        InputError: `pattern` is no regular expression.
+        InputError: `pattern` is not a regular expression.
     """
     try:
         return Matches(re.compile(pattern))
     except (re.error, TypeError) as error:
         hint = r'matches(r"^\d\d:\d\d$")'
-        raise InputError(f"{pattern!r} is no regular expression: {error}", source="matches", hint=hint) from None
+        raise InputError(f"{pattern!r} is not a regular expression: {error}", source="matches", hint=hint) from None
 
 
 def near(number: float, *, within: float) -> Near:
-    """A number that is at most `within` away.
+    """Match a number that differs from `number` by at most `within`.
 
     Raises:
-        InputError: one of them is no finite number, or `within` is negative.
+        InputError: `number` or `within` is not a finite number, or `within` is negative.
     """
     for name, given in (("number", number), ("within", within)):
         if not _is_number(given) or not math.isfinite(given):
@@ -155,16 +155,16 @@ def near(number: float, *, within: float) -> Near:
 
 
 def satisfies(predicate: Callable[[Any], object], description: str = "") -> Satisfies:
-    """A value of which `predicate` is true. If it raises, the value does not fit, and the error is told.
+    """Match a value for which `predicate` is true. If it raises, the value does not match; the error is reported.
 
-    `description` is what messages say of it; the name of the predicate if left out.
+    `description` is used in messages; the default is the name of the predicate.
 
     Raises:
-        InputError: `predicate` cannot be called, or only awaited.
+        InputError: `predicate` is not callable, or is async.
     """
     if not callable(predicate) or inspect.iscoroutinefunction(predicate):
         hint = 'satisfies(lambda value: value > 3, "more than 3")'
-        raise InputError(f"expected a plain function, got {predicate!r}", source="satisfies", hint=hint)
+        raise InputError(f"expected a sync function, got {predicate!r}", source="satisfies", hint=hint)
     return Satisfies(predicate, description or getattr(predicate, "__name__", type(predicate).__name__))
 
 

@@ -1,4 +1,4 @@
-"""Pairs calls with expectations: by alignment where order matters, else by bipartite matching."""
+"""Pairs calls with expectations: by alignment if order matters, else by bipartite matching."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from offbook.scenarios.trajectory.arguments import ArgumentDifference
 from offbook.scenarios.trajectory.trajectory import Expectation, Trajectory
 
 Owners: TypeAlias = list[int | None]
-"""For each call, which expectation has it, if one has."""
+"""For each call, the expectation that it is paired with, or None."""
 
 
 class Demand(Struct, frozen=True):
-    """How many calls an expectation must have, and how many it may; None is no limit."""
+    """The minimum and maximum number of calls of an expectation; None means no maximum."""
 
     least: int
     most: int | None
 
     def has_room(self, count: int) -> bool:
-        """Whether it may have more than `count` calls."""
+        """Return whether more than `count` calls are allowed."""
         return self.most is None or count < self.most
 
     def bare(self) -> Demand:
-        """No more than it must have."""
+        """Return the demand with its minimum as maximum."""
         return Demand(self.least, self.least)
 
     def without(self, count: int) -> Demand:
-        """What is left of it once it has `count` calls."""
+        """Return what remains after `count` calls."""
         return Demand(max(self.least - count, 0), None if self.most is None else self.most - count)
 
 
 def demands_of(trajectory: Trajectory) -> list[Demand]:
-    """The demand of each expectation."""
+    """Return the demand of each expectation."""
     uncounted = Demand(0, None) if trajectory.mode == "within" else Demand(1, 1)
     return [Demand(each.at_least or 0, each.at_most) if each.is_counted else uncounted for each in trajectory.expected]
 
 
 def remaining(demands: Iterable[Demand], *owners: Owners) -> list[Demand]:
-    """What is left of the demands."""
+    """Return what remains of the demands after these pairings."""
     return [demand.without(sum(each.count(index) for each in owners)) for index, demand in enumerate(demands)]
 
 
 class _Slot(Struct, frozen=True):
-    """Room for a call, or for any number of them if it `repeats`."""
+    """A place for one call, or for any number of calls if it `repeats`."""
 
     expectation: int
     is_required: bool
@@ -55,10 +55,10 @@ class _Slot(Struct, frozen=True):
 
 
 def align(fits: Sequence[Sequence[int]], demands: Sequence[Demand], must: Sequence[bool]) -> Owners:
-    """Give calls to expectations, in the order of both, so that as little as can be is left over.
+    """Pair calls with expectations, in the order of both, so that as few as possible remain unpaired.
 
-    That is: expectations that lack calls, and calls that must go somewhere. Where there is a choice, a
-    call and an expectation that both are left over stand at the same place. Arguments as of `assign`.
+    This counts missing calls of expectations, and calls that must be paired. Among equal solutions, an unpaired call
+    and an unpaired expectation are at the same position. The arguments are those of `assign`.
     """
     slots = [slot for index, demand in enumerate(demands) for slot in _slots(index, demand, len(fits))]
     costs = _costs(slots, fits, must)
@@ -78,7 +78,7 @@ def align(fits: Sequence[Sequence[int]], demands: Sequence[Demand], must: Sequen
 
 
 def _slots(expectation: int, demand: Demand, calls: int) -> Iterator[_Slot]:
-    """The slots of a demand: as many as it can fill, and one that tells whether it lacks more."""
+    """Yield the slots of a demand: as many as the calls can fill, and one that shows whether more are missing."""
     required = min(demand.least, calls + 1)
     for _ in range(required):
         yield _Slot(expectation, is_required=True)
@@ -90,7 +90,7 @@ def _slots(expectation: int, demand: Demand, calls: int) -> Iterator[_Slot]:
 
 
 def _costs(slots: Sequence[_Slot], fits: Sequence[Sequence[int]], must: Sequence[bool]) -> list[list[int]]:
-    """For each slot and each call, what is left over at least of those from there on."""
+    """Return for each slot and call how many of those from there on remain unpaired at least."""
     below = [sum(must[call:]) for call in range(len(fits) + 1)]
     table = [below]
     for slot in reversed(slots):
@@ -106,19 +106,19 @@ def _costs(slots: Sequence[_Slot], fits: Sequence[Sequence[int]], must: Sequence
 
 
 def assign(fits: Sequence[Sequence[int]], demands: Sequence[Demand], must: Sequence[bool]) -> Owners:
-    """Give calls to expectations, so that as little as can be is left over.
+    """Pair calls with expectations so that as few as possible remain unpaired.
 
-    That is: expectations that lack calls, and calls that must go somewhere. Among equals, the earlier comes first.
+    This counts missing calls of expectations, and calls that must be paired. Earlier ones take precedence.
 
     Args:
-        fits: the expectations that each call fits, by index.
-        demands: how many calls each expectation must have, and may have.
-        must: which calls must go somewhere.
+        fits: the expectations that each call matches, by index.
+        demands: the minimum and maximum number of calls of each expectation.
+        must: which calls must be paired.
     """
     owners: Owners = [None] * len(fits)
-    for taker, demand in enumerate(demands):
+    for receiver, demand in enumerate(demands):
         for _ in range(demand.least):
-            if not _supply(taker, fits, owners):
+            if not _supply(receiver, fits, owners):
                 break
     for call in range(len(fits)):
         if must[call] and owners[call] is None:
@@ -126,69 +126,74 @@ def assign(fits: Sequence[Sequence[int]], demands: Sequence[Demand], must: Seque
     return owners
 
 
-def _supply(wanting: int, fits: Sequence[Sequence[int]], owners: Owners) -> bool:
-    """Get one more call for an expectation; whoever has it now gets another one. False if that cannot be."""
-    takers: dict[int, int] = {}
-    given_up: dict[int, int] = {wanting: -1}
-    queue = deque([wanting])
+def _supply(needy: int, fits: Sequence[Sequence[int]], owners: Owners) -> bool:
+    """Find one more call for an expectation by an augmenting path. Return False if there is none.
+
+    Each expectation on the path hands its call to the one before it, and takes another.
+    """
+    receivers: dict[int, int] = {}
+    released: dict[int, int] = {needy: -1}
+    queue = deque([needy])
     while queue:
-        taker = queue.popleft()
-        for call in (call for call, expectations in enumerate(fits) if taker in expectations and call not in takers):
-            takers[call] = taker
+        receiver = queue.popleft()
+        for call in (
+            call for call, expectations in enumerate(fits) if receiver in expectations and call not in receivers
+        ):
+            receivers[call] = receiver
             owner = owners[call]
             if owner is None:
-                _hand_on(call, takers, given_up, owners)
+                _shift_calls(call, receivers, released, owners)
                 return True
-            if owner not in given_up:
-                given_up[owner] = call
+            if owner not in released:
+                released[owner] = call
                 queue.append(owner)
     return False
 
 
-def _hand_on(call: int, takers: dict[int, int], given_up: dict[int, int], owners: Owners) -> None:
+def _shift_calls(call: int, receivers: dict[int, int], released: dict[int, int], owners: Owners) -> None:
     while call >= 0:
-        owners[call] = taker = takers[call]
-        call = given_up[taker]
+        owners[call] = receiver = receivers[call]
+        call = released[receiver]
 
 
 def _place(
     unplaced: int, fits: Sequence[Sequence[int]], demands: Sequence[Demand], must: Sequence[bool], owners: Owners
 ) -> None:
-    """Find an expectation for a call, if need be by moving others; one that need not be anywhere may have to leave."""
+    """Find an expectation for a call, if necessary by moving others. A call that need not be paired may be unpaired."""
     arrivals: dict[int, int] = {}
     queue = deque([unplaced])
     while queue:
         call = queue.popleft()
         for target in (target for target in fits[call] if target not in arrivals):
             arrivals[target] = call
-            held = [each for each, owner in enumerate(owners) if owner == target]
-            spare = [each for each in held if not must[each]]
-            if demands[target].has_room(len(held)) or spare:
-                if not demands[target].has_room(len(held)):
+            paired = [each for each, owner in enumerate(owners) if owner == target]
+            spare = [each for each in paired if not must[each]]
+            if demands[target].has_room(len(paired)) or spare:
+                if not demands[target].has_room(len(paired)):
                     owners[spare[-1]] = None
-                _move_in(target, arrivals, owners)
+                _shift_owners(target, arrivals, owners)
                 return
-            queue.extend(held)
+            queue.extend(paired)
 
 
-def _move_in(target: int | None, arrivals: dict[int, int], owners: Owners) -> None:
+def _shift_owners(target: int | None, arrivals: dict[int, int], owners: Owners) -> None:
     while target is not None:
         call = arrivals[target]
         target, owners[call] = owners[call], target
 
 
 Relation: TypeAlias = list[list[int]]
-"""For each call, the expectations that it has something to do with, in order."""
+"""For each call, the related expectations, in order."""
 Differences: TypeAlias = dict[tuple[int, int], list[ArgumentDifference]]
-"""How the arguments of each call differ from those of each expectation of the same tool."""
+"""The argument differences of each pair of a call and an expectation of the same tool."""
 
 
-class Pairing(Struct, frozen=True):
-    """The calls with their expectations.
+class Pairing(Struct, frozen=True, kw_only=True):
+    """The pairs of calls and expectations.
 
-    A call is `fitting`; or it is `misplaced`, and fits an expectation that comes elsewhere; or it is
-    `differing`, in its arguments only; or none of these. `must` says which calls must be fitting,
-    `missing` how many calls each expectation lacks; a differing call does not make up for one.
+    A call is `fitting`; or `misplaced`, if it matches an expectation at another position; or `differing`, if only its
+    arguments differ; or none of these. `must` says which calls must be fitting, `missing` how many calls of each
+    expectation are missing, whether or not there are differing ones.
     """
 
     fits: Relation
@@ -201,7 +206,7 @@ class Pairing(Struct, frozen=True):
 
 
 def pair(calls: Sequence[ToolCall], trajectory: Trajectory, *, forbidden: Collection[int]) -> Pairing:
-    """The pairing that leaves least over. Forbidden calls may be fitting, but need not be."""
+    """Return the pairing with the fewest unpaired. Forbidden calls may be fitting, but need not be."""
     found = _differences(calls, trajectory.expected)
     fits, near = (_relation(found, len(calls), is_equal=is_equal) for is_equal in (True, False))
     must = [index not in forbidden and _must_fit(fits[index], trajectory) for index in range(len(calls))]
@@ -217,7 +222,15 @@ def pair(calls: Sequence[ToolCall], trajectory: Trajectory, *, forbidden: Collec
     open_to = [demand.bare() for demand in lacking] if trajectory.allows_others else lacking
     differing = find(_among_unpaired(near, forbidden, fitting, misplaced), open_to, must)
     missing = [demand.least for demand in lacking]
-    return Pairing(fits, fitting, misplaced, differing, must, missing, found)
+    return Pairing(
+        fits=fits,
+        fitting=fitting,
+        misplaced=misplaced,
+        differing=differing,
+        must=must,
+        missing=missing,
+        differences=found,
+    )
 
 
 def _differences(calls: Sequence[ToolCall], expectations: Sequence[Expectation]) -> Differences:
@@ -230,7 +243,7 @@ def _differences(calls: Sequence[ToolCall], expectations: Sequence[Expectation])
 
 
 def _relation(found: Differences, calls: int, *, is_equal: bool) -> Relation:
-    """The expectations that each call fits, or those from which it differs in its arguments only."""
+    """Return the expectations that each call matches, or those from which only its arguments differ."""
     relation: Relation = [[] for _ in range(calls)]
     for (call, expectation), differences in found.items():
         if is_equal is not bool(differences):
@@ -239,12 +252,12 @@ def _relation(found: Differences, calls: int, *, is_equal: bool) -> Relation:
 
 
 def _must_fit(fits: list[int], trajectory: Trajectory) -> bool:
-    """Whether a call must have an expectation. Where others are allowed, those that have a limit are not."""
+    """Return whether a call must be paired. Where other calls are allowed, those with a maximum must."""
     return not trajectory.allows_others or any(trajectory.expected[each].at_most is not None for each in fits)
 
 
 def _among_unpaired(relation: Relation, forbidden: Collection[int], *owners: Owners) -> Relation:
-    """The relation of those calls alone that nobody has yet."""
+    """Return the relation of only the unpaired calls."""
     return [
         [] if call in forbidden or any(each[call] is not None for each in owners) else related
         for call, related in enumerate(relation)
@@ -252,12 +265,12 @@ def _among_unpaired(relation: Relation, forbidden: Collection[int], *owners: Own
 
 
 def _between_neighbours(relation: Relation, owners: Owners) -> Relation:
-    """The relation without expectations that come before, or after, those of the calls around."""
+    """Return the relation without expectations outside the range between the pairs of the neighbouring calls."""
     known = [owner for owner in owners if owner is not None]
-    kept: Relation = []
+    limited: Relation = []
     passed = 0
     for related, owner in zip(relation, owners, strict=True):
         first, last = (known[passed - 1] if passed else 0), (known[passed] if passed < len(known) else None)
-        kept.append([each for each in related if first <= each and (last is None or each <= last)])
+        limited.append([each for each in related if first <= each and (last is None or each <= last)])
         passed += owner is not None
-    return kept
+    return limited

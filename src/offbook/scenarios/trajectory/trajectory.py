@@ -1,4 +1,4 @@
-"""Declares the tool calls that are expected of an agent, their order, and those that are forbidden."""
+"""Declares the expected tool calls of an agent, their order, and the forbidden ones."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.messages import ToolCall
 from offbook.scenarios.trajectory.arguments import ArgumentDifference, arguments_text, differences, short_repr, truncate
-from offbook.text import suggestion
+from offbook.text import did_you_mean
 
 ArgumentMatch = Literal["ignore", "partial", "exact"]
 
 
 class Expectation(Struct, frozen=True):
-    """A tool call that is expected. `expected` makes one, and says what the fields mean."""
+    """An expected tool call; see `expected` for the fields."""
 
     tool: str
     args: Mapping[str, object] = {}
@@ -26,11 +26,11 @@ class Expectation(Struct, frozen=True):
 
     @property
     def is_counted(self) -> bool:
-        """Whether it says how often the call is expected."""
+        """Whether the number of calls is specified."""
         return self.at_least is not None or self.at_most is not None
 
     def differences(self, call: ToolCall) -> list[ArgumentDifference]:
-        """How the arguments of a call of this tool differ; empty if the call is as expected."""
+        """Return the differences of a call's arguments; empty if it matches. The call must be of this tool."""
         if self.match == "ignore":
             return []
         if call.raw_arguments is not None:
@@ -38,11 +38,11 @@ class Expectation(Struct, frozen=True):
         return list(differences(self.args, call.args, is_partial=self.match == "partial"))
 
     def fits(self, call: ToolCall) -> bool:
-        """Whether a call is as expected."""
+        """Return whether a call matches."""
         return self.tool == call.tool and not self.differences(call)
 
     def text(self, limit: int = 60) -> str:
-        """This on one line like `search(text='tea', …)`, where `…` stands for further arguments of any kind."""
+        """Return one line such as `search(text='tea', …)`; `…` stands for any other arguments."""
         further = [] if self.match == "exact" else ["…"]
         arguments = ", ".join([arguments_text(self.args), *further] if self.args else further)
         return f"{truncate(f'{self.tool}({arguments})', limit - len(self._count()))}{self._count()}"
@@ -69,26 +69,25 @@ def expected(
     at_most: int | None = None,
     exactly: int | None = None,
 ) -> Expectation:
-    """A call of `tool`.
+    """Declare an expected call of `tool`.
 
     Args:
-        tool: its name.
-        args: its arguments; values or matchers, at any depth.
-        match: `ignore` takes any arguments, and is the default without `args`. `partial` takes arguments
-            that have those given, also in mappings inside them, and is the default with `args`. `exact`
-            takes those given and no others.
-        at_least: how many such calls there must be.
-        at_most: how many there may be; on its own, there need be none.
-        exactly: both in one.
+        tool: the name of the tool.
+        args: the arguments: values or matchers, at any depth.
+        match: `ignore` accepts any arguments, and is the default without `args`. `partial` accepts additional
+            arguments, also in nested mappings, and is the default with `args`. `exact` accepts no others.
+        at_least: the minimum number of such calls.
+        at_most: the maximum number; without `at_least`, no call is required.
+        exactly: minimum and maximum in one.
 
     Raises:
-        InputError: something is of the wrong type, or contradicts something else.
+        InputError: an argument has the wrong type, or contradicts another.
     """
     if not isinstance(tool, str) or not tool:
         raise InputError(f"expected the name of a tool, got {tool!r}", source="expected", place="tool")
     how = _argument_match(args, match)
     least, most = _bounds(at_least, at_most, exactly)
-    return Expectation(tool, dict(args or {}), how, least, most)
+    return Expectation(tool, dict(args or {}), match=how, at_least=least, at_most=most)
 
 
 def _argument_match(args: Mapping[str, object] | None, match: ArgumentMatch | None) -> ArgumentMatch:
@@ -97,27 +96,29 @@ def _argument_match(args: Mapping[str, object] | None, match: ArgumentMatch | No
     if match is None:
         return "ignore" if args is None else "partial"
     if match not in get_args(ArgumentMatch):
-        hint = suggestion(str(match), get_args(ArgumentMatch), kind="known")
-        raise InputError(f"unknown way to match: {match!r}", source="expected", place="match", hint=hint)
+        hint = did_you_mean(str(match), get_args(ArgumentMatch), kind="one of")
+        raise InputError(f"unknown value {match!r}", source="expected", place="match", hint=hint)
     if match == "ignore" and args is not None:
-        raise InputError("args are given, and ignored", source="expected", place="match", hint="leave one of them out")
+        raise InputError(
+            "args have no effect with match='ignore'", source="expected", place="match", hint="remove one of them"
+        )
     if match != "ignore" and args is None:
-        hint = "give args; args={} with match='exact' is a call without arguments"
-        raise InputError(f"there is nothing to match {match}ly", source="expected", place="match", hint=hint)
+        hint = "add args; args={} with match='exact' is a call without arguments"
+        raise InputError(f"match={match!r} requires args", source="expected", place="match", hint=hint)
     return match
 
 
 def _bounds(at_least: int | None, at_most: int | None, exactly: int | None) -> tuple[int | None, int | None]:
     for name, count in (("at_least", at_least), ("at_most", at_most), ("exactly", exactly)):
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
-            raise InputError(f"expected a count from 0, got {count!r}", source="expected", place=name)
+            raise InputError(f"expected an int of at least 0, got {count!r}", source="expected", place=name)
     if exactly is not None:
         if at_least is not None or at_most is not None:
-            hint = "leave at_least and at_most out"
-            raise InputError("more than one count is given", source="expected", place="exactly", hint=hint)
+            hint = "remove at_least and at_most"
+            raise InputError("exactly excludes at_least and at_most", source="expected", place="exactly", hint=hint)
         return exactly, exactly
     if at_least is not None and at_most is not None and at_least > at_most:
-        raise InputError(f"at least {at_least} is more than at most {at_most}", source="expected", place="at_least")
+        raise InputError(f"at_least={at_least} is more than at_most={at_most}", source="expected", place="at_least")
     return at_least, at_most
 
 
@@ -127,21 +128,20 @@ CallOrder: TypeAlias = tuple[Expectation, Expectation]
 
 
 class Trajectory:
-    """Which tool calls are expected, in which order, and which are forbidden. It never changes.
+    """The expected tool calls, their order, and the forbidden calls. Immutable.
 
     Args:
         mode: `strict`: exactly these calls, in this order. `unordered`: exactly these, in any order.
-            `in_order`: all of these, in this order, with any others around them. `contains`: all of
-            these, in any order, with any others. `within`: no others than these, each as often as may
-            be, or not at all.
-        expected: the calls, each as `expected(…)` or just the name of a tool. Each stands for one call
-            (`within`: for any number), unless it says how many.
-        forbidden: calls of which there must be none.
-        before: pairs (first, then): `then` must not be called before `first` has been, at least once.
-            There need not be either.
+            `in_order`: all of these, in this order, with any others in between. `contains`: all of these, in
+            any order, and any others. `within`: only these, each any number of times, including none.
+        expected: the calls, each as `expected(…)` or as the name of a tool. Each stands for one call
+            (`within`: for any number), unless it specifies the number.
+        forbidden: calls that must not be made.
+        before: pairs (first, then): `then` must not be called before the first call of `first`. Neither call
+            is required.
 
     Raises:
-        InputError: something is of the wrong type, or contradicts something else.
+        InputError: an argument has the wrong type, or contradicts another.
     """
 
     def __init__(
@@ -153,12 +153,13 @@ class Trajectory:
         before: Iterable[tuple[ExpectedCall, ExpectedCall]] = (),
     ) -> None:
         if mode not in get_args(TrajectoryMode):
-            hint = suggestion(str(mode), get_args(TrajectoryMode), kind="modes")
+            hint = did_you_mean(str(mode), get_args(TrajectoryMode), kind="modes")
             raise InputError(f"unknown mode {mode!r}", source="Trajectory", place="mode", hint=hint)
         self.mode: TrajectoryMode = mode
         self.expected = tuple(_expectations(expected, "expected"))
-        banned = enumerate(_expectations(forbidden, "forbidden"))
-        self.forbidden = tuple(_uncounted(each, f"forbidden[{index}]") for index, each in banned)
+        self.forbidden = tuple(
+            _uncounted(each, f"forbidden[{index}]") for index, each in enumerate(_expectations(forbidden, "forbidden"))
+        )
         self.before = tuple(_order(pair, f"before[{index}]") for index, pair in enumerate(_items(before, "before")))
 
     @property
@@ -168,7 +169,7 @@ class Trajectory:
 
     @property
     def allows_others(self) -> bool:
-        """Whether there may be calls that are not expected."""
+        """Whether other calls may be made."""
         return self.mode in ("in_order", "contains")
 
     def __repr__(self) -> str:
@@ -190,14 +191,14 @@ def _expectation(given: object, place: str) -> Expectation:
     if isinstance(given, Expectation):
         return given
     if not isinstance(given, str) or not given:
-        hint = 'expected("search", args={"text": "tea"}), or just "search"'
+        hint = 'expected("search", args={"text": "tea"}), or "search"'
         raise InputError(f"expected a tool call, got {given!r}", source="Trajectory", place=place, hint=hint)
     return expected(given)
 
 
 def _uncounted(expectation: Expectation, place: str) -> Expectation:
     if expectation.is_counted:
-        raise InputError(f"a count means nothing here: {expectation}", source="Trajectory", place=place)
+        raise InputError(f"a count is not allowed here: {expectation}", source="Trajectory", place=place)
     return expectation
 
 

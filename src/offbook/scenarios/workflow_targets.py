@@ -1,4 +1,4 @@
-"""Agents that are workflows: run by WorkflowEngine from a file, or by WorkflowRunner from a Workflow."""
+"""Agents under test that are workflows: run by WorkflowEngine from a file, or by WorkflowRunner from a Workflow."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from offbook.agent import (
 from offbook.errors import AgentError, InputError, StepError, TargetError
 from offbook.messages import Usage
 from offbook.providers.provider import Provider
-from offbook.scenarios.targets.target import AGENT_STEP, AgentAnswer, AgentEnvironment
+from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentEnvironment
 from offbook.tools import GivenTools, ToolDef
 from offbook.tools.result_text import result_text
 from offbook.workflow import WorkflowBuilder, WorkflowDefinition, WorkflowEngine, load_workflow
 
 
 class EngineTarget:
-    """A workflow that is run once a turn: what the user says goes into its state, what it says comes from there.
+    """A workflow that runs once per turn, with the user message in its state; its answer is read from the state.
 
     Args:
         workflow: a definition, a builder, or the path of a file.
-        input: the key of the state that the user's words go to.
-        output: the key that the answer is under.
+        input: the state key for the user message.
+        output: the state key of the answer.
+
+    Raises:
+        InputError: the state has no key `input`.
+        WorkflowError: the file cannot be read, or is not a valid workflow.
     """
 
     def __init__(
@@ -57,20 +61,20 @@ class EngineTarget:
         if input not in self._definition.state:
             raise InputError(f"the workflow's state has no key {input!r}", source=name, place="input")
 
-    def begin(self, stage: AgentEnvironment) -> EngineDialogue:
-        provider = stage.provider or self._provider
+    def begin(self, environment: AgentEnvironment) -> EngineDialogue:
+        provider = environment.provider or self._provider
         if provider is None:
-            raise InputError("the agent has no provider to ask its models by", source=self.name)
+            raise InputError("the agent has no provider for its model calls", source=self.name)
 
         def mocked(tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
-            return stage.tools.toolbox(tools)
+            return environment.tools.toolbox(tools)
 
         engine = WorkflowEngine(self._definition, provider, tools=self._tools, wrap_tools=mocked, folder=self._folder)
         return EngineDialogue(engine, self._input, self._output)
 
 
 class EngineDialogue:
-    """One conversation with such an agent: each turn is a run of its own."""
+    """A conversation with a workflow file: every turn is a separate run."""
 
     def __init__(self, engine: WorkflowEngine, input: str, output: str) -> None:
         self._engine, self._input, self._output = engine, input, output
@@ -81,17 +85,17 @@ class EngineDialogue:
             failed = result.failures[0]
             raise TargetError(f"the workflow failed at {failed.id}: {failed.error}") from StepError(failed.error)
         if self._output not in result.state:
-            raise TargetError(f"the workflow wrote no {self._output!r} into its state")
+            raise TargetError(f"the workflow did not set {self._output!r} in its state")
         usage = Usage(total_tokens=result.total_tokens)
         return AgentAnswer(result_text(result.state[self._output]), usage, result.cost_usd)
 
 
 class RunnerTarget:
-    """An agent's Workflow, run by a WorkflowRunner with its tools mocked. Its result is what it says.
+    """A Workflow that a WorkflowRunner runs with mocked tools. The result of the run is the answer.
 
     Args:
-        provider: where its model is asked; what a conversation gives goes before it.
-        prompt_vars: what its system prompt asks for.
+        provider: serves the model calls, unless the conversation has a provider of its own.
+        prompt_vars: the variables of the system prompt.
     """
 
     def __init__(
@@ -108,17 +112,17 @@ class RunnerTarget:
         self.name, self._workflow, self._model, self._provider = name, workflow, model, provider
         self._prompt_vars, self._policy, self._max_iterations = prompt_vars, policy or GuardPolicy(), max_iterations
 
-    def begin(self, stage: AgentEnvironment) -> RunnerDialogue:
-        provider = stage.provider or self._provider
+    def begin(self, environment: AgentEnvironment) -> RunnerDialogue:
+        provider = environment.provider or self._provider
         if provider is None:
-            raise InputError("the agent has no provider to ask its model by", source=self.name)
+            raise InputError("the agent has no provider for its model calls", source=self.name)
         client = ProviderClient(provider, self._model, step_id=AGENT_STEP)
         runner = WorkflowRunner(client, policy=self._policy, max_iterations=self._max_iterations)
         rules = self._workflow.rules
         mocked = Workflow(
             self._workflow.name,
             self._workflow.description,
-            tools=stage.tools.toolbox(self._workflow.tools),
+            tools=environment.tools.toolbox(self._workflow.tools),
             required_steps=rules.required_steps,
             terminal_tool=rules.terminal_tools,
             system_prompt_template=self._workflow.system_prompt_template,
@@ -127,7 +131,7 @@ class RunnerTarget:
 
 
 class RunnerDialogue:
-    """One conversation with such an agent: each turn goes on with the transcript of the one before."""
+    """A conversation with a Workflow: every turn continues the transcript of the previous one."""
 
     def __init__(self, runner: WorkflowRunner, workflow: Workflow, prompt_vars: Mapping[str, Any]) -> None:
         self._runner, self._workflow, self._prompt_vars = runner, workflow, prompt_vars

@@ -1,0 +1,239 @@
+"""Agents under test: the Target protocol, Python functions, and HTTP endpoints that speak chat completions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
+from inspect import isawaitable
+from typing import Any, Protocol, TypeAlias
+
+import orjson
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.codecs.base import convert_request
+from offbook.codecs.chat_message import ChatMessage
+from offbook.errors import InputError, OffbookError, ProviderError, TargetError
+from offbook.messages import JsonObject, Message, Request, Response, ToolCall, Usage
+from offbook.providers.provider import Provider
+from offbook.scenarios.mocks import MockedTools
+from offbook.tools.dispatch import DAEMON_THREADS, is_async
+
+AGENT_STEP = "agent"
+"""The step id under which an agent's model calls are recorded, after the prefix of its conversation."""
+MAX_ROUNDS = 25
+
+
+class AgentAnswer(Struct, frozen=True):
+    """An agent's answer in one turn, with the usage and cost of its model calls where they are known."""
+
+    text: str
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+
+
+class AgentEnvironment(Struct, frozen=True):
+    """What a conversation provides to its agent.
+
+    `tools` answers the agent's tool calls. `provider` serves its model calls, which are recorded and replayed with
+    the conversation.
+    """
+
+    tools: MockedTools
+    provider: Provider | None = None
+
+
+class Dialogue(Protocol):
+    """An agent in one conversation."""
+
+    async def say(self, text: str) -> AgentAnswer:
+        """Send a user message to the agent and return its answer.
+
+        Raises:
+            TargetError: the agent failed, or returned something that is not an answer.
+        """
+        ...
+
+
+class Target(Protocol):
+    """An agent under test. Its conversations share no state."""
+
+    @property
+    def name(self) -> str: ...
+
+    def begin(self, environment: AgentEnvironment) -> Dialogue:
+        """Start a new conversation."""
+        ...
+
+
+SendMessages: TypeAlias = Callable[[list[JsonObject]], Awaitable[Response]]
+
+
+class ToolLoop:
+    """A conversation with an agent that returns its tool calls: mocks answer them until the agent answers in text."""
+
+    def __init__(self, send: SendMessages, tools: MockedTools, *, max_rounds: int = MAX_ROUNDS) -> None:
+        self._send, self._tools, self._max_rounds = send, tools, max_rounds
+        self._messages: list[JsonObject] = []
+
+    async def say(self, text: str) -> AgentAnswer:
+        self._messages.append({"role": "user", "content": text})
+        total = _TurnUsage()
+        for _ in range(self._max_rounds):
+            response = await self._send(list(self._messages))
+            total.add(response)
+            calls = _with_ids(response.tool_calls, len(self._messages))
+            self._messages.append(Message("assistant", response.content or None, tool_calls=calls).to_dict())
+            if not calls:
+                return AgentAnswer(response.content, total.usage, total.cost_usd)
+            for call in calls:
+                self._messages.append(await self._result(call))
+        raise TargetError(f"the agent called tools {self._max_rounds} times in a row without an answer")
+
+    async def _result(self, call: ToolCall) -> JsonObject:
+        if call.raw_arguments is not None:
+            result: object = {"error": f"the arguments are not a JSON object: {call.raw_arguments[:200]}"}
+        else:
+            result = await self._tools.resolve(call.tool, call.args)
+        content = result if isinstance(result, str) else orjson.dumps(result).decode()
+        return {"role": "tool", "tool_call_id": call.id, "name": call.tool, "content": content}
+
+
+class _TurnUsage:
+    """The sum of usage and cost over the model calls of a turn."""
+
+    def __init__(self) -> None:
+        self.usage, self.cost_usd = Usage(), 0.0
+
+    def add(self, response: Response) -> None:
+        one, other = self.usage, response.usage
+        self.usage = Usage.of(one.prompt_tokens + other.prompt_tokens, one.completion_tokens + other.completion_tokens)
+        self.cost_usd += response.cost_usd
+
+
+def _with_ids(calls: tuple[ToolCall, ...], place: int) -> tuple[ToolCall, ...]:
+    return tuple(call if call.id else replace(call, id=f"call_{place}_{number}") for number, call in enumerate(calls))
+
+
+HandlerAnswer: TypeAlias = str | Response | Mapping[str, Any]
+Handler: TypeAlias = Callable[[list[JsonObject], "HandlerContext"], HandlerAnswer | Awaitable[HandlerAnswer]]
+
+
+class HandlerContext(Struct, frozen=True):
+    """The second argument of a handler.
+
+    `provider` serves the model calls that the handler makes through offbook; they are recorded and replayed with the
+    conversation. `conversation_id` identifies the conversation.
+    """
+
+    environment: AgentEnvironment
+    loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def conversation_id(self) -> str:
+        return self.environment.tools.conversation_id
+
+    @property
+    def turn_index(self) -> int:
+        return self.environment.tools.turn_index
+
+    @property
+    def provider(self) -> Provider | None:
+        return self.environment.provider
+
+    def resolve_tool(self, name: str, args: Mapping[str, Any]) -> Any:
+        """Return the answer of a tool's mock. An async handler awaits it; a sync handler gets the result itself."""
+        result = self.environment.tools.resolve(name, args)
+        if self.loop is None:
+            return result
+        return asyncio.run_coroutine_threadsafe(result, self.loop).result()
+
+
+class HandlerTarget:
+    """An agent that is a function of `(messages, ctx)`, sync or async.
+
+    The function gets the conversation in the OpenAI chat shape. It returns a str, a Response, or a message in that
+    shape, with or without tool calls. A sync function runs in a thread of its own.
+    """
+
+    def __init__(self, name: str, handler: Handler) -> None:
+        if not callable(handler):
+            raise InputError(f"expected a function, got {handler!r}", source=name, place="handler")
+        self.name, self._handler = name, handler
+
+    def begin(self, environment: AgentEnvironment) -> ToolLoop:
+        async def send(messages: list[JsonObject]) -> Response:
+            try:
+                return _response(await self._answer(messages, environment))
+            except OffbookError:
+                raise
+            except Exception as error:  # every error of the agent is a finding about it
+                raise TargetError(f"the agent raised {type(error).__name__}: {error}") from error
+
+        return ToolLoop(send, environment.tools)
+
+    async def _answer(self, messages: list[JsonObject], environment: AgentEnvironment) -> HandlerAnswer:
+        handler: Callable[..., Any] = self._handler
+        if is_async(handler):
+            returned = handler(messages, HandlerContext(environment))
+        else:
+            loop = asyncio.get_running_loop()
+            context = HandlerContext(environment, loop)
+            returned = await loop.run_in_executor(DAEMON_THREADS, copy_context().run, handler, messages, context)
+        answer: HandlerAnswer = await returned if isawaitable(returned) else returned
+        return answer
+
+
+def _response(answer: HandlerAnswer) -> Response:
+    if isinstance(answer, str):
+        return Response(answer)
+    if isinstance(answer, Response):
+        return answer
+    if isinstance(answer, Mapping):
+        message = convert_request({"role": "assistant", **answer}, ChatMessage)
+        calls = tuple(call.to_tool_call() for call in message.tool_calls or ())
+        return Response(_content_text(message.content), tool_calls=calls)
+    raise TargetError(f"the agent returned {type(answer).__name__}; expected a str, a message or a Response")
+
+
+def _content_text(content: str | Sequence[JsonObject] | None) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(str(part.get("text", "")) for part in content or ())
+
+
+class HttpTarget:
+    """An agent behind an HTTP endpoint that takes conversations in the shape of OpenAI's chat completions.
+
+    Args:
+        provider: sends the requests, unless the conversation has a provider that records or replays.
+        model: the `model` of every request.
+        body: additional fields of every request.
+        stream: whether to request a stream.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        provider: Provider,
+        *,
+        model: str = "agent",
+        body: Mapping[str, Any] | None = None,
+        stream: bool = False,
+    ) -> None:
+        self.name = name
+        self._provider, self._model, self._body, self._stream = provider, model, dict(body or {}), stream
+
+    def begin(self, environment: AgentEnvironment) -> ToolLoop:
+        provider = environment.provider or self._provider
+
+        async def send(messages: list[JsonObject]) -> Response:
+            request = Request(tuple(messages), self._model, extra=self._body, stream=self._stream, step_id=AGENT_STEP)
+            try:
+                reply = await provider.send(request)
+                return await reply.collect()
+            except ProviderError as error:
+                raise TargetError(f"the agent's endpoint failed: {error}") from error
+
+        return ToolLoop(send, environment.tools)
