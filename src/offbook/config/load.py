@@ -22,11 +22,9 @@ from offbook.config.schema import (
     UserConfig,
 )
 from offbook.errors import InputError
-from offbook.text import did_you_mean, shorten
-from offbook.workflow.file.problems import EXPECTED, LIMITS
+from offbook.text import did_you_mean
+from offbook.workflow.file.problems import EXPECTED, LIMITS, literal_hint, show_value
 from offbook.workflow.file.schema import Definition
-
-MAX_VALUE_CHARS = 60
 
 
 def validation_input_error(error: ValidationError, kind: type[Definition], *, source: str, place: str) -> InputError:
@@ -38,14 +36,13 @@ def validation_input_error(error: ValidationError, kind: type[Definition], *, so
 
 
 def _reason_and_hint(details: ErrorDetails, kind: type[Definition]) -> tuple[str, str]:
-    reason, name, given = details["type"], str(details["loc"][-1]), _value_text(details["input"])
+    reason, name, given = details["type"], str(details["loc"][-1]), _show_value(details["input"])
     if reason == "extra_forbidden":
         return f"unknown key {name!r}", did_you_mean(name, kind.model_fields, kind="keys")
     if reason == "missing":
         return "required, but missing", ""
     if reason == "literal_error":
-        known = details["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-        return f"unknown value {given}", did_you_mean(str(details["input"]), known, kind="one of")
+        return f"unknown value {given}", literal_hint(details)
     return _mismatch_reason(details, given), ""
 
 
@@ -58,16 +55,12 @@ def _mismatch_reason(details: ErrorDetails, given: str) -> str:
     if kind == "string_pattern_mismatch" and context["pattern"] == REFERENCE_PATTERN:
         return f"expected 'module:name', got {given}"
     if kind == "string_too_short":
-        return "expected something, got nothing"
+        return "expected a value, got an empty one"
     return f"{details['msg']}, got {given}"
 
 
-def _value_text(given: object) -> str:
-    if isinstance(given, dict):
-        return "a table"
-    if isinstance(given, list | tuple):
-        return "a list"
-    return shorten(str(given).lower() if isinstance(given, bool) else repr(given), MAX_VALUE_CHARS)
+def _show_value(given: object) -> str:
+    return "a table" if isinstance(given, Mapping) else show_value(given)
 
 
 CONFIG_FILE = "offbook.toml"
