@@ -36,7 +36,7 @@ _FAILURES = (ProviderError, TimeoutError, ConnectionError)
 
 
 class _PendingCall(Struct, frozen=True):
-    """A call under way: what was asked, canonical too, under which key it goes, and since when."""
+    """A call that has started: its request and canonical fields, the key of its entry, and the time of the start."""
 
     request: Request
     key: str
@@ -46,23 +46,23 @@ class _PendingCall(Struct, frozen=True):
 
 
 class RecordingProvider(Provider):
-    """Passes requests on to `provider` and keeps each exchange at `output_path` before the caller sees its end.
+    """Forwards requests to `provider` and records each exchange at `output_path` before the caller sees its end.
 
-    A failed call is kept as the fault that it was. Secrets are taken out before anything is written;
-    the fingerprint is taken before that.
+    A failed call is recorded as a fault. Secrets are removed before anything is written; the fingerprint is computed
+    before that.
 
     Args:
-        output_path: the recording: a path, or `sqlite:///path.db`; made if absent, added to if there.
-        record: `append` adds every call behind what is there. `once` keeps a recording that is there
-            and answers from it alone. `new` answers from what is there and adds only what is missing.
-            `all` replaces the entries that this run touches. `fresh` replaces all that is there once the run
-            has ended: when all who record there afresh are closed.
-        redactor: what counts as a secret.
-        normalise: what the fingerprint should not see; kept in the recording's metadata.
-        sink: told of every captured call, and of every call that the recording answers.
+        output_path: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist.
+        record: what to do with a recording that exists. `append` adds every call. `once` answers from the recording
+            alone. `new` answers from the recording and adds what it does not have. `all` replaces the entries that
+            this run touches. `fresh` replaces the whole recording when the run ends: when all providers that record
+            there with `fresh` are closed.
+        redactor: decides what is a secret.
+        normalise: what the fingerprint ignores; stored in the metadata of the recording.
+        sink: gets an event for every recorded call, and for every call that the recording answers.
 
     Raises:
-        InputError: the recording cannot be written, or is no recording; `provider` is none.
+        InputError: the recording cannot be written, the file is not a recording, or `provider` is not a Provider.
     """
 
     def __init__(
@@ -140,8 +140,8 @@ class RecordingProvider(Provider):
                     joined.add(event)
                 yield event
             else:
-                early = "the stream ended before its last event"
-                raise ProviderConnectionError(early, provider=self.name)  # noqa: TRY301 - kept like any other failure
+                reason = "the stream ended before its last event"
+                raise ProviderConnectionError(reason, provider=self.name)  # noqa: TRY301 - recorded like other failures
         except BaseException as error:
             self._record_broken(call, joined, chunks, error)
             raise
@@ -153,7 +153,7 @@ class RecordingProvider(Provider):
     def _record_broken(
         self, call: _PendingCall, joined: Accumulator, chunks: list[TimedPiece], error: BaseException
     ) -> None:
-        """Keep what arrived of a stream, and how it broke: by a failure, or by a reader that stopped after a while."""
+        """Record what arrived of a stream, and how it ended: by a failure, or because the caller stopped reading."""
         if isinstance(error, _FAILURES) and not chunks:
             fault: AnyFault = fault_of(error, after_ms=self._elapsed_ms(call))
         elif chunks and (isinstance(error, _FAILURES) or not isinstance(error, Exception)):

@@ -1,4 +1,4 @@
-"""The `fresh` record mode: what a run records replaces the recording when its last writer is closed."""
+"""The `fresh` record mode: the exchanges of a run replace the recording when its last writer is closed."""
 
 from __future__ import annotations
 
@@ -21,69 +21,69 @@ from offbook.recording.stores.store import RecordingWriter, Store
 logger = logging.getLogger("offbook.recording")
 
 ExchangeKind = Literal["models", "tools"]
-"""What a recorder keeps: calls of models, or of tools."""
+"""What a recorder records: model calls, or tool calls."""
 
 _BEFORE_ALL_MOMENTS = "0"
 
 
 class FreshRun:
-    """A run under way. What it records is kept `beside` the recording, which stays as it is until the run ends.
+    """A run in progress. It records to a `sibling` of the recording, which is not changed until the run ends.
 
-    Then goes what the recording had when the run began, of those parts that were recorded. What others have added
-    since stays.
+    At the end, the exchanges that the recording had at the start are removed, of the kinds that were recorded.
+    Exchanges that others have added since stay.
 
     Raises:
-        InputError: the recording cannot be written, or is no recording.
+        InputError: the recording cannot be written, or the file is not a recording.
     """
 
     def __init__(self, store: Store) -> None:
         found = store.write()
         found.close()
         self._store, self._found_until = store, moment_after(store, *get_args(ExchangeKind))
-        self.beside = store.sibling()
-        self.beside.save(Document(meta=found.meta | new_meta()))
+        self.sibling = store.sibling()
+        self.sibling.save(Document(meta=found.meta | new_meta()))
         self.has_replaced = False
-        self._parts: set[ExchangeKind] = set()
+        self._kinds: set[ExchangeKind] = set()
         self._joined, self._left = 0, list[None]()
         self._process = os.getpid()
 
-    def join(self, part: ExchangeKind) -> None:
-        """Count one more who records that part."""
-        self._parts.add(part)
+    def join(self, kind: ExchangeKind) -> None:
+        """Count a writer that records that kind of exchanges."""
+        self._kinds.add(kind)
         self._joined += 1
 
     def leave(self) -> None:
-        """Count one less. Takes no lock: the garbage collector may be the one who calls."""
+        """Discount a writer. Takes no lock: the garbage collector may call this."""
         self._left.append(None)
 
     @property
     def is_deserted(self) -> bool:
-        """Whether nobody records any more."""
+        """Whether all writers have left."""
         return len(self._left) >= self._joined
 
     def end(self) -> None:
-        """Let what was recorded take its place; if nothing was, all stays as it is. A child leaves that to its parent.
+        """Replace the recording by what was recorded, unless that is nothing. In a forked child, do nothing.
 
         Raises:
-            InputError: the recording cannot be written; what was recorded stays beside it.
+            InputError: the recording cannot be written; the sibling has what was recorded.
         """
         if os.getpid() != self._process:
             return
-        recorded = self.beside.load()
+        recorded = self.sibling.load()
         if recorded.size:
             try:
                 self._store.update(partial(self._replace, recorded))
             except InputError as error:
-                hint = f"what was recorded is in {self.beside.location}"
+                hint = f"what was recorded is in {self.sibling.location}"
                 raise InputError(error.reason, source=error.source, place=error.place, hint=hint) from None
             self.has_replaced = True
-        self.beside.remove()
+        self.sibling.remove()
 
     def _replace(self, recorded: Document, document: Document) -> None:
-        if "models" in self._parts:
+        if "models" in self._kinds:
             document.version = FORMAT_VERSION
             forget_all_exchanges(document.entries, before=self._found_until)
-        if "tools" in self._parts:
+        if "tools" in self._kinds:
             forget_all_exchanges(document.tools, before=self._found_until)
         document.meta |= recorded.meta
         for key, exchange in recorded:
@@ -105,18 +105,18 @@ def moment_after(store: Store, *kinds: ExchangeKind) -> str:
 
 
 class FreshRuns(ForkGuarded):
-    """The runs under way in this process: all who record afresh to one place at the same time are one run."""
+    """The runs in progress in this process: all `fresh` writers of one recording at the same time are one run."""
 
     def __init__(self) -> None:
         super().__init__()
         self._runs: dict[Path, FreshRun] = {}
         atexit.register(self._end_all)
 
-    def join(self, store: Store, part: ExchangeKind) -> FreshRun:
-        """The run that records to that store, begun if there is none.
+    def join(self, store: Store, kind: ExchangeKind) -> FreshRun:
+        """Join the run that records to that store, or start one.
 
         Raises:
-            InputError: the recording cannot be written, or is no recording.
+            InputError: the recording cannot be written, or the file is not a recording.
         """
         with self.guard:
             run = self._runs.get(store.path)
@@ -124,14 +124,14 @@ class FreshRuns(ForkGuarded):
                 self._end(store.path)
                 run = None
             run = run or FreshRun(store)
-            run.join(part)
+            run.join(kind)
             return self._runs.setdefault(store.path, run)
 
     def leave(self, store: Store, run: FreshRun) -> None:
-        """Leave the run, and end it if nobody else records.
+        """Leave the run, and end it if no other writer is left.
 
         Raises:
-            InputError: the recording cannot be written; what was recorded stays beside it.
+            InputError: the recording cannot be written; the sibling has what was recorded.
         """
         with self.guard:
             run.leave()
@@ -139,7 +139,7 @@ class FreshRuns(ForkGuarded):
                 self._end(store.path)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is held open."""
 
     def _end(self, path: Path) -> None:
         run = self._runs.pop(path, None)
@@ -147,7 +147,7 @@ class FreshRuns(ForkGuarded):
             run.end()
 
     def _end_all(self) -> None:
-        """End the runs that nobody has ended, as the program does."""
+        """End the runs that are still in progress when the program ends."""
         for path in list(self._runs):
             try:
                 self._end(path)
@@ -159,28 +159,28 @@ FRESH_RUNS = FreshRuns()
 
 
 class ReplaceOnCloseWriter:
-    """Adds to what a run records afresh. The recording is replaced when the last writer of the run is closed.
+    """Adds to the exchanges of a run. The recording is replaced when the last writer of the run is closed.
 
-    One that is used after that adds to the recording.
+    A writer that is used after that adds to the recording.
 
     Raises:
-        InputError: the recording cannot be written, or is no recording.
+        InputError: the recording cannot be written, or the file is not a recording.
     """
 
-    def __init__(self, store: Store, part: ExchangeKind) -> None:
-        self._store, self._part = store, part
+    def __init__(self, store: Store, kind: ExchangeKind) -> None:
+        self._store, self._kind = store, kind
         self._is_run_over = False
         self._writer = self._join()
         self.meta, self.size, self.tool_size = self._writer.meta, self._writer.size, self._writer.tool_size
 
     def add_meta(self, meta: JsonObject) -> None:
-        self._opened().add_meta(meta)
+        self._open_writer().add_meta(meta)
 
     def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        self._opened().append(key, exchange, forget_before=forget_before)
+        self._open_writer().append(key, exchange, forget_before=forget_before)
 
     def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
-        self._opened().append_tool(tool, exchange, forget_before=forget_before)
+        self._open_writer().append_tool(tool, exchange, forget_before=forget_before)
 
     def close(self) -> None:
         self._writer.close()
@@ -188,10 +188,10 @@ class ReplaceOnCloseWriter:
             FRESH_RUNS.leave(self._store, self._run)
 
     def _join(self) -> RecordingWriter:
-        """Join the run, which is left when this writer is closed, or gone."""
-        self._run = FRESH_RUNS.join(self._store, self._part)
+        """Join the run. This writer leaves it when it is closed or garbage-collected."""
+        self._run = FRESH_RUNS.join(self._store, self._kind)
         try:
-            writer = self._run.beside.write()
+            writer = self._run.sibling.write()
         except InputError:
             FRESH_RUNS.leave(self._store, self._run)
             raise
@@ -199,7 +199,7 @@ class ReplaceOnCloseWriter:
         self._departure.atexit = False
         return writer
 
-    def _opened(self) -> RecordingWriter:
+    def _open_writer(self) -> RecordingWriter:
         if not self._departure.alive and not self._is_run_over:
             self._is_run_over = self._run.has_replaced
             self._writer = self._store.write() if self._is_run_over else self._join()

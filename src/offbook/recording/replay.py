@@ -131,7 +131,7 @@ class MockProvider(Provider):
         """Return whether a strict replay has an answer for `request` now.
 
         Raises:
-            RequestError: the request cannot be encoded as JSON.
+            RequestError: the request cannot be written as JSON.
         """
         return self._cursor.match(request.step_id, fingerprint(request, self._rules)).mismatch is None
 

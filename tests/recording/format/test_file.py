@@ -142,7 +142,7 @@ def test_what_is_no_json_is_refused_with_its_place(text, place, reason):
     assert error.place.startswith(place)
     assert bool(error.place) == bool(place)
     assert reason in error.reason
-    assert error.hint == "mend the JSON there, restore the file from version control, or record again"
+    assert error.hint == "fix the JSON there, restore the file from version control, or record again"
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_keys_of_a_recording_may_be_those_of_something_else():
         ('{"a": null}', "key 'a'", "got null"),
         ('{"a": []}', "key 'a'", "the list is empty"),
         ('{"a": ["x"]}', "key 'a'[0]", "got a text"),
-        ('{"a": {"content": 5}}', "key 'a'.content", "expected a text, got a whole number"),
-        ('{"a": {"content": null}}', "key 'a'.content", "expected a text, got null"),
+        ('{"a": {"content": 5}}', "key 'a'.content", "expected a string, got a whole number"),
+        ('{"a": {"content": null}}', "key 'a'.content", "expected a string, got null"),
         ('{"a": {"usage": {"prompt_tokens": "1"}}}', "key 'a'.usage.prompt_tokens", "expected a whole number"),
         ('{"a": [{"content": "x"}, {"latency_ms": "1"}]}', "key 'a'[1].latency_ms", "expected a number"),
         ('{"a": {"tool_calls": {}}}', "key 'a'.tool_calls", "expected a list"),
@@ -288,7 +288,7 @@ def test_a_file_over_the_limit_is_refused_without_being_read(tmp_path):
     with path.open("wb") as file:
         file.truncate(2 * MAX_FILE_BYTES)
     with pytest.raises(
-        RecordingFormatError, match=f"{2 * MAX_FILE_BYTES} bytes; the most .* {MAX_FILE_BYTES}"
+        RecordingFormatError, match=f"{2 * MAX_FILE_BYTES} bytes; the maximum .* {MAX_FILE_BYTES}"
     ) as caught:
         MockProvider(path)
     assert caught.value.source == str(path)

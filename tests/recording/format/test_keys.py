@@ -20,10 +20,10 @@ def test_ordinary_names_are_fit(key):
     [
         ("", "is empty"),
         ("_meta", "starts with '_'"),
-        ("..", "climbs"),
-        ("../a", "climbs"),
-        ("a/../b", "climbs"),
-        ("a\\..\\b", "climbs"),
+        ("..", "leads out"),
+        ("../a", "leads out"),
+        ("a/../b", "leads out"),
+        ("a\\..\\b", "leads out"),
         ("a\n", "control characters"),
         ("\x1b[2J", "control characters"),
         ("a\x00", "control characters"),
@@ -83,8 +83,8 @@ def test_what_a_table_shows_can_be_given():
 
 def test_the_beginning_of_several_is_told_with_what_tells_them_apart():
     error = refused("1928")
-    assert str(error).startswith("run.json: 2 keys begin with '1928'")
-    assert error.hint == f"give more of one: {FIRST[:13]}, {SECOND[:13]}"
+    assert str(error).startswith("run.json: 2 keys start with '1928'")
+    assert error.hint == f"write more of one: {FIRST[:13]}, {SECOND[:13]}"
 
 
 @pytest.mark.parametrize("given", ["gret", "", "…", FIRST + "0"])

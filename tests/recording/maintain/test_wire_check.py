@@ -44,7 +44,7 @@ def test_what_a_codec_wrote_agrees(codec, response):
 def test_an_edited_answer_disagrees(codec, write):
     said = write(codec, Response("Hello", model="m"))
     asked = write(codec, Response(model="m", tool_calls=(CALL,), finish_reason="tool_calls"))
-    problem = "the bytes say something else than the fields: "
+    problem = "the bytes differ from the fields: "
     assert disagreement(Exchange(content="Hullo", wire=said)) == problem + "content"
     oslo, rome = ([RecordedToolCall(name="get", arguments={"city": city})] for city in ("Oslo", "Rome"))
     assert disagreement(Exchange(tool_calls=oslo, wire=asked)) == ""
@@ -73,9 +73,9 @@ def test_arguments_that_are_no_json_agree_too():
 @pytest.mark.parametrize(
     ("wire", "problem"),
     [
-        (WireRecord(protocol="openai_chat", body="\x1b[2J"), "the bytes are no answer of openai_chat: "),
-        (WireRecord(protocol="openai_chat", frames=[]), "the bytes are no answer of openai_chat: the stream ended"),
-        (WireRecord(protocol="openai_chat", status=500, body="{}"), "the status is 500, and the fields tell an answer"),
+        (WireRecord(protocol="openai_chat", body="\x1b[2J"), "the bytes are not a response of openai_chat: "),
+        (WireRecord(protocol="openai_chat", frames=[]), "the bytes are not a response of openai_chat: the stream ended"),
+        (WireRecord(protocol="openai_chat", status=500, body="{}"), "the status is 500, but the fields have a response"),
         (WireRecord(protocol="openai_cht"), "the protocol 'openai_cht' is unknown; did you mean 'openai_chat'?"),
         (WireRecord(protocol="\x1b[2J"), r"the protocol '\x1b[2J' is unknown; protocols: "),
     ],

@@ -125,7 +125,7 @@ class TestJournal:
             caplog.clear()
             put(tmp_path, {FILE: file_with(a="1"), JOURNAL: line("a", "2") + last[:size] + end})
             assert contents(JsonFileStore(tmp_path / FILE)) == {"a": ["1", "2"]}
-            assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped a torn line of {size} bytes"]
+            assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped an incomplete line of {size} bytes"]
             assert list(files(tmp_path)) == [FILE]
 
     def test_a_last_line_that_lacks_only_its_end_is_kept(self, store, tmp_path, caplog):
@@ -141,7 +141,7 @@ class TestJournal:
         journal.append(line("b", "4").rstrip())
         journal.close()
         assert contents(store) == {"a": ["1", "2", "3"], "b": "4"}
-        assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped a torn line of {len(torn)} bytes"]
+        assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped an incomplete line of {len(torn)} bytes"]
 
     @pytest.mark.parametrize(
         "foreign",
@@ -206,7 +206,7 @@ class TestToolLines:
             caplog.clear()
             put(tmp_path, {JOURNAL: tool_line("get", 1) + last[:size] + end})
             assert results(JsonFileStore(tmp_path / FILE)) == {"get": [1]}
-            assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped a torn line of {size} bytes"]
+            assert warnings_in(caplog) == [f"{tmp_path / JOURNAL}: dropped an incomplete line of {size} bytes"]
 
     @pytest.mark.parametrize("foreign", [b'{"tool": "get", "call": {"mood": 1}}\n', b'{"tool": 5}\n'])
     def test_a_whole_line_that_says_something_unknown_is_refused_not_dropped(self, store, tmp_path, foreign):

@@ -28,7 +28,7 @@ def router(*conditions, default="", step_id="r", after=""):
         ([call("a"), call("a")], "5:6: steps[1].id: the id 'a' is there twice"),
         ([call("a"), LOOP % ("over: state.items", call("a"))], "5:53: steps[1].steps[0].id: the id 'a' is there twice"),
         ([call("_a")], "4:6: steps[0].id: the id '_a' starts with '_', which marks metadata | a key is up to 512 printable characters, does not start with '_' and has no '..' between slashes"),
-        ([call('"a/../b"')], "4:6: steps[0].id: the id 'a/../b' climbs out of its folder | a key is up to 512 printable characters, does not start with '_' and has no '..' between slashes"),
+        ([call('"a/../b"')], "4:6: steps[0].id: the id 'a/../b' leads out of its folder | a key is up to 512 printable characters, does not start with '_' and has no '..' between slashes"),
         ([call("fetch"), call("b", depends_on="[fech]")], "5:57: steps[1].depends_on[0]: there is no step 'fech' | did you mean 'fetch'?"),
         ([call("a", depends_on="[zzz]"), call("b")], "4:57: steps[0].depends_on[0]: there is no step 'zzz' | steps beside it: b"),
         ([call("out"), LOOP % ("over: state.items", call("in", depends_on="[out]"))], "5:105: steps[1].steps[0].depends_on[0]: there is no step 'out' | steps beside it: none"),

@@ -1,1 +1,1 @@
-"""Format."""
+"""The recording format: documents, exchanges, keys, and the JSON file."""

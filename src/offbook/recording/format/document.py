@@ -19,11 +19,11 @@ from offbook.version import __version__
 
 
 class AnyExchange(Protocol):
-    """What every exchange tells, whatever was called."""
+    """The fields that model exchanges and tool exchanges share."""
 
     @property
     def fingerprint(self) -> str | None:
-        """What identifies the call that this exchange answers; None if it answers any."""
+        """What identifies the call that this exchange answers; None if it answers any call of its key."""
         ...
 
     @property
@@ -35,18 +35,18 @@ Entries: TypeAlias = dict[str, E | list[E]]
 
 
 def exchanges_of(entries: Mapping[str, E | list[E]], key: str) -> list[E]:
-    """The exchanges of a key, in order."""
+    """Return the exchanges of a key, in order."""
     entry = entries.get(key, [])
     return entry if isinstance(entry, list) else [entry]
 
 
 def each_exchange(entries: Mapping[str, E | list[E]]) -> Iterator[tuple[str, E]]:
-    """Each exchange with its key, in order."""
+    """Yield each exchange with its key, in order."""
     return ((key, exchange) for key in entries for exchange in exchanges_of(entries, key))
 
 
 def add_exchange(entries: Entries[E], key: str, exchange: E, *, listed: bool = False) -> None:
-    """Put an exchange behind those of its key. The first stands alone, or in a list of one if `listed`."""
+    """Add an exchange after those of its key. The first one is not in a list unless `listed`."""
     entry = entries.get(key)
     if isinstance(entry, list):
         entry.append(exchange)
@@ -57,7 +57,7 @@ def add_exchange(entries: Entries[E], key: str, exchange: E, *, listed: bool = F
 
 
 def rewrite_exchanges(entries: Entries[E], change: Callable[[E], E]) -> int:
-    """Put each exchange through `change`; gives back how many came out as another object."""
+    """Replace each exchange by `change(exchange)`, and return how many became another object."""
     changed = 0
     for key, entry in entries.items():
         new = [change(exchange) for exchange in exchanges_of(entries, key)]
@@ -67,7 +67,7 @@ def rewrite_exchanges(entries: Entries[E], change: Callable[[E], E]) -> int:
 
 
 def forget_exchanges(entries: Entries[E], key: str, *, before: str) -> None:
-    """Drop the exchanges of a key that were recorded before a moment; those that do not say when were."""
+    """Remove the exchanges of a key that were recorded before a moment, and those without a timestamp."""
     entry = entries.pop(key, None)
     if isinstance(entry, list):
         left = [exchange for exchange in entry if (exchange.recorded_at or "") >= before]
@@ -78,7 +78,7 @@ def forget_exchanges(entries: Entries[E], key: str, *, before: str) -> None:
 
 
 def forget_all_exchanges(entries: Entries[E], *, before: str) -> None:
-    """The like of `forget` for every key."""
+    """Do what `forget_exchanges` does, for every key."""
     for key in list(entries):
         forget_exchanges(entries, key, before=before)
 
@@ -88,15 +88,15 @@ Entry: TypeAlias = Exchange | list[Exchange]
 
 
 def new_meta() -> JsonObject:
-    """The metadata of a recording made now."""
+    """Return the metadata of a new recording."""
     return {"created_by": f"offbook {__version__}"}
 
 
 class Document(Struct):
-    """A recording in memory. An exchange answers every call of its key, a list answers in order.
+    """A recording in memory. A single exchange answers every call of its key, a list answers in order.
 
-    `entries` are the calls of models, `tools` those of tools by name. `rest` holds further top-level
-    metadata, kept as it is.
+    `entries` has the model calls by key, `tools` the tool calls by the tool's name. `rest` holds further top-level
+    metadata, which is written back unchanged.
     """
 
     meta: JsonObject = field(default_factory=new_meta)
@@ -106,12 +106,12 @@ class Document(Struct):
     tools: dict[str, ToolEntry] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, Exchange]]:
-        """Each exchange of a model with its key, in order."""
+        """Yield each model exchange with its key, in order."""
         return each_exchange(self.entries)
 
     @property
     def size(self) -> int:
-        """How many exchanges there are, of models and tools."""
+        """The number of exchanges, of models and tools."""
         return sum(1 for _ in each_exchange(self.entries)) + sum(1 for _ in each_exchange(self.tools))
 
     @property
@@ -120,37 +120,37 @@ class Document(Struct):
         return [*self.entries, *map(tool_key, self.tools)]
 
     def exchanges(self, key: str) -> list[Exchange]:
-        """The exchanges of a key, in order."""
+        """Return the model exchanges of a key, in order."""
         return exchanges_of(self.entries, key)
 
     def add(self, key: str, exchange: Exchange) -> None:
-        """Put an exchange behind those of its key."""
+        """Add an exchange after those of its key."""
         add_exchange(self.entries, key, exchange)
 
     def rewrite(
         self, change: Callable[[Exchange], Exchange], change_tool: Callable[[ToolExchange], ToolExchange]
     ) -> int:
-        """Put each exchange through its `change`; gives back how many came out as another object."""
+        """Replace each exchange by what its function returns, and return how many became another object."""
         return rewrite_exchanges(self.entries, change) + rewrite_exchanges(self.tools, change_tool)
 
     def forget(self, key: str, *, before: str) -> None:
-        """Drop the exchanges of a key that were recorded before a moment; those that do not say when were."""
+        """Remove the exchanges of a key that were recorded before a moment, and those without a timestamp."""
         forget_exchanges(self.entries, key, before=before)
 
     def add_tool(self, tool: str, exchange: ToolExchange) -> None:
-        """Put an exchange behind those of its tool, in a list even if it is the first."""
+        """Add an exchange after those of its tool, in a list even if it is the first."""
         add_exchange(self.tools, tool, exchange, listed=True)
 
     def forget_tool(self, tool: str, *, before: str) -> None:
-        """The like of `forget` for the exchanges of a tool."""
+        """Remove exchanges of a tool, like `forget`."""
         forget_exchanges(self.tools, tool, before=before)
 
 
 def rules_from_meta(meta: JsonObject, *, source: str) -> NormaliseRules:
-    """The normalise rules that a recording's metadata declares.
+    """Return the normalise rules that the metadata of a recording declares.
 
     Raises:
-        RecordingFormatError: they are declared wrongly.
+        RecordingFormatError: the declaration is invalid.
     """
     declared = meta.get("normalise")
     if not declared:
@@ -169,7 +169,7 @@ def rules_from_meta(meta: JsonObject, *, source: str) -> NormaliseRules:
 
 
 def check_strict(version: int, *, source: str) -> None:
-    """Raises RecordingFormatError if recordings of this version cannot be replayed strictly."""
+    """Raise RecordingFormatError if a recording of this version cannot be replayed strictly."""
     if version < FORMAT_VERSION:
         raise RecordingFormatError(
             f"version {version} cannot be replayed strictly",

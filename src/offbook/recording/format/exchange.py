@@ -30,7 +30,7 @@ _NO_USAGE = Usage()
 
 
 class RecordedToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool call as files spell it. Arguments are an object, or JSON text; text that is no object is kept as it is."""
+    """A tool call in the format of the file. `arguments` is an object, or a str if it is not a JSON object."""
 
     id: str | None = None
     name: str
@@ -39,7 +39,7 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class ToolCallPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A piece of a streamed tool call."""
+    """A part of a streamed tool call."""
 
     index: int
     id: str | None = None
@@ -48,20 +48,20 @@ class ToolCallPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class StreamPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A streamed piece that is not plain text: of the reasoning, or of a tool call."""
+    """A streamed piece that is not plain text: a part of the reasoning, or of a tool call."""
 
     reasoning: str | None = None
     tool_call: ToolCallPiece | None = None
 
 
 TimedPiece: TypeAlias = tuple[float, str | StreamPiece]
-"""A streamed piece and when it came, in ms since the request."""
+"""The time of a streamed piece, in ms since the request, and the piece."""
 
 
 class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """One entry of a recording. `request` is kept as the JSON it came as.
+    """One recorded model call. `request` is the JSON of the request, unparsed.
 
-    `wire` is there if the exchange was recorded over HTTP. One of plain HTTP has nothing beside it but its request.
+    `wire` is set if the exchange was recorded over HTTP. An exchange of plain HTTP has only `wire` and `request`.
     """
 
     content: str = ""
@@ -81,7 +81,7 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     wire: WireRecord | None = None
 
     def response(self, *, model: str, provider: str) -> Response:
-        """The recorded response; `model` and `provider` stand in where the entry names none."""
+        """Return the recorded response. `model` and `provider` are used if the entry has none."""
         return Response(
             self.content,
             self.model or model,
@@ -96,18 +96,18 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
 
     @property
     def fingerprint(self) -> str | None:
-        """The fingerprint of the request that this answers; None if it answers any under its key."""
+        """The fingerprint of the request that this answers; None if it answers any request of its key."""
         return self.request_hash or None
 
     @property
     def ending(self) -> str | None:
-        """The finish reason; of an entry that tells none, the one that fits its answer."""
+        """The finish reason; `tool_calls` or `stop` if the entry has none."""
         if isinstance(self.finish_reason, UnsetType):
             return "tool_calls" if self.tool_calls else "stop"
         return self.finish_reason
 
     def timed_deltas(self) -> list[tuple[float, StreamDelta]]:
-        """The recorded chunks as deltas with their times in ms; without any, the response word by word."""
+        """Return the recorded chunks as deltas with their times in ms; if there are none, the response word by word."""
         if self.chunks is not None:
             return [(at_ms, delta_from_piece(piece)) for at_ms, piece in self.chunks]
         whole = deltas_of(self.response(model="", provider=""))
@@ -118,28 +118,28 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
         ]
 
     def is_same(self, other: Exchange) -> bool:
-        """Whether the other is a copy of this exchange."""
+        """Return whether the other is a copy of this exchange."""
         return msgspec.json.encode(self) == msgspec.json.encode(other)
 
     def request_fields(self) -> JsonObject | None:
-        """What was asked, or None if the entry does not say it as a request."""
-        fields = self._asked()
+        """Return the recorded request; None if the entry has none with messages."""
+        fields = self._decode_request()
         messages = fields.get("messages")
         is_request = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
         return fields if is_request else None
 
     def http_fields(self) -> JsonObject | None:
-        """The method, path and body of a request that is none of a model; None if the entry does not say it as such."""
-        fields = self._asked()
+        """Return the method, path and body of a request that is not a model call; None if the entry is one."""
+        fields = self._decode_request()
         is_http = all(isinstance(fields.get(name), str) for name in ("method", "path"))
         return fields if is_http and "messages" not in fields else None
 
     def http_place(self) -> str:
-        """The same as `GET /v1/models`, or empty."""
+        """Return the method and path, like `GET /v1/models`; empty for a model call."""
         fields = self.http_fields()
         return "" if fields is None else printable(f"{fields['method']} {fields['path']}").replace("\n", " ")
 
-    def _asked(self) -> JsonObject:
+    def _decode_request(self) -> JsonObject:
         fields = msgspec.json.decode(self.request) if bytes(self.request) else None
         return fields if isinstance(fields, dict) else {}
 
@@ -156,7 +156,7 @@ def _tool_call_from_record(call: RecordedToolCall) -> ToolCall:
 
 
 def recorded_calls(calls: tuple[ToolCall, ...]) -> list[RecordedToolCall] | None:
-    """Tool calls as files spell them."""
+    """Return tool calls in the format of the file."""
     return [
         RecordedToolCall(
             id=call.id,
@@ -169,7 +169,7 @@ def recorded_calls(calls: tuple[ToolCall, ...]) -> list[RecordedToolCall] | None
 
 
 def piece_from_delta(delta: StreamDelta) -> str | StreamPiece:
-    """A stream delta as files spell it."""
+    """Return a stream delta in the format of the file."""
     match delta:
         case TextDelta(text):
             return text
@@ -180,7 +180,7 @@ def piece_from_delta(delta: StreamDelta) -> str | StreamPiece:
 
 
 def delta_from_piece(piece: str | StreamPiece) -> StreamDelta:
-    """The stream delta that `piece` spells."""
+    """Return the stream delta of a piece."""
     if isinstance(piece, str):
         return TextDelta(piece)
     if piece.tool_call is not None:

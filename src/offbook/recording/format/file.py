@@ -14,85 +14,40 @@ from msgspec.structs import fields as struct_fields
 from offbook.errors import RecordingFormatError
 from offbook.faults.catalog import explain_fault_error
 from offbook.messages import JsonObject, Usage
-from offbook.recording.format.document import FORMAT_VERSION, Document, Entry
+from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entry
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, TimedPiece, ToolCallPiece
 from offbook.recording.format.keys import KEY_HINT, quote_name, tool_key, unfit_reason, unfit_tool_reason
 from offbook.recording.format.tool_exchange import RecordedError, ToolEntry, ToolExchange
 from offbook.recording.format.wire_record import Base64, TimedFrame, WireRecord
 from offbook.schema_errors import explain_json_error, explain_msgspec_error, shape_hint, value_at
 
+MAX_FILE_BYTES = 512 * 1024 * 1024
+MAX_TEXT_CHARS = 32 * 1024 * 1024
 SPARE_NESTING_LEVELS = 200
-_tools_decoder = msgspec.json.Decoder(dict[str, Raw])
-_tool_entry_decoder = msgspec.json.Decoder(ToolExchange | list[ToolExchange])
+
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NO_TOOLS = Raw(b"{}")
+_outer_decoder = msgspec.json.Decoder(dict[str, Raw])
+_entry_decoder = msgspec.json.Decoder(Exchange | list[Exchange])
+_tool_entry_decoder = msgspec.json.Decoder(ToolExchange | list[ToolExchange])
+_FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
+_PLAIN_FIELDS: JsonObject = {
+    "content": "",
+    "model": "",
+    "provider": "",
+    "cost_usd": 0.0,
+    "latency_ms": 0.0,
+    "reasoning": None,
+    "recorded_at": None,
+    "request_hash": None,
+}
+_FILE_HINT = 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
+_ENTRY_HINT = 'an entry is like {"content": "Hello."} or {"fault": {"type": "timeout"}}, or a list of such'
+_WIRE_HINT = (
+    'it is like {"protocol": "openai_chat", "status": 200, "headers": {}, "body": "…"}, or has "frames": [[12.1, "…"]]'
+)
 _TOOLS_HINT = 'it is like {"get_weather": [{"arguments": {"city": "Oslo"}, "result": "rain"}]}'
 _TOOL_ENTRY_HINT = 'a call is like {"arguments": {"city": "Oslo"}, "result": "rain"}'
-
-
-def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
-    """The tool exchanges in the `_tools` of a recording.
-
-    Raises:
-        RecordingFormatError: with the file, the place in it and the reason.
-    """
-    try:
-        tools = _tools_decoder.decode(data)
-    except _UNREADABLE as error:
-        reason, _ = explain_msgspec_error(error)
-        raise RecordingFormatError(reason, source=source, place="_tools", hint=_TOOLS_HINT) from None
-    return {name: _parse_tool_entry(name, entry, source) for name, entry in tools.items()}
-
-
-def parse_tool_exchange(name: str, data: bytes, *, source: str) -> ToolExchange:
-    """One exchange of the tool `name`, as `parse_tools` reads it."""
-    entry = _parse_tool_entry(name, data, source)
-    if isinstance(entry, list):
-        raise RecordingFormatError("expected one exchange, got a list", source=source, place=tool_key(name))
-    return entry
-
-
-def _parse_tool_entry(name: str, data: bytes | Raw, source: str) -> ToolEntry:
-    place = tool_key(name)
-    if reason := unfit_tool_reason(name):
-        raise RecordingFormatError(f"the name {reason}", source=source, place=place, hint=KEY_HINT)
-    try:
-        entry: ToolEntry = _tool_entry_decoder.decode(data)
-    except _UNREADABLE as error:
-        raise _tool_shape_error(place, error, source) from None
-    if not _leaves_spare_nesting(entry, bytes(data)):
-        raise RecordingFormatError("nested too deep", source=source, place=place, hint="record it as text")
-    if entry == []:
-        raise RecordingFormatError("the list is empty", source=source, place=place, hint="remove the key")
-    return entry
-
-
-def _leaves_spare_nesting(entry: ToolEntry, data: bytes) -> bool:
-    """Whether what was read can be written, too, and by who has called deeper than the reader."""
-    if data.count(b"[") + data.count(b"{") < SPARE_NESTING_LEVELS:
-        return True
-    deeper: object = entry
-    for _ in range(SPARE_NESTING_LEVELS):
-        deeper = [deeper]
-    try:
-        msgspec.json.encode(deeper)
-    except RecursionError:
-        return False
-    return True
-
-
-def _tool_shape_error(place: str, error: Exception, source: str) -> RecordingFormatError:
-    reason, path = explain_msgspec_error(error)
-    hint = _TOOL_ENTRY_HINT
-    if "unknown field" in reason:
-        hint = shape_hint(reason, path, RecordedError if path.endswith(".error") else ToolExchange)
-    return RecordingFormatError(reason, source=source, place=place + path, hint=hint)
-
-
-def tools_fields(tools: dict[str, ToolEntry], lay_out: Callable[[Any], Any]) -> JsonObject:
-    """The tool exchanges as files spell them, names sorted."""
-    return {name: lay_out(tools[name]) for name in sorted(tools)}
-
-
 _FOREIGN_KINDS = {
     "an API response": (
         {"choices"},
@@ -107,37 +62,8 @@ _FOREIGN_KINDS = {
 }
 
 
-def foreign_kind(keys: Collection[str]) -> str:
-    """What an object with these keys looks like, if not like a recording; empty if like nothing known."""
-    return next((kind for kind, signs in _FOREIGN_KINDS.items() if any(sign <= set(keys) for sign in signs)), "")
-
-
-MAX_FILE_BYTES = 512 * 1024 * 1024
-MAX_TEXT_CHARS = 32 * 1024 * 1024
-
-_NO_TOOLS = Raw(b"{}")
-_outer_decoder = msgspec.json.Decoder(dict[str, Raw])
-_entry_decoder = msgspec.json.Decoder(Exchange | list[Exchange])
-_FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
-_PLAIN_FIELDS: JsonObject = {
-    "content": "",
-    "model": "",
-    "provider": "",
-    "cost_usd": 0.0,
-    "latency_ms": 0.0,
-    "reasoning": None,
-    "recorded_at": None,
-    "request_hash": None,
-}
-_ENTRY_HINT = 'an entry is like {"content": "Hello."} or {"fault": {"type": "timeout"}}, or a list of such'
-_FILE_HINT = 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'
-_WIRE_HINT = (
-    'it is like {"protocol": "openai_chat", "status": 200, "headers": {}, "body": "…"}, or has "frames": [[12.1, "…"]]'
-)
-
-
 def parse_document(data: bytes, *, source: str) -> Document:
-    """The document in a recording file.
+    """Parse a recording file.
 
     Raises:
         RecordingFormatError: with the file, the place in it and the reason.
@@ -155,14 +81,14 @@ def parse_document(data: bytes, *, source: str) -> Document:
     try:
         entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
     except RecordingFormatError:
-        if told := foreign_kind(outer):
-            raise RecordingFormatError(f"looks like {told}, not a recording", source=source, hint=_FILE_HINT) from None
+        if kind := foreign_kind(outer):
+            raise RecordingFormatError(f"looks like {kind}, not a recording", source=source, hint=_FILE_HINT) from None
         raise
     return _document_from_parts(metadata, entries, tools, source)
 
 
 def document_from_dict(responses: Mapping[str, Any], *, source: str) -> Document:
-    """The document in a dict of the same shape as a recording file; without `_version` it is the current one.
+    """Parse a dict of the same shape as a recording file. Without `_version` it has the current version.
 
     Raises:
         RecordingFormatError: with the place in it and the reason.
@@ -177,37 +103,54 @@ def document_from_dict(responses: Mapping[str, Any], *, source: str) -> Document
     return parse_document(data, source=source)
 
 
+def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
+    """Parse the `_tools` of a recording.
+
+    Raises:
+        RecordingFormatError: with the file, the place in it and the reason.
+    """
+    try:
+        tools = _outer_decoder.decode(data)
+    except _UNREADABLE as error:
+        reason, _ = explain_msgspec_error(error)
+        raise RecordingFormatError(reason, source=source, place="_tools", hint=_TOOLS_HINT) from None
+    return {name: _parse_tool_entry(name, entry, source) for name, entry in tools.items()}
+
+
 def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
-    """One exchange, as `parse` reads it."""
-    entry = _parse_entry(key, data, source)
+    """Parse one exchange of a key, like `parse_document`."""
+    return _single(_parse_entry(key, data, source), place=_place(key), source=source)
+
+
+def parse_tool_exchange(name: str, data: bytes, *, source: str) -> ToolExchange:
+    """Parse one exchange of a tool, like `parse_tools`."""
+    return _single(_parse_tool_entry(name, data, source), place=tool_key(name), source=source)
+
+
+def _single(entry: E | list[E], *, place: str, source: str) -> E:
     if isinstance(entry, list):
-        raise RecordingFormatError("expected one exchange, got a list", source=source, place=_place(key))
+        raise RecordingFormatError("expected one exchange, got a list", source=source, place=place)
     return entry
+
+
+def foreign_kind(keys: Collection[str]) -> str:
+    """Return what an object with these keys looks like if not like a recording; empty if like nothing known."""
+    return next((kind for kind, signs in _FOREIGN_KINDS.items() if any(sign <= set(keys) for sign in signs)), "")
 
 
 def _document_from_parts(
     metadata: JsonObject, entries: dict[str, Entry], tools: dict[str, ToolEntry], source: str
 ) -> Document:
-    version = metadata.pop("_version", 1)
+    version, meta = metadata.pop("_version", 1), metadata.pop("_meta", {})
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise RecordingFormatError(
-            f"expected a version number, got {version!r}",
-            source=source,
-            place="_version",
-            hint=f"write {FORMAT_VERSION}",
-        )
+        reason = f"expected a version number, got {version!r}"
+        raise RecordingFormatError(reason, source=source, place="_version", hint=f"write {FORMAT_VERSION}")
     if version > FORMAT_VERSION:
-        raise RecordingFormatError(
-            f"version {version} is newer than this offbook reads ({FORMAT_VERSION})",
-            source=source,
-            place="_version",
-            hint="upgrade offbook, or record again",
-        )
-    meta = metadata.pop("_meta", {})
+        reason = f"version {version} is newer than this offbook reads ({FORMAT_VERSION})"
+        raise RecordingFormatError(reason, source=source, place="_version", hint="upgrade offbook, or record again")
     if not isinstance(meta, dict):
-        raise RecordingFormatError(
-            f"expected an object, got {type(meta).__name__}", source=source, place="_meta", hint="remove the key"
-        )
+        reason = f"expected an object, got {type(meta).__name__}"
+        raise RecordingFormatError(reason, source=source, place="_meta", hint="remove the key")
     return Document(meta=meta, entries=entries, rest=metadata, version=version, tools=tools)
 
 
@@ -228,8 +171,21 @@ def _parse_entry(key: str, data: bytes | Raw, source: str) -> Entry:
         raise _shape_error(key, data, error, source) from None
     if len(memoryview(data)) > MAX_TEXT_CHARS:
         _check_sizes(key, entry, source)
-    if entry == []:
-        raise RecordingFormatError("the list is empty", source=source, place=_place(key), hint="remove the key")
+    _check_list(entry, place=_place(key), source=source)
+    return entry
+
+
+def _parse_tool_entry(name: str, data: bytes | Raw, source: str) -> ToolEntry:
+    place = tool_key(name)
+    if reason := unfit_tool_reason(name):
+        raise RecordingFormatError(f"the name {reason}", source=source, place=place, hint=KEY_HINT)
+    try:
+        entry: ToolEntry = _tool_entry_decoder.decode(data)
+    except _UNREADABLE as error:
+        raise _tool_shape_error(place, error, source) from None
+    if not _leaves_spare_nesting(entry, bytes(data)):
+        raise RecordingFormatError("nested too deep", source=source, place=place, hint="record it as text")
+    _check_list(entry, place=place, source=source)
     return entry
 
 
@@ -237,29 +193,48 @@ def _place(key: str) -> str:
     return f"key {quote_name(key)}"
 
 
+def _check_list(entry: object, *, place: str, source: str) -> None:
+    if entry == []:
+        raise RecordingFormatError("the list is empty", source=source, place=place, hint="remove the key")
+
+
 def _check_sizes(key: str, entry: Entry, source: str) -> None:
     for exchange in entry if isinstance(entry, list) else [entry]:
         if len(exchange.content) > MAX_TEXT_CHARS:
             raise RecordingFormatError(
-                f"content of {len(exchange.content)} characters; the most is {MAX_TEXT_CHARS}",
+                f"content of {len(exchange.content)} characters; the maximum is {MAX_TEXT_CHARS}",
                 source=source,
                 place=_place(key),
                 hint="split it over several entries",
             )
 
 
+def _leaves_spare_nesting(entry: ToolEntry, data: bytes) -> bool:
+    """Return whether the entry can also be encoded, even by a caller whose stack is deeper than here."""
+    if data.count(b"[") + data.count(b"{") < SPARE_NESTING_LEVELS:
+        return True
+    deeper: object = entry
+    for _ in range(SPARE_NESTING_LEVELS):
+        deeper = [deeper]
+    try:
+        msgspec.json.encode(deeper)
+    except RecursionError:
+        return False
+    return True
+
+
 def too_large(size: int, source: str) -> RecordingFormatError:
-    """The error for a file over the limit."""
+    """Return the error for a file over the size limit."""
     return RecordingFormatError(
-        f"{size} bytes; the most a JSON recording may have is {MAX_FILE_BYTES}",
+        f"{size} bytes; the maximum of a JSON recording is {MAX_FILE_BYTES}",
         source=source,
-        hint="keep large recordings in a store like sqlite:///recording.db",
+        hint="use a store like sqlite:///recording.db for large recordings",
     )
 
 
 def _syntax_error(data: bytes, error: Exception, source: str) -> RecordingFormatError:
     reason, place = explain_json_error(data, error)
-    hint = "mend the JSON there, restore the file from version control, or record again"
+    hint = "fix the JSON there, restore the file from version control, or record again"
     if isinstance(error, msgspec.ValidationError):
         hint = _FILE_HINT
     return RecordingFormatError(reason, source=source, place=place, hint=hint)
@@ -278,7 +253,7 @@ def _shape_error(key: str, data: bytes | Raw, error: Exception, source: str) -> 
 
 
 def _shape_at(path: str) -> type[Struct]:
-    """What the object at `path` of an entry should be."""
+    """Return the type of the object at `path` of an entry."""
     if ".wire" in path:
         return WireRecord if path.endswith(".wire") else Base64
     if path.endswith(".tool_call"):
@@ -288,11 +263,19 @@ def _shape_at(path: str) -> type[Struct]:
     return StreamPiece if ".chunks[" in path else Exchange
 
 
+def _tool_shape_error(place: str, error: Exception, source: str) -> RecordingFormatError:
+    reason, path = explain_msgspec_error(error)
+    hint = _TOOL_ENTRY_HINT
+    if "unknown field" in reason:
+        hint = shape_hint(reason, path, RecordedError if path.endswith(".error") else ToolExchange)
+    return RecordingFormatError(reason, source=source, place=place + path, hint=hint)
+
+
 def render_document(document: Document) -> bytes:
-    """The document as a recording file: keys sorted, one chunk a line, ready to be read and reviewed."""
+    """Render a recording file: keys are sorted, and each chunk is on a line, for review."""
     try:
         return _render(document, _indented)
-    except orjson.JSONEncodeError:  # what is nested too deep to be indented goes on one line
+    except orjson.JSONEncodeError:  # nested too deep to be indented: put it on one line
         return _render(document, lambda value: orjson.Fragment(msgspec.json.encode(value)))
 
 
@@ -301,12 +284,13 @@ def _render(document: Document, lay_out: Callable[[Any], Any]) -> bytes:
     for key in sorted(document.entries):
         fields = [_fields(exchange, lay_out) for exchange in document.exchanges(key)]
         top[key] = fields if isinstance(document.entries[key], list) else fields[0]
-    tools: JsonObject = {"_tools": tools_fields(document.tools, lay_out)} if document.tools else {}
-    return orjson.dumps(top | document.rest | tools, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    tools = {name: lay_out(document.tools[name]) for name in sorted(document.tools)}
+    further = document.rest | ({"_tools": tools} if tools else {})
+    return orjson.dumps(top | further, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
-    """The fields of an entry: of one that tells its model all the plain ones, of others those that say something."""
+    """Return the fields of an entry: all plain ones if it has a model, else those that differ from their default."""
     fields: JsonObject = {
         name: getattr(exchange, name)
         for name, default in _PLAIN_FIELDS.items()
@@ -323,8 +307,8 @@ def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
         "request": lay_out(exchange.request) if bytes(exchange.request) else None,
         "wire": exchange.wire and _wire(exchange.wire),
     }
-    told = fields | {name: value for name, value in optional.items() if value is not None}
-    return {name: told[name] for name in _FIELD_ORDER if name in told}
+    fields |= {name: value for name, value in optional.items() if value is not None}
+    return {name: fields[name] for name in _FIELD_ORDER if name in fields}
 
 
 def _indented(value: Any) -> Any:
@@ -338,10 +322,10 @@ def _usage(usage: Usage) -> orjson.Fragment:
 
 
 def _wire(record: WireRecord) -> JsonObject:
-    told: JsonObject = {"protocol": record.protocol, "status": record.status, "headers": record.headers}
+    fields: JsonObject = {"protocol": record.protocol, "status": record.status, "headers": record.headers}
     if record.body is not None:
-        told["body"] = msgspec.to_builtins(record.body)
-    return told if record.frames is None else told | {"frames": _one_a_line(record.frames)}
+        fields["body"] = msgspec.to_builtins(record.body)
+    return fields if record.frames is None else fields | {"frames": _one_a_line(record.frames)}
 
 
 def _one_a_line(timed: list[TimedPiece] | list[TimedFrame]) -> list[orjson.Fragment]:

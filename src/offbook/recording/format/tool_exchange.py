@@ -17,18 +17,17 @@ from offbook.tools.result_text import plain_str, result_text
 
 
 class RecordedError(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An error as files spell it: the name of its class, and what it said."""
+    """An error in the format of the file: the name of its class, and its message."""
 
     type: str
     message: str = ""
 
 
 class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One call of a tool. Without `arguments` it answers any call of its tool.
+    """One recorded tool call. Without `arguments` it answers any call of its tool.
 
-    `result` is a JSON value; where the tool gave something else it is its text, and `result_type` names
-    what it was. `arguments_hash` tells what the arguments were where they no longer do: when a secret
-    was taken out of them.
+    `result` is a JSON value. If the tool returned something else, it is the text of that, and `result_type` is the
+    name of its type. `arguments_hash` identifies the original arguments if a secret was removed from them.
     """
 
     arguments: JsonObject | UnsetType = UNSET
@@ -48,11 +47,11 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def answer(self) -> Any:
-        """The result, as a value that the caller may change; None if there is none."""
+        """A copy of the result that the caller may change; None if there is none."""
         return None if self.result is UNSET else msgspec.json.decode(msgspec.json.encode(self.result))
 
     def is_same(self, other: ToolExchange) -> bool:
-        """Whether the other is a copy of this exchange."""
+        """Return whether the other is a copy of this exchange."""
         return msgspec.json.encode(self) == msgspec.json.encode(other)
 
 
@@ -60,12 +59,12 @@ ToolEntry: TypeAlias = ToolExchange | list[ToolExchange]
 
 
 def hash_arguments(arguments: JsonObject) -> str:
-    """The SHA-256 of arguments that are JSON, in hex, whatever the order of their names."""
+    """Return the SHA-256 of JSON arguments in hex, whatever the order of their names."""
     return sha256(msgspec.json.encode(arguments, order="sorted")).hexdigest()
 
 
 class _KeyError(KeyError):
-    """A KeyError that says its message as it is, where the built-in one would quote it."""
+    """A KeyError whose message is not quoted."""
 
     __str__ = Exception.__str__
 
@@ -87,47 +86,47 @@ _KNOWN_ERRORS: dict[str, type[Exception]] = {
         *_OS_ERRORS,
     )
 }
-"""The errors that are raised again as what they were. Nothing that a file names is looked up anywhere else."""
+"""The errors that are raised again with their own class. No other name in a file is ever looked up."""
 
 
 def recorded_error(error: Exception) -> RecordedError:
-    """The error as files spell it."""
+    """Return an error in the format of the file."""
     return RecordedError(type(error).__name__, plain_str(error).encode(errors="replace").decode())
 
 
 def error_from_record(recorded: RecordedError, *, tool: ToolDef) -> Exception:
-    """The error that was recorded: of its own class where that is a well-known one, else a RecordedToolError.
+    """Return the recorded error: of its own class if that is well known, else a RecordedToolError.
 
-    Its text, and the name of its class, are the recorded ones.
+    Its message and the name of its class are the recorded ones.
     """
     if recorded.type == "ToolTimeoutError":
-        late = ToolTimeoutError(tool=tool.name, timeout_s=tool.timeout_s or 0.0)
-        late.args = (recorded.message,)
-        return late
+        timeout = ToolTimeoutError(tool=tool.name, timeout_s=tool.timeout_s or 0.0)
+        timeout.args = (recorded.message,)
+        return timeout
     kind = _KNOWN_ERRORS.get(recorded.type)
     return RecordedToolError.of(recorded.type, recorded.message) if kind is None else kind(recorded.message)
 
 
 class JsonForm(NamedTuple):
-    """A JSON value that a model is told alike. `type_name` names the type of what `value` is only the text of."""
+    """A JSON value. If it is only the text of another value, `type_name` is the name of that value's type."""
 
     value: Any
     type_name: str | None = None
 
 
 def json_form(value: object) -> JsonForm:
-    """The value as it is kept. Dataclasses, Structs, pydantic models and the like become objects and lists.
+    """Return a value as it is recorded: a JSON value that a model sees as the same text. Never raises.
 
-    What JSON knows only as text (a date, bytes, any other object) is kept as the text that a model is
-    told of it. Never raises.
+    Dataclasses, Structs, pydantic models and the like become objects and lists. A value without a JSON form (a date,
+    bytes, any other object) becomes the text that a model sees.
     """
     text = result_text(value)
     if not isinstance(value, str) and (_is_plain(value) or text.startswith(("{", "["))):
         try:
-            kept = orjson.loads(text)
-            if orjson.dumps(kept) == text.encode():
-                return JsonForm(kept)
-        except (TypeError, ValueError):  # no JSON, or nested too deep for it
+            parsed = orjson.loads(text)
+            if orjson.dumps(parsed) == text.encode():
+                return JsonForm(parsed)
+        except (TypeError, ValueError):  # not JSON, or nested too deep
             pass
     readable = text.encode(errors="replace").decode()
     return JsonForm(readable, None if isinstance(value, str) and readable == text else type(value).__name__)
@@ -138,5 +137,5 @@ def _is_plain(value: object) -> bool:
 
 
 def json_arguments(arguments: Mapping[str, object]) -> JsonObject:
-    """Arguments as they are kept."""
+    """Return arguments as they are recorded."""
     return {name: json_form(value).value for name, value in arguments.items()}

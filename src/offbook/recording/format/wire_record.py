@@ -1,4 +1,4 @@
-"""The HTTP response of an exchange as it came over the wire, and the JSON values in its bytes."""
+"""The HTTP response of an exchange as it was received, and the JSON values in its bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 from offbook.codecs.framing import SseDecoder
 
 PLAIN_HTTP = "http"
-"""The protocol of an exchange that is no call of a model, such as a list of models."""
+"""The protocol of an exchange that is not a model call, such as a list of models."""
 
 _HEADER_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -24,7 +24,7 @@ _REPLAYABLE_HEADER = re.compile(
 
 
 class Base64(Struct, frozen=True, forbid_unknown_fields=True):
-    """Bytes that are no UTF-8 text."""
+    """Bytes that are not UTF-8."""
 
     base64: str
 
@@ -32,7 +32,7 @@ class Base64(Struct, frozen=True, forbid_unknown_fields=True):
         self.decode()
 
     def decode(self) -> bytes:
-        """The bytes. Raises ValueError if the text is no base64."""
+        """Return the bytes. Raise ValueError if the text is not base64."""
         try:
             return b64decode(self.base64, validate=True)
         except ValueError as error:
@@ -41,16 +41,16 @@ class Base64(Struct, frozen=True, forbid_unknown_fields=True):
 
 WireText: TypeAlias = str | Base64
 TimedFrame: TypeAlias = tuple[Annotated[float, Meta(ge=0)], WireText]
-"""Bytes that arrived together and when they came, in ms since the request."""
+"""The time at which bytes arrived, in ms since the request, and the bytes."""
 
 
 class WireRecord(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """One answer as it came: `frames` if it was streamed, else `body`. Names of headers are lower-case.
+    """One HTTP response: `frames` if it was streamed, else `body`. Header names are lower-case.
 
-    `protocol` is the name of a codec, or `http` for an exchange that is no call of a model.
+    `protocol` is the name of a codec, or `http` for an exchange that is not a model call.
 
     Raises:
-        ValueError: a header could be taken for more than one, or there are frames and a body.
+        ValueError: a header has invalid characters, or there are both frames and a body.
     """
 
     protocol: str
@@ -64,33 +64,33 @@ class WireRecord(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fie
             if reason := _unfit_header_reason(name, value):
                 raise ValueError(f"the header {ascii(name)[:60]} {reason}")
         if self.frames is not None and self.body is not None:
-            raise ValueError("an answer has frames or a body, not both")
+            raise ValueError("a response has frames or a body, not both")
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the answer came in frames."""
+        """Whether the response was streamed."""
         return self.frames is not None
 
     def timed_frames(self) -> list[tuple[float, bytes]]:
-        """The bytes with their times in ms; a body is one frame at 0, and nothing is none."""
+        """Return the bytes with their times in ms. A body is one frame at 0; without a body there is none."""
         if self.frames is not None:
             return [(at_ms, wire_bytes(text)) for at_ms, text in self.frames]
         return [] if self.body is None else [(0.0, wire_bytes(self.body))]
 
     def content(self) -> bytes:
-        """All bytes of the answer."""
+        """Return all bytes of the response."""
         return b"".join(data for _, data in self.timed_frames())
 
 
 def _unfit_header_reason(name: str, value: str) -> str:
-    """Why a header could not be sent as it is; empty if it could."""
+    """Return why a header cannot be sent; empty if it can."""
     if not _HEADER_NAME.fullmatch(name):
-        return "is no lower-case name"
-    return "" if _HEADER_VALUE.fullmatch(value) else "has characters that no header may have"
+        return "is not a lower-case name"
+    return "" if _HEADER_VALUE.fullmatch(value) else "has characters that are not allowed in headers"
 
 
 def wire_text(data: bytes) -> WireText:
-    """Bytes as files spell them: text if they are UTF-8, else base64."""
+    """Return bytes in the format of the file: as str if they are UTF-8, else as base64."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -98,14 +98,14 @@ def wire_text(data: bytes) -> WireText:
 
 
 def wire_bytes(text: WireText) -> bytes:
-    """The bytes that `wire_text` spelt."""
+    """Return the bytes of a `wire_text`."""
     return text.encode() if isinstance(text, str) else text.decode()
 
 
 def replayable_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that matter when an answer is replayed, their names in lower case.
+    """Return the headers that matter when a response is replayed, with lower-case names.
 
-    Those that name an account, hold credentials or tell how bytes were packed are left out.
+    Headers that name an account, hold credentials or describe the transfer encoding are left out.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     return {
@@ -116,7 +116,7 @@ def replayable_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def json_documents(content: bytes) -> list[Any]:
-    """The JSON values in an answer: its own, or those of its events or lines. A list counts as its items."""
+    """Return the JSON values in a response body: the items of a list, or the values of its events or lines."""
     try:
         whole = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -125,7 +125,7 @@ def json_documents(content: bytes) -> list[Any]:
 
 
 def _event_data(content: bytes) -> list[str] | list[bytes]:
-    """The data of each event, or the lines if there are no events."""
+    """Return the data of each event, or the lines if there are no events."""
     decoder = SseDecoder()
     events = [*decoder.feed(content), *decoder.close()]
     return [event.data for event in events] if events else content.splitlines()
@@ -140,7 +140,7 @@ def _parse_each(texts: list[str] | list[bytes]) -> Iterator[Any]:
 
 
 def values_by_path(content: bytes) -> dict[str, list[Any]]:
-    """The values at each path, like `choices[0].delta.content`, in the order in which the documents have them."""
+    """Return the values at each path, like `choices[0].delta.content`, in the order of the JSON values."""
     values: dict[str, list[Any]] = {}
     for document in json_documents(content):
         for path, value in _leaves(document):
@@ -149,18 +149,18 @@ def values_by_path(content: bytes) -> dict[str, list[Any]]:
 
 
 def joined_texts(content: bytes) -> list[str]:
-    """The texts that the documents spell out piece by piece, a text for each path."""
+    """Return the texts that the JSON values spell piece by piece, one for each path."""
     texts = ([value for value in values if isinstance(value, str)] for values in values_by_path(content).values())
     return [join_pieces(pieces) for pieces in texts if any(pieces)]
 
 
 def join_pieces(pieces: list[str]) -> str:
-    """What the pieces spell out, or what every one of them repeats."""
+    """Join the pieces of a text; equal pieces are one text that is repeated."""
     return pieces[0] if all(piece == pieces[0] for piece in pieces) else "".join(pieces)
 
 
 def _leaves(document: Any) -> Iterator[tuple[str, Any]]:
-    """The values that hold no others, with the paths to them."""
+    """Yield the values that are not containers, with their paths."""
     waiting: list[tuple[str, Any]] = [("", document)]
     while waiting:
         path, value = waiting.pop()

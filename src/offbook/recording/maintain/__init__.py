@@ -1,1 +1,1 @@
-"""Maintain."""
+"""Comparing, editing and checking recordings."""

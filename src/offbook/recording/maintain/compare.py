@@ -22,14 +22,14 @@ from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
 from offbook.recording.match.mismatch import difference_between, recorded_request, similarity
 
 NEAR_SIMILARITY = 8.0
-"""The similarity from which on a request may be a changed other one: with the same model, half of its messages."""
+"""The minimum similarity of a changed request: the same model, and half of the messages."""
 
 PAIRING_WINDOW = 25
-"""How far from its place among the others a request is looked for."""
+"""How far from its position among the others a changed request is searched."""
 
 
 class PlacedExchange(Struct, frozen=True):
-    """An exchange, with its key and its place in the key's list."""
+    """An exchange, with its key and its position in the list of that key."""
 
     key: str
     position: int
@@ -37,7 +37,7 @@ class PlacedExchange(Struct, frozen=True):
 
 
 def changed_pairs(old: Document, new: Document) -> list[tuple[PlacedExchange, PlacedExchange]]:
-    """The exchanges that each recording has alone under the fingerprint of its request, paired by nearness."""
+    """Pair the exchanges that only one of the recordings has, of those whose key is a fingerprint, by similarity."""
     before, after = _unshared_placed(old, new), _unshared_placed(new, old)
     scored = sorted(_near_pairs(before, after), reverse=True)
     left, right, pairs = set[int](), set[int](), list[tuple[PlacedExchange, PlacedExchange]]()
@@ -50,7 +50,7 @@ def changed_pairs(old: Document, new: Document) -> list[tuple[PlacedExchange, Pl
 
 
 def _unshared_placed(document: Document, other: Document) -> list[PlacedExchange]:
-    """What the other has no such key of, in the order in which it was recorded."""
+    """Return the exchanges whose key the other document does not have, in the order of their timestamps."""
     placed = [
         PlacedExchange(key, position, exchange)
         for key in document.entries.keys() - other.entries.keys()
@@ -61,7 +61,7 @@ def _unshared_placed(document: Document, other: Document) -> list[PlacedExchange
 
 
 def _near_pairs(before: list[PlacedExchange], after: list[PlacedExchange]) -> list[tuple[float, int, int, int]]:
-    """Those that are near: how near, how close in order, and the indexes of both."""
+    """Return the pairs that are similar: the similarity, the distance in order (negative), and both indexes."""
     old, new = ([_comparable_request(item.exchange) or {} for item in side] for side in (before, after))
     return [
         (score, -abs(index - other), index, other)
@@ -87,26 +87,26 @@ _VOLATILE_FIELDS = re.compile(
     r"(.*_)?id|.*Id|created|createTime|.*_at|.*_(duration|fingerprint|number|signature)|.*[sS]ignature"
     r"|obfuscation|encrypted_content"
 )
-"""Names of fields that are new in every answer."""
+"""Names of fields whose values are new in every response."""
 
 
 def wire_difference(old: WireRecord | None, new: WireRecord | None) -> str:
-    """What differs, cut to one screen; empty if nothing does but times, ids and the places at which bytes were cut."""
-    told = [_comparable_record(record) for record in (old, new)]
-    return "" if told[0] == told[1] else difference_between(*told)
+    """Return what differs, cut to one screen. Times, ids and the boundaries of frames do not count."""
+    before, after = _comparable_record(old), _comparable_record(new)
+    return "" if before == after else difference_between(before, after)
 
 
 def _comparable_record(record: WireRecord | None) -> JsonObject:
     if record is None:
         return {}
     headers = {name: record.headers[name] for name in _COMPARED_HEADERS if name in record.headers}
-    told = {"protocol": record.protocol, "status": record.status, "streamed": record.is_streamed, "headers": headers}
+    fields = {"protocol": record.protocol, "status": record.status, "streamed": record.is_streamed, "headers": headers}
     content = record.content()
-    return told | (_comparable_body(content) or {"body": content.decode("utf-8", "backslashreplace")})
+    return fields | (_comparable_body(content) or {"body": content.decode("utf-8", "backslashreplace")})
 
 
 def _comparable_body(content: bytes) -> JsonObject:
-    """What the JSON in an answer says at each path, without what is new in every answer."""
+    """Return the JSON values at each path of a response, without those that are new in every response."""
     values = values_by_path(content)
     names = {path: re.split(r"[.\[]", path)[-1] for path in values}
     return {
@@ -117,11 +117,11 @@ def _comparable_body(content: bytes) -> JsonObject:
 
 
 def _comparable_value(name: str, values: list[Any]) -> Any:
-    """What texts spell out, or for what is told again and again, each that was told."""
-    told = [value for value in values if value is not None]
-    if told and name != "type" and all(isinstance(value, str) for value in told):
-        return join_pieces(told)
-    return list(dict.fromkeys(told))
+    """Return the joined text of pieces, or the different values of a field that is repeated."""
+    present = [value for value in values if value is not None]
+    if present and name != "type" and all(isinstance(value, str) for value in present):
+        return join_pieces(present)
+    return list(dict.fromkeys(present))
 
 
 ChangeKind = Literal["removed", "added", "request", "answer", "wire"]
@@ -136,10 +136,10 @@ VOLATILE_SHAPES = {
 
 
 class RecordingChange(Struct, frozen=True):
-    """A difference between two recordings: where it is, of what kind, and what differs.
+    """A difference between two recordings: its key and position, its kind, and what differs.
 
-    `place` is that of plain HTTP, like `GET /v1/models`. `old_key` is the key in the first recording, where a request
-    that is kept under its fingerprint has changed, and with it its key.
+    `place` is the method and path of plain HTTP, like `GET /v1/models`. `old_key` is the key in the first recording
+    if the key is a fingerprint, and has changed with the request.
     """
 
     key: str
@@ -158,7 +158,7 @@ class RuleProposal(Struct, frozen=True):
 
 
 def compare_documents(old: Document, new: Document) -> list[RecordingChange]:
-    """What differs, key by key and call by call; then where requests without a step have changed, then tool by tool."""
+    """Return what differs: first by key and position, then the changed requests without a step, then by tool."""
     changes: list[RecordingChange] = []
     changed = changed_pairs(old, new)
     elsewhere = {(placed.key, placed.position) for pair in changed for placed in pair}
@@ -184,8 +184,8 @@ def _tool_changes(
         yield RecordingChange(key, position, "added" if before is None else "removed")
         return
     if before.fingerprint != after.fingerprint:
-        asked = ({"arguments": None if call.arguments is UNSET else call.arguments} for call in (before, after))
-        yield RecordingChange(key, position, "request", difference_between(*asked))
+        old, new = ({"arguments": None if call.arguments is UNSET else call.arguments} for call in (before, after))
+        yield RecordingChange(key, position, "request", difference_between(old, new))
     answers = [_tool_answer(call) for call in (before, after)]
     if answers[0] != answers[1]:
         yield RecordingChange(key, position, "answer", difference_between(*answers))
@@ -199,7 +199,7 @@ def _tool_answer(exchange: ToolExchange) -> JsonObject:
 def _exchange_changes(
     key: str, position: int, before: Exchange | None, after: Exchange | None, *, is_changed: bool = False
 ) -> Iterator[RecordingChange]:
-    """What differs between two exchanges, of whose requests it may be known that they have changed."""
+    """Yield what differs between two exchanges. `is_changed` means that their requests are known to differ."""
     place = next(exchange.http_place() for exchange in (after, before) if exchange is not None)
     if before is None or after is None:
         yield RecordingChange(key, position, "added" if before is None else "removed", place=place)
@@ -233,7 +233,7 @@ def _as_message(exchange: Exchange) -> JsonObject:
 
 
 def propose_rules(old: Document, new: Document) -> RuleProposal:
-    """Rules that take out what differs between two runs that should have asked the same."""
+    """Propose rules that ignore what differs between two runs that should have made the same requests."""
     ignore: dict[str, None] = {}
     mask: dict[str, None] = {}
     unexplained: dict[str, None] = {}
@@ -251,7 +251,7 @@ def propose_rules(old: Document, new: Document) -> RuleProposal:
 
 
 def _request_pairs(old: Document, new: Document) -> Iterator[tuple[JsonObject, JsonObject]]:
-    """Requests that should have been equal: of the same step and position, or without step in the same order."""
+    """Yield requests that should be equal: of the same step and position, or without a step in the same order."""
     shared = [key for key in old.entries if key in new.entries]
     for key in shared:
         yield from _requests_in_order(old.exchanges(key), new.exchanges(key))
@@ -271,7 +271,7 @@ def _requests_in_order(old: list[Exchange], new: list[Exchange]) -> Iterator[tup
 
 
 def _differing_leaves(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """The places at which two values differ, with indexes of lists left open."""
+    """Yield the paths at which two values differ, with `[*]` for indexes, and both values."""
     if old == new:
         return
     inner = _json_pair(old, new)
@@ -297,7 +297,7 @@ def _json_pair(old: Any, new: Any) -> tuple[Any, Any] | None:
 
 
 def _volatile_shape(old: Any, new: Any) -> str | None:
-    """The first shape whose masking makes two texts equal."""
+    """Return the first pattern whose masking makes two texts equal."""
     if not (isinstance(old, str) and isinstance(new, str)):
         return None
     for shape in VOLATILE_SHAPES.values():
@@ -307,5 +307,5 @@ def _volatile_shape(old: Any, new: Any) -> str | None:
 
 
 def _is_field(path: str) -> bool:
-    """Whether the path names a field inside a message's JSON or inside `extra`, not a whole message."""
+    """Return whether the path leads to a field inside the JSON of a message or inside `extra`, not to a message."""
     return bool(re.fullmatch(r"messages\[\*\]\.content[.\[].+|extra\..+", path))

@@ -19,10 +19,10 @@ MergeConflictPolicy = Literal["append", "first", "last"]
 
 
 def merge_documents(documents: Sequence[Document], *, conflict: MergeConflictPolicy = "append") -> Document:
-    """All exchanges of the documents, in order; an exchange that is in two of them is kept once.
+    """Merge the exchanges of the documents, in order. An exchange that several documents have is added once.
 
-    A key, or tool, that is in several documents keeps all its exchanges (`append`), or only those of the
-    `first` or `last` document that has it.
+    A key, or tool, that several documents have gets all its exchanges (`append`), or only those of the `first` or
+    `last` document that has it.
 
     Raises:
         InputError: the documents were recorded with different normalise rules.
@@ -42,7 +42,7 @@ def _merge_into(
 ) -> None:
     for key, entry in entries.items():
         if key not in merged or conflict == "last":
-            merged[key] = list(entry) if isinstance(entry, list) else entry  # which may be added to
+            merged[key] = list(entry) if isinstance(entry, list) else entry  # a copy, which may be added to
         elif conflict == "append":
             known = list(exchanges_of(merged, key))
             for exchange in exchanges_of(entries, key):
@@ -54,7 +54,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 
 
 class PruneFilter(Struct, frozen=True):
-    """What is to go: exchanges recorded before a moment, of certain keys, or that failed. Any of these is enough.
+    """Which exchanges to remove: those recorded before a moment, those of some keys, and those that failed.
 
     The key of a tool's exchanges is like `_tools.get_weather`.
     """
@@ -70,7 +70,7 @@ class PruneFilter(Struct, frozen=True):
 
 
 def prune_document(document: Document, unwanted: PruneFilter) -> int:
-    """Take what is unwanted out of the document; gives back how many. What does not say when it was is never old."""
+    """Remove the unwanted exchanges, and return how many. An exchange without a timestamp is never old."""
     before = document.size
     document.entries = _without_unwanted(document.entries, unwanted.covers)
     document.tools = _without_unwanted(document.tools, lambda tool, exchange: unwanted.covers(tool_key(tool), exchange))
@@ -78,24 +78,24 @@ def prune_document(document: Document, unwanted: PruneFilter) -> int:
 
 
 def _without_unwanted(entries: Entries[E], is_unwanted: Callable[[str, E], bool]) -> Entries[E]:
-    kept: Entries[E] = {}
+    wanted: Entries[E] = {}
     for key, entry in entries.items():
         if isinstance(entry, list):
             left = [exchange for exchange in entry if not is_unwanted(key, exchange)]
             if left:
-                kept[key] = left
+                wanted[key] = left
         elif not is_unwanted(key, entry):
-            kept[key] = entry
-    return kept
+            wanted[key] = entry
+    return wanted
 
 
 def parse_age(text: str) -> timedelta:
-    """An age like `30d`, `12h` or `2w`.
+    """Parse an age like `30d`, `12h` or `2w`.
 
     Raises:
-        InputError: it is written another way.
+        InputError: the text is not such an age.
     """
     found = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip())
     if found is None:
-        raise InputError(f"cannot read the age {text!r}", source="--older-than", hint="write it like 30d, 12h or 2w")
+        raise InputError(f"invalid age {text!r}", source="--older-than", hint="write it like 30d, 12h or 2w")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -1,4 +1,4 @@
-"""Checks that what came over the wire says the same as the fields of its exchange."""
+"""Checks that the recorded HTTP response of an exchange agrees with its fields."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _STREAMED = re.compile(r"text/event-stream|application/(x-ndjson|jsonl)")
 
 
 def disagreement(exchange: Exchange) -> str:
-    """What the bytes of an answer say otherwise than its fields; empty if they say the same.
+    """Return how the bytes of a response differ from the fields of its exchange; empty if they agree.
 
-    What failed, and what is no call of a model, has no fields to compare with.
+    A call that failed, and one that is not a model call, has no fields to compare.
     """
     record = exchange.wire
     if record is None or record.protocol == PLAIN_HTTP or exchange.fault is not None:
@@ -32,18 +32,18 @@ def disagreement(exchange: Exchange) -> str:
         known = suggestion(record.protocol, [*CODECS, PLAIN_HTTP], kind="protocols")
         return f"the protocol {ascii(record.protocol)[:60]} is unknown; {known}"
     if record.status >= 400:
-        return f"the status is {record.status}, and the fields tell an answer"
+        return f"the status is {record.status}, but the fields have a response"
     try:
         response = _decoded_response(record, codec)
     except ProviderError as error:
-        return printable(f"the bytes are no answer of {record.protocol}: {error}")
-    told = exchange.response(model="", provider="")
-    differing = [name for name, value in _compared_fields(response).items() if value != _compared_fields(told)[name]]
-    return f"the bytes say something else than the fields: {', '.join(differing)}" if differing else ""
+        return printable(f"the bytes are not a response of {record.protocol}: {error}")
+    recorded = _compared_fields(exchange.response(model="", provider=""))
+    differing = [name for name, value in _compared_fields(response).items() if value != recorded[name]]
+    return f"the bytes differ from the fields: {', '.join(differing)}" if differing else ""
 
 
 def _decoded_response(record: WireRecord, codec: Codec) -> Response:
-    """The response in the bytes. Raises ProviderError if there is none."""
+    """Decode the response. Raise ProviderError if there is none."""
     content = record.content()
     if not record.is_streamed and not _STREAMED.match(record.headers.get("content-type", "")):
         return codec.decode_response(content)

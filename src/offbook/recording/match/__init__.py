@@ -1,1 +1,1 @@
-"""Match."""
+"""Matching calls with recorded exchanges."""

@@ -1,4 +1,4 @@
-"""The fingerprint: the SHA-256 that identifies a request, after the noise was taken out of it."""
+"""The fingerprint: the SHA-256 that identifies a request, without ids and other noise."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\*|\d+)\]")
 
 
 class NormaliseRules(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a user declares to be noise.
+    """What fingerprints ignore.
 
-    `ignore` lists paths to leave out, like `messages[*].content.timestamp`: a text that holds JSON
-    is stepped into. `mask` lists regular expressions whose matches count as equal. `whitespace`
-    makes runs of white space count as one space.
+    `ignore` lists paths to leave out, like `messages[*].content.timestamp`; a path may lead into a str that holds
+    JSON. `mask` lists regular expressions whose matches count as equal. With `whitespace`, runs of whitespace count as
+    one space.
     """
 
     ignore: tuple[str, ...] = ()
@@ -36,10 +36,10 @@ NO_RULES = NormaliseRules()
 
 
 def canonical_fields(request: Request) -> JsonObject:
-    """What is asked, and nothing of who asks or how: the fields that the fingerprint covers.
+    """Return the fields that the fingerprint covers: what is asked, not who asks or how.
 
     Raises:
-        RequestError: the temperature is no number.
+        RequestError: the temperature is not a number.
     """
     fields: JsonObject = {"model": request.model, "messages": request.messages}
     if request.temperature is not None:
@@ -59,45 +59,45 @@ def canonical_fields(request: Request) -> JsonObject:
 
 
 def fingerprint(request: Request, rules: NormaliseRules = NO_RULES) -> str:
-    """The request's fingerprint, in hex.
+    """Return the fingerprint of a request, in hex.
 
     Raises:
-        RequestError: something in the request cannot be written as JSON.
+        RequestError: the request cannot be written as JSON.
     """
     return sha256(canonical_bytes(normalise_fields(canonical_fields(request), rules))).hexdigest()
 
 
 def identify(request: Request, rules: NormaliseRules = NO_RULES) -> tuple[str, bytes]:
-    """The request's fingerprint, and its canonical fields as JSON, noise and all. Raises like `fingerprint`."""
+    """Return the fingerprint of a request, and its canonical fields as JSON. Raises like `fingerprint`."""
     fields = canonical_fields(request)
     data = canonical_bytes(fields)
-    settled = normalise_fields(fields, rules)
-    return sha256(data if settled is fields else canonical_bytes(settled)).hexdigest(), data
+    normalised = normalise_fields(fields, rules)
+    return sha256(data if normalised is fields else canonical_bytes(normalised)).hexdigest(), data
 
 
 def normalise_fields(fields: JsonObject, rules: NormaliseRules = NO_RULES) -> JsonObject:
-    """Canonical fields with the noise taken out; the same object if there was none."""
-    settled = normalise_messages(fields["messages"])
-    if settled is not None:
-        fields = fields | {"messages": settled}
+    """Return canonical fields without the noise; the same object if there is none."""
+    messages = normalise_messages(fields["messages"])
+    if messages is not None:
+        fields = fields | {"messages": messages}
     return fields if rules is NO_RULES else apply_rules(fields, rules)
 
 
 def plain_request(fields: JsonObject, rules: NormaliseRules = NO_RULES) -> JsonObject:
-    """Canonical fields with the noise taken out, as JSON spells them: what two requests are compared by.
+    """Return canonical fields without the noise, as JSON values: the form in which two requests are compared.
 
     Raises:
-        RequestError: something in them cannot be written as JSON.
+        RequestError: the fields cannot be written as JSON.
     """
     plain: JsonObject = orjson.loads(canonical_bytes(normalise_fields(fields, rules)))
     return plain
 
 
 def canonical_bytes(fields: JsonObject) -> bytes:
-    """The fields as sorted JSON.
+    """Return the fields as JSON with sorted keys.
 
     Raises:
-        RequestError: something in them cannot be written as JSON.
+        RequestError: the fields cannot be written as JSON.
     """
     try:
         return orjson.dumps(fields, option=_OPTIONS)
@@ -106,48 +106,48 @@ def canonical_bytes(fields: JsonObject) -> bytes:
 
 
 def check_rules(rules: NormaliseRules, *, source: str = "") -> None:
-    """Raises InputError if a path or pattern of the rules cannot be read."""
+    """Raise InputError if a path or pattern of the rules is invalid."""
     for name in ("ignore", "mask"):
         if not isinstance(getattr(rules, name), tuple | list):
             raise InputError(f"expected a list, got {getattr(rules, name)!r}", source=source, place=name)
     for path in rules.ignore:
         if "".join(match.group(0) for match in _STEP.finditer(path)) != path or not path:
             raise InputError(
-                f"cannot read the path {path!r}", source=source, place="ignore", hint="like messages[*].content.id"
+                f"invalid path {path!r}", source=source, place="ignore", hint="like messages[*].content.id"
             )
     for pattern in rules.mask:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise InputError(f"cannot read the pattern {pattern!r}: {error}", source=source, place="mask") from None
+            raise InputError(f"invalid pattern {pattern!r}: {error}", source=source, place="mask") from None
 
 
 def normalise_messages(messages: Sequence[JsonObject]) -> list[JsonObject] | None:
-    """The messages without ids of their own, with tool-call ids renamed in order of appearance, absent values left
-    out and neighbouring tool results in the order of their calls; None if they are like that already."""
+    """Return the messages without their ids and None values, with tool-call ids renamed in order of appearance and
+    adjacent tool results in the order of their calls. Return None if the messages have this form already."""
     for message in messages:
         if len(message) != 2 or message.get("content") is None:
             break
     else:
         return None
     names: dict[str, str] = {}
-    settled = [
-        message if len(message) == 2 and message.get("content") is not None else _settle_message(message, names)
+    normalised = [
+        message if len(message) == 2 and message.get("content") is not None else _normalise_message(message, names)
         for message in messages
     ]
-    return _results_in_order(settled) if len(names) > 1 else settled
+    return _results_in_order(normalised) if len(names) > 1 else normalised
 
 
-def _settle_message(message: JsonObject, names: dict[str, str]) -> JsonObject:
-    kept = {name: value for name, value in message.items() if value is not None and name != "id"}
-    calls = kept.get("tool_calls")
+def _normalise_message(message: JsonObject, names: dict[str, str]) -> JsonObject:
+    fields = {name: value for name, value in message.items() if value is not None and name != "id"}
+    calls = fields.get("tool_calls")
     if isinstance(calls, list | tuple):
-        kept["tool_calls"] = [
+        fields["tool_calls"] = [
             {**call, "id": _rename_call(call.get("id"), names)} if isinstance(call, dict) else call for call in calls
         ]
-    if "tool_call_id" in kept:
-        kept["tool_call_id"] = _rename_call(kept["tool_call_id"], names)
-    return kept
+    if "tool_call_id" in fields:
+        fields["tool_call_id"] = _rename_call(fields["tool_call_id"], names)
+    return fields
 
 
 def _rename_call(call_id: object, names: dict[str, str]) -> str:
@@ -172,7 +172,7 @@ def _call_id(message: JsonObject) -> str:
 
 
 def apply_rules(fields: JsonObject, rules: NormaliseRules) -> JsonObject:
-    """The fields without what the rules call noise."""
+    """Return the fields without what the rules ignore."""
     cleaned: Any = fields
     for path in rules.ignore:
         cleaned = _without(cleaned, _steps(path))
@@ -205,10 +205,10 @@ def _without(value: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def _without_items(items: Sequence[Any], step: str | int, rest: tuple[str | int, ...]) -> list[Any]:
-    struck = [step in ("*", index) for index in range(len(items))]
+    is_covered = [step in ("*", index) for index in range(len(items))]
     if not rest:
-        return [item for item, out in zip(items, struck, strict=True) if not out]
-    return [_without(item, rest) if hit else item for item, hit in zip(items, struck, strict=True)]
+        return [item for item, covered in zip(items, is_covered, strict=True) if not covered]
+    return [_without(item, rest) if covered else item for item, covered in zip(items, is_covered, strict=True)]
 
 
 def _json_in(text: str) -> dict[str, Any] | list[Any] | None:

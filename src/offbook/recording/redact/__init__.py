@@ -1,1 +1,1 @@
-"""Redact."""
+"""Removing secrets from recordings."""

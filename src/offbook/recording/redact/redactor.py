@@ -1,11 +1,11 @@
-"""Keeps secrets out of recordings: in exchanges, in tool exchanges and in what came over the wire."""
+"""Removes secrets from exchanges, tool exchanges and recorded HTTP responses."""
 
 from __future__ import annotations
 
 import codecs
 import re
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import orjson
@@ -34,77 +34,6 @@ from offbook.recording.redact.secret_patterns import (
 )
 from offbook.vendors import KEY_HEADERS
 
-
-class SecretRemover(Protocol):
-    """What knows secrets."""
-
-    def value(self, value: Any) -> Any:
-        """A JSON value without secrets."""
-        ...
-
-    def texts(self, texts: list[str]) -> list[str]:
-        """The texts without secrets, also without those that are spread over several of them."""
-        ...
-
-    def spans(self, text: str) -> list[SecretSpan]:
-        """The secrets in a text, in order."""
-        ...
-
-
-def redact_wire_record(record: WireRecord, cleaner: SecretRemover) -> WireRecord | None:
-    """The record without secrets; the same object if it holds none.
-
-    A secret that the events spell out in pieces cannot be taken out of their bytes. The record is then
-    None; one of plain HTTP, which nothing else could answer for, has a mark for its body.
-    """
-    headers, texts = cleaner.value(record.headers), _frame_texts(record)
-    new_texts = cleaner.texts(texts)
-    if headers == record.headers and new_texts == texts:
-        cleaned = record
-    else:
-        cleaned = replace(_with_frame_texts(record, new_texts), headers=headers)
-    if _is_still_json(record, cleaned) and not any(cleaner.spans(text) for text in joined_texts(cleaned.content())):
-        return cleaned
-    return replace(cleaned, body=PLAIN_MARK, frames=None) if record.protocol == PLAIN_HTTP else None
-
-
-def _is_still_json(record: WireRecord, cleaned: WireRecord) -> bool:
-    """Whether what was JSON is still."""
-    if cleaned is record:
-        return True
-    return len(json_documents(record.content())) == len(json_documents(cleaned.content()))
-
-
-def _frame_texts(record: WireRecord) -> list[str]:
-    """The frames as text, each with the whole of the characters that end in it; what is none stays recoverable."""
-    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    texts = [decoder.decode(data) for _, data in record.timed_frames()]
-    return [*texts[:-1], texts[-1] + decoder.decode(b"", final=True)] if texts else []
-
-
-def _with_frame_texts(record: WireRecord, texts: list[str]) -> WireRecord:
-    spelt = [wire_text(text.encode("utf-8", "surrogateescape")) for text in texts]
-    if record.frames is None:
-        return replace(record, body=spelt[0] if spelt else None)
-    return replace(record, frames=[(at_ms, text) for (at_ms, _), text in zip(record.frames, spelt, strict=True)])
-
-
-def wire_record_parts(record: WireRecord) -> Iterator[tuple[str, Any]]:
-    """All of a record that can hold secrets, with the path to it."""
-    yield "wire.headers", record.headers
-    path = "wire.frames" if record.is_streamed else "wire.body"
-    content = record.content()
-    yield path, content.decode("utf-8", "surrogateescape")
-    for text in joined_texts(content):
-        yield path, text
-
-
-def searchable_bytes(record: WireRecord) -> bytes:
-    """The record's texts without the seams between them, for a quick look."""
-    content = record.content()
-    return b"\n".join([content, *(text.encode() for text in joined_texts(content))])
-
-
 SECRET_FIELDS = frozenset(
     (
         *KEY_HEADERS,
@@ -115,21 +44,21 @@ SECRET_FIELDS = frozenset(
 
 
 class SecretFinding(Struct, frozen=True):
-    """Something that looks like a secret: where it stands, and what kind it is."""
+    """Something that looks like a secret: its path in the exchange, and its kind."""
 
     path: str
     kind: str
 
 
 class Redactor:
-    """Replaces secrets: the well-known shapes and fields, and what a user adds.
+    """Replaces secrets by marks: values that match well-known patterns, values of secret fields, and what a user adds.
 
     Args:
-        patterns: further regular expressions; what they match becomes `<redacted>`.
-        fields: further names of JSON fields whose texts and numbers become `<redacted>`, in any case, also in
-            JSON inside a text.
+        patterns: further regular expressions; each match becomes `<redacted>`.
+        fields: further names of JSON fields whose str and number values become `<redacted>`. Case is ignored, and
+            JSON inside a str is searched, too.
 
-    A secret of a well-known shape becomes `<redacted:kind:digest>`, the same mark for the same secret.
+    A secret that matches a well-known pattern becomes `<redacted:kind:digest>`: equal secrets get the same mark.
     """
 
     def __init__(self, *, patterns: tuple[str, ...] = (), fields: tuple[str, ...] = ()) -> None:
@@ -140,10 +69,10 @@ class Redactor:
         self._looks_closer = bool(patterns) or not all(name.isascii() for name in fields)
 
     def redact(self, exchange: Exchange) -> Exchange:
-        """The exchange without secrets; the same object if it holds none."""
+        """Return the exchange without secrets; the same object if it has none."""
         if not self._is_suspicious(exchange):
             return exchange
-        answer = replace(
+        response = replace(
             exchange,
             content=self.text(exchange.content),
             reasoning=exchange.reasoning and self.text(exchange.reasoning),
@@ -151,15 +80,15 @@ class Redactor:
             chunks=exchange.chunks and self._chunks(exchange.chunks),
         )
         cleaned = replace(
-            answer,
+            response,
             fault=exchange.fault and self._fault(exchange.fault),
             request=self._raw(exchange.request),
-            wire=exchange.wire and self._wire(exchange.wire, is_answer_clean=answer == exchange),
+            wire=exchange.wire and self._wire(exchange.wire, is_response_clean=response == exchange),
         )
         return exchange if cleaned == exchange else cleaned
 
     def redact_tool(self, exchange: ToolExchange) -> ToolExchange:
-        """The like for an exchange of a tool, which goes on answering the arguments that it had."""
+        """Return the tool exchange without secrets. It still answers calls with the original arguments."""
         if not self._suspicious(msgspec.json.encode(exchange)):
             return exchange
         arguments = self.value(exchange.arguments)
@@ -174,7 +103,7 @@ class Redactor:
         return exchange if cleaned == exchange else cleaned
 
     def value(self, value: Any, field: str = "") -> Any:
-        """A JSON value without secrets. `field` is the lower-case name under which it stands."""
+        """Return a JSON value without secrets. `field` is the lower-case name of the field that has it."""
         if isinstance(value, dict):
             return {name: self.value(item, str(name).lower()) for name, item in value.items()}
         if isinstance(value, list | tuple):
@@ -184,11 +113,11 @@ class Redactor:
         return self.text(value) if isinstance(value, str) else value
 
     def text(self, text: str) -> str:
-        """A text without secrets."""
+        """Return a text without secrets."""
         return self.texts([text])[0]
 
     def spans(self, text: str) -> list[SecretSpan]:
-        """The secrets in a text, in order."""
+        """Return the secrets in a text, in order."""
         spans = list(secret_spans(text))
         for pattern in self._field_patterns:
             spans += field_spans(text, pattern)
@@ -197,20 +126,20 @@ class Redactor:
         return outside_marks(text, spans) if spans else spans
 
     def texts(self, texts: list[str]) -> list[str]:
-        """The texts without secrets, also without those that are spread over several of them."""
+        """Return the texts without secrets, including secrets that are spread over several texts."""
         while spans := self.spans("".join(texts)):
             texts = put_marks(texts, spans)
         return texts
 
     def findings(self, exchange: Exchange) -> list[SecretFinding]:
-        """What in the exchange looks like a live secret."""
+        """Return what looks like a secret in the exchange."""
         if not self._is_suspicious(exchange):
             return []
         found = (finding for path, value in _searched_parts(exchange) for finding in self._search(value, path, ""))
         return list(dict.fromkeys(found))
 
     def tool_findings(self, exchange: ToolExchange) -> list[SecretFinding]:
-        """The like for an exchange of a tool."""
+        """Return what looks like a secret in the tool exchange."""
         if not self._suspicious(msgspec.json.encode(exchange)):
             return []
         parts: JsonObject = {"arguments": exchange.arguments, "result": exchange.result}
@@ -232,10 +161,10 @@ class Redactor:
     def _is_suspicious(self, exchange: Exchange) -> bool:
         if self._suspicious(msgspec.json.encode(exchange)):
             return True
-        return exchange.wire is not None and self._suspicious(searchable_bytes(exchange.wire))
+        return exchange.wire is not None and self._suspicious(_searchable_bytes(exchange.wire))
 
     def _suspicious(self, data: bytes) -> bool:
-        """Quick to say no: whether a closer look could find anything."""
+        """Return whether a closer look could find a secret. Quick if the answer is no."""
         return self._looks_closer or may_hold_secrets(data) or may_hold_fields(data, self._quoted)
 
     def _call(self, call: RecordedToolCall) -> RecordedToolCall:
@@ -247,7 +176,7 @@ class Redactor:
         cleaned = {name: self.value(item) for name, item in asdict(fault).items()}
         try:
             return replace(fault, **cleaned)
-        except ValueError:  # a text that must be JSON, and with a mark in it is none
+        except ValueError:  # a str that must be JSON, and is not with a mark in it
             texts = {name: orjson.dumps(item).decode() for name, item in cleaned.items() if isinstance(item, str)}
             return replace(fault, **cleaned | texts)
 
@@ -258,12 +187,27 @@ class Redactor:
         cleaned = self.value(value)
         return raw if cleaned == value else Raw(orjson.dumps(cleaned))
 
-    def _wire(self, record: WireRecord, *, is_answer_clean: bool) -> WireRecord | None:
-        """The record without secrets. One of an answer that held some may hold them in forms that no search knows."""
-        return redact_wire_record(record, self) if is_answer_clean or record.protocol == PLAIN_HTTP else None
+    def _wire(self, record: WireRecord, *, is_response_clean: bool) -> WireRecord | None:
+        """Return the record without secrets; the same object if it has none, and None if they cannot be removed.
+
+        A secret that events spell in pieces cannot be removed from their bytes. And if the decoded response had
+        secrets, the bytes may have them in a form that no search finds. An exchange of plain HTTP has nothing but its
+        record, so that its body becomes a mark instead.
+        """
+        is_http = record.protocol == PLAIN_HTTP
+        if not is_response_clean and not is_http:
+            return None
+        headers, texts = self.value(record.headers), _frame_texts(record)
+        new_texts = self.texts(texts)
+        cleaned = record
+        if headers != record.headers or new_texts != texts:
+            cleaned = replace(_with_frame_texts(record, new_texts), headers=headers)
+        if _is_still_json(record, cleaned) and not any(self.spans(text) for text in joined_texts(cleaned.content())):
+            return cleaned
+        return replace(cleaned, body=PLAIN_MARK, frames=None) if is_http else None
 
     def _chunks(self, chunks: list[TimedPiece]) -> list[TimedPiece]:
-        """The chunks without secrets; those of one kind are looked at as one text."""
+        """Return the chunks without secrets. Chunks of one kind are searched as one text."""
         cleaned = list(chunks)
         for places in _by_kind(chunks):
             texts = self.texts([_text_of(chunks[place][1]) for place in places])
@@ -274,7 +218,7 @@ class Redactor:
 
 
 def _searched_parts(exchange: Exchange) -> Iterator[tuple[str, Any]]:
-    """All of an exchange that can hold secrets, with the path to it."""
+    """Yield every part of an exchange that can have secrets, with its path."""
     yield "content", exchange.content
     yield "reasoning", exchange.reasoning
     for index, call in enumerate(exchange.tool_calls or ()):
@@ -286,11 +230,11 @@ def _searched_parts(exchange: Exchange) -> Iterator[tuple[str, Any]]:
         yield f"fault.{name}", value
     yield "request", msgspec.json.decode(exchange.request) if bytes(exchange.request) else None
     if exchange.wire is not None:
-        yield from wire_record_parts(exchange.wire)
+        yield from _searched_wire_parts(exchange.wire)
 
 
 def _is_secret_value(value: Any) -> bool:
-    """Whether the value of a secret field is one: a text or number, not an empty text or a mark."""
+    """Return whether the value of a secret field is a secret: a number, or a str that is not empty and not a mark."""
     if isinstance(value, str):
         return bool(value) and not is_mark(value)
     return isinstance(value, int | float) and not isinstance(value, bool)
@@ -300,11 +244,11 @@ def _compile(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:
-        raise InputError(f"cannot read the pattern {pattern!r}: {error}", source="redaction") from None
+        raise InputError(f"invalid pattern {pattern!r}: {error}", source="redaction") from None
 
 
 def _by_kind(chunks: list[TimedPiece]) -> list[list[int]]:
-    """The places of the chunks that make up one text: the answer, the reasoning, the arguments of each call."""
+    """Return the positions of the chunks of each text: the content, the reasoning, the arguments of each call."""
     kinds: dict[tuple[str, int], list[int]] = {}
     for place, (_, piece) in enumerate(chunks):
         kinds.setdefault(_kind_of(piece), []).append(place)
@@ -331,3 +275,40 @@ def _with_text(piece: str | StreamPiece, text: str) -> str | StreamPiece:
         if piece.tool_call is None
         else StreamPiece(tool_call=replace(piece.tool_call, arguments=text))
     )
+
+
+def _is_still_json(record: WireRecord, cleaned: WireRecord) -> bool:
+    """Return whether everything that was JSON still is."""
+    if cleaned is record:
+        return True
+    return len(json_documents(record.content())) == len(json_documents(cleaned.content()))
+
+
+def _frame_texts(record: WireRecord) -> list[str]:
+    """Return the frames as texts, each with the characters that end in it. Invalid bytes can be recovered."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    texts = [decoder.decode(data) for _, data in record.timed_frames()]
+    return [*texts[:-1], texts[-1] + decoder.decode(b"", final=True)] if texts else []
+
+
+def _with_frame_texts(record: WireRecord, texts: list[str]) -> WireRecord:
+    encoded = [wire_text(text.encode("utf-8", "surrogateescape")) for text in texts]
+    if record.frames is None:
+        return replace(record, body=encoded[0] if encoded else None)
+    return replace(record, frames=[(at_ms, text) for (at_ms, _), text in zip(record.frames, encoded, strict=True)])
+
+
+def _searched_wire_parts(record: WireRecord) -> Iterator[tuple[str, Any]]:
+    """Yield every part of a record that can have secrets, with its path."""
+    yield "wire.headers", record.headers
+    path = "wire.frames" if record.is_streamed else "wire.body"
+    content = record.content()
+    yield path, content.decode("utf-8", "surrogateescape")
+    for text in joined_texts(content):
+        yield path, text
+
+
+def _searchable_bytes(record: WireRecord) -> bytes:
+    """Return the bytes of a record, and the texts that they spell in pieces, for a quick search."""
+    content = record.content()
+    return b"\n".join([content, *(text.encode() for text in joined_texts(content))])

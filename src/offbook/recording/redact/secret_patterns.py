@@ -13,10 +13,10 @@ from msgspec import Struct
 _WORD = r"(?:[A-Z][a-z]{0,20}+|[a-z]{1,20}+)"
 _JOINT = r"(?:[-_./]|\\{1,3}/)"
 _PROSE = rf"(?!{_WORD}(?:{_JOINT}++{_WORD}){{0,50}}+{_JOINT}*+(?![\w~+=-]|\\{{1,3}}u002))"
-"""Refuses words joined by hyphens and the like, which no machine has drawn."""
+"""Does not match words joined by hyphens and the like, which are not random."""
 
 _ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
-"""A slash or plus, as some write it in JSON."""
+"""A slash or plus that is escaped in JSON."""
 
 SECRET_PATTERNS = {
     "anthropic-key": rf"sk-ant-{_PROSE}[A-Za-z0-9_-]{{16,}}",
@@ -55,7 +55,7 @@ _secrets = re.compile(
 
 
 class SecretSpan(Struct, frozen=True, order=True):
-    """A secret in a text: where it starts and ends, what kind it is, and the mark that stands for it."""
+    """A secret in a text: its start and end, its kind, and the mark that replaces it."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class SecretSpan(Struct, frozen=True, order=True):
 
 
 def may_hold_secrets(data: bytes) -> bool:
-    """Whether a closer look at JSON could find a secret of a well-known shape. Quick, and never wrong in saying no."""
+    """Return whether JSON could have a secret that matches a well-known pattern. Quick; False is always right."""
     for beginning in _BEGINNINGS:
         if beginning in data:
             return True
@@ -75,7 +75,7 @@ def may_hold_secrets(data: bytes) -> bool:
 
 
 def _has_joint(data: bytes, separator: bytes, before: tuple[bytes, ...]) -> bool:
-    """Whether one of `before` stands somewhere before the separator; many times quicker than a regular expression."""
+    """Return whether one of `before` precedes the separator; many times quicker than a regular expression."""
     for piece in data.split(separator):  # noqa: SIM110 - a generator would double the time
         if piece.endswith(before):
             return True
@@ -83,17 +83,17 @@ def _has_joint(data: bytes, separator: bytes, before: tuple[bytes, ...]) -> bool
 
 
 def quoted_names(names: Iterable[str]) -> frozenset[bytes]:
-    """The names as they stand between quotes in JSON, in a text in JSON, and in JSON that is a text there."""
+    """Return the names as they are between quotes in JSON, in a str in JSON, and in a str in that."""
     return frozenset(name.encode() + b"\\" * escapes for name in names for escapes in _ESCAPES)
 
 
 def may_hold_fields(data: bytes, quoted: frozenset[bytes]) -> bool:
-    """Whether a closer look at JSON could find a field of one of the `quoted_names`. Never wrong in saying no."""
+    """Return whether JSON could have a field of one of the `quoted_names`. False is always right."""
     return not quoted.isdisjoint(data.lower().replace(b"'", b'"').split(b'"'))
 
 
 def secret_spans(text: str) -> Iterator[SecretSpan]:
-    """The secrets of well-known shapes. The same secret has the same mark."""
+    """Yield the secrets that match a well-known pattern. Equal secrets have the same mark."""
     for found in _secrets.finditer(text):
         kind = str(found.lastgroup).replace("_", "-")
         digest = sha256(found[0].replace("\\/", "/").encode("utf-8", "replace")).hexdigest()[:8]
@@ -101,13 +101,13 @@ def secret_spans(text: str) -> Iterator[SecretSpan]:
 
 
 def pattern_spans(text: str, pattern: re.Pattern[str]) -> Iterator[SecretSpan]:
-    """What a user's pattern finds."""
+    """Return the matches of a pattern that a user added."""
     return (SecretSpan(*found.span(), "user pattern") for found in pattern.finditer(text))
 
 
 def field_patterns(names: Iterable[str]) -> list[re.Pattern[str]]:
-    """Patterns that find, inside a text, the values of fields with these names: in JSON, also in JSON that is a text
-    in other JSON, and in what Python prints of a dict. One that breaks off counts to its end."""
+    """Return patterns that find the values of fields with these names inside a text: in JSON, in JSON inside a str of
+    other JSON, and in the repr of a dict. A value that breaks off extends to the end of the text."""
     named = "|".join(re.escape(name) for name in sorted(names))
     return [re.compile(_field_pattern(named, backslashes), re.IGNORECASE) for backslashes in (0, 1, 3)]
 
@@ -120,7 +120,7 @@ def _field_pattern(named: str, backslashes: int) -> str:
 
 
 def field_spans(text: str, pattern: re.Pattern[str]) -> Iterator[SecretSpan]:
-    """The values that one of the `field_patterns` finds. A number becomes a text, so that JSON stays JSON."""
+    """Yield the matches of one of the `field_patterns`. A number becomes a str, so that JSON stays valid."""
     for found in pattern.finditer(text):
         kind = f"field {found['name'].lower()}"
         if found["number"] is None:
@@ -131,12 +131,12 @@ def field_spans(text: str, pattern: re.Pattern[str]) -> Iterator[SecretSpan]:
 
 
 def is_mark(text: str) -> bool:
-    """Whether `text` is a mark and nothing else."""
+    """Return whether `text` is a mark and nothing else."""
     return _mark.fullmatch(text) is not None
 
 
 def outside_marks(text: str, spans: Iterable[SecretSpan]) -> list[SecretSpan]:
-    """The spans in order, without what overlaps an earlier one or a mark that stands in the text already."""
+    """Return the spans in order, without what overlaps an earlier span or a mark in the text."""
     outside: list[SecretSpan] = []
     marks = [found.span() for found in _mark.finditer(text)]
     covered = 0
@@ -148,7 +148,7 @@ def outside_marks(text: str, spans: Iterable[SecretSpan]) -> list[SecretSpan]:
 
 
 def _clipped(start: int, end: int, marks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """What of a stretch lies outside the marks."""
+    """Yield the parts of a range that are outside the marks."""
     for mark_start, mark_end in marks[bisect_right(marks, start, key=_end) :]:
         if mark_start >= end:
             break
@@ -160,7 +160,7 @@ def _clipped(start: int, end: int, marks: list[tuple[int, int]]) -> Iterator[tup
 
 
 def put_marks(texts: list[str], spans: list[SecretSpan]) -> list[str]:
-    """The texts with marks for the spans, which count over all texts; a mark stands where its secret began."""
+    """Replace the spans, whose positions count over all texts, by marks. A mark is put where its secret starts."""
     marked, offset = [], 0
     for text in texts:
         pieces, done = [], 0

@@ -1,1 +1,1 @@
-"""Where recordings are kept."""
+"""The stores that hold recordings: JSON files and SQLite databases."""

@@ -1,4 +1,4 @@
-"""Resources that no child process may inherit: locked files and database connections."""
+"""Resources that child processes must not inherit: locked files and database connections."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 
 
 class ForkGuarded(ABC):
-    """Holds something open. It is let go of before every fork, and opened again when it is needed.
+    """Holds a resource open. It is closed before every fork, and opened again when it is needed.
 
-    `guard` is held while it is in use; a fork waits for that.
+    `guard` is held while the resource is in use; a fork waits for that.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class ForkGuarded(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go. Safe to call twice."""
+        """Close the resource. Safe to call twice."""
 
 
 _guarded: WeakValueDictionary[int, ForkGuarded] = WeakValueDictionary()

@@ -17,9 +17,8 @@ _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 class Journal(ForkGuarded):
     """An append-only file of lines, shared by any number of processes.
 
-    Whoever appends or folds holds the lock on the file. A fold removes the file; an appender that
-    waited for the lock on a removed file opens the new one. What may be read of `beside` decides what
-    may be read of the journal.
+    A process that appends or folds holds the lock on the file. A fold removes the file; an appender that has waited
+    for the lock on a removed file opens the new one. The journal gets the permissions of the file `beside` it.
     """
 
     def __init__(self, path: Path, *, beside: Path, read_only: bool = False) -> None:
@@ -30,20 +29,20 @@ class Journal(ForkGuarded):
         self._end = -1
 
     def append(self, line: bytes) -> None:
-        """Write one line, whole or not at all.
+        """Append one line, completely or not at all.
 
         Raises:
-            OSError: the line could not be written; nothing of it is left behind.
+            OSError: the line could not be written; no part of it is in the file.
         """
         with self.locked():
             self.write_locked(line)
 
     @contextmanager
     def locked(self, *, wait: bool = True) -> Iterator[None]:
-        """Hold the lock on the journal that is at its path now, made if absent unless it is only read.
+        """Hold the lock on the journal. It is created if it does not exist, unless it is opened read-only.
 
         Raises:
-            BlockingIOError: another has the lock, and this one does not `wait`.
+            BlockingIOError: another process has the lock, and `wait` is false.
         """
         with self.guard:
             self._lock(self._kind if wait else self._kind | fcntl.LOCK_NB)
@@ -67,7 +66,7 @@ class Journal(ForkGuarded):
         self._end = -1
 
     def write_locked(self, line: bytes) -> None:
-        """Write one line, while the lock is held. Raises like `append`."""
+        """Append one line while the lock is held. Raises like `append`."""
         size = os.fstat(self._fd).st_size
         torn = size and size != self._end and os.pread(self._fd, 1, size - 1) != b"\n"
         data = b"\n" + line + b"\n" if torn else line + b"\n"
@@ -81,7 +80,7 @@ class Journal(ForkGuarded):
         self._end = size + len(data)
 
     def read_locked(self) -> bytes:
-        """All that the journal holds, while the lock is held."""
+        """Return the content of the journal. The lock must be held."""
         size = os.fstat(self._fd).st_size
         data = os.pread(self._fd, size, 0)
         while len(data) < size:
@@ -92,11 +91,11 @@ class Journal(ForkGuarded):
         return data
 
     def remove_locked(self) -> None:
-        """Remove the journal, while the lock is held: what it held is folded."""
+        """Remove the journal, whose content is folded. The lock must be held."""
         self.path.unlink()
 
     def close(self) -> None:
-        """Let go of the file. It is opened again when needed."""
+        """Close the file. It is opened again when needed."""
         with self.guard:
             if self._fd >= 0:
                 os.close(self._fd)

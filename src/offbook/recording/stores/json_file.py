@@ -24,15 +24,15 @@ from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
-from offbook.recording.stores.store import create_sibling
+from offbook.recording.stores.store import create_sibling, unusable_error
 from offbook.schema_errors import explain_msgspec_error
 
 logger = logging.getLogger("offbook.recording")
 
 
 class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """One line of the journal: an exchange of a model or tool to add, metadata to add, or the mark of a fold about to
-    be finished."""
+    """One line of the journal: a model or tool exchange to add, metadata to add, or the mark of a fold that is about
+    to finish."""
 
     key: str | None = None
     entry: Exchange | None = None
@@ -48,10 +48,10 @@ _decoder = msgspec.json.Decoder(_JournalLine)
 
 
 class JsonFileStore:
-    """A recording at `path`. What was appended is in the journal at once and in the file after a fold.
+    """A recording at `path`. An appended exchange is in the journal at once, and in the file after a fold.
 
-    A fold writes the whole file anew beside the old one, marks that in the journal, swaps the files
-    and removes the journal; whoever opens the recording after a crash finishes or repeats it.
+    A fold writes the new file beside the old one, marks that in the journal, swaps the files and removes the journal.
+    After a crash, the next process that opens the recording finishes or repeats the fold.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -95,7 +95,7 @@ class JsonFileStore:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._locked_journal() as journal:
-                document, _ = self._brought_together(journal)
+                document, _ = self._read_all(journal)
                 change(document)
                 self._swap_in(render_document(document), journal)
         except OSError as error:
@@ -112,21 +112,21 @@ class JsonFileStore:
             path.unlink(missing_ok=True)
 
     def fold(self, *, wait: bool = True) -> Document:
-        """Bring what the journal holds into the file, which is made if absent.
+        """Move the content of the journal to the file, and return the recording. The file is created if missing.
 
         Raises:
-            BlockingIOError: the journal is in use, and this does not `wait`.
-            OSError: the folder cannot be written to; nothing is lost.
-            RecordingFormatError: the file is no recording; file and journal are left as they are.
+            BlockingIOError: the journal is in use, and `wait` is false.
+            OSError: the folder cannot be written; nothing is lost.
+            RecordingFormatError: the file is not a recording; file and journal are unchanged.
         """
         with self._locked_journal(wait=wait) as journal:
-            document, has_more = self._brought_together(journal)
+            document, has_more = self._read_all(journal)
             if has_more or not self.path.exists():
                 self._swap_in(render_document(document), journal)
             return document
 
     def settle(self, *, wait: bool = True) -> None:
-        """Fold if there is something to fold. What cannot be folded now is left for who opens it next."""
+        """Fold the journal if there is one. If that fails, the next process that opens the recording folds it."""
         try:
             if self._has_journal():
                 self.fold(wait=wait)
@@ -136,11 +136,9 @@ class JsonFileStore:
             logger.warning("%s: %s; what was recorded stays in %s", self.location, error, self._journal_path.name)
 
     def unusable(self, error: OSError) -> InputError:
-        """The error for a file that cannot be read or written."""
-        reason = error.strerror or str(error)
+        """Return the error for a file that cannot be read or written."""
         is_folder = isinstance(error, IsADirectoryError)
-        hint = "name a file, not a folder" if is_folder else "check the path, its permissions and the space"
-        return InputError(reason[:1].lower() + reason[1:], source=self.location, hint=hint)
+        return unusable_error(error.strerror or str(error), source=self.location, is_folder=is_folder)
 
     def _has_journal(self) -> bool:
         return os.access(self._journal_path, os.F_OK)
@@ -150,7 +148,7 @@ class JsonFileStore:
 
     @contextmanager
     def _locked_journal(self, *, wait: bool = True) -> Iterator[Journal]:
-        """The journal, locked. It is removed in the end, unless it holds what could not be folded."""
+        """Lock the journal. It is removed at the end, unless an error is raised while it has lines."""
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         journal = self._journal()
@@ -167,26 +165,26 @@ class JsonFileStore:
             journal.close()
 
     def _open_lines(self, journal: Journal) -> list[_JournalLine]:
-        """The lines that are not in the file yet, after finishing a fold that was cut off before its swap."""
+        """Return the lines that are not in the file yet. Finish a fold that was killed before its swap."""
         folded, lines = _after_last_fold(self._lines(journal.read_locked()))
         if self._is_next(folded):
             self._next.replace(self.path)
         self._next.unlink(missing_ok=True)
         return lines
 
-    def _brought_together(self, journal: Journal) -> tuple[Document, bool]:
-        """What file and journal hold, and whether the journal has something of it that the file has not."""
+    def _read_all(self, journal: Journal) -> tuple[Document, bool]:
+        """Return the content of file and journal, and whether the journal has something that the file does not have."""
         lines = self._open_lines(journal)
         document = self._document_in(self.path)
         _apply(lines, document)
         return document, bool(lines)
 
     def _is_next(self, folded: str | None) -> bool:
-        """Whether the file that the mark of a fold tells of still waits for its swap."""
+        """Return whether the new file of a fold, whose hash is `folded`, is still to be swapped in."""
         return folded is not None and self._next.exists() and sha256(self._next.read_bytes()).hexdigest() == folded
 
     def _fold_or_merge(self) -> Document:
-        """Fold, or where that cannot be written, do as much in memory."""
+        """Fold; if the folder cannot be written, do the same in memory."""
         try:
             return self.fold()
         except OSError:
@@ -200,7 +198,7 @@ class JsonFileStore:
                 document = self._document_in(self._next if self._is_next(folded) else self.path)
                 _apply(lines, document)
                 return document
-        except FileNotFoundError:  # folded by another in the meantime
+        except FileNotFoundError:  # folded by another process in the meantime
             return self._parse(self.path)
         finally:
             journal.close()
@@ -213,17 +211,17 @@ class JsonFileStore:
                     lines.append(_decoder.decode(raw))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 if _is_json(raw):
-                    raise self._foreign(number, error) from None
-                logger.warning("%s: dropped a torn line of %d bytes", self._journal_path, len(raw))
+                    raise self._line_error(number, error) from None
+                logger.warning("%s: dropped an incomplete line of %d bytes", self._journal_path, len(raw))
         return lines
 
-    def _foreign(self, number: int, error: Exception) -> RecordingFormatError:
+    def _line_error(self, number: int, error: Exception) -> RecordingFormatError:
         reason, _ = explain_msgspec_error(error)
         return RecordingFormatError(
             reason,
             source=str(self._journal_path),
             place=f"line {number}",
-            hint="read it with the offbook that wrote it, or remove the line",
+            hint="open it with the version of offbook that wrote it, or remove the line",
         )
 
     def _document_in(self, path: Path) -> Document:
@@ -236,7 +234,7 @@ class JsonFileStore:
         return parse_document(path.read_bytes(), source=self.location)
 
     def _swap_in(self, data: bytes, journal: Journal) -> None:
-        """Replace the file by `data`, which holds what the journal held."""
+        """Replace the file by `data`, which includes the content of the journal."""
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else None
             write_next(self.path, data, mode=mode, durable=True)
@@ -257,7 +255,7 @@ def _is_json(raw: bytes) -> bool:
 
 
 def _after_last_fold(lines: list[_JournalLine]) -> tuple[str | None, list[_JournalLine]]:
-    """The mark of the last fold, if there is one, and the lines behind it."""
+    """Return the mark of the last fold, if there is one, and the lines after it."""
     for position in range(len(lines) - 1, -1, -1):
         if lines[position].folded is not None:
             return lines[position].folded, lines[position + 1 :]
@@ -279,7 +277,7 @@ def _apply(lines: list[_JournalLine], document: Document) -> None:
 
 
 class JsonFileWriter:
-    """Appends to a JSON recording. Left unclosed, it folds when the program ends."""
+    """Appends to a JSON recording. If it is not closed, it folds when the program ends."""
 
     def __init__(self, store: JsonFileStore, journal: Journal, document: Document) -> None:
         self.meta, self.size = document.meta, sum(1 for _ in document)
@@ -312,12 +310,12 @@ class JsonFileWriter:
 
 
 def _on_one_line(data: bytes) -> bytes:
-    """JSON without line ends; what was read from an indented file brings some along."""
+    """Return JSON without newlines. A request that was read from an indented file has some."""
     return msgspec.json.format(data, indent=-1) if b"\n" in data else data
 
 
 def _abandon(store: JsonFileStore, journal: Journal) -> None:
-    """Close for a writer that nobody closed. The garbage collector may call this under any lock: it waits for none."""
+    """Close a writer that was not closed. The garbage collector may call this under any lock: do not wait for one."""
     journal.close()
     try:
         store.settle(wait=False)

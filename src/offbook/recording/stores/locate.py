@@ -12,7 +12,6 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.json_file import JsonFileStore
 from offbook.recording.stores.memory import MemoryReader
-from offbook.recording.stores.sqlite import SqliteStore
 from offbook.recording.stores.store import RecordingReader, Store
 
 RecordingInput: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Document
@@ -37,6 +36,8 @@ def open_store(location: str | os.PathLike[str]) -> Store:
             hint="use a path like runs/today.json or sqlite:///runs/today.db",
         )
     if is_sqlite:
+        from offbook.recording.stores.sqlite import SqliteStore  # noqa: PLC0415 - most programs never load sqlite3
+
         return SqliteStore(text.removeprefix(_SQLITE))
     if text.endswith((".db", ".sqlite", ".sqlite3")):
         raise InputError(f"{text!r} looks like a database", source="recording", hint=f"write {_SQLITE}{text}")
@@ -49,8 +50,9 @@ def open_reader(recording: RecordingInput, *, source: str) -> RecordingReader:
     Raises:
         InputError: the recording cannot be read.
     """
-    is_location = isinstance(recording, str | os.PathLike)
-    return open_store(recording).read() if is_location else read_document(recording, source=source)
+    if isinstance(recording, str | os.PathLike):
+        return open_store(recording).read()
+    return read_document(recording, source=source)
 
 
 def read_document(document: Mapping[str, Any] | Document, *, source: str) -> MemoryReader:

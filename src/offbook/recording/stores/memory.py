@@ -17,7 +17,7 @@ _Groups: TypeAlias = dict[str | None, list[StoredExchange[E]]]
 
 
 class MemoryIndex(Generic[E]):
-    """Entries, open for reading. What is put in the row is made when it is first asked for."""
+    """Entries, open for reading. The index of a key is built when the key is first used."""
 
     def __init__(self, entries: Entries[E], *, source: str) -> None:
         self.source = source
@@ -46,7 +46,7 @@ class MemoryIndex(Generic[E]):
         return sum(len(entry) if isinstance(entry, list) else 1 for entry in self._entries.values())
 
     def entries(self) -> Entries[E]:
-        """All exchanges by key."""
+        """Return all exchanges by key."""
         return self._entries
 
     def _groups(self, key: str | None, fingerprint: str | None) -> list[list[StoredExchange[E]]]:
@@ -61,7 +61,7 @@ class MemoryIndex(Generic[E]):
         return [groups.get(fingerprint, []), groups.get(None, [])]
 
     def _slot(self, key: str) -> list[StoredExchange[E]]:
-        """The exchanges of a key."""
+        """Return the exchanges of a key."""
         slot = self._slots.get(key)
         if slot is None and key in self._entries:
             first, repeats = self._first_ids[key], not isinstance(self._entries[key], list)

@@ -1,8 +1,10 @@
-"""A recording in an SQLite database: constant time to open, constant memory to replay."""
+"""A recording in an SQLite database: opens in constant time, and replays in constant memory."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -27,19 +29,98 @@ from offbook.recording.format.document import (
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange, parse_tools
 from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
-from offbook.recording.stores.database import SqliteDatabase
+from offbook.recording.stores.fork_guard import ForkGuarded
 from offbook.recording.stores.memory import MemoryIndex
-from offbook.recording.stores.store import E_co, StoredExchange, create_sibling
+from offbook.recording.stores.store import E_co, StoredExchange, create_sibling, unusable_error
+
+BUSY_TIMEOUT_S = 60.0
+_FOREIGN_DATABASE_ERRORS = ("not a database", "malformed", "no such table", "no such column", "has no column")
+
+
+class SqliteDatabase(ForkGuarded):
+    """An SQLite connection that is safe across forks and threads. A statement outside a transaction commits at once."""
+
+    def __init__(self, path: Path, *, source: str) -> None:
+        super().__init__()
+        self.path, self.source = path, source
+        self._connection: sqlite3.Connection | None = None
+
+    def run(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement, and return its rows.
+
+        Raises:
+            InputError: the database cannot be opened, read or written.
+        """
+        try:
+            with self.guard:
+                return self._connect().execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._translate(error) from None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run the statements inside as one transaction."""
+        with self.guard:
+            self.run("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.run("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        """Roll back the transaction, unless its failure has done so already."""
+        if self._connect().in_transaction:
+            self.run("ROLLBACK")
+
+    def allow_concurrent_reads(self) -> None:
+        """Switch to WAL mode, in which others can read while one writes. Do nothing while the database is busy."""
+        try:
+            with self.guard:
+                self._connect().execute("PRAGMA journal_mode = WAL")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise self._translate(error) from None
+
+    def close(self) -> None:
+        """Close the connection. It is opened again when needed."""
+        with self.guard:
+            if self._connection is not None:
+                self._disconnect()
+            self._connection = None
+
+    def _connect(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = sqlite3.connect(
+                self._uri(), uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            self._disconnect = weakref.finalize(self, self._connection.close)
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+        return self._connection
+
+    def _uri(self) -> str:
+        """Return the URI of the database. A read-only folder cannot hold the side files of WAL mode."""
+        is_writable = os.access(self.path.parent, os.W_OK, effective_ids=True)
+        is_still = not is_writable and not os.access(f"{self.path}-wal", os.F_OK)
+        return f"{self.path.as_uri()}?immutable=1" if is_still else self.path.as_uri()
+
+    def _translate(self, error: sqlite3.Error) -> InputError:
+        reason = str(error)
+        if any(sign in reason for sign in _FOREIGN_DATABASE_ERRORS):
+            return RecordingFormatError(f"not a recording: {reason}", source=self.source)
+        is_folder = os.path.isdir(self.path)  # noqa: PTH112 - Path.is_dir raises for an invalid path
+        return unusable_error(reason, source=self.source, is_folder=is_folder)
 
 
 class ExchangeParser(Protocol[E_co]):
-    """Reads one exchange from its JSON."""
+    """Parses one exchange from its JSON."""
 
     def __call__(self, key: str, data: bytes, /, *, source: str) -> E_co: ...
 
 
-def schema_of(table: str, *, prefix: str = "") -> tuple[str, ...]:
-    """The statements that make the table and its indexes, whose names begin with `prefix`, where they are absent."""
+def _schema_of(table: str, *, prefix: str = "") -> tuple[str, ...]:
+    """Return the statements that create the table and its indexes, whose names start with `prefix`, if missing."""
     return (
         f"""CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY, key TEXT NOT NULL, fingerprint TEXT NOT NULL,
         recorded_at TEXT NOT NULL, listed INTEGER NOT NULL, entry BLOB NOT NULL)""",
@@ -50,7 +131,7 @@ def schema_of(table: str, *, prefix: str = "") -> tuple[str, ...]:
 
 
 class SqliteIndex(Generic[E]):
-    """The exchanges in one table, open for reading: nothing is kept in memory but where they are."""
+    """The exchanges in one table, open for reading. They are not held in memory."""
 
     def __init__(self, database: SqliteDatabase, table: str, parse: ExchangeParser[E]) -> None:
         self._database, self._table, self._parse, self.source = database, table, parse, database.source
@@ -91,12 +172,12 @@ class SqliteIndex(Generic[E]):
         return int(count)
 
     def entries(self) -> Entries[E]:
-        """All exchanges by key."""
+        """Return all exchanges by key."""
         entries: Entries[E] = {}
         for stored in self:
             add_exchange(entries, stored.key, stored.exchange)
         listed = f"SELECT DISTINCT key FROM {self._table} WHERE listed"  # noqa: S608 - no values
-        for key in entries.keys() & {key for (key,) in self._database.run(listed)}:  # others came after reading
+        for key in entries.keys() & {key for (key,) in self._database.run(listed)}:  # others were added after reading
             entries[key] = exchanges_of(entries, key)
         return entries
 
@@ -110,8 +191,8 @@ def _conditions(key: str | None, fingerprint: str | None) -> list[tuple[str, tup
 
 
 _METADATA = "CREATE TABLE IF NOT EXISTS metadata (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
-_SCHEMA = (_METADATA, *schema_of("exchanges"))
-_TOOL_SCHEMA = schema_of("tool_exchanges", prefix="tools_")
+_SCHEMA = (_METADATA, *_schema_of("exchanges"))
+_TOOL_SCHEMA = _schema_of("tool_exchanges", prefix="tools_")
 _INSERT = "INSERT INTO exchanges (key, fingerprint, recorded_at, listed, entry) VALUES (?, ?, ?, ?, ?)"
 _INSERT_TOOL = _INSERT.replace("exchanges", "tool_exchanges")
 _FORGET = "DELETE FROM exchanges WHERE key = ? AND recorded_at < ?"
@@ -142,8 +223,8 @@ class SqliteStore:
         with self._opened() as database:
             writer = SqliteWriter(database)
             _make_tool_table(database)
-            writer.add_meta({})  # fails now rather than at the first exchange, where nothing can be written
-            database.read_beside_writing()
+            writer.add_meta({})  # fails now, not at the first exchange, if the database is read-only
+            database.allow_concurrent_reads()
             return writer
 
     def load(self) -> Document:
@@ -173,7 +254,7 @@ class SqliteStore:
         try:
             return SqliteStore(create_sibling(self.path))
         except OSError as error:
-            raise self._unusable(error) from None
+            raise unusable_error(error.strerror or str(error), source=self.location) from None
 
     def remove(self) -> None:
         for suffix in ("-wal", "-shm", ""):
@@ -183,15 +264,11 @@ class SqliteStore:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise self._unusable(error) from None
-
-    def _unusable(self, error: OSError) -> InputError:
-        reason = error.strerror or str(error)
-        return InputError(reason, source=self.location, hint="check the path and its permissions")
+            raise unusable_error(error.strerror or str(error), source=self.location) from None
 
     @contextmanager
     def _opened(self) -> Iterator[SqliteDatabase]:
-        """The database, closed if what is done with it fails. One without tables is new, or its maker was cut off."""
+        """Open the database, and close it if an error is raised. Create the tables of one that has none."""
         database = SqliteDatabase(self.path, source=self.location)
         try:
             if not database.run("SELECT 1 FROM sqlite_master"):
@@ -211,7 +288,7 @@ def _make_tables(database: SqliteDatabase) -> None:
 
 
 def _replace_all(database: SqliteDatabase, document: Document) -> None:
-    """Put the document in the place of all that the database holds, inside a transaction."""
+    """Replace everything in the database by the document. To be called inside a transaction."""
     database.run("DELETE FROM exchanges")
     database.run("DELETE FROM metadata")
     for statement in (*_TOOL_SCHEMA, "DELETE FROM tool_exchanges"):
@@ -226,12 +303,12 @@ def _replace_all(database: SqliteDatabase, document: Document) -> None:
 
 
 def _has_tool_table(database: SqliteDatabase) -> bool:
-    """Whether tools have a table of their own; in a database without it they are metadata."""
+    """Return whether tools have a table of their own. In a database without it they are metadata."""
     return bool(database.run("SELECT 1 FROM sqlite_master WHERE name = 'tool_exchanges'"))
 
 
 def _make_tool_table(database: SqliteDatabase) -> None:
-    """Give tools their table, and move what the metadata has of them there."""
+    """Create the table of tools if it is missing, and move the tools from the metadata to it."""
     if _has_tool_table(database):
         return
     with database.transaction():
@@ -253,7 +330,7 @@ def _row_values(key: str, exchange: Exchange | ToolExchange, *, listed: bool) ->
 
 
 class SqliteWriter:
-    """Appends to an SQLite recording; each exchange is committed by itself."""
+    """Appends to an SQLite recording. Each exchange is a transaction of its own."""
 
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
@@ -304,7 +381,7 @@ class SqliteReader(SqliteIndex[Exchange]):
         return MemoryIndex(_tools_in_metadata(self._database), source=self.source)
 
     def document(self) -> Document:
-        """All of the recording."""
+        """Return the whole recording."""
         metadata = _metadata(self._database)
         rest = {name: value for name, value in metadata.items() if name not in ("_version", "_meta", "_tools")}
         return Document(

@@ -1,4 +1,4 @@
-"""The interface of recording stores: readers, writers, and the place of a recording."""
+"""The interface of recording stores: readers, writers, and stores."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
+from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import AnyExchange, Document
 from offbook.recording.format.exchange import Exchange
@@ -20,7 +21,7 @@ E_co = TypeVar("E_co", bound=AnyExchange, covariant=True)
 
 
 class StoredExchange(Struct, Generic[E_co], frozen=True, gc=False):
-    """An exchange on a reader. `id` orders exchanges; `repeats` means that it answers every call of its key."""
+    """An exchange in a recording. `id` orders exchanges; `repeats` means that it answers every call of its key."""
 
     id: int
     key: str
@@ -33,75 +34,75 @@ class StoredExchange(Struct, Generic[E_co], frozen=True, gc=False):
 
 
 class ExchangeIndex(Protocol[E_co]):
-    """A row of exchanges, open for reading. Finding costs the same however many there are."""
+    """Exchanges, open for reading. The cost of finding one does not depend on their number."""
 
     @property
     def source(self) -> str: ...
 
     def repeating(self, key: str) -> StoredExchange[E_co] | None:
-        """The exchange that answers every call of `key`, if there is such a one."""
+        """Return the exchange that answers every call of `key`; None if the key has a list, or nothing."""
         ...
 
     def find(self, *, key: str | None, fingerprint: str | None, after: int) -> StoredExchange[E_co] | None:
-        """The first exchange with an id above `after`: under `key` if given, and answering `fingerprint` if given.
+        """Return the first exchange with an id above `after`: of `key` if given, and answering `fingerprint` if given.
 
-        Under a key, an exchange without a fingerprint answers all.
+        Of the exchanges of a key, one without a fingerprint answers every request.
         """
         ...
 
     def last(self, *, key: str | None, fingerprint: str | None) -> StoredExchange[E_co] | None:
-        """The last exchange of those that `find` can find."""
+        """Return the last exchange of those that `find` can find."""
         ...
 
     def __iter__(self) -> Iterator[StoredExchange[E_co]]:
-        """All exchanges, in order."""
+        """Yield all exchanges, in order."""
         ...
 
     def __len__(self) -> int: ...
 
 
 class RecordingReader(ExchangeIndex[Exchange], Protocol):
-    """A recording, open for reading: the row of its models' exchanges, and behind it that of its tools."""
+    """A recording, open for reading: its model exchanges, and in `tools` its tool exchanges."""
 
     version: int
     meta: JsonObject
 
     @property
     def tools(self) -> ExchangeIndex[ToolExchange]:
-        """The exchanges of tools; their keys are the tools' names."""
+        """The tool exchanges; their keys are the names of the tools."""
         ...
 
     def close(self) -> None: ...
 
 
 class RecordingWriter(Protocol):
-    """A recording, open for adding. Adding costs the same however many exchanges there are."""
+    """A recording, open for appending. The cost does not depend on the number of exchanges."""
 
     meta: JsonObject
-    """The recording's metadata when it was opened."""
+    """The metadata of the recording when it was opened."""
 
     size: int
-    """How many exchanges of models it had when it was opened."""
+    """The number of model exchanges when it was opened."""
 
     tool_size: int
-    """How many exchanges of tools it had when it was opened."""
+    """The number of tool exchanges when it was opened."""
 
     def add_meta(self, meta: JsonObject) -> None:
-        """Add to the recording's metadata."""
+        """Add to the metadata of the recording."""
         ...
 
     def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        """Keep an exchange for good. `forget_before` first drops those of the key recorded before that moment.
+        """Append an exchange. `forget_before` first removes those of the key that were recorded before that moment.
 
-        Works after `close` too, as if it were opened again.
+        Works after `close`, too: the recording is opened again.
 
         Raises:
-            InputError: it cannot be written; the recording is as it was before.
+            InputError: the exchange cannot be written; the recording is unchanged.
         """
         ...
 
     def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
-        """The like for an exchange of a tool."""
+        """Append a tool exchange, like `append`."""
         ...
 
     def close(self) -> None:
@@ -110,66 +111,66 @@ class RecordingWriter(Protocol):
 
 
 class Store(Protocol):
-    """A place that holds one recording."""
+    """Holds one recording."""
 
     @property
     def location(self) -> str:
-        """Its name, as given."""
+        """The location, as given."""
         ...
 
     @property
     def path(self) -> Path:
-        """The file that holds it, by whatever name it was given."""
+        """The absolute path of the file that holds the recording."""
         ...
 
     def exists(self) -> bool: ...
 
     def read(self) -> RecordingReader:
-        """Raises InputError if there is nothing to read, or nothing that can be read as a recording."""
+        """Open for reading. Raise InputError if there is no recording, or it cannot be read."""
         ...
 
     def write(self) -> RecordingWriter:
-        """Open for adding, made if absent.
+        """Open for appending. The recording is created if it does not exist.
 
         Raises:
-            InputError: the place cannot be written to, or holds something else.
+            InputError: the file cannot be written, or is not a recording.
         """
         ...
 
     def load(self) -> Document:
-        """The whole recording. Raises like `read`."""
+        """Return the whole recording. Raises like `read`."""
         ...
 
     def save(self, document: Document) -> None:
-        """Replace the whole recording, or leave it as it was if that fails."""
+        """Replace the whole recording. It is unchanged if that fails."""
         ...
 
     def update(self, change: Callable[[Document], None]) -> None:
-        """Put the recording, made if absent, through `change` while nobody else can write, or leave it as it was.
+        """Change the recording while nobody else can write. It is created if it does not exist, unchanged on failure.
 
         Raises:
-            InputError: the place cannot be written to, or holds something else.
+            InputError: the file cannot be written, or is not a recording.
         """
         ...
 
     def sibling(self) -> Store:
-        """A store of the same kind beside this one, which must be there: a place of its own at each call.
+        """Create a store of the same kind beside this one, which must exist. Each call creates another.
 
         Raises:
-            InputError: the place cannot be written to.
+            InputError: the folder cannot be written.
         """
         ...
 
     def remove(self) -> None:
-        """Remove the recording, which nobody has open, and all that lies beside it."""
+        """Remove the recording and its side files. Nobody may have it open."""
         ...
 
 
 def create_sibling(path: Path) -> Path:
-    """A new file beside `path`, which is there, and as private: empty, and named like `run.json.fresh-1`.
+    """Create an empty file beside `path`, named like `run.json.fresh-1` and with the same permissions.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the file cannot be created.
     """
     mode = stat.S_IMODE(path.stat().st_mode) | 0o600
     numbers = count(1)
@@ -177,6 +178,12 @@ def create_sibling(path: Path) -> Path:
         sibling = path.with_name(f"{path.name}.fresh-{next(numbers)}")
         try:
             os.close(os.open(sibling, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
-        except FileExistsError:  # of a run that is under way, or was cut off
+        except FileExistsError:  # of a run that is in progress, or was killed
             continue
         return sibling
+
+
+def unusable_error(reason: str, *, source: str, is_folder: bool = False) -> InputError:
+    """Return the error for a recording that cannot be read or written."""
+    hint = "name a file, not a folder" if is_folder else "check the path, its permissions and the space"
+    return InputError(reason[:1].lower() + reason[1:], source=source, hint=hint)

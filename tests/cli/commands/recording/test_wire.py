@@ -143,7 +143,7 @@ class TestCheck:
         path = written(greet=CHAT | {"content": "Hullo"})
         code, out, _ = run("recording", "check", path)
         assert code == 1
-        assert "greet: wire: the bytes say something else than the fields: content\n" in out
+        assert "greet: wire: the bytes differ from the fields: content\n" in out
         assert "hint" not in out
 
     def test_secrets_in_plain_http_are_told_by_its_place(self, run, written):
@@ -160,7 +160,7 @@ class TestCheck:
     def test_another_shape_is_unreadable_with_its_place(self, run, written):
         code, out, _ = run("recording", "check", written(greet=wired(headers={"x": "a\r\nb"})))
         assert code == 2
-        assert "key 'greet'.wire: the header 'x' has characters that no header may have" in out
+        assert "key 'greet'.wire: the header 'x' has characters that are not allowed in headers" in out
 
 
 class TestDiff:
@@ -210,7 +210,7 @@ class TestKeys:
 
     def test_an_ambiguous_or_unknown_key_is_refused_with_what_can_be_typed(self, run, path):
         code, _, err = run("recording", "show", path, "--key", "a")
-        assert (code, f"give more of one: {'a' * 12}, {'ab' * 6}\n" in err) == (2, True)
+        assert (code, f"write more of one: {'a' * 12}, {'ab' * 6}\n" in err) == (2, True)
         code, _, err = run("recording", "show", path, "--key", "c")
         assert (code, f"keys: {'a' * 12}, {'b' * 12}, {'ab' * 6}\n" in err) == (2, True)
 
