@@ -49,8 +49,8 @@ async def _converse(provider: Provider) -> str:
     return response.content
 
 
-async def _agent(stage: Harness) -> str:
-    return await _converse(stage.gateway)
+async def _agent(harness: Harness) -> str:
+    return await _converse(harness.gateway)
 
 
 def measure(plan: Plan) -> Findings:
@@ -87,7 +87,7 @@ def _explored(recording: Path) -> tuple[list[Run], float]:
     cases = explorer.cases
     with quiet(), watch.lap():
         exploration = explorer.explore(cases)
-    return [each.run for each in exploration.explored], watch.total_us
+    return [each.run for each in exploration.results], watch.total_us
 
 
 def _replayed(recording: Path, times: int) -> tuple[list[Run], float]:

@@ -32,20 +32,20 @@ async def handle(provider: Provider, tools: Toolbox) -> str:
     return (await provider.complete([task], "gpt-4o-mini", step_id="write")).content
 
 
-async def hasty(stage: Harness) -> str:
+async def hasty(harness: Harness) -> str:
     """Starts over when something fails. That repeats what was done already, too."""
     problem = ""
     for _ in range(3):
         try:
-            return await handle(stage.provider, stage.tools(refund))
+            return await handle(harness.provider, harness.tools(refund))
         except Exception as error:
             problem = str(error)
     raise RuntimeError(problem)
 
 
-async def patient(stage: Harness) -> str:
+async def patient(harness: Harness) -> str:
     """Leaves that to a gateway, which repeats the call that has failed and nothing else."""
-    return await handle(stage.gateway, stage.tools(refund))
+    return await handle(harness.gateway, harness.tools(refund))
 
 
 def invariant_no_letter_without_a_refund(run: Run) -> None:
@@ -74,9 +74,9 @@ def main(recording: Path, page: str | None) -> None:
             declared=[RuntimeError],
             invariants=[invariant_no_letter_without_a_refund],
         )
-        print(f"{function.__name__}: {len(exploration.explored)} cases, {exploration.tally}")
+        print(f"{function.__name__}: {len(exploration.results)} cases, {exploration.counts}")
         for found in exploration.findings:
-            print(f"  {found.case}: {', '.join(found.judged.evidence)}")
+            print(f"  {found.case}: {', '.join(found.assessment.evidence)}")
         if page is not None and exploration.findings:
             report_exploration(exploration, exploration_reporter_of(f"html={page}", reproduce=str))
             print(f"  see {page}")

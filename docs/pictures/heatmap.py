@@ -22,10 +22,10 @@ from offbook.subjects.function import FunctionSubject  # noqa: E402
 from refund_agent import TOOLS, ask, model, record  # noqa: E402
 
 
-async def refund_agent(stage: Harness) -> object:
+async def refund_agent(harness: Harness) -> object:
     for _ in range(3):
         try:
-            return (await ask(stage.provider, stage.tools(TOOLS))).result
+            return (await ask(harness.provider, harness.tools(TOOLS))).result
         except Exception:  # noqa: S112
             continue
     raise RuntimeError("gave up")

@@ -128,7 +128,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 @asynccontextmanager
-async def time_limit(limit_s: float | None, error: Callable[[float], Exception]) -> AsyncIterator[None]:
+async def time_limit(limit_s: float | None, error: Callable[[float], BaseException]) -> AsyncIterator[None]:
     """Cancel the block after `limit_s` seconds and raise `error(limit_s)`; without a limit, let it run.
 
     A TimeoutError that the block itself raises is left as it is.

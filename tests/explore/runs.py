@@ -1,4 +1,4 @@
-"""Runs, calls and stages, as tests of explorations need them."""
+"""Runs, calls and harnesses, as tests of explorations need them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def harnesses_of(entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENC
 def clean_harness_of(
     entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENCE
 ) -> tuple[Harness, HarnessFactory]:
-    """The stage of the clean run, and the theatre for those behind it."""
+    """The harness of the clean run, and the theatre for those behind it."""
     harnesses = harnesses_of(entries, divergence)
-    return harnesses.stage(FaultPlan()), harnesses
+    return harnesses.create(FaultPlan()), harnesses
 
 
 def write_recording(path: Path, entries: JsonObject) -> Path:

@@ -117,7 +117,7 @@ def explored_program(agent, planted, tmp_path):
     """The exploration of a program, with the faults that it was given."""
     path = tmp_path / "run.json"
     path.write_bytes(orjson.dumps({"_version": 2, "any": planted.answers}))
-    wish = ExploreOptions(variants=select_variants(planted.faults, ProgramSubject.menu), budget=planted.budget)
+    options = ExploreOptions(variants=select_variants(planted.faults, ProgramSubject.variants), budget=planted.budget)
     with ProgramSubject(
         [*planted.command, agent],
         replay=path,
@@ -125,7 +125,7 @@ def explored_program(agent, planted, tmp_path):
         side_effects=["refund"],
         declared_exits=[GAVE_UP],
     ) as subject:
-        return Explorer(subject, wish, executor=ThreadExecutor(subject, 2)).explore()
+        return Explorer(subject, options, executor=ThreadExecutor(subject, 2)).explore()
 
 
 def assert_found(exploration, planted):
@@ -142,7 +142,7 @@ def test_the_defect_of_an_agent_is_found(planted, tmp_path):
 def test_nothing_is_found_in_a_sound_agent(planted, tmp_path):
     exploration = explored("sound", planted, tmp_path)
     assert exploration.findings == []
-    assert exploration.tally["recovered"] > 0
+    assert exploration.counts["recovered"] > 0
 
 
 @pytest.fixture
@@ -162,4 +162,4 @@ def test_the_defect_of_a_program_is_found(program, tmp_path):
 def test_nothing_is_found_in_a_sound_program(program, tmp_path):
     exploration = explored_program("sound", program, tmp_path)
     assert exploration.findings == []
-    assert all(each.run.fired for each in exploration.explored)
+    assert all(each.run.fired for each in exploration.results)

@@ -1,4 +1,4 @@
-"""Running something on a stage."""
+"""Running something on a harness."""
 
 import asyncio
 import json
@@ -16,12 +16,12 @@ HI = user("Hi")
 
 
 def performed(work, entries=None, **options):
-    stage, _ = clean_harness_of(entries or {"s": {"content": "Hello"}})
-    return MonitoredFunction(work, **options).run(stage)
+    harness, _ = clean_harness_of(entries or {"s": {"content": "Hello"}})
+    return MonitoredFunction(work, **options).run(harness)
 
 
-async def ask(stage):
-    return (await stage.provider.complete(HI, "m", step_id="s")).content
+async def ask(harness):
+    return (await harness.provider.complete(HI, "m", step_id="s")).content
 
 
 def test_a_run_gives_its_result_and_its_calls():
@@ -31,11 +31,11 @@ def test_a_run_gives_its_result_and_its_calls():
 
 
 def test_a_function_need_not_wait_for_anything():
-    assert performed(lambda stage: {"at": [1, 2]}).result == {"at": [1, 2]}
+    assert performed(lambda harness: {"at": [1, 2]}).result == {"at": [1, 2]}
 
 
 def test_time_is_virtual():
-    async def sleep(stage):
+    async def sleep(harness):
         await asyncio.sleep(1800)
 
     assert performed(sleep).took_s == 1800.0
@@ -46,7 +46,7 @@ class Thing:
 
 
 def test_a_result_that_is_no_json_is_told_alike_in_every_run():
-    told = [performed(lambda stage: Thing()).result for _ in range(2)]
+    told = [performed(lambda harness: Thing()).result for _ in range(2)]
     assert told == ["<tests.explore.test_monitor.Thing>"] * 2
 
 
@@ -59,7 +59,7 @@ class GaveUpLaterError(GaveUpError):
 
 
 def raising(error):
-    def work(stage):
+    def work(harness):
         raise error
 
     return work
@@ -88,7 +88,7 @@ def test_the_message_of_an_error_is_the_same_in_every_run():
 
 
 def test_a_run_that_has_not_ended_by_its_own_clock_has_hung():
-    async def wait(stage):
+    async def wait(harness):
         try:
             await asyncio.sleep(7200)
         except Exception:
@@ -100,33 +100,33 @@ def test_a_run_that_has_not_ended_by_its_own_clock_has_hung():
 
 
 def test_a_run_that_makes_call_after_call_has_hung():
-    stage, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
     monitored = MonitoredFunction(ask_for_ever)
-    MonitoredFunction(ask).run(stage)
-    again = monitored.run(harnesses.stage(plan_of()))
+    MonitoredFunction(ask).run(harness)
+    again = monitored.run(harnesses.create(plan_of()))
     assert again.hung == "it made more than 105 calls of models"
 
 
 def test_a_run_whose_tasks_make_call_after_call_has_hung():
-    async def ask_in_a_group(stage):
+    async def ask_in_a_group(harness):
         async with asyncio.TaskGroup() as group:
-            group.create_task(ask_for_ever(stage))
+            group.create_task(ask_for_ever(harness))
 
-    stage, harnesses = clean_harness_of({"s": {"content": "Hello"}})
-    MonitoredFunction(ask).run(stage)
+    harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    MonitoredFunction(ask).run(harness)
     assert (
-        MonitoredFunction(ask_in_a_group).run(harnesses.stage(plan_of())).hung
+        MonitoredFunction(ask_in_a_group).run(harnesses.create(plan_of())).hung
         == "it made more than 105 calls of models"
     )
 
 
-async def ask_for_ever(stage):
+async def ask_for_ever(harness):
     while True:
-        await ask(stage)
+        await ask(harness)
 
 
 def test_a_run_that_never_gives_the_turn_back_has_hung():
-    def spin(stage):
+    def spin(harness):
         while True:
             pass
 
@@ -150,34 +150,34 @@ def test_an_interrupt_comes_through():
 
 
 def test_what_was_done_to_recover_is_counted():
-    async def ask_gateway(stage):
-        gateway = ProviderGateway(retry=RetryPolicy(max_retries=1), sink=stage.recovery_counter)
-        gateway.register(stage.provider)
-        gateway.register(stage.provider, is_fallback=True, as_model="backup")
+    async def ask_gateway(harness):
+        gateway = ProviderGateway(retry=RetryPolicy(max_retries=1), sink=harness.recovery_counter)
+        gateway.register(harness.provider)
+        gateway.register(harness.provider, is_fallback=True, as_model="backup")
         await gateway.complete(HI, "m", step_id="s")
 
-    stage, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
 
-    async def ask_both(stage):
+    async def ask_both(harness):
         for model in ("m", "backup"):
-            await stage.provider.complete(HI, model, step_id="s")
+            await harness.provider.complete(HI, model, step_id="s")
 
-    MonitoredFunction(ask_both).run(stage)
-    run = MonitoredFunction(ask_gateway).run(harnesses.stage(plan_of("call=1: http_error 500")))
+    MonitoredFunction(ask_both).run(harness)
+    run = MonitoredFunction(ask_gateway).run(harnesses.create(plan_of("call=1: http_error 500")))
     assert run.paths == {"fallback": 1, "retry": 1}
 
 
 def test_a_breaker_that_opens_is_counted():
-    async def ask_often(stage):
+    async def ask_often(harness):
         for _ in range(3):
             try:
-                await stage.gateway.complete(HI, "m", step_id="s")
+                await harness.gateway.complete(HI, "m", step_id="s")
             except AllProvidersFailedError:
                 continue
 
-    stage, harnesses = clean_harness_of({"s": {"content": "Hello"}})
-    MonitoredFunction(ask).run(stage)
-    run = MonitoredFunction(ask_often).run(harnesses.stage(plan_of("everywhere: http_error 500")))
+    harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
+    MonitoredFunction(ask).run(harness)
+    run = MonitoredFunction(ask_often).run(harnesses.create(plan_of("everywhere: http_error 500")))
     assert run.paths["breaker open"] == 1
 
 
@@ -185,19 +185,19 @@ def test_an_endless_task_among_others_has_hung(tmp_path):
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"_version": 2, "hello": {"content": "Hello!"}}))
 
-    async def hello(stage):
+    async def hello(harness):
         while True:
             try:
-                return await stage.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="hello")
+                return await harness.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="hello")
             except ConnectionError:
                 pass
 
-    async def agent(stage):
+    async def agent(harness):
         async with asyncio.TaskGroup() as group:
-            group.create_task(hello(stage))
+            group.create_task(hello(harness))
 
     exploration = explore_function(agent, file, faults="connection_reset")
-    assert {str(each.case): each.verdict for each in exploration.explored} == {
+    assert {str(each.case): each.verdict for each in exploration.results} == {
         "step=hello call=1 attempt=1: connection_reset": "recovered",
         "step=hello call=1: connection_reset": "hung",
     }

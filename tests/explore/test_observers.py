@@ -25,82 +25,82 @@ ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "refund", "arguments
 
 
 def harness_with(*lines, entries=ENTRIES, clean=None):
-    """The stage of a run that meets the faults, after a clean run in which that was asked."""
+    """The harness of a run that meets the faults, after a clean run in which that was asked."""
 
-    async def ask_both(stage):
-        await stage.provider.complete(HI, "m", step_id="s")
-        await stage.provider.complete(HO, "m", step_id="s")
+    async def ask_both(harness):
+        await harness.provider.complete(HI, "m", step_id="s")
+        await harness.provider.complete(HO, "m", step_id="s")
 
     first, harnesses = clean_harness_of(entries)
     run((clean or ask_both)(first), virtual_time=True)
-    return harnesses.stage(plan_of(*lines))
+    return harnesses.create(plan_of(*lines))
 
 
-def places(stage):
-    return [(call.number, call.step_call, call.attempt, call.outcome) for call in stage.calls]
+def places(harness):
+    return [(call.number, call.step_call, call.attempt, call.outcome) for call in harness.calls]
 
 
-async def ask(stage, messages=HI, **options):
-    return await stage.provider.complete(messages, "m", **{"step_id": "s", **options})
+async def ask(harness, messages=HI, **options):
+    return await harness.provider.complete(messages, "m", **{"step_id": "s", **options})
 
 
 def test_a_call_is_written_down_with_what_it_asked_and_what_came_of_it():
-    stage, _ = clean_harness_of({"s": [ASKING]})
-    run(ask(stage, tools=[TOOL]))
-    (call,) = stage.calls
+    harness, _ = clean_harness_of({"s": [ASKING]})
+    run(ask(harness, tools=[TOOL]))
+    (call,) = harness.calls
     assert (call.number, call.step_id, call.step_call, call.attempt, call.model) == (1, "s", 1, 1, "m")
     assert (call.has_tools, call.is_streamed, call.asks_for) == (True, False, (("refund", {"order_id": 42}),))
     assert (call.outcome, call.error) == ("answered", "")
 
 
 def test_calls_are_counted_by_step_and_over_all():
-    stage, _ = clean_harness_of({"a": {"content": "1"}, "b": {"content": "2"}})
+    harness, _ = clean_harness_of({"a": {"content": "1"}, "b": {"content": "2"}})
 
     async def work():
         for step_id in ("a", "b", "a"):
-            await ask(stage, step_id=step_id)
+            await ask(harness, step_id=step_id)
 
     run(work())
-    assert places(stage) == [(1, 1, 1, "answered"), (2, 1, 1, "answered"), (3, 2, 1, "answered")]
+    assert places(harness) == [(1, 1, 1, "answered"), (2, 1, 1, "answered"), (3, 2, 1, "answered")]
 
 
 def test_a_request_that_repeats_a_failed_one_is_a_further_try_of_it():
-    stage = harness_with("step=s call=1 attempt=1: http_error 500", "step=s call=1 attempt=2: connection_reset")
+    harness = harness_with("step=s call=1 attempt=1: http_error 500", "step=s call=1 attempt=2: connection_reset")
 
     async def work():
         for _ in range(2):
             with pytest.raises(ProviderError):
-                await ask(stage)
-        await ask(stage)
-        await ask(stage, HO)
+                await ask(harness)
+        await ask(harness)
+        await ask(harness, HO)
 
     run(work())
-    assert places(stage) == [(1, 1, 1, "failed"), (1, 1, 2, "failed"), (1, 1, 3, "answered"), (2, 2, 1, "answered")]
-    assert stage.calls[1].error == "ProviderConnectionError: explore: connection reset"
-    assert len(stage.fired) == 2
+    assert places(harness) == [(1, 1, 1, "failed"), (1, 1, 2, "failed"), (1, 1, 3, "answered"), (2, 2, 1, "answered")]
+    assert harness.calls[1].error == "ProviderConnectionError: explore: connection reset"
+    assert len(harness.fired) == 2
 
 
 def test_what_was_answered_and_is_asked_again_is_another_call():
-    stage = harness_with()
+    harness = harness_with()
 
     async def work():
         for _ in range(2):
-            await ask(stage)
+            await ask(harness)
 
     run(work())
-    assert places(stage) == [(1, 1, 1, "answered"), (2, 2, 1, "answered")]
+    assert places(harness) == [(1, 1, 1, "answered"), (2, 2, 1, "answered")]
 
 
 def test_parallel_calls_that_fail_are_each_tried_again_as_themselves():
-    stage = harness_with("call=1 attempt=1: timeout 1000", "call=2 attempt=1: timeout 1000")
+    harness = harness_with("call=1 attempt=1: timeout 1000", "call=2 attempt=1: timeout 1000")
     gateway = ProviderGateway(retry=RetryPolicy(backoff_s=1.0, jitter=0.0))
-    gateway.register(stage.provider)
+    gateway.register(harness.provider)
 
     async def work():
         await asyncio.gather(*(gateway.complete(HI, "m", step_id="s") for _ in range(2)))
 
     run(work(), virtual_time=True)
-    assert sorted(places(stage)) == [
+    assert sorted(places(harness)) == [
         (1, 1, 1, "failed"),
         (1, 1, 2, "answered"),
         (2, 2, 1, "failed"),
@@ -109,180 +109,182 @@ def test_parallel_calls_that_fail_are_each_tried_again_as_themselves():
 
 
 def test_a_fault_that_lasts_strikes_also_who_starts_over_behind_a_gateway():
-    stage = harness_with("step=s call=1: http_error 500")
+    harness = harness_with("step=s call=1: http_error 500")
 
     async def work():
         for _ in range(2):
             with pytest.raises(AllProvidersFailedError):
-                await stage.gateway.complete(HI, "m", step_id="s")
+                await harness.gateway.complete(HI, "m", step_id="s")
 
     run(work(), virtual_time=True)
-    assert [call.attempt for call in stage.calls] == [1, 2, 3, 4, 5]  # and then the gateway asks no more
+    assert [call.attempt for call in harness.calls] == [1, 2, 3, 4, 5]  # and then the gateway asks no more
 
 
 def test_a_fallback_to_another_model_is_another_call():
-    async def clean(stage):
-        await stage.provider.complete(HI, "m", step_id="s")
-        await stage.provider.complete(HI, "backup", step_id="s")
+    async def clean(harness):
+        await harness.provider.complete(HI, "m", step_id="s")
+        await harness.provider.complete(HI, "backup", step_id="s")
 
-    stage = harness_with(
+    harness = harness_with(
         "step=s call=1: http_error 401", entries={"s": [{"content": "one"}, {"content": "two"}]}, clean=clean
     )
     gateway = ProviderGateway()
-    gateway.register(stage.provider)
-    gateway.register(stage.provider, as_model="backup", is_fallback=True)
+    gateway.register(harness.provider)
+    gateway.register(harness.provider, as_model="backup", is_fallback=True)
     assert run(gateway.complete(HI, "m", step_id="s")).content == "two"
-    assert places(stage) == [(1, 1, 1, "failed"), (2, 2, 1, "answered")]
+    assert places(harness) == [(1, 1, 1, "failed"), (2, 2, 1, "answered")]
 
 
 def test_a_try_before_the_wait_was_over_that_the_answer_asked_for_is_too_soon():
-    stage = harness_with("step=s call=1: http_error 429 headers.retry-after=7")
+    harness = harness_with("step=s call=1: http_error 429 headers.retry-after=7")
 
     async def work():
         for wait_s in (6.0, 7.0, 0.0):
             with pytest.raises(RateLimitError):
-                await ask(stage)
+                await ask(harness)
             await asyncio.sleep(wait_s)
         with pytest.raises(RateLimitError):
-            await ask(stage)
+            await ask(harness)
 
     run(work(), virtual_time=True)
-    assert [call.is_too_soon for call in stage.calls] == [False, True, False, True]
+    assert [call.is_too_soon for call in harness.calls] == [False, True, False, True]
 
 
 def test_a_wait_that_nobody_asked_for_may_be_short():
-    stage = harness_with("step=s call=1 attempt=1: http_error 500")
+    harness = harness_with("step=s call=1 attempt=1: http_error 500")
 
     async def work():
         with pytest.raises(ProviderError):
-            await ask(stage)
-        await ask(stage)
+            await ask(harness)
+        await ask(harness)
 
     run(work())
-    assert not stage.calls[1].is_too_soon
+    assert not harness.calls[1].is_too_soon
 
 
 def test_a_request_that_was_never_recorded_has_diverged():
-    stage = harness_with()
+    harness = harness_with()
     with pytest.raises(RecordingMismatchError):
-        run(ask(stage, user("What?")))
-    (call,) = stage.calls
+        run(ask(harness, user("What?")))
+    (call,) = harness.calls
     assert (call.outcome, call.forgot) == ("diverged", 0)
 
 
 def test_what_is_asked_behind_a_failure_with_less_of_the_conversation_has_forgotten_it():
-    async def clean(stage):
-        await stage.provider.complete(HI + HO, "m", step_id="s")
+    async def clean(harness):
+        await harness.provider.complete(HI + HO, "m", step_id="s")
 
-    stage = harness_with("step=s call=1 attempt=1: connection_reset", entries={"s": [{"content": "one"}]}, clean=clean)
+    harness = harness_with(
+        "step=s call=1 attempt=1: connection_reset", entries={"s": [{"content": "one"}]}, clean=clean
+    )
 
     async def work():
         with pytest.raises(ConnectionError):
-            await ask(stage, HI + HO)
+            await ask(harness, HI + HO)
         with pytest.raises(RecordingMismatchError):
-            await ask(stage, HO)
+            await ask(harness, HO)
 
     run(work())
-    assert [(call.outcome, call.forgot) for call in stage.calls] == [("failed", 0), ("diverged", 1)]
+    assert [(call.outcome, call.forgot) for call in harness.calls] == [("failed", 0), ("diverged", 1)]
 
 
-async def read(stage):
-    return [event async for event in await stage.provider.stream(HI, "m", step_id="poem")]
+async def read(harness):
+    return [event async for event in await harness.provider.stream(HI, "m", step_id="poem")]
 
 
 def test_a_stream_is_written_down_when_it_has_ended_with_its_pieces():
-    stage, _ = clean_harness_of(ENTRIES)
-    run(read(stage))
-    (call,) = stage.calls
+    harness, _ = clean_harness_of(ENTRIES)
+    run(read(harness))
+    (call,) = harness.calls
     assert (call.is_streamed, call.chunks, call.outcome) == (True, ("text", "text"), "answered")
 
 
 def test_pieces_of_tool_calls_and_of_reasoning_are_told_apart():
-    stage, _ = clean_harness_of({"poem": [ASKING | {"content": "Hm", "reasoning": "I think"}]})
-    run(read(stage))
-    assert stage.calls[0].chunks == ("reasoning", "text", "tool_call")
+    harness, _ = clean_harness_of({"poem": [ASKING | {"content": "Hm", "reasoning": "I think"}]})
+    run(read(harness))
+    assert harness.calls[0].chunks == ("reasoning", "text", "tool_call")
 
 
 def test_a_stream_that_breaks_has_failed_as_far_as_it_came():
-    stage = harness_with("step=poem call=1 attempt=1 chunk=1: stream_truncate", clean=read)
+    harness = harness_with("step=poem call=1 attempt=1 chunk=1: stream_truncate", clean=read)
 
     async def work():
         with pytest.raises(ConnectionError):
-            await read(stage)
-        await read(stage)
+            await read(harness)
+        await read(harness)
 
     run(work())
-    assert [(call.attempt, call.chunks, call.outcome) for call in stage.calls] == [
+    assert [(call.attempt, call.chunks, call.outcome) for call in harness.calls] == [
         (1, ("text",), "failed"),
         (2, ("text", "text"), "answered"),
     ]
 
 
 def test_a_stream_that_the_agent_leaves_is_written_down_as_far_as_it_was_read():
-    stage, _ = clean_harness_of(ENTRIES)
+    harness, _ = clean_harness_of(ENTRIES)
 
     async def work():
-        reply = await stage.provider.stream(HI, "m", step_id="poem")
+        reply = await harness.provider.stream(HI, "m", step_id="poem")
         async for _ in reply:
             break
         await reply.aclose()
 
     run(work())
-    (call,) = stage.calls
+    (call,) = harness.calls
     assert (call.outcome, call.chunks) == ("answered", ("text",))
 
 
 def test_a_stream_that_is_read_to_its_end_and_then_left_is_written_down_once():
-    stage, _ = clean_harness_of(ENTRIES)
+    harness, _ = clean_harness_of(ENTRIES)
 
     async def work():
-        reply = await stage.provider.stream(HI, "m", step_id="poem")
+        reply = await harness.provider.stream(HI, "m", step_id="poem")
         events = aiter(reply)
         for _ in range(3):
             await anext(events)
         await reply.aclose()
 
     run(work())
-    assert len(stage.calls) == 1
+    assert len(harness.calls) == 1
 
 
 def test_a_call_that_the_agent_waits_for_no_longer_has_failed():
-    stage = harness_with("step=s call=1 attempt=1: timeout 60000")
+    harness = harness_with("step=s call=1 attempt=1: timeout 60000")
 
     async def work():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
-                await ask(stage)
-        await ask(stage)
+                await ask(harness)
+        await ask(harness)
 
     run(work(), virtual_time=True)
-    assert [(call.attempt, call.outcome) for call in stage.calls] == [(1, "failed"), (2, "answered")]
+    assert [(call.attempt, call.outcome) for call in harness.calls] == [(1, "failed"), (2, "answered")]
 
 
 def test_a_run_that_makes_call_after_call_is_endless_and_no_agent_can_go_on():
-    stage = harness_with()
+    harness = harness_with()
 
     async def work():
         while True:
             try:
-                await ask(stage)
+                await ask(harness)
             except Exception:
                 raise AssertionError("it was caught") from None
 
     with pytest.raises(EndlessRunError, match="more than 110 calls"):
         run(work())
-    assert len(stage.calls) == 110
+    assert len(harness.calls) == 110
 
 
 def test_the_first_run_may_make_many_calls():
-    stage, _ = clean_harness_of({"s": {"content": "one"}})
+    harness, _ = clean_harness_of({"s": {"content": "one"}})
 
     async def work():
         for _ in range(500):
-            await ask(stage)
+            await ask(harness)
 
     run(work())
-    assert len(stage.calls) == 500
+    assert len(harness.calls) == 500
 
 
 ENTRIES_tool_witness = {"s": {"content": "x"}}
@@ -312,14 +314,14 @@ async def fail_slowly() -> None:
 
 def staged(*lines):
     _, harnesses = clean_harness_of(ENTRIES_tool_witness)
-    return harnesses.stage(plan_of(*lines))
+    return harnesses.create(plan_of(*lines))
 
 
-def used(stage, given, **arguments):
+def used(harness, given, **arguments):
     """The one call of a tool that a model asks for."""
-    tools = stage.tools(given)
+    tools = harness.tools(given)
     (outcome,) = run(run_tools(tools, [ToolCall(next(iter(tools)), arguments)]), virtual_time=True)
-    (seen,) = stage.tool_runs
+    (seen,) = harness.tool_runs
     return outcome, seen
 
 
@@ -357,29 +359,29 @@ def test_a_fault_may_keep_a_tool_from_running_or_hide_that_it_has(given, fault, 
 
 
 def test_the_calls_of_each_tool_are_counted_in_the_order_they_were_made():
-    stage = staged()
-    tools = stage.tools(add, add_slowly)
+    harness = staged()
+    tools = harness.tools(add, add_slowly)
     calls = [ToolCall(name, {"left": 1, "right": 2}) for name in ("add_slowly", "add", "add_slowly")]
     run(run_tools(tools, calls), virtual_time=True)
-    assert [(each.tool, each.call) for each in stage.tool_runs] == [("add_slowly", 1), ("add", 1), ("add_slowly", 2)]
+    assert [(each.tool, each.call) for each in harness.tool_runs] == [("add_slowly", 1), ("add", 1), ("add_slowly", 2)]
 
 
 def test_a_tool_that_calls_another_one_has_run_itself():
-    stage = staged("tool=add call=1: tool_error")
-    tools = stage.tools(add)
+    harness = staged("tool=add call=1: tool_error")
+    tools = harness.tools(add)
 
     def double(number: int) -> int:
         return tools["add"](left=number, right=number)
 
     with pytest.raises(ToolFaultError):
-        stage.tools(double)["double"](number=2)
-    assert [(each.tool, each.has_run) for each in stage.tool_runs] == [("double", True), ("add", False)]
+        harness.tools(double)["double"](number=2)
+    assert [(each.tool, each.has_run) for each in harness.tool_runs] == [("double", True), ("add", False)]
 
 
 def test_what_fired_is_told_with_the_faults_of_models():
-    stage = staged("tool=add call=1: tool_empty")
-    stage.tools(add)["add"](left=1, right=2)
-    assert stage.fired == ("tool=add call=1: tool_empty",)
+    harness = staged("tool=add call=1: tool_empty")
+    harness.tools(add)["add"](left=1, right=2)
+    assert harness.fired == ("tool=add call=1: tool_empty",)
     assert staged().fired == ()
 
 

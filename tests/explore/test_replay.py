@@ -20,135 +20,135 @@ def entry(messages, content, *, model="m"):
     return {"content": content, "request_hash": fingerprint(Request(tuple(messages), model))}
 
 
-async def said(stage, messages, step_id="s", **options):
-    return (await stage.provider.complete(messages, options.pop("model", "m"), step_id=step_id, **options)).content
+async def said(harness, messages, step_id="s", **options):
+    return (await harness.provider.complete(messages, options.pop("model", "m"), step_id=step_id, **options)).content
 
 
 def test_the_clean_run_is_a_strict_replay():
-    stage, _ = clean_harness_of({"s": [entry(HI, "one")]})
+    harness, _ = clean_harness_of({"s": [entry(HI, "one")]})
 
     async def ask():
-        assert await said(stage, HI) == "one"
+        assert await said(harness, HI) == "one"
         with pytest.raises(RecordingMismatchError):
-            await said(stage, HI)
+            await said(harness, HI)
 
     run(ask())
-    assert len(stage.diverged) == 1
+    assert len(harness.diverged) == 1
 
 
 def test_a_run_with_a_fault_gets_equal_requests_answered_in_order_and_then_the_last_again():
     clean, harnesses = clean_harness_of({"s": [entry(HI, "one"), entry(HI, "two")]})
 
-    async def ask(stage, times):
-        return [await said(stage, HI) for _ in range(times)]
+    async def ask(harness, times):
+        return [await said(harness, HI) for _ in range(times)]
 
     assert run(ask(clean, 2)) == ["one", "two"]
-    assert run(ask(harnesses.stage(FaultPlan()), 4)) == ["one", "two", "two", "two"]
-    assert run(ask(harnesses.stage(FaultPlan()), 1)) == ["one"]
+    assert run(ask(harnesses.create(FaultPlan()), 4)) == ["one", "two", "two", "two"]
+    assert run(ask(harnesses.create(FaultPlan()), 1)) == ["one"]
 
 
 @pytest.mark.parametrize("fault", ["connection_reset", "stream_truncate 0"])
 def test_an_answer_that_was_lost_is_due_again(fault):
     clean, harnesses = clean_harness_of({"s": [entry(HI, "one"), entry(HI, "two")]})
 
-    async def ask(stage):
+    async def ask(harness):
         answers = []
         while len(answers) < 2:
             try:
-                answers.append(await said(stage, HI))
+                answers.append(await said(harness, HI))
             except ProviderError:
                 answers.append("")
-        return [*answers, await said(stage, HI)]
+        return [*answers, await said(harness, HI)]
 
     async def ask_clean():
         return [await said(clean, HI) for _ in range(2)]
 
     run(ask_clean())
-    assert run(ask(harnesses.stage(plan_of(f"step=s call=2 attempt=1: {fault}")))) == ["one", "", "two"]
+    assert run(ask(harnesses.create(plan_of(f"step=s call=2 attempt=1: {fault}")))) == ["one", "", "two"]
 
 
 def test_entries_that_say_nothing_of_their_requests_answer_what_they_answered_in_the_clean_run():
     clean, harnesses = clean_harness_of({"s": [{"content": "one"}, {"content": "two"}]})
 
-    async def ask(stage):
-        return [await said(stage, HI), await said(stage, HO)]
+    async def ask(harness):
+        return [await said(harness, HI), await said(harness, HO)]
 
     assert run(ask(clean)) == ["one", "two"]
-    assert run(ask(harnesses.stage(FaultPlan()))) == ["one", "two"]
+    assert run(ask(harnesses.create(FaultPlan()))) == ["one", "two"]
 
-    async def start_over(stage):
-        return [await said(stage, messages) for messages in (HI, HI, HO)]
+    async def start_over(harness):
+        return [await said(harness, messages) for messages in (HI, HI, HO)]
 
-    assert run(start_over(harnesses.stage(FaultPlan()))) == ["one", "one", "two"]
+    assert run(start_over(harnesses.create(FaultPlan()))) == ["one", "one", "two"]
 
 
 def test_what_the_clean_run_never_asked_is_a_divergence():
     clean, harnesses = clean_harness_of({"s": [{"content": "one"}, {"content": "two"}]})
     run(said(clean, HI))
-    stage = harnesses.stage(FaultPlan())
+    harness = harnesses.create(FaultPlan())
     with pytest.raises(RecordingMismatchError):
-        run(said(stage, HO))
-    assert "is not in the recording" in stage.diverged[0]
+        run(said(harness, HO))
+    assert "is not in the recording" in harness.diverged[0]
 
 
 def test_a_run_that_was_stopped_gets_no_more_answers_even_if_it_swallows_the_refusal():
     clean, harnesses = clean_harness_of({"s": [entry(HI, "one")]})
     run(said(clean, HI))
-    stage = harnesses.stage(FaultPlan())
+    harness = harnesses.create(FaultPlan())
 
     async def ask():
         for messages in (HO, HI):
             with pytest.raises(RecordingMismatchError):
-                await said(stage, messages)
+                await said(harness, messages)
 
     run(ask())
-    assert len(stage.diverged) == 1
+    assert len(harness.diverged) == 1
 
 
 def test_what_the_recording_has_beyond_the_clean_run_is_answered_as_often_as_it_is_asked():
     clean, harnesses = clean_harness_of({"s": [entry(HI, "one"), entry(HI, "from the other", model="other")]})
     run(said(clean, HI))
-    stage = harnesses.stage(plan_of("call=2 attempt=1: http_error 500"))
+    harness = harnesses.create(plan_of("call=2 attempt=1: http_error 500"))
 
     async def fall_back():
         with pytest.raises(ProviderError):
-            await said(stage, HI, step_id=None, model="other")
-        return [await said(stage, HI, step_id=None, model="other") for _ in range(2)]
+            await said(harness, HI, step_id=None, model="other")
+        return [await said(harness, HI, step_id=None, model="other") for _ in range(2)]
 
-    run(said(stage, HI))
+    run(said(harness, HI))
     assert run(fall_back()) == ["from the other", "from the other"]
-    assert stage.diverged == []
+    assert harness.diverged == []
 
 
 def test_a_divergence_names_the_entry_whose_turn_it_was():
     recorded = [entry(messages, "x") | {"request": {"model": "m", "messages": messages}} for messages in (HI, HO)]
     clean, harnesses = clean_harness_of({"s": recorded})
 
-    async def ask(stage, *asked):
+    async def ask(harness, *asked):
         for messages in asked:
-            await said(stage, messages)
+            await said(harness, messages)
 
     run(ask(clean, HI, HO))
-    stage = harnesses.stage(FaultPlan())
+    harness = harnesses.create(FaultPlan())
     with pytest.raises(RecordingMismatchError):
-        run(ask(stage, HI, user("Hoo")))
-    assert "call 2 was recorded with another request" in stage.diverged[0]
+        run(ask(harness, HI, user("Hoo")))
+    assert "call 2 was recorded with another request" in harness.diverged[0]
 
 
 def test_a_divergence_may_be_answered_with_a_text():
     clean, harnesses = clean_harness_of({"s": [entry(HI, "one")]}, Divergence("default", "what?"))
     run(said(clean, HI))
-    stage = harnesses.stage(FaultPlan())
-    assert run(said(stage, HO)) == "what?"
-    assert len(stage.diverged) == 1
+    harness = harnesses.create(FaultPlan())
+    assert run(said(harness, HO)) == "what?"
+    assert len(harness.diverged) == 1
 
 
 def test_a_divergence_may_be_asked_live_where_there_is_somebody_to_ask():
     clean, harnesses = clean_harness_of({"s": [entry(HI, "one")]}, Divergence("live", live=Echo()))
     run(said(clean, HI))
-    stage = harnesses.stage(FaultPlan())
-    assert "Ho" in run(said(stage, HO))
-    assert len(stage.diverged) == 1
+    harness = harnesses.create(FaultPlan())
+    assert "Ho" in run(said(harness, HO))
+    assert len(harness.diverged) == 1
 
 
 def test_a_stage_has_a_way_for_those_who_are_not_explored():
@@ -160,7 +160,7 @@ def test_a_stage_has_a_way_for_those_who_are_not_explored():
 def test_where_nobody_can_be_asked_live_a_text_answers():
     clean, harnesses = clean_harness_of({"s": [entry(HI, "one")]}, Divergence("live", "what?"))
     run(said(clean, HI))
-    assert run(said(harnesses.stage(FaultPlan()), HO)) == "what?"
+    assert run(said(harnesses.create(FaultPlan()), HO)) == "what?"
 
 
 def find_order(order_id: int) -> str:
@@ -183,9 +183,9 @@ CALLS = {
 TWICE = [("find_order", 1), ("find_order", 1), ("refund", 1)]
 
 
-def use(stage, calls):
+def use(harness, calls):
     """What the tools tell a model."""
-    tools = stage.tools(find_order, refund)
+    tools = harness.tools(find_order, refund)
 
     async def work():
         return [(await run_tools(tools, [ToolCall(name, {"order_id": order})]))[0].text for name, order in calls]
@@ -193,12 +193,12 @@ def use(stage, calls):
     return run(work())
 
 
-def stages(divergence=None):
+def recorded_tools(divergence=None):
     return clean_harness_of({"_tools": CALLS}, *([divergence] if divergence else []))
 
 
 def test_the_clean_run_is_a_strict_replay_recorded_tools():
-    clean, _ = stages()
+    clean, _ = recorded_tools()
     assert use(clean, TWICE) == ["lost", "found", "[ToolError] ValueError: no money"]
     with pytest.raises(RecordingMismatchError):
         use(clean, [("find_order", 1)])
@@ -206,9 +206,9 @@ def test_the_clean_run_is_a_strict_replay_recorded_tools():
 
 
 def test_a_call_that_is_made_again_has_its_result_again():
-    clean, harnesses = stages()
+    clean, harnesses = recorded_tools()
     use(clean, TWICE)
-    again = harnesses.stage(FaultPlan())
+    again = harnesses.create(FaultPlan())
     assert use(again, [("find_order", 1)] * 3) == ["lost", "found", "found"]
     assert [(each.tool, each.call, each.has_run) for each in again.tool_runs] == [
         ("find_order", 1, True),
@@ -218,38 +218,38 @@ def test_a_call_that_is_made_again_has_its_result_again():
 
 
 def test_a_call_that_was_never_made_is_a_divergence():
-    clean, harnesses = stages()
+    clean, harnesses = recorded_tools()
     use(clean, TWICE)
-    stage = harnesses.stage(FaultPlan())
+    harness = harnesses.create(FaultPlan())
     with pytest.raises(RecordingMismatchError):
-        use(stage, [("find_order", 9)])
-    assert "find_order" in stage.diverged[0]
+        use(harness, [("find_order", 9)])
+    assert "find_order" in harness.diverged[0]
 
 
 def test_a_call_that_only_the_recording_has_is_answered_again_and_again():
-    clean, harnesses = stages()
+    clean, harnesses = recorded_tools()
     use(clean, TWICE)
-    stage = harnesses.stage(FaultPlan())
-    assert use(stage, [("find_order", 2)] * 2) == ["late", "late"]
-    assert stage.diverged == []
+    harness = harnesses.create(FaultPlan())
+    assert use(harness, [("find_order", 2)] * 2) == ["late", "late"]
+    assert harness.diverged == []
 
 
 def test_a_divergence_may_be_answered_with_a_text_recorded_tools():
-    clean, harnesses = stages(Divergence("default", "what?"))
+    clean, harnesses = recorded_tools(Divergence("default", "what?"))
     use(clean, TWICE)
-    stage = harnesses.stage(FaultPlan())
-    assert use(stage, [("find_order", 9), ("refund", 9)]) == ["what?", "what?"]
-    assert len(stage.diverged) == 2
+    harness = harnesses.create(FaultPlan())
+    assert use(harness, [("find_order", 9), ("refund", 9)]) == ["what?", "what?"]
+    assert len(harness.diverged) == 2
 
 
 def test_faults_strike_around_the_recording():
-    clean, harnesses = stages()
+    clean, harnesses = recorded_tools()
     use(clean, TWICE)
-    stage = harnesses.stage(plan_of("tool=find_order call=1: tool_lost", "tool=refund call=1: tool_error"))
-    tools = stage.tools(find_order, refund)
+    harness = harnesses.create(plan_of("tool=find_order call=1: tool_lost", "tool=refund call=1: tool_error"))
+    tools = harness.tools(find_order, refund)
     with pytest.raises(ToolFaultError):
         tools["find_order"](order_id=1)
     with pytest.raises(ToolFaultError):
         run(tools["refund"](order_id=1))
-    assert [(each.tool, each.has_run) for each in stage.tool_runs] == [("find_order", True), ("refund", False)]
-    assert stage.tool_runs[1].side_effect
+    assert [(each.tool, each.has_run) for each in harness.tool_runs] == [("find_order", True), ("refund", False)]
+    assert harness.tool_runs[1].side_effect

@@ -41,8 +41,8 @@ class Broken(Told):
     }
 
 
-def explore(subject, faults="http_error 401,tool_lost", **wish):
-    return Explorer(subject, ExploreOptions(variants=select_variants(faults), **wish)).explore()
+def explore(subject, faults="http_error 401,tool_lost", **options):
+    return Explorer(subject, ExploreOptions(variants=select_variants(faults), **options)).explore()
 
 
 def test_every_case_is_run_once_behind_the_clean_run_and_judged():
@@ -54,14 +54,14 @@ def test_every_case_is_run_once_behind_the_clean_run_and_judged():
         "call=2 attempt=1: http_error 401",
         "tool=refund call=1: tool_lost",
     ]
-    assert [each.verdict for each in exploration.explored] == ["recovered", "crashed", "hung"]
+    assert [each.verdict for each in exploration.results] == ["recovered", "crashed", "hung"]
     assert (exploration.subject, exploration.clean, exploration.left) == ("told", CLEAN, 0)
 
 
 def test_findings_come_worst_first_and_verdicts_are_counted():
     exploration = explore(Broken())
     assert [each.verdict for each in exploration.findings] == ["hung", "crashed"]
-    assert exploration.tally == {"hung": 1, "crashed": 1, "recovered": 1}
+    assert exploration.counts == {"hung": 1, "crashed": 1, "recovered": 1}
 
 
 def test_an_exploration_has_the_cells_of_a_picture():
@@ -74,22 +74,22 @@ def test_an_exploration_has_the_cells_of_a_picture():
 
 def test_a_budget_says_how_many_are_left_out():
     exploration = explore(Broken(), budget=2)
-    assert (len(exploration.explored), exploration.left) == (2, 1)
+    assert (len(exploration.results), exploration.left) == (2, 1)
 
 
 def test_who_watches_hears_of_the_clean_run_and_of_each_case():
     begun, heard = [], []
-    wish = ExploreOptions(variants=select_variants("http_error 401,tool_lost"))
-    explorer = Explorer(Broken(), wish, on_begin=lambda *told: begun.append(told), on_case=heard.append)
+    options = ExploreOptions(variants=select_variants("http_error 401,tool_lost"))
+    explorer = Explorer(Broken(), options, on_begin=lambda *told: begun.append(told), on_case=heard.append)
     exploration = explorer.explore()
     assert begun == [(Exploration("told", CLEAN), 3)]
-    assert heard == list(exploration.explored)
+    assert heard == list(exploration.results)
 
 
 def test_some_cases_alone_can_be_run():
     explorer = Explorer(Broken(), ExploreOptions(variants=select_variants("http_error 401"), pairs=True))
     exploration = explorer.explore(explorer.cases[1:])
-    assert [each.verdict for each in exploration.explored] == ["crashed"]
+    assert [each.verdict for each in exploration.results] == ["crashed"]
 
 
 def test_a_crew_runs_the_cases_and_the_results_come_in_their_order():
@@ -101,7 +101,7 @@ def test_a_crew_runs_the_cases_and_the_results_come_in_their_order():
     exploration = Explorer(
         subject, ExploreOptions(variants=select_variants("http_error 401")), executor=Backwards(subject)
     ).explore()
-    assert [each.verdict for each in exploration.explored] == ["recovered", "crashed"]
+    assert [each.verdict for each in exploration.results] == ["recovered", "crashed"]
 
 
 def test_invariants_are_asked_of_every_run():
@@ -109,7 +109,7 @@ def test_invariants_are_asked_of_every_run():
         return run.error is None
 
     crashed = explore(Broken(), invariants=[invariant]).at("2", "http_error 401")
-    assert (crashed.verdict, crashed.judged.evidence) == ("wrong", ("invariant",))
+    assert (crashed.verdict, crashed.assessment.evidence) == ("wrong", ("invariant",))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_run_that_fails_without_a_fault_cannot_be_explored(clean, told):
 
 
 def pairs(subject, faults):
-    return [str(each.case) for each in explore(subject, faults, pairs=True).explored if len(each.case.lines) > 1]
+    return [str(each.case) for each in explore(subject, faults, pairs=True).results if len(each.case.lines) > 1]
 
 
 def test_pairs_have_their_second_fault_behind_the_first():
@@ -168,9 +168,9 @@ def test_the_first_fault_may_strike_inside_a_stream():
 
 def test_pairs_are_numbered_behind_the_single_faults_within_the_budget():
     exploration = explore(Told(), "connection_reset", pairs=True, budget=5)
-    assert [each.case.id for each in exploration.explored] == ["0001", "0002", "0003", "0004", "0005"]
-    assert [len(each.case.lines) for each in exploration.explored] == [1, 1, 1, 1, 2]
-    assert len(explore(Told(), "connection_reset", pairs=True, budget=2).explored) == 2
+    assert [each.case.id for each in exploration.results] == ["0001", "0002", "0003", "0004", "0005"]
+    assert [len(each.case.lines) for each in exploration.results] == [1, 1, 1, 1, 2]
+    assert len(explore(Told(), "connection_reset", pairs=True, budget=2).results) == 2
 
 
 def test_a_place_that_the_run_never_came_by_has_nothing_behind_it():

@@ -15,22 +15,22 @@ from offbook.subjects.specs import ExploreSettings, ProgramSpec, ScenarioSpec, W
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, DESK
 
 
-def part_of(given, **terms):
+def spec_of(given, **settings):
     flow, recording = given
-    return WorkerSpec(WorkflowSpec(recording=str(recording), file=str(flow)), ExploreSettings(**terms))
+    return WorkerSpec(WorkflowSpec(recording=str(recording), file=str(flow)), ExploreSettings(**settings))
 
 
-def explored(part, workers, faults="all", **wish):
+def explored(spec, workers, faults="all", **options):
     """What an exploration with so many workers comes to."""
-    with open_subject(part.subject, part.terms) as subject, AutoExecutor(subject, part, workers) as executor:
+    with open_subject(spec.subject, spec.settings) as subject, AutoExecutor(subject, spec, workers) as executor:
         return Explorer(
-            executor.subject, ExploreOptions(variants=select_variants(faults), **wish), executor=executor
+            executor.subject, ExploreOptions(variants=select_variants(faults), **options), executor=executor
         ).explore()
 
 
 def test_two_workers_tell_the_same_as_one(project):
-    part = part_of(project.workflow(CARELESS))
-    alone, together = (explored(part, workers, pairs=True, budget=80) for workers in (1, 2))
+    spec = spec_of(project.workflow(CARELESS))
+    alone, together = (explored(spec, workers, pairs=True, budget=80) for workers in (1, 2))
     assert together == alone
     assert together.findings
 
@@ -38,8 +38,8 @@ def test_two_workers_tell_the_same_as_one(project):
 def test_scenarios_run_in_workers_whatever_their_agents_print(project):
     sim, recording = project.scenario(desk=DESK)
     subject = ScenarioSpec(recording=str(recording), file=str(sim), scenario="refunds", agent="desk")
-    part = WorkerSpec(subject, ExploreSettings())
-    alone, together = (explored(part, workers, "connection_reset,tool_lost") for workers in (1, 2))
+    spec = WorkerSpec(subject, ExploreSettings())
+    alone, together = (explored(spec, workers, "connection_reset,tool_lost") for workers in (1, 2))
     assert together == alone
 
 
@@ -63,8 +63,8 @@ def count(text: str) -> int:
 def test_a_worker_that_ends_is_a_crash_of_its_case_and_is_replaced(project):
     given = project.workflow(COUNT, COUNT_ANSWERS)
     project.write("shop.py", DYING)
-    exploration = explored(part_of(given), 2, "empty_response,connection_reset")
-    told = {str(each.case): (each.verdict, each.judged.evidence) for each in exploration.explored}
+    exploration = explored(spec_of(given), 2, "empty_response,connection_reset")
+    told = {str(each.case): (each.verdict, each.assessment.evidence) for each in exploration.results}
     died = ("ProcessEnded: the process ended with exit status 3",)
     assert told["step=ask call=1 attempt=1: empty_response"] == ("crashed", died)
     assert told["step=ask call=1 attempt=1: connection_reset"][0] == "recovered"
@@ -73,8 +73,8 @@ def test_a_worker_that_ends_is_a_crash_of_its_case_and_is_replaced(project):
 def test_a_worker_that_is_killed_is_told_by_its_signal(project):
     given = project.workflow(COUNT, COUNT_ANSWERS)
     project.write("shop.py", DYING.replace("os._exit(3)", "os.kill(os.getpid(), 9)"))
-    with ProcessExecutor(part_of(given), 1) as executor:
-        with open_subject(part_of(given).subject, ExploreSettings()) as subject:
+    with ProcessExecutor(spec_of(given), 1) as executor:
+        with open_subject(spec_of(given).subject, ExploreSettings()) as subject:
             cases = Explorer(subject, ExploreOptions(variants=select_variants("empty_response"))).cases
         runs = list(executor.run(cases))
     assert [run.error.message for run in runs] == ["signal 9 ended the process"]
@@ -83,9 +83,9 @@ def test_a_worker_that_is_killed_is_told_by_its_signal(project):
 def test_a_worker_that_does_not_answer_is_ended_and_its_case_has_hung(project):
     given = project.workflow(COUNT, COUNT_ANSWERS)
     project.write("shop.py", DYING.replace("os._exit(3)", "os.kill(os.getpid(), 19)"))
-    with open_subject(part_of(given).subject, ExploreSettings()) as subject:
+    with open_subject(spec_of(given).subject, ExploreSettings()) as subject:
         case = Explorer(subject, ExploreOptions(variants=select_variants("empty_response"))).cases[0]
-    with closing(_Ended(part_of(given), limit_s=1.0)) as worker:
+    with closing(_Ended(spec_of(given), limit_s=1.0)) as worker:
         assert worker.run(case.lines) == Run(
             hung="its process had to be ended after 1 s", fired=("step=ask call=1 attempt=1: empty_response",)
         )
@@ -97,24 +97,24 @@ class _Ended(WorkerProcess):
 
 def test_a_worker_that_cannot_run_its_subject_says_why(project):
     flow, recording = project.workflow()
-    part = part_of((flow, recording))
+    spec = spec_of((flow, recording))
     recording.unlink()
-    with closing(_Ended(part, limit_s=30.0)) as worker, pytest.raises(InputError, match=r"run\.json"):
+    with closing(_Ended(spec, limit_s=30.0)) as worker, pytest.raises(InputError, match=r"run\.json"):
         worker.run(())
 
 
 def test_a_worker_that_ends_before_its_first_case_is_bad_input(project):
     given = project.workflow(COUNT, {"ask": {"content": ""}})
     project.write("shop.py", DYING)
-    with closing(_Ended(part_of(given), limit_s=30.0)) as worker, pytest.raises(InputError, match="--workers 1"):
+    with closing(_Ended(spec_of(given), limit_s=30.0)) as worker, pytest.raises(InputError, match="--workers 1"):
         worker.run(())
 
 
 def test_a_crew_that_is_left_ends_its_workers(project):
-    part = part_of(project.workflow())
-    with open_subject(part.subject, part.terms) as subject:
+    spec = spec_of(project.workflow())
+    with open_subject(spec.subject, spec.settings) as subject:
         cases = Explorer(subject, ExploreOptions(variants=select_variants("all"))).cases
-    with ProcessExecutor(part, 2) as executor:
+    with ProcessExecutor(spec, 2) as executor:
         runs = executor.run(cases)
         assert next(runs).result is not None
         runs.close()
@@ -122,13 +122,13 @@ def test_a_crew_that_is_left_ends_its_workers(project):
 
 @pytest.mark.parametrize(("took_s", "is_alone"), [(0.001, True), (10.0, False)])
 def test_by_itself_a_crew_works_alone_where_all_takes_little_time(project, took_s, is_alone):
-    part = part_of(project.workflow())
-    with open_subject(part.subject, part.terms) as subject, AutoExecutor(subject, part, "auto") as executor:
+    spec = spec_of(project.workflow())
+    with open_subject(spec.subject, spec.settings) as subject, AutoExecutor(subject, spec, "auto") as executor:
         cases = Explorer(executor.subject, ExploreOptions(variants=select_variants("connection_reset"))).cases
         assert executor.subject.took_s > 0
         executor.subject.took_s = took_s
         assert len(list(executor.run(cases))) == len(cases)
-        assert isinstance(executor.hands, SerialExecutor) == is_alone
+        assert isinstance(executor.executor, SerialExecutor) == is_alone
 
 
 PROGRAM = """\
@@ -143,21 +143,21 @@ print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["conte
 def test_programs_run_in_threads_and_tell_the_same_however_many(project):
     project.write("agent.py", PROGRAM)
     recording = project.write("run.json", '{"_version": 2, "any": [{"content": "Hello!"}]}')
-    described = ProgramSpec(recording=str(recording), command=(sys.executable, "agent.py"))
-    part = WorkerSpec(described, ExploreSettings(declared=("4",), deadline_s=20.0))
-    alone, together = (explored(part, workers, "http_error 500,http_error 401") for workers in (1, 2))
+    spec = ProgramSpec(recording=str(recording), command=(sys.executable, "agent.py"))
+    spec = WorkerSpec(spec, ExploreSettings(declared=("4",), deadline_s=20.0))
+    alone, together = (explored(spec, workers, "http_error 500,http_error 401") for workers in (1, 2))
     assert together == alone
-    assert {each.verdict for each in together.explored} == {"crashed"}
+    assert {each.verdict for each in together.results} == {"crashed"}
 
 
 @pytest.mark.parametrize(
-    ("terms", "reason"),
+    ("settings", "reason"),
     [
         (ExploreSettings(on_divergence="live"), "cannot be asked live"),
         (ExploreSettings(declared=("ValueError",)), "a program ends by an exit code, not by 'ValueError'"),
     ],
 )
-def test_terms_that_do_not_fit_a_program_are_refused(terms, reason):
-    described = ProgramSpec(recording="run.json", command=("true",))
-    with pytest.raises(InputError, match=reason), open_subject(described, terms):
+def test_terms_that_do_not_fit_a_program_are_refused(settings, reason):
+    spec = ProgramSpec(recording="run.json", command=("true",))
+    with pytest.raises(InputError, match=reason), open_subject(spec, settings):
         pass

@@ -20,11 +20,11 @@ class GaveUpError(Exception):
     pass
 
 
-async def agent(stage):
+async def agent(harness):
     """Tries twice."""
     for _ in range(2):
         try:
-            return (await stage.provider.complete(user("Hi"), "m", step_id="s")).content
+            return (await harness.provider.complete(user("Hi"), "m", step_id="s")).content
         except ConnectionError:
             continue
     raise GaveUpError("no connection")
@@ -77,9 +77,9 @@ def recording_explore_function(tmp_path):
     return file
 
 
-async def careless(stage):
-    first = await stage.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="hello")
-    last = await stage.gateway.complete([{"role": "user", "content": first.content}], "m", step_id="bye")
+async def careless(harness):
+    first = await harness.provider.complete([{"role": "user", "content": "Hi"}], "m", step_id="hello")
+    last = await harness.gateway.complete([{"role": "user", "content": first.content}], "m", step_id="bye")
     return last.content
 
 
@@ -114,13 +114,13 @@ def test_a_budget_deadlines_and_what_must_hold_are_kept(recording_explore_functi
         divergence=Divergence("default"),
         deadlines=Deadlines(virtual_s=30.0),
     )
-    assert (len(exploration.explored), exploration.left) == (2, 2)
-    assert exploration.tally == {"hung": 2}
+    assert (len(exploration.results), exploration.left) == (2, 2)
+    assert exploration.counts == {"hung": 2}
 
 
 def test_a_second_fault_is_tried_behind_the_first(recording_explore_function):
     exploration = explore_function(careless, recording_explore_function, faults="connection_reset", pairs=True)
-    pairs = {str(each.case) for each in exploration.explored if len(each.case.lines) > 1}
+    pairs = {str(each.case) for each in exploration.results if len(each.case.lines) > 1}
     both = "step=bye call=1 attempt=1: connection_reset; step=bye call=1 attempt=2: connection_reset"
     assert both in pairs
 

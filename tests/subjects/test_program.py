@@ -194,13 +194,13 @@ print(urllib.request.urlopen(asked).read().count(b"data:"))
 """
     spoken = {"content": "The end", "chunks": [[0.0, "The "], [0.0, "end"]]}
     with subject(code, tmp_path, spoken) as given:
-        wish = ExploreOptions(variants=select_variants("stream_truncate clean", given.menu))
-        exploration = Explorer(given, wish).explore()
+        options = ExploreOptions(variants=select_variants("stream_truncate clean", given.variants))
+        exploration = Explorer(given, options).explore()
     assert exploration.clean.calls[0].is_streamed
-    assert [str(each.case) for each in exploration.explored] == [
+    assert [str(each.case) for each in exploration.results] == [
         f"call=1 attempt=1 chunk={place}: stream_truncate raise=clean" for place in (0, 2, 3)
     ]
-    assert [each.run.result["stdout"] for each in exploration.explored] == ["0\n", "2\n", "3\n"]
+    assert [each.run.result["stdout"] for each in exploration.results] == ["0\n", "2\n", "3\n"]
 
 
 def test_each_run_has_a_temporary_folder_of_its_own_and_nothing_tells_of_it_or_of_ports(tmp_path):
@@ -220,12 +220,12 @@ ask(said("Hi"))
 def test_the_same_exploration_is_the_same_with_any_number_of_threads(tmp_path):
     def explore(workers):
         with subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=["refund"]) as given:
-            wish = ExploreOptions(variants=select_variants("http_error 500,malformed_response", given.menu))
-            return Explorer(given, wish, executor=ThreadExecutor(given, workers)).explore()
+            options = ExploreOptions(variants=select_variants("http_error 500,malformed_response", given.variants))
+            return Explorer(given, options, executor=ThreadExecutor(given, workers)).explore()
 
     one, two = explore(1), explore(3)
     assert one == two
-    assert len(one.explored) == 6
+    assert len(one.results) == 6
 
 
 def test_a_crew_stops_what_runs_when_nobody_wants_the_results(tmp_path):
@@ -233,10 +233,10 @@ def test_a_crew_stops_what_runs_when_nobody_wants_the_results(tmp_path):
         raise KeyboardInterrupt
 
     with subject(ONCE, tmp_path, HELLO, deadline_s=600.0) as given:
-        wish = ExploreOptions(variants=select_variants("connection_reset,timeout", given.menu))
+        options = ExploreOptions(variants=select_variants("connection_reset,timeout", given.variants))
         started_s = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            Explorer(given, wish, executor=ThreadExecutor(given, 4), on_case=stop).explore()
+            Explorer(given, options, executor=ThreadExecutor(given, 4), on_case=stop).explore()
         assert time.monotonic() - started_s < 30.0
         assert given.run(FaultPlan()).hung
 

@@ -26,20 +26,20 @@ def careless(project):
     return WorkflowSpec(recording="run.json", file="flow.yaml")
 
 
-def kept(described, *lines, folder="regress", invariants=None):
+def kept(spec, *lines, folder="regress", invariants=None):
     """The files of what was found with the faults of each of `lines`."""
     kind = Regression(
         offbook="regression",
         verdict="wrong",
         faults=(),
-        subject=described,
+        subject=spec,
         invariants=invariants,
-        terms=ExploreSettings(),
+        settings=ExploreSettings(),
     )
     cases = [
         FaultCase(f"{number:04}", tuple(map(parse_fault, line.split("; "))), ()) for number, line in enumerate(lines, 7)
     ]
-    with open_subject(described, ExploreSettings()) as subject:
+    with open_subject(spec, ExploreSettings()) as subject:
         exploration = Explorer(subject, ExploreOptions(variants=select_variants("all"))).explore(cases)
         return RegressionFolder(folder, kind).keep(subject, exploration.clean, exploration.findings)
 
@@ -92,24 +92,24 @@ def test_another_finding_does_not_take_the_place_of_one_that_is_kept(careless, p
         verdict="wrong",
         faults=(),
         subject=careless,
-        terms=ExploreSettings(),
+        settings=ExploreSettings(),
         invariants="checks.py",
     )
     with open_subject(careless, ExploreSettings()) as subject:
         case = FaultCase("0007", (parse_fault("step=plan: http_error 500"),), ())
-        wish = ExploreOptions(variants=(), invariants=[lambda run: run.error is None])
-        exploration = Explorer(subject, wish).explore([case])
+        options = ExploreOptions(variants=(), invariants=[lambda run: run.error is None])
+        exploration = Explorer(subject, options).explore([case])
         (file,) = RegressionFolder("regress", kind).keep(subject, exploration.clean, exploration.findings)
     assert str(file) == "regress/0007-2.json"
-    assert reproduce(file).judged.evidence == ("invariant_tells",)
+    assert reproduce(file).assessment.evidence == ("invariant_tells",)
 
 
 def test_a_program_is_run_again_in_its_folder(project):
     project.write("agent.py", "import os, urllib.request\nurllib.request.urlopen(os.environ['OPENAI_BASE_URL'])\n")
     project.write("run.json", '{"_version": 2, "any": [{"content": "Hello!"}]}')
-    described = ProgramSpec(recording="run.json", command=(sys.executable, "agent.py"))
+    spec = ProgramSpec(recording="run.json", command=(sys.executable, "agent.py"))
     regression = Regression(
-        offbook="regression", verdict="crashed", faults=(parse_fault("call=1: http_error 500"),), subject=described
+        offbook="regression", verdict="crashed", faults=(parse_fault("call=1: http_error 500"),), subject=spec
     )
     with pytest.raises(InputError, match="the run fails without any fault: exit 1"):
         regression.reproduce()

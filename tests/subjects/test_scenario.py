@@ -8,24 +8,24 @@ from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan
 from offbook.subjects.open import open_subject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings, ScenarioSpec
-from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
+from tests.servers.models import chat_answer
 from tests.subjects.projects import CONFIG, DESK, EAGER_DESK, SIM, SIM_ANSWERS
 
 
-def described(given, **more):
+def spec(given, **more):
     sim, recording = given
     return ScenarioSpec(recording=str(recording), file=str(sim), scenario="refunds", agent="desk", **more)
 
 
-def verdicts(given, faults="all", *, terms=DEFAULT_SETTINGS):
-    with open_subject(described(given), terms) as subject:
+def verdicts(given, faults="all", *, settings=DEFAULT_SETTINGS):
+    with open_subject(spec(given), settings) as subject:
         explored = Explorer(subject, ExploreOptions(variants=select_variants(faults))).explore()
-    return {str(each.case): each for each in explored.explored}
+    return {str(each.case): each for each in explored.results}
 
 
-def clean(given, *, terms=DEFAULT_SETTINGS):
-    with open_subject(described(given), terms) as subject:
+def clean(given, *, settings=DEFAULT_SETTINGS):
+    with open_subject(spec(given), settings) as subject:
         return subject.run(FaultPlan())
 
 
@@ -62,7 +62,7 @@ def test_an_agent_that_raises_has_crashed_unless_the_error_is_declared(project):
     given = project.scenario(desk=desk)
     each = verdicts(given, "tool_error")["tool=refund call=1: tool_error"]
     assert (each.verdict, each.run.error.type) == ("crashed", "KeyError")
-    declared = verdicts(given, "tool_error", terms=ExploreSettings(declared=("KeyError",)))
+    declared = verdicts(given, "tool_error", settings=ExploreSettings(declared=("KeyError",)))
     assert [each.verdict for each in declared.values()] == ["failed cleanly"]
 
 
@@ -84,7 +84,7 @@ def test_side_effects_are_known_by_the_schemas_and_by_name_too(project):
     sim = SIM.replace('    side_effects=["refund"],\n', "")
     given = project.scenario(desk=EAGER_DESK, sim=sim)
     assert verdicts(given, "tool_lost")["tool=refund call=1: tool_lost"].verdict == "wrong"
-    named = verdicts(given, "tool_lost", terms=ExploreSettings(side_effects=("refund",)))
+    named = verdicts(given, "tool_lost", settings=ExploreSettings(side_effects=("refund",)))
     assert named["tool=refund call=1: tool_lost"].verdict == "repeated side effect"
 
 
@@ -92,14 +92,14 @@ def test_a_tool_without_a_mock_is_a_divergence(project):
     desk = DESK.replace("    said =", "    if 'error' in paid:\n        await ctx.resolve_tool('tell', {})\n    said =")
     each = verdicts(project.scenario(desk=desk), "tool_error")["tool=refund call=1: tool_error"]
     assert each.verdict == "diverged"
-    assert "'tell'" in each.judged.evidence[0]
+    assert "'tell'" in each.assessment.evidence[0]
 
 
 def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
     given = project.scenario(config=CONFIG + 'provider = "openai"\n')
     with LoopbackServer(chat_answer("asked for real")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        found = verdicts(given, "tool_error", terms=ExploreSettings(on_divergence="live"))
+        found = verdicts(given, "tool_error", settings=ExploreSettings(on_divergence="live"))
     each = found["tool=refund call=1: tool_error"]
     assert each.run.result["turns"][0]["agent"] == "asked for real"
 

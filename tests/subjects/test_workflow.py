@@ -20,9 +20,9 @@ def subject_of(given, **options):
     return WorkflowSubject(load_workflow(flow), recording, folder=flow.parent, **options)
 
 
-def verdicts(subject, faults="all", **wish):
-    explored = Explorer(subject, ExploreOptions(variants=select_variants(faults), **wish)).explore()
-    return {str(each.case): each for each in explored.explored}
+def verdicts(subject, faults="all", **options):
+    explored = Explorer(subject, ExploreOptions(variants=select_variants(faults), **options)).explore()
+    return {str(each.case): each for each in explored.results}
 
 
 def test_a_clean_run_gives_the_state_and_what_each_step_gave(project):
@@ -58,7 +58,9 @@ def test_a_step_that_gives_up_has_failed_cleanly(project):
 def test_a_refund_that_is_tried_again_when_its_answer_is_lost_is_a_repeated_side_effect(project):
     found = verdicts(subject_of(project.workflow(CARELESS)), "tool_lost")
     assert [each.verdict for each in found.values()] == ["repeated side effect"]
-    assert found["tool=refund call=1: tool_lost"].judged.evidence == ("refund ran 2 times, without the fault 1 time",)
+    assert found["tool=refund call=1: tool_lost"].assessment.evidence == (
+        "refund ran 2 times, without the fault 1 time",
+    )
 
 
 def test_a_refund_that_is_not_tried_again_is_none(project):
@@ -70,7 +72,7 @@ def test_an_error_of_a_tool_itself_is_a_crash_unless_it_is_declared(project):
     given = project.workflow(COUNT, COUNT_ANSWERS)
     crashed = verdicts(subject_of(given), "empty_response")
     assert [(each.verdict, each.run.error.type) for each in crashed.values()] == [("crashed", "ValueError")]
-    declared = verdicts(subject_of(given, terms=ExploreSettings(declared=("ValueError",))), "empty_response")
+    declared = verdicts(subject_of(given, settings=ExploreSettings(declared=("ValueError",))), "empty_response")
     assert [each.verdict for each in declared.values()] == ["failed cleanly"]
 
 
@@ -109,8 +111,8 @@ def test_what_is_asked_that_was_never_recorded_diverges(project):
 
 def test_what_was_never_recorded_can_be_answered_with_a_default(project):
     text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
-    terms = ExploreSettings(on_divergence="default", default_response="whatever")
-    found = verdicts(subject_of(project.workflow(text), terms=terms), "empty_response")
+    settings = ExploreSettings(on_divergence="default", default_response="whatever")
+    found = verdicts(subject_of(project.workflow(text), settings=settings), "empty_response")
     each = found["step=plan call=1 attempt=1: empty_response"]
     assert each.run.result["state"]["told"] == "whatever"
 
@@ -120,7 +122,7 @@ def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
     with LoopbackServer(chat_answer("asked for real")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         found = verdicts(
-            subject_of(project.workflow(text), terms=ExploreSettings(on_divergence="live")), "empty_response"
+            subject_of(project.workflow(text), settings=ExploreSettings(on_divergence="live")), "empty_response"
         )
     each = found["step=plan call=1 attempt=1: empty_response"]
     assert each.run.result["state"]["told"] == "asked for real"
@@ -130,7 +132,7 @@ def test_tools_of_a_workflow_are_marked_by_name(project):
     given = project.workflow(CARELESS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'never run'\n")
     assert {each.verdict for each in verdicts(subject_of(given), "tool_lost").values()} == {"recovered"}
-    marked = verdicts(subject_of(given, terms=ExploreSettings(side_effects=("refund",))), "tool_lost")
+    marked = verdicts(subject_of(given, settings=ExploreSettings(side_effects=("refund",))), "tool_lost")
     assert {each.verdict for each in marked.values()} == {"repeated side effect"}
 
 
@@ -146,13 +148,13 @@ def test_a_tool_with_a_side_effect_is_run_for_real_if_that_is_wished(project):
     given = project.workflow(answers=NO_TOOLS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'paid'\n")
     with pytest.raises(InputError, match="--run-tools"):
-        subject_of(given, terms=ExploreSettings(side_effects=("refund",)))
-    run = subject_of(given, terms=ExploreSettings(side_effects=("refund",), runs_tools=True)).run(FaultPlan())
+        subject_of(given, settings=ExploreSettings(side_effects=("refund",)))
+    run = subject_of(given, settings=ExploreSettings(side_effects=("refund",), runs_tools=True)).run(FaultPlan())
     assert run.result["state"]["paid"] == "paid"
 
 
 def test_a_run_that_takes_longer_than_its_deadline_has_hung(project):
-    subject = subject_of(project.workflow(), terms=ExploreSettings(deadline_s=30.0))
+    subject = subject_of(project.workflow(), settings=ExploreSettings(deadline_s=30.0))
     subject.run(FaultPlan())
     run = subject.run(FaultPlan([parse_fault("step=tell: timeout 20000")]))
     assert run.hung == "it had not ended after 30 s"
@@ -160,6 +162,6 @@ def test_a_run_that_takes_longer_than_its_deadline_has_hung(project):
 
 def test_a_described_workflow_is_opened_with_its_tools_beside_it(project):
     flow, recording = project.workflow()
-    described = WorkflowSpec(recording=str(recording), file=str(flow), state={"order": "42"})
-    with open_subject(described, ExploreSettings()) as subject:
+    spec = WorkflowSpec(recording=str(recording), file=str(flow), state={"order": "42"})
+    with open_subject(spec, ExploreSettings()) as subject:
         assert subject.run(FaultPlan()).result["state"]["paid"] == "42 is paid"

@@ -63,7 +63,7 @@ def _planned_faults(
             yield variant.name, site.at.fail(variant.fault), site
         for name, chunk in site.positions if variant.needs_stream else ():
             yield f"{variant.name}, {name}", replace(site.at, chunk=chunk).fail(variant.fault), site
-    for site in sites if variant.is_lasting else ():
+    for site in sites if variant.is_persistent else ():
         if variant.fits(site) and site.at.attempt == 1:
             yield f"{variant.name}, {EVERY_ATTEMPT}", replace(site.at, attempt=None).fail(variant.fault), site
 
@@ -73,7 +73,7 @@ def pairs_of(
 ) -> Iterator[tuple[PlannedFault, ...]]:
     """The case with a second fault at each of `sites`: those that a run of it came by behind the first."""
     for variant in variants:
-        for _, line, site in _planned_faults(replace(variant, is_lasting=False), sites):
+        for _, line, site in _planned_faults(replace(variant, is_persistent=False), sites):
             if all(other.at != site.at for other in first.lines):
                 yield (*first.lines, line)
 

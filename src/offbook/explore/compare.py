@@ -38,8 +38,8 @@ class ExplorationComparison(Struct, frozen=True):
 
 def compare_explorations(before: Exploration, after: Exploration) -> ExplorationComparison:
     """Case by case, by the faults that they are made of."""
-    old = {str(each.case): each.verdict for each in before.explored}
-    new = {str(each.case): each.verdict for each in after.explored}
+    old = {str(each.case): each.verdict for each in before.results}
+    new = {str(each.case): each.verdict for each in after.results}
     names = list(new) + [name for name in old if name not in new]
     changes = [VerdictChange(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
     return ExplorationComparison(tuple(changes), len(names) - len(changes))
@@ -61,7 +61,7 @@ def coverage_of(exploration: Exploration) -> Coverage:
     """What the cases of an exploration have covered."""
     met: dict[str, list[str]] = {row: [] for row in exploration.rows}
     paths = Counter[str]()
-    for explored in exploration.explored:
+    for explored in exploration.results:
         paths.update(explored.run.paths)
         for cell in explored.case.cells if explored.verdict != "not reached" else ():
             met.setdefault(cell.row, []).append(cell.column)

@@ -112,8 +112,8 @@ class HarnessFactory:
         self._tools = ToolRecording(shelf.tools, divergence)
         self._clean: Harness | None = None
 
-    def stage(self, plan: FaultPlan) -> Harness:
-        """A stage for the next run."""
+    def create(self, plan: FaultPlan) -> Harness:
+        """A harness for the next run."""
         if self._clean is None:
             self._clean = Harness(
                 plan, models=self._models.start_run(), tools=self._recorded(), max_calls=MAX_CLEAN_CALLS
@@ -136,16 +136,16 @@ def max_calls_after(clean_calls: int) -> int:
 
 
 class SideEffectHarness:
-    """The stand-ins of a stage, with the tools of these names marked as having side effects."""
+    """The stand-ins of a harness, with the tools of these names marked as having side effects."""
 
-    def __init__(self, stage: Harness, side_effects: Collection[str]) -> None:
-        self._stage, self._side_effects = stage, side_effects
+    def __init__(self, harness: Harness, side_effects: Collection[str]) -> None:
+        self._harness, self._side_effects = harness, side_effects
 
     @property
     def provider(self) -> Provider:
-        return self._stage.provider
+        return self._harness.provider
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """The tool, answered, watched and with faults as the stage has it."""
+        """The tool, answered, watched and with faults as the harness has it."""
         marked = replace(tool, side_effect=True) if tool.name in self._side_effects else tool
-        return self._stage.wrap(marked)
+        return self._harness.wrap(marked)

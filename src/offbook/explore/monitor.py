@@ -55,19 +55,19 @@ class RunDeadlineError(BaseException):
 
 
 class RunMonitor:
-    """Watches one run on a stage, and tells what it did.
+    """Watches one run on a harness, and tells what it did.
 
     `declared` are the classes of errors, or their names, that the run is said to raise.
     """
 
     def __init__(
         self,
-        stage: Harness,
+        harness: Harness,
         *,
         declared: Sequence[type[BaseException] | str] = (),
         deadlines: Deadlines = DEFAULT_DEADLINES,
     ) -> None:
-        self._stage, self._declared, self._deadlines = stage, tuple(declared), deadlines
+        self._harness, self._declared, self._deadlines = harness, tuple(declared), deadlines
         self._took_s = 0.0
 
     def seen(self, play: Callable[[], Any]) -> Run:
@@ -82,17 +82,17 @@ class RunMonitor:
             error = self._ending(raised)
         except BaseExceptionGroup as group:
             hung = _hang_reason(group)
-        stage = self._stage
+        harness = self._harness
         return Run(
             result=json_form(result).value,
             error=error,
-            calls=stage.calls,
-            tools=stage.tool_runs,
-            fired=stage.fired,
-            diverged=stage.diverged[0] if stage.diverged else "",
+            calls=harness.calls,
+            tools=harness.tool_runs,
+            fired=harness.fired,
+            diverged=harness.diverged[0] if harness.diverged else "",
             hung=hung,
             took_s=round(self._took_s, 6),
-            paths=dict(sorted(stage.recovery_counter.paths.items())),
+            paths=dict(sorted(harness.recovery_counter.paths.items())),
         )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -118,7 +118,7 @@ class RunMonitor:
 
 
 class MonitoredFunction:
-    """Runs `work` on stages. `declared` are the classes of errors, or their names, that it is said to raise."""
+    """Runs `work` on harnesses. `declared` are the classes of errors, or their names, that it is said to raise."""
 
     def __init__(
         self,
@@ -129,13 +129,13 @@ class MonitoredFunction:
     ) -> None:
         self._work, self._declared, self._deadlines = work, tuple(declared), deadlines
 
-    def run(self, stage: Harness) -> Run:
-        """What the work did on this stage. Nothing that it raises comes through, except interrupts."""
-        watch = RunMonitor(stage, declared=self._declared, deadlines=self._deadlines)
-        return watch.seen(lambda: watch.run(self._played(stage)))
+    def run(self, harness: Harness) -> Run:
+        """What the work did on this harness. Nothing that it raises comes through, except interrupts."""
+        watch = RunMonitor(harness, declared=self._declared, deadlines=self._deadlines)
+        return watch.seen(lambda: watch.run(self._played(harness)))
 
-    async def _played(self, stage: Harness) -> Any:
-        given = self._work(stage)
+    async def _played(self, harness: Harness) -> Any:
+        given = self._work(harness)
         return await given if isawaitable(given) else given
 
 

@@ -37,11 +37,11 @@ class CaseResult(Struct, frozen=True):
 
     case: FaultCase
     run: Run
-    judged: Assessment
+    assessment: Assessment
 
     @property
     def verdict(self) -> Verdict:
-        return self.judged.verdict
+        return self.assessment.verdict
 
     @property
     def is_finding(self) -> bool:
@@ -53,19 +53,19 @@ class Exploration(Struct, frozen=True):
 
     subject: str
     clean: Run
-    explored: tuple[CaseResult, ...] = ()
+    results: tuple[CaseResult, ...] = ()
     left: int = 0
 
     @property
     def findings(self) -> list[CaseResult]:
         """What tells of a defect, worst first."""
-        found = [each for each in self.explored if each.is_finding]
+        found = [each for each in self.results if each.is_finding]
         return sorted(found, key=lambda each: VERDICTS.index(each.verdict))
 
     @property
-    def tally(self) -> dict[Verdict, int]:
+    def counts(self) -> dict[Verdict, int]:
         """How many cases have which verdict, worst first."""
-        counts = {verdict: sum(each.verdict == verdict for each in self.explored) for verdict in VERDICTS}
+        counts = {verdict: sum(each.verdict == verdict for each in self.results) for verdict in VERDICTS}
         return {verdict: count for verdict, count in counts.items() if count}
 
     @property
@@ -76,11 +76,11 @@ class Exploration(Struct, frozen=True):
     @property
     def columns(self) -> list[str]:
         """The faults that were tried, as a picture names them."""
-        return list(dict.fromkeys(cell.column for each in self.explored for cell in each.case.cells))
+        return list(dict.fromkeys(cell.column for each in self.results for cell in each.case.cells))
 
     def at(self, row: str, column: str) -> CaseResult | None:
         """What was explored at a cell of the picture."""
-        return next((each for each in self.explored if HeatmapCell(row, column) in each.case.cells), None)
+        return next((each for each in self.results if HeatmapCell(row, column) in each.case.cells), None)
 
 
 class ExploreOptions(Struct, frozen=True, kw_only=True):
@@ -127,13 +127,13 @@ class Explorer:
     def __init__(
         self,
         subject: Subject,
-        wish: ExploreOptions,
+        options: ExploreOptions,
         *,
         executor: CaseExecutor | None = None,
         on_begin: OnBegin = lambda *_: None,
         on_case: OnCase = lambda _: None,
     ) -> None:
-        self._subject, self._options = subject, wish
+        self._subject, self._options = subject, options
         self._executor = executor or SerialExecutor(subject)
         self._on_begin, self._on_case = on_begin, on_case
 
@@ -152,7 +152,7 @@ class Explorer:
 
     @cached_property
     def cases(self) -> list[FaultCase]:
-        """Every case of a single fault that the wish asks for, whatever the budget."""
+        """Every case of a single fault that the options asks for, whatever the budget."""
         return cases_of(sites_of(self.clean), self._options.variants)
 
     def explore(self, only: Sequence[FaultCase] | None = None) -> Exploration:

@@ -41,13 +41,13 @@ STALL_MS = 60_000.0
 class FaultVariant(Struct, frozen=True):
     """A fault to try, under the name that its column has.
 
-    `is_lasting` ones also strike every try of a call, to see whether and how a run gives up. `needs_stream` and
+    `is_persistent` ones also strike every try of a call, to see whether and how a run gives up. `needs_stream` and
     `needs_tools` say which calls they can strike.
     """
 
     name: str
     fault: AnyFault | AnyToolFault
-    is_lasting: bool = False
+    is_persistent: bool = False
     needs_stream: bool = False
     needs_tools: bool = False
 
@@ -59,10 +59,10 @@ class FaultVariant(Struct, frozen=True):
 
 
 MODEL_VARIANTS = (
-    FaultVariant("connection_reset", ConnectionReset(), is_lasting=True),
-    FaultVariant("http_error 500", HttpError(500), is_lasting=True),
-    FaultVariant("http_error 429", HttpError(429, headers={"retry-after": "7"}), is_lasting=True),
-    FaultVariant("timeout", Timeout(after_ms=STALL_MS), is_lasting=True),
+    FaultVariant("connection_reset", ConnectionReset(), is_persistent=True),
+    FaultVariant("http_error 500", HttpError(500), is_persistent=True),
+    FaultVariant("http_error 429", HttpError(429, headers={"retry-after": "7"}), is_persistent=True),
+    FaultVariant("timeout", Timeout(after_ms=STALL_MS), is_persistent=True),
     FaultVariant("http_error 401", HttpError(401)),
     FaultVariant("malformed_response", MalformedResponse(raw="<html>Bad Gateway</html>")),
     FaultVariant("wrong_shape", WrongShape()),
@@ -87,7 +87,7 @@ TOOL_VARIANTS = (
 )
 VARIANTS = MODEL_VARIANTS + TOOL_VARIANTS
 
-_WIRE_RATE_LIMIT = FaultVariant("http_error 429", HttpError(429, headers={"retry-after": "1"}), is_lasting=True)
+_WIRE_RATE_LIMIT = FaultVariant("http_error 429", HttpError(429, headers={"retry-after": "1"}), is_persistent=True)
 WIRE_VARIANTS = (
     *(_WIRE_RATE_LIMIT if variant.name == _WIRE_RATE_LIMIT.name else variant for variant in MODEL_VARIANTS),
     FaultVariant("wrong_content_type", WrongContentType()),
@@ -96,7 +96,7 @@ WIRE_VARIANTS = (
 """What strikes a program over the wire: its tools are its own, and what it waits for takes its time."""
 
 
-def select_variants(names: Iterable[str] | str, menu: Sequence[FaultVariant] = VARIANTS) -> list[FaultVariant]:
+def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = VARIANTS) -> list[FaultVariant]:
     """The dishes of those names, in the menu's order: a dish's own (`http_error 500`), its fault's type, or `all`.
 
     Raises:
@@ -104,9 +104,9 @@ def select_variants(names: Iterable[str] | str, menu: Sequence[FaultVariant] = V
     """
     wanted = [names] if isinstance(names, str) else list(names)
     wanted = [name.strip() for each in wanted for name in each.split(",") if name.strip()]
-    known = {name for variant in menu for name in (variant.name, variant.fault.type)}
+    known = {name for variant in among for name in (variant.name, variant.fault.type)}
     for name in wanted:
         if name != "all" and name not in known:
             hint = did_you_mean(name, sorted(known), kind="faults")
             raise InputError(f"there is no fault {name!r} to try", source="faults", hint=hint)
-    return [variant for variant in menu if "all" in wanted or variant.name in wanted or variant.fault.type in wanted]
+    return [variant for variant in among if "all" in wanted or variant.name in wanted or variant.fault.type in wanted]

@@ -89,7 +89,7 @@ T = TypeVar("T")
 class ExploredFixture:
     """Stands in for models and tools in the runs of one item: without a fault if need be, then with its case.
 
-    What is asked by `provider` and `tools(…)` goes to the stage of the run under way, whenever they were taken.
+    What is asked by `provider` and `tools(…)` goes to the harness of the run under way, whenever they were taken.
     """
 
     is_recording = False
@@ -97,34 +97,34 @@ class ExploredFixture:
     def __init__(self, recording: str) -> None:
         self.recording = recording
         self.provider: Provider = _CurrentHarness(self)
-        self._stage: Harness | None = None
+        self._harness: Harness | None = None
         self._watch: RunMonitor | None = None
         self._gateway: ProviderGateway | None = None
 
     def __repr__(self) -> str:
         return f"<offbook exploring {self.recording}>"
 
-    def bind(self, stage: Harness, watch: RunMonitor) -> None:
+    def bind(self, harness: Harness, watch: RunMonitor) -> None:
         """Let a run begin."""
-        self._stage, self._watch, self._gateway = stage, watch, None
+        self._harness, self._watch, self._gateway = harness, watch, None
 
     @property
-    def stage(self) -> Harness:
-        """The stage of the run under way.
+    def harness(self) -> Harness:
+        """The harness of the run under way.
 
         Raises:
             InputError: none is, as while fixtures are set up.
         """
-        if self._stage is None:
+        if self._harness is None:
             hint = "let fixtures keep offbook.provider or offbook.tools(…), and ask in the test"
             raise InputError("nothing is asked before the test runs", source="offbook", hint=hint)
-        return self._stage
+        return self._harness
 
     @property
     def gateway(self) -> ProviderGateway:
         """The provider behind a gateway that tries failed calls again. It is of the run under way alone."""
         if self._gateway is None:
-            self._gateway = ProviderGateway(sink=self.stage.recovery_counter)
+            self._gateway = ProviderGateway(sink=self.harness.recovery_counter)
             self._gateway.register(self.provider)
         return self._gateway
 
@@ -154,7 +154,7 @@ class ExploredFixture:
     @property
     def calls(self) -> list[ModelCall]:
         """The calls of models in the run under way, in the order they ended."""
-        return [] if self._stage is None else list(self._stage.calls)
+        return [] if self._harness is None else list(self._harness.calls)
 
     def live(self, provider: object) -> None:
         """Nothing is asked live."""
@@ -176,7 +176,7 @@ class ExploredFixture:
 
     def _staged(self, tool: ToolDef) -> ToolDef:
         def call(**arguments: Any) -> Any:
-            return self.stage.wrap(tool).callable(**arguments)
+            return self.harness.wrap(tool).callable(**arguments)
 
         async def call_and_wait(**arguments: Any) -> Any:
             value = call(**arguments)
@@ -186,7 +186,7 @@ class ExploredFixture:
 
 
 class _CurrentHarness(Provider):
-    """Asks the stage of the run under way."""
+    """Asks the harness of the run under way."""
 
     name = "explore"
 
@@ -194,7 +194,7 @@ class _CurrentHarness(Provider):
         self._offbook = offbook
 
     async def send(self, request: Request) -> Reply:
-        return await self._offbook.stage.provider.send(request)
+        return await self._offbook.harness.provider.send(request)
 
 
 def finding_text(judged: Assessment, case: str, again: str) -> str:
@@ -242,12 +242,12 @@ class ExploredTest:
         recording = self._recording()
         case = self._explored.case
         if recording.clean is None or case is None:
-            seen = self._seen(recording.harnesses.stage(FaultPlan()))
+            seen = self._seen(recording.harnesses.create(FaultPlan()))
             self._check_clean(seen)
             recording.clean = recording.clean or seen.run
         if case is None:
             return self._tally(recording.clean)
-        seen = self._seen(recording.harnesses.stage(case.plan))
+        seen = self._seen(recording.harnesses.create(case.plan))
         self._check(seen, assess(seen.run, recording.clean))
         return self._tally(seen.run)
 
@@ -259,11 +259,11 @@ class ExploredTest:
             recordings[key] = ExploredRecording(self._explored)
         return recordings[key]
 
-    def _seen(self, stage: Harness) -> ObservedRun:
-        """What one run on the stage did. An assertion of the test that does not hold is broken."""
+    def _seen(self, harness: Harness) -> ObservedRun:
+        """What one run on the harness did. An assertion of the test that does not hold is broken."""
         said, errors = self._explored.said, list[BaseException]()
-        watch = RunMonitor(stage, declared=said.declared, deadlines=said.deadlines)
-        self._offbook.bind(stage, watch)
+        watch = RunMonitor(harness, declared=said.declared, deadlines=said.deadlines)
+        self._offbook.bind(harness, watch)
 
         def play() -> Any:
             try:

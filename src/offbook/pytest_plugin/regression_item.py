@@ -29,7 +29,7 @@ class RegressionItem(pytest.Item):
         explored = reproduce(self.path)
         if explored.is_finding:
             again = f"offbook replay --plan {shlex.quote(str(self.path))}"
-            pytest.fail(finding_text(explored.judged, str(regression), again), pytrace=False)
+            pytest.fail(finding_text(explored.assessment, str(regression), again), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, f"{self.path.name}: regression"

@@ -66,8 +66,8 @@ class WorkerProcess:
         InputError: from `run`: the worker cannot run its subject.
     """
 
-    def __init__(self, part: WorkerSpec, *, limit_s: float) -> None:
-        self._part, self._limit_s = part, limit_s
+    def __init__(self, spec: WorkerSpec, *, limit_s: float) -> None:
+        self._spec, self._limit_s = spec, limit_s
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, lines: tuple[PlannedFault, ...]) -> Run:
@@ -97,7 +97,7 @@ class WorkerProcess:
         process = self._process = subprocess.Popen(  # noqa: S603 - it is this very Python
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
         )
-        said = self._said(process, self._part, START_LIMIT_S)
+        said = self._said(process, self._spec, START_LIMIT_S)
         if isinstance(said, WorkerReady):
             return process
         self.end()
@@ -154,9 +154,9 @@ class ProcessExecutor:
     Processes are started when they are needed, and ended with the block.
     """
 
-    def __init__(self, part: WorkerSpec, count: int) -> None:
-        limit_s = part.terms.deadlines.real_s + GRACE_S
-        self._workers = [WorkerProcess(part, limit_s=limit_s) for _ in range(count)]
+    def __init__(self, spec: WorkerSpec, count: int) -> None:
+        limit_s = spec.settings.deadlines.real_s + GRACE_S
+        self._workers = [WorkerProcess(spec, limit_s=limit_s) for _ in range(count)]
         self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
@@ -225,23 +225,23 @@ class TimedSubject:
 
 
 class AutoExecutor:
-    """Chooses its `hands` when the first cases are there, by how long the clean run took. Ends them with the block.
+    """Chooses its `executor` when the first cases are there, by how long the clean run took. Ends them with the block.
 
     With `auto` there is one for each core, but a single one, right here, if all cases take little time. Programs are
     processes anyway: threads wait for them. What runs print is not heard.
     """
 
-    def __init__(self, subject: Subject, part: WorkerSpec, workers: Workers) -> None:
+    def __init__(self, subject: Subject, spec: WorkerSpec, workers: Workers) -> None:
         self._silent = SilentSubject(subject)
         self.subject = TimedSubject(self._silent)
-        self._own, self._part, self._workers = subject, part, workers
-        self.hands: CaseExecutor | None = None
+        self._own, self._spec, self._workers = subject, spec, workers
+        self.executor: CaseExecutor | None = None
         self._opened = ExitStack()
 
     def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]:
-        if self.hands is None:
-            self.hands = self._of(min(self._count(cases), max(len(cases), 1)))
-        return self.hands.run(cases)
+        if self.executor is None:
+            self.executor = self._of(min(self._count(cases), max(len(cases), 1)))
+        return self.executor.run(cases)
 
     def __enter__(self) -> Self:
         return self
@@ -261,4 +261,4 @@ class AutoExecutor:
             return SerialExecutor(self._silent)
         if isinstance(self._own, ProgramSubject):
             return ThreadExecutor(self._own, count)
-        return self._opened.enter_context(ProcessExecutor(self._part, count))
+        return self._opened.enter_context(ProcessExecutor(self._spec, count))

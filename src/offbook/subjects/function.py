@@ -18,7 +18,7 @@ from offbook.recording.stores.locate import open_store
 
 
 class FunctionSubject:
-    """A function that takes a stage and gives a result, run on a recording.
+    """A function that takes a harness and gives a result, run on a recording.
 
     Args:
         declared: the errors that the function is said to raise when it has to give up, by class or name.
@@ -41,7 +41,7 @@ class FunctionSubject:
         self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
 
     def run(self, plan: FaultPlan) -> Run:
-        return self._monitored.run(self._harnesses.stage(plan))
+        return self._monitored.run(self._harnesses.create(plan))
 
     def close(self) -> None:
         self._harnesses.close()
@@ -62,7 +62,7 @@ def explore_function(
     """Replay a function with each fault at each place of its recorded run.
 
     Args:
-        function: takes a stage, whose `provider` or `gateway` it asks and whose `tools(…)` it calls; sync or async.
+        function: takes a harness, whose `provider` or `gateway` it asks and whose `tools(…)` it calls; sync or async.
         faults: `all`, or names of faults.
         pairs: whether to try a second fault behind each.
         budget: how many cases to run at most, the most telling ones.
@@ -76,7 +76,7 @@ def explore_function(
     """
     subject = FunctionSubject(function, recording, declared=declared, divergence=divergence, deadlines=deadlines)
     try:
-        wish = ExploreOptions(variants=select_variants(faults), pairs=pairs, budget=budget, invariants=invariants)
-        return Explorer(subject, wish).explore()
+        options = ExploreOptions(variants=select_variants(faults), pairs=pairs, budget=budget, invariants=invariants)
+        return Explorer(subject, options).explore()
     finally:
         subject.close()

@@ -24,38 +24,38 @@ PROGRAM_DEADLINE_S = 20.0
 
 
 @contextmanager
-def open_subject(described: AnySubjectSpec, terms: ExploreSettings) -> Iterator[Subject]:
+def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Subject]:
     """The subject, until the block ends.
 
     Raises:
-        InputError: something that it needs is missing or wrong, or the terms do not fit it.
+        InputError: something that it needs is missing or wrong, or the settings do not fit it.
     """
     with ExitStack() as stack:
-        match described:
+        match spec:
             case WorkflowSpec():
-                workflow = _open_workflow(described, terms)
+                workflow = _open_workflow(spec, settings)
                 stack.callback(workflow.close)
                 yield workflow
             case ScenarioSpec():
-                scenario = _open_scenario(described, terms, stack)
+                scenario = _open_scenario(spec, settings, stack)
                 stack.callback(scenario.close)
                 yield scenario
             case ProgramSpec():
-                yield stack.enter_context(_open_program(described, terms))
+                yield stack.enter_context(_open_program(spec, settings))
 
 
-def _open_workflow(described: WorkflowSpec, terms: ExploreSettings) -> WorkflowSubject:
-    definition = load_workflow(described.file)
-    folder = Path(described.file).parent
-    return WorkflowSubject(definition, described.recording, state=described.state, folder=folder, terms=terms)
+def _open_workflow(spec: WorkflowSpec, settings: ExploreSettings) -> WorkflowSubject:
+    definition = load_workflow(spec.file)
+    folder = Path(spec.file).parent
+    return WorkflowSubject(definition, spec.recording, state=spec.state, folder=folder, settings=settings)
 
 
-def _open_scenario(described: ScenarioSpec, terms: ExploreSettings, stack: ExitStack) -> ScenarioSubject:
-    config, file = config_of(described.file, described.config), Path(described.file).resolve()
+def _open_scenario(spec: ScenarioSpec, settings: ExploreSettings, stack: ExitStack) -> ScenarioSubject:
+    config, file = config_of(spec.file, spec.config), Path(spec.file).resolve()
     stack.enter_context(import_from([config.folder, file.parent]))
-    scenario = scenario_of(file, described.scenario)
-    plan_run(config, [scenario], agents=[described.agent])
-    return ScenarioSubject(config, scenario, described.agent, described.recording, terms=terms)
+    scenario = scenario_of(file, spec.scenario)
+    plan_run(config, [scenario], agents=[spec.agent])
+    return ScenarioSubject(config, scenario, spec.agent, spec.recording, settings=settings)
 
 
 def config_of(file: str, config: str | None) -> Config:
@@ -86,19 +86,19 @@ def scenario_of(file: Path, name: str | None) -> Scenario:
     raise InputError(reason, source=str(file), hint=hint)
 
 
-def _open_program(described: ProgramSpec, terms: ExploreSettings) -> ProgramSubject:
-    if terms.on_divergence == "live":
+def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubject:
+    if settings.on_divergence == "live":
         reason = "a program's calls that were never recorded cannot be asked live"
         raise InputError(reason, source="--on-divergence", hint="stop, or default")
-    codes = [_exit_code(each) for each in terms.declared]
+    codes = [_exit_code(each) for each in settings.declared]
     return ProgramSubject(
-        described.command,
-        replay=described.recording,
-        side_effects=terms.side_effects,
+        spec.command,
+        replay=spec.recording,
+        side_effects=settings.side_effects,
         declared_exits=codes,
-        on_divergence=terms.on_divergence,
-        default_response=terms.default_response,
-        deadline_s=PROGRAM_DEADLINE_S if terms.deadline_s is None else terms.deadline_s,
+        on_divergence=settings.on_divergence,
+        default_response=settings.default_response,
+        deadline_s=PROGRAM_DEADLINE_S if settings.deadline_s is None else settings.deadline_s,
     )
 
 

@@ -108,7 +108,7 @@ class ProgramSubject:
         InputError: the recording cannot be read, or no command is given; from `run`, the program cannot be started.
     """
 
-    menu: ClassVar[Sequence[FaultVariant]] = WIRE_VARIANTS
+    variants: ClassVar[Sequence[FaultVariant]] = WIRE_VARIANTS
     """The faults that can strike it: those of models, as its tools are its own."""
 
     def __init__(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from offbook.errors import InputError
@@ -26,7 +26,7 @@ from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSett
 
 
 class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A finding: what was explored, on which terms, with which faults, and what came of it.
+    """A finding: what was explored, on which settings, with which faults, and what came of it.
 
     `folder` is the working directory that paths and commands are relative to, seen from the file's own.
     """
@@ -36,7 +36,7 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
     evidence: tuple[str, ...] = ()
     faults: tuple[PlannedFault, ...]
     subject: AnySubjectSpec
-    terms: ExploreSettings = DEFAULT_SETTINGS
+    settings: ExploreSettings = field(default=DEFAULT_SETTINGS, name="terms")
     invariants: str | None = None
     folder: str = "."
 
@@ -50,9 +50,9 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
             InputError: something that the subject needs is missing or wrong, or it fails without a fault.
         """
         invariants = [] if self.invariants is None else load_invariants(self.invariants)
-        with open_subject(self.subject, self.terms) as subject:
+        with open_subject(self.subject, self.settings) as subject:
             explorer = Explorer(subject, ExploreOptions(variants=(), invariants=invariants))
-            return explorer.explore([FaultCase("", self.faults, ())]).explored[0]
+            return explorer.explore([FaultCase("", self.faults, ())]).results[0]
 
 
 def load_regression(path: str | os.PathLike[str]) -> Regression:
@@ -117,7 +117,7 @@ class RegressionFolder:
         regression = replace(
             self._kind,
             verdict=explored.verdict,
-            evidence=explored.judged.evidence,
+            evidence=explored.assessment.evidence,
             faults=lines,
             folder=os.path.relpath(Path.cwd(), self._folder.resolve()),
         )

@@ -64,10 +64,10 @@ class ProgramSpec(SubjectSpec, frozen=True, tag="program"):
 AnySubjectSpec: TypeAlias = WorkflowSpec | ScenarioSpec | ProgramSpec
 
 
-def explore_command(described: AnySubjectSpec, options: list[str]) -> str:
+def explore_command(spec: AnySubjectSpec, options: list[str]) -> str:
     """The command that explores it with further options, for a shell."""
-    behind = ["--", *described.command] if isinstance(described, ProgramSpec) else []
-    return shlex.join(["offbook", "explore", *described.arguments, *options, *behind])
+    behind = ["--", *spec.command] if isinstance(spec, ProgramSpec) else []
+    return shlex.join(["offbook", "explore", *spec.arguments, *options, *behind])
 
 
 def _json(value: object) -> str:
@@ -119,7 +119,7 @@ class WorkerSpec(Struct, frozen=True):
     """The first line to a worker: what it is to run."""
 
     subject: AnySubjectSpec
-    terms: ExploreSettings
+    settings: ExploreSettings
 
 
 class WorkerReady(Struct, frozen=True, tag="ready"):

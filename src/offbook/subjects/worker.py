@@ -23,9 +23,9 @@ def main() -> None:
 
 
 def _messages(asked: BinaryIO) -> Iterator[WorkerMessage]:
-    part = msgspec.json.decode(asked.readline(), type=WorkerSpec)
+    spec = msgspec.json.decode(asked.readline(), type=WorkerSpec)
     try:
-        with open_subject(part.subject, part.terms) as subject:
+        with open_subject(spec.subject, spec.settings) as subject:
             subject.run(FaultPlan())
             yield WorkerReady()
             for line in asked:

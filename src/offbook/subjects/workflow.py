@@ -53,14 +53,14 @@ class WorkflowSubject:
         *,
         state: Mapping[str, Any] | None = None,
         folder: str | os.PathLike[str] = ".",
-        terms: ExploreSettings = DEFAULT_SETTINGS,
+        settings: ExploreSettings = DEFAULT_SETTINGS,
     ) -> None:
         self.name = definition.name
-        self._definition, self._state, self._folder, self._terms = definition, dict(state or {}), folder, terms
+        self._definition, self._state, self._folder, self._settings = definition, dict(state or {}), folder, settings
         self._models = endpoints_of(definition)
         shelf = open_store(recording).read()
-        self._harnesses = HarnessFactory(shelf, terms.divergence(LazyProvider(self._live)))
-        harmless = dict if len(shelf.tools) or terms.runs_tools else self._harmless
+        self._harnesses = HarnessFactory(shelf, settings.divergence(LazyProvider(self._live)))
+        harmless = dict if len(shelf.tools) or settings.runs_tools else self._harmless
         try:
             WorkflowEngine(definition, MissingRecording(Path(recording)), wrap_tools=harmless, folder=folder)
         except InputError:
@@ -70,9 +70,9 @@ class WorkflowSubject:
     def run(self, plan: FaultPlan) -> Run:
         ended: list[WorkflowResult] = []
         monitored = MonitoredFunction(
-            partial(self._play, ended.append), declared=self._terms.declared, deadlines=self._terms.deadlines
+            partial(self._play, ended.append), declared=self._settings.declared, deadlines=self._settings.deadlines
         )
-        run = monitored.run(self._harnesses.stage(plan))
+        run = monitored.run(self._harnesses.create(plan))
         failures = [failure for result in ended for failure in self._failures(result)]
         return replace(run, result=None, error=failures[0]) if failures else run
 
@@ -82,15 +82,15 @@ class WorkflowSubject:
     def _harmless(self, tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
         """The tools, if none of them does harm when it runs again and again."""
         for tool in tools.values():
-            if tool.side_effect or tool.name in self._terms.side_effects:
+            if tool.side_effect or tool.name in self._settings.side_effects:
                 reason = "it has a side effect, and would run for real in every case: no calls of tools are recorded"
                 hint = "record a run with its tools: offbook run FLOW --record PATH; or let them run: --run-tools"
                 raise InputError(reason, source=f"tools.{tool.name}", hint=hint)
         return tools
 
-    async def _play(self, note: Callable[[WorkflowResult], object], stage: Harness) -> JsonObject:
-        staged = Harnessed(SideEffectHarness(stage, self._terms.side_effects))
-        config, sink = self._definition.config, stage.recovery_counter
+    async def _play(self, note: Callable[[WorkflowResult], object], harness: Harness) -> JsonObject:
+        staged = Harnessed(SideEffectHarness(harness, self._settings.side_effects))
+        config, sink = self._definition.config, harness.recovery_counter
         async with open_pipeline(config, staged, folder=self._folder, models=self._models, sink=sink) as session:
             engine = WorkflowEngine(
                 self._definition, session.gateway, wrap_tools=session.wrap_tools, folder=self._folder
@@ -112,7 +112,7 @@ class WorkflowSubject:
         for failed in outer[:1]:
             inner = next(step for step in result.failures if (failed.error or "").endswith(step.error or ""))
             kind = inner.error_type or ""
-            is_declared = kind in self._terms.declared or _is_offbook_error(kind)
+            is_declared = kind in self._settings.declared or _is_offbook_error(kind)
             yield RunFailure("declared" if is_declared else "undeclared", kind, inner.error or "")
 
 

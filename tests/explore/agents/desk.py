@@ -92,9 +92,9 @@ def using(tools: Toolbox) -> Use:
     return use
 
 
-async def sound(stage: Harness) -> str:
+async def sound(harness: Harness) -> str:
     """The agent as it should be: failed calls are tried again for a while, and the model hears of failed tools."""
-    return await serve(asking(stage.gateway), using(stage.tools(TOOLS)))
+    return await serve(asking(harness.gateway), using(harness.tools(TOOLS)))
 
 
 def record(path: Path) -> None:

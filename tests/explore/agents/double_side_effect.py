@@ -8,13 +8,13 @@ from offbook.tools import tool
 from tests.explore.agents.desk import MODEL, STEP, TOOLS, Model
 
 
-async def defect(stage):
-    tools = stage.tools(TOOLS)
-    return await ask(stage.gateway, {**tools, "refund": stubborn(tools["refund"])})
+async def defect(harness):
+    tools = harness.tools(TOOLS)
+    return await ask(harness.gateway, {**tools, "refund": stubborn(tools["refund"])})
 
 
-async def sound(stage):
-    return await ask(stage.gateway, stage.tools(TOOLS))
+async def sound(harness):
+    return await ask(harness.gateway, harness.tools(TOOLS))
 
 
 def stubborn(given):

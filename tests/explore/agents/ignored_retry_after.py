@@ -6,12 +6,12 @@ from offbook.errors import ProviderError
 from tests.explore.agents.desk import TOOLS, GaveUpError, asking, serve, using
 
 
-async def defect(stage):
-    return await serve(stubborn(stage.provider, tries=12, wait_s=lambda _: 0.0), using(stage.tools(TOOLS)))
+async def defect(harness):
+    return await serve(stubborn(harness.provider, tries=12, wait_s=lambda _: 0.0), using(harness.tools(TOOLS)))
 
 
-async def sound(stage):
-    return await serve(stubborn(stage.provider, tries=3, wait_s=told_wait_s), using(stage.tools(TOOLS)))
+async def sound(harness):
+    return await serve(stubborn(harness.provider, tries=3, wait_s=told_wait_s), using(harness.tools(TOOLS)))
 
 
 def told_wait_s(error):

@@ -6,11 +6,11 @@ from tests.explore.agents.desk import TOOLS, asking, serve
 GOOD = {"find_order": "order 42 was lost", "refund": "paid"}
 
 
-async def defect(stage):
-    tools = stage.tools(TOOLS)
+async def defect(harness):
+    tools = harness.tools(TOOLS)
 
     async def use(call):
         (outcome,) = await run_tools(tools, [call])
         return outcome.text if outcome.error else GOOD[call.tool]
 
-    return await serve(asking(stage.gateway), use)
+    return await serve(asking(harness.gateway), use)

@@ -6,8 +6,8 @@ from offbook.errors import ProviderError
 from tests.explore.agents.desk import TOOLS, asking, serve, using
 
 
-async def defect(stage):
-    ask_once = asking(stage.provider)
+async def defect(harness):
+    ask_once = asking(harness.provider)
 
     async def ask(messages):
         try:
@@ -16,6 +16,6 @@ async def defect(stage):
             del messages[1:-1]
         except ProviderError:
             await asyncio.sleep(10)
-        return await asking(stage.gateway)(messages)
+        return await asking(harness.gateway)(messages)
 
-    return await serve(ask, using(stage.tools(TOOLS)))
+    return await serve(ask, using(harness.tools(TOOLS)))

@@ -3,5 +3,5 @@
 from tests.explore.agents.desk import TOOLS, asking, serve, using
 
 
-async def defect(stage):
-    return await serve(asking(stage.provider), using(stage.tools(TOOLS)))
+async def defect(harness):
+    return await serve(asking(harness.provider), using(harness.tools(TOOLS)))

@@ -4,11 +4,11 @@ from offbook.tools import run_tools
 from tests.explore.agents.desk import TOOLS, asking, serve
 
 
-async def defect(stage):
-    tools = stage.tools(TOOLS)
+async def defect(harness):
+    tools = harness.tools(TOOLS)
 
     async def use(call):
         (outcome,) = await run_tools(tools, [call])
         return "paid" if isinstance(outcome.error, TimeoutError) else outcome.text
 
-    return await serve(asking(stage.gateway), use)
+    return await serve(asking(harness.gateway), use)

@@ -6,8 +6,8 @@ from offbook.messages import Response
 from tests.explore.agents.desk import BACKUP, DONE, TOOLS, asking, serve, using
 
 
-async def defect(stage):
-    ask_model = asking(stage.gateway)
+async def defect(harness):
+    ask_model = asking(harness.gateway)
 
     async def ask(messages):
         try:
@@ -15,11 +15,11 @@ async def defect(stage):
         except AllProvidersFailedError:
             return Response(DONE)
 
-    return await serve(ask, using(stage.tools(TOOLS)))
+    return await serve(ask, using(harness.tools(TOOLS)))
 
 
-async def sound(stage):
-    gateway = ProviderGateway(sink=stage.recovery_counter)
-    gateway.register(stage.provider)
-    gateway.register(stage.provider, as_model=BACKUP, is_fallback=True)
-    return await serve(asking(gateway), using(stage.tools(TOOLS)))
+async def sound(harness):
+    gateway = ProviderGateway(sink=harness.recovery_counter)
+    gateway.register(harness.provider)
+    gateway.register(harness.provider, as_model=BACKUP, is_fallback=True)
+    return await serve(asking(gateway), using(harness.tools(TOOLS)))

@@ -94,7 +94,7 @@ def with_pair():
     )
     case = FaultCase("0007", lines, ())
     pair = judged(case, refunded_twice(case), "repeated side effect", "refund ran 2 times, usually 1 time")
-    return replace(exploration, explored=(*exploration.explored, pair))
+    return replace(exploration, results=(*exploration.results, pair))
 
 
 def hostile():

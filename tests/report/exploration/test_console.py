@@ -39,7 +39,7 @@ def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
 
 def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_told():
     exploration = explorations.naive(left=3)
-    told = shown(replace(exploration, explored=exploration.explored[:1]))
+    told = shown(replace(exploration, results=exploration.results[:1]))
     assert "1 case, 0 findings: 1 recovered; the budget left out 3 cases\n" in told
     assert "met no fault: 2 agent, find_order 1, refund 1\n" in told
 
@@ -47,8 +47,8 @@ def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_told():
 def test_where_everything_was_met_and_seen_nothing_is_said_of_it():
     exploration = explorations.sound()
     seen = {"retry": 1, "fallback": 1, "breaker open": 1}
-    explored = tuple(replace(each, run=replace(each.run, paths=seen)) for each in exploration.explored)
-    assert shown(replace(exploration, explored=explored)).endswith("\n6 cases, 0 findings: 6 recovered\n")
+    explored = tuple(replace(each, run=replace(each.run, paths=seen)) for each in exploration.results)
+    assert shown(replace(exploration, results=explored)).endswith("\n6 cases, 0 findings: 6 recovered\n")
 
 
 def test_what_differs_from_before_is_told_the_worse_first():
@@ -97,9 +97,9 @@ def test_many_findings_changes_and_lines_are_cut():
     exploration = explorations.large()
     bad = tuple(
         explorations.judged(each.case, each.run, "wrong", f"reason {place}\n" + "more\n" * 50)
-        for place, each in enumerate(exploration.explored)
+        for place, each in enumerate(exploration.results)
     )
-    told = shown(replace(exploration, explored=bad), before=exploration)
+    told = shown(replace(exploration, results=bad), before=exploration)
     assert f"\n… {len(bad) - 20} more findings\n" in told
     assert f"\n  … {len(bad) - 20} more changes\n" in told
     assert "  │ … 32 more lines\n" in told
@@ -112,8 +112,8 @@ def console(**settings):
 def live(on, exploration, cases=None):
     """A heatmap to which all of the exploration has been told."""
     heatmap = LiveHeatmap(on, HeatmapDrawing(80))
-    heatmap.begin(Exploration(exploration.subject, exploration.clean), cases or len(exploration.explored))
-    for each in exploration.explored:
+    heatmap.begin(Exploration(exploration.subject, exploration.clean), cases or len(exploration.results))
+    for each in exploration.results:
         heatmap.told(each)
     return heatmap
 
@@ -129,7 +129,7 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_tenth():
     exploration = explorations.large()
     live(on, exploration)
     lines = on.file.getvalue().splitlines()
-    count = len(exploration.explored)
+    count = len(exploration.results)
     assert 10 <= len(lines) <= 11
     assert lines[0] == f"{count // 10} of {count} cases: {count // 10} recovered"
 

@@ -82,7 +82,7 @@ def test_what_differs_from_before_is_a_table_the_worse_first():
 
 
 def test_what_was_cut_off_says_so_and_may_be_empty():
-    told = markdown(replace(explorations.naive(), explored=()), is_complete=False)
+    told = markdown(replace(explorations.naive(), results=()), is_complete=False)
     assert (
         told
         == "\n## Exploration of refund\\_agent\n\n**Cut off: this is what had ended by then.** 0 cases, 0 findings\n"
@@ -93,9 +93,9 @@ def test_much_of_it_is_cut_so_that_it_can_be_shown():
     exploration = explorations.large()
     bad = tuple(
         explorations.judged(each.case, each.run, "wrong", f"{place}\n" + "x" * 10_000)
-        for place, each in enumerate(exploration.explored)
+        for place, each in enumerate(exploration.results)
     )
-    told = markdown(replace(exploration, explored=bad), before=exploration)
+    told = markdown(replace(exploration, results=bad), before=exploration)
     assert f"… {len(bad) - 50} more findings\n" in told
     assert f"… {len(bad) - 50} more changes\n" in told
     assert len(told.encode()) < 500_000

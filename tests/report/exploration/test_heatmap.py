@@ -36,14 +36,14 @@ def test_a_band_has_its_columns_and_the_rows_that_were_explored_there():
 
 def test_equivalent_cells_show_the_same_case_and_a_call_the_clean_run_did_not_make_has_a_row():
     exploration = explorations.naive()
-    first = exploration.explored[0]
+    first = exploration.results[0]
     case = replace(first.case, cells=(*first.case.cells, HeatmapCell("elsewhere", "connection_reset")))
-    heatmap = heatmap_of(replace(exploration, explored=(replace(first, case=case), *exploration.explored[1:])))
+    heatmap = heatmap_of(replace(exploration, results=(replace(first, case=case), *exploration.results[1:])))
     assert verdicts(heatmap)["elsewhere"] == ["recovered", None, None]
 
 
 def test_an_exploration_of_nothing_has_rows_and_no_columns():
-    heatmap = heatmap_of(replace(explorations.naive(), explored=()))
+    heatmap = heatmap_of(replace(explorations.naive(), results=()))
     assert heatmap.columns == ()
     assert len(heatmap.rows) == 4
 
@@ -111,7 +111,7 @@ def test_ascii_has_signs_of_its_own():
 
 
 def test_the_signs_that_are_there_are_explained():
-    signs = HeatmapDrawing(80).signs(explorations.naive().explored)
+    signs = HeatmapDrawing(80).signs(explorations.naive().results)
     assert signs.plain == "2 repeated side effect  ! crashed  ? diverged  ✓ recovered  · not reached"
 
 
@@ -122,4 +122,4 @@ def test_names_can_command_nothing():
 
 
 def test_nothing_explored_is_drawn_as_the_calls_alone():
-    assert drawn(replace(explorations.naive(), explored=())) == ["", "1 agent", "2 agent", "find_order 1", "refund 1"]
+    assert drawn(replace(explorations.naive(), results=())) == ["", "1 agent", "2 agent", "find_order 1", "refund 1"]

@@ -120,10 +120,10 @@ def test_equal_explorations_are_the_same_bytes_whatever_the_order_of_their_keys(
 
 def test_half_characters_leave_the_faults_readable(tmp_path):
     exploration = explorations.naive()
-    broken = replace(exploration.explored[0], judged=Assessment("wrong", ("half \ud800",)))
-    back = loaded(written(replace(exploration, explored=(broken,))), tmp_path)
-    assert back.explored[0].case == broken.case
-    assert back.explored[0].judged.evidence == ("half \\ud800",)
+    broken = replace(exploration.results[0], assessment=Assessment("wrong", ("half \ud800",)))
+    back = loaded(written(replace(exploration, results=(broken,))), tmp_path)
+    assert back.results[0].case == broken.case
+    assert back.results[0].assessment.evidence == ("half \\ud800",)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):

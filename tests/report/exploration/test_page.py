@@ -81,8 +81,10 @@ def open_all(page):
 def all_kinds():
     """An exploration with every verdict there is."""
     exploration = explorations.large(calls=1)
-    explored = zip(exploration.explored, VERDICTS, strict=False)
-    return replace(exploration, explored=tuple(replace(each, judged=Assessment(verdict)) for each, verdict in explored))
+    explored = zip(exploration.results, VERDICTS, strict=False)
+    return replace(
+        exploration, results=tuple(replace(each, assessment=Assessment(verdict)) for each, verdict in explored)
+    )
 
 
 def test_the_data_can_hold_no_tag():
@@ -101,7 +103,7 @@ def test_the_page_is_the_same_for_equal_explorations_and_asks_for_nothing():
 
 def test_steps_that_runs_have_in_common_are_in_the_page_once():
     exploration = explorations.large()
-    assert len(page_of(exploration)) < 60 * len(exploration.explored) * 10
+    assert len(page_of(exploration)) < 60 * len(exploration.results) * 10
 
 
 def test_the_heatmap_has_a_button_for_each_cell_with_its_sign_and_its_meaning(look_at):
@@ -251,7 +253,7 @@ def test_findings_are_told_by_cause_and_lead_to_their_cases(look_at):
 
 def test_coverage_tells_what_was_met_and_what_was_never_seen(look_at):
     exploration = explorations.naive()
-    page = look_at(replace(exploration, explored=exploration.explored[:1]))
+    page = look_at(replace(exploration, results=exploration.results[:1]))
     coverage = page.locator("#coverage")
     assert "retry ran 1 time" in coverage.inner_text()
     assert "fallback was never seen to run" in coverage.inner_text()
@@ -281,7 +283,7 @@ def test_no_findings_are_told_as_none_and_a_budget_with_what_it_left_out(look_at
 def test_an_exploration_that_was_cut_off_says_so_even_before_its_first_case(chromium, tmp_path):
     path = tmp_path / "report.html"
     reporter = exploration_reporter_of(f"html={path}", reproduce=explorations.reproduce)
-    reporter.begin(replace(explorations.naive(), explored=()), 6)
+    reporter.begin(replace(explorations.naive(), results=()), 6)
     page = chromium.new_page()
     page.goto(path.as_uri())
     assert page.get_by_text("The exploration was cut off").is_visible()
@@ -291,9 +293,11 @@ def test_an_exploration_that_was_cut_off_says_so_even_before_its_first_case(chro
 
 def test_very_long_runs_and_texts_are_shown_in_full_when_asked_for(look_at):
     exploration = explorations.large(calls=250)
-    first = exploration.explored[0]
-    long = replace(first, judged=replace(first.judged, evidence=("word " * 2000 + "end",)), run=exploration.clean)
-    page = look_at(replace(exploration, explored=(long,)), at="#case-0001")
+    first = exploration.results[0]
+    long = replace(
+        first, assessment=replace(first.assessment, evidence=("word " * 2000 + "end",)), run=exploration.clean
+    )
+    page = look_at(replace(exploration, results=(long,)), at="#case-0001")
     dialog = page.get_by_role("dialog")
     assert dialog.locator("ol.timeline > li").count() == 100
     dialog.get_by_role("button", name="Show 150 more calls").click()

@@ -8,7 +8,7 @@ from tests.report.exploration import explorations
 
 
 def told(exploration):
-    return [(each.verdict, [one.case.id for one in each.explored]) for each in group_findings(exploration)]
+    return [(each.verdict, [one.case.id for one in each.results]) for each in group_findings(exploration)]
 
 
 def test_the_worst_come_first_and_cases_with_one_cause_are_one_finding():
@@ -18,9 +18,9 @@ def test_the_worst_come_first_and_cases_with_one_cause_are_one_finding():
 def test_another_reason_is_another_finding_and_only_its_first_line_counts():
     exploration = explorations.naive()
     other, same = Assessment("crashed", ("KeyError",)), Assessment("crashed", ("RuntimeError: gave up\nat line 7",))
-    explored = list(exploration.explored)
-    explored[0], explored[1] = replace(explored[0], judged=other), replace(explored[1], judged=same)
-    found = told(replace(exploration, explored=tuple(explored)))
+    explored = list(exploration.results)
+    explored[0], explored[1] = replace(explored[0], assessment=other), replace(explored[1], assessment=same)
+    found = told(replace(exploration, results=tuple(explored)))
     assert found[1:] == [("crashed", ["0001"]), ("crashed", ["0002", "0003", "0004"])]
 
 
@@ -29,8 +29,8 @@ def test_a_finding_tells_its_first_case_and_its_evidence_if_there_is_any():
     assert str(finding.first) == "tool=refund call=1: tool_lost"
     assert finding.evidence == ("refund ran 2 times, usually 1 time",)
     exploration = explorations.naive()
-    bare = replace(exploration.explored[0], judged=Assessment("hung"))
-    assert group_findings(replace(exploration, explored=(bare,)))[0].evidence == ()
+    bare = replace(exploration.results[0], assessment=Assessment("hung"))
+    assert group_findings(replace(exploration, results=(bare,)))[0].evidence == ()
 
 
 def test_a_sound_agent_has_none():

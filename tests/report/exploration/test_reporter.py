@@ -17,13 +17,13 @@ class Listener:
         self.heard = []
 
     def begin(self, exploration, cases):
-        self.heard.append(("begin", exploration.subject, len(exploration.explored), cases))
+        self.heard.append(("begin", exploration.subject, len(exploration.results), cases))
 
     def told(self, explored):
         self.heard.append(("told", explored.case.id))
 
     def finish(self, exploration, *, is_complete=True):
-        self.heard.append(("finish", len(exploration.explored), is_complete))
+        self.heard.append(("finish", len(exploration.results), is_complete))
 
 
 class Always:
@@ -49,8 +49,8 @@ def test_several_reporters_hear_the_same():
 def test_a_reporter_can_be_told_by_an_explorer_and_of_what_was_cut_off():
     listener = Listener()
     reporters = ExplorationReporters(listener)
-    wish = ExploreOptions(variants=select_variants("tool_error"))
-    exploration = Explorer(Always(), wish, on_begin=reporters.begin, on_case=reporters.told).explore()
+    options = ExploreOptions(variants=select_variants("tool_error"))
+    exploration = Explorer(Always(), options, on_begin=reporters.begin, on_case=reporters.told).explore()
     reporters.finish(exploration, is_complete=False)
     assert listener.heard == [("begin", "always", 0, 2), ("told", "0001"), ("told", "0002"), ("finish", 2, False)]
 
@@ -107,7 +107,7 @@ def reporter_at(path):
 
 
 def begun(exploration):
-    return replace(exploration, explored=(), left=0)
+    return replace(exploration, results=(), left=0)
 
 
 def told_in(path):
@@ -127,7 +127,7 @@ def test_an_exploration_that_is_killed_leaves_at_least_half_of_what_had_ended(tm
     exploration = explorations.large()
     reporter, written = reporter_at(path), set()
     reporter.begin(begun(exploration), 100)
-    for ended, each in enumerate(exploration.explored[:100], 1):
+    for ended, each in enumerate(exploration.results[:100], 1):
         reporter.told(each)
         kept, is_complete = told_in(path)
         written.add(kept)

@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from offbook.cli.options import AsJson, Quiet, Settings, StateFile, program_args
+from offbook.cli.options import AsJson, ProgramCommand, Quiet, Settings, StateFile, program_args
+
+
+SETTINGS = {"cls": ProgramCommand}
 
 
 def explore(
@@ -72,11 +75,11 @@ def explore(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Replay a recorded run with each fault at each call, try and stream position, and tell what breaks.
+    """Replay a recorded run with each fault at each call.
 
-    Exits with 1 on a finding (hung, wrong, crashed, undetected, or a side effect repeated), or if something is worse
-    than before; with 2 on bad input, also if the run fails without any fault; with 130 if interrupted, reports then tell
-    what had ended.
+    Each fault is tried at each call, attempt and stream position. Exits with 1 on a finding (hung, wrong, crashed,
+    undetected, or a repeated side effect), or if a verdict is worse than in the report of --compare; with 2 on bad
+    input, or if the run fails without a fault; with 130 if interrupted, and reports then hold the cases that ended.
 
     [bold]Examples[/bold]
 
@@ -98,7 +101,7 @@ def explore(
 
     if default_response is not None and on_divergence == "stop":
         on_divergence = "default"
-    terms = ExploreSettings(
+    explore_settings = ExploreSettings(
         on_divergence=on_divergence,
         default_response=DEFAULT_SETTINGS.default_response if default_response is None else default_response,
         declared=parse_names(declared),
@@ -132,4 +135,4 @@ def explore(
         is_json=as_json,
         is_quiet=quiet,
     )
-    raise typer.Exit(run_exploration(given.described(), terms, options))
+    raise typer.Exit(run_exploration(given.described(), explore_settings, options))

@@ -52,14 +52,14 @@ def _is_free(path: Path) -> bool:
     return not path.exists() or (path.is_file() and _DEMO_MARK in path.read_bytes())
 
 
-async def refund_naive(stage: Harness) -> str:
+async def refund_naive(harness: Harness) -> str:
     """The agent that starts over."""
-    return await answer_naively(stage.provider, stage.tools(TOOLS))
+    return await answer_naively(harness.provider, harness.tools(TOOLS))
 
 
-async def refund_fixed(stage: Harness) -> str:
+async def refund_fixed(harness: Harness) -> str:
     """The agent that keeps what it has."""
-    return await answer_with_care(stage.gateway, stage.tools(TOOLS))
+    return await answer_with_care(harness.gateway, harness.tools(TOOLS))
 
 
 class RefundExploration:
@@ -72,7 +72,7 @@ class RefundExploration:
         """Print what became of both, and give back the exploration of the naive one."""
         naive, fixed = self._explored(refund_naive), self._explored(refund_fixed)
         exploration_reporter_of("console", reproduce=_reproduce).finish(naive)
-        found, cases = pluralize(len(fixed.findings), "finding"), pluralize(len(fixed.explored), "case")
+        found, cases = pluralize(len(fixed.findings), "finding"), pluralize(len(fixed.results), "case")
         print_message("\nThe same agent, mended", f": {found} in {cases}: {verdict_counts(fixed)}")
         return naive
 

@@ -58,7 +58,7 @@ class PartialExploration:
         """Tell a reporter what has ended, if the exploration had begun; gives back whether it had."""
         if self._begun is None:
             return False
-        reporter.finish(replace(self._begun, explored=tuple(self._told)), is_complete=False)
+        reporter.finish(replace(self._begun, results=tuple(self._told)), is_complete=False)
         return True
 
 
@@ -90,19 +90,19 @@ class QuietExplorationOutput:
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         for finding in group_findings(exploration):
             evidence = next(iter(finding.evidence), "").partition("\n")[0]
-            more = len(finding.explored) - 1
+            more = len(finding.results) - 1
             also = f" (and {pluralize(more, 'further case')})" if more else ""
             print_message(f"{finding.verdict}: ", f"{finding.first}: {evidence}{also}")
 
 
-def run_exploration(described: AnySubjectSpec, terms: ExploreSettings, options: ExploreArguments) -> int:
+def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments) -> int:
     """Explore it, report it, and give the exit code.
 
     Raises:
         InputError: something that it needs is missing or wrong, or it fails without any fault.
     """
     before = None if options.compare is None else load_exploration(options.compare)
-    work = _Exploration(described, terms, options, before)
+    work = _Exploration(spec, settings, options, before)
     try:
         with Termination(), Interruption():
             return work.listed() if options.is_list else work.explored()
@@ -116,15 +116,15 @@ class _Exploration:
     """An exploration under way, of which what has ended can be told if it is cut off."""
 
     def __init__(
-        self, described: AnySubjectSpec, terms: ExploreSettings, options: ExploreArguments, before: Exploration | None
+        self, spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments, before: Exploration | None
     ) -> None:
-        self._described, self._terms, self._options, self._before = described, terms, options, before
+        self._spec, self._settings, self._options, self._before = spec, settings, options, before
         self.so_far = PartialExploration()
         self.reporter = ExplorationReporters(*self._reporters())
 
     def explored(self) -> int:
         """Run the cases and report them."""
-        with open_subject(self._described, self._terms) as subject, self._executor(subject) as executor:
+        with open_subject(self._spec, self._settings) as subject, self._executor(subject) as executor:
             explorer = self._explorer(subject, executor)
             exploration = explorer.explore(self._only(explorer))
             self.reporter.finish(exploration)
@@ -133,7 +133,7 @@ class _Exploration:
 
     def listed(self) -> int:
         """Print the cases that there are."""
-        with open_subject(self._described, self._terms) as subject, self._executor(subject) as executor:
+        with open_subject(self._spec, self._settings) as subject, self._executor(subject) as executor:
             explorer = self._explorer(subject, executor)
             cases = self._only(explorer) or explorer.cases[: self._options.budget]
         if self._options.is_json:
@@ -144,12 +144,12 @@ class _Exploration:
         return FINE
 
     def _executor(self, subject: Subject) -> AutoExecutor:
-        return AutoExecutor(subject, WorkerSpec(self._described, self._terms), self._options.workers)
+        return AutoExecutor(subject, WorkerSpec(self._spec, self._settings), self._options.workers)
 
     def _explorer(self, subject: Subject, executor: AutoExecutor) -> Explorer:
         options = self._options
         wish = ExploreOptions(
-            variants=select_variants(options.faults, getattr(subject, "menu", VARIANTS)),
+            variants=select_variants(options.faults, getattr(subject, "variants", VARIANTS)),
             pairs=options.has_pairs,
             budget=options.budget,
             invariants=[] if options.invariants is None else load_invariants(options.invariants),
@@ -184,9 +184,9 @@ class _Exploration:
     def _reproduce(self, case: FaultCase) -> str:
         """The command that runs a case again, whatever its number."""
         invariants = self._options.invariants
-        options = [*self._terms.arguments, *([] if invariants is None else ["--invariants", invariants])]
+        options = [*self._settings.arguments, *([] if invariants is None else ["--invariants", invariants])]
         return explore_command(
-            self._described, [*options, *(word for line in case.lines for word in ("--fault", str(line)))]
+            self._spec, [*options, *(word for line in case.lines for word in ("--fault", str(line)))]
         )
 
     def _keep(self, subject: Subject, exploration: Exploration) -> None:
@@ -197,18 +197,18 @@ class _Exploration:
             offbook="regression",
             verdict="wrong",
             faults=(),
-            subject=self._described,
-            terms=self._terms,
+            subject=self._spec,
+            settings=self._settings,
             invariants=self._options.invariants,
         )
-        first = [finding.explored[0] for finding in group_findings(exploration)]
+        first = [finding.results[0] for finding in group_findings(exploration)]
         files = RegressionFolder(self._options.regress, kind).keep(SilentSubject(subject), exploration.clean, first)
         for file in files if not self._options.is_quiet else ():
             typer.echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
 
     def _exit_code(self, exploration: Exploration) -> int:
         is_worse = self._before is not None and bool(compare_explorations(self._before, exploration).worse)
-        has_failed = any(each.verdict in self._options.fail_on for each in exploration.explored)
+        has_failed = any(each.verdict in self._options.fail_on for each in exploration.results)
         return FAILED if has_failed or is_worse else FINE
 
 

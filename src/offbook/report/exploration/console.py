@@ -68,17 +68,17 @@ class LiveHeatmap:
         so_far = self._so_far()
         lines = list(self._drawing.heatmap(heatmap_of(so_far)))
         has_room = len(lines) + LINES_BESIDE <= self._console.height
-        ended = len(so_far.explored)
+        ended = len(so_far.results)
         bar = ProgressBar(total=max(1, self._cases, ended), completed=ended, width=BAR_COLUMNS)
         below = Table.grid(padding=(0, 1))
         below.add_row(bar, self._counts(so_far))
         return Group(*(lines if has_room else ()), Text(), below)
 
     def _so_far(self) -> Exploration:
-        return replace(self._begun, explored=tuple(self._told))
+        return replace(self._begun, results=tuple(self._told))
 
     def _counts(self, so_far: Exploration) -> Text:
-        ended, told = len(so_far.explored), verdict_counts(so_far)
+        ended, told = len(so_far.results), verdict_counts(so_far)
         expected = f"{ended:,} of " if ended < self._cases else ""
         return Text(f"{expected}{pluralize(max(self._cases, ended), 'case')}{told and f': {told}'}", style="dim")
 
@@ -118,7 +118,7 @@ class ExplorationConsoleReporter:
         for line in self._drawing.heatmap(heatmap_of(exploration)):
             self._print(line)
         self._print()
-        self._print(self._drawing.signs(exploration.explored))
+        self._print(self._drawing.signs(exploration.results))
         self._print()
         if not is_complete:
             self._print(("cut off: this is what had ended by then", "bold red"))
@@ -139,7 +139,7 @@ class ExplorationConsoleReporter:
 
     def _print_finding(self, finding: FindingGroup, report_input: ReportInput) -> None:
         first = one_line(str(finding.first), MAX_CASE_CHARS)
-        count = len(finding.explored)
+        count = len(finding.results)
         told = first if count == 1 else f"{pluralize(count, 'case')}, the first: {first}"
         self._print(self._drawing.sign(finding.verdict), (f" {finding.verdict}  ", "bold"), told)
         text = "\n".join(finding.evidence)

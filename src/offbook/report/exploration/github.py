@@ -35,7 +35,7 @@ def exploration_markdown(report_input: ReportInput) -> str:
     cut_off = "" if report_input.is_complete else "**Cut off: this is what had ended by then.** "
     rows = [
         f"| {escape_markdown(style.letter)} | {verdict} | {count:,} | {style.meaning} |\n"
-        for verdict, count in exploration.tally.items()
+        for verdict, count in exploration.counts.items()
         for style in [VERDICT_STYLES[verdict]]
     ]
     table = f"\n| | verdict | cases | |\n| --- | --- | --- | --- |\n{''.join(rows)}" if rows else ""
@@ -55,7 +55,7 @@ def _findings(report_input: ReportInput) -> str:
 
 def _finding(finding: FindingGroup, report_input: ReportInput) -> str:
     """A finding, folded: what it rests on, and how it is seen again."""
-    cases = "" if len(finding.explored) == 1 else f" and {pluralize(len(finding.explored) - 1, 'more case')}"
+    cases = "" if len(finding.results) == 1 else f" and {pluralize(len(finding.results) - 1, 'more case')}"
     title = f"{finding.verdict}: {one_line(str(finding.first), MAX_COLUMNS)}{cases}"
     evidence = cut_lines("\n".join(finding.evidence), lines=MAX_EVIDENCE_LINES, columns=MAX_COLUMNS)
     text = "\n".join([*evidence, "", one_line(report_input.reproduce(finding.first), 4 * MAX_COLUMNS)])
@@ -109,7 +109,7 @@ class ExplorationGithubReporter:
 
 
 def _annotation(finding: FindingGroup, report_input: ReportInput) -> str:
-    title = f"{report_input.exploration.subject}: {finding.verdict} in {pluralize(len(finding.explored), 'case')}"
+    title = f"{report_input.exploration.subject}: {finding.verdict} in {pluralize(len(finding.results), 'case')}"
     evidence = cut_lines("\n".join(finding.evidence), lines=MAX_ANNOTATION_LINES, columns=MAX_ANNOTATION_COLUMNS)
     lines = [log_safe(str(finding.first)), *evidence, log_safe(report_input.reproduce(finding.first))]
     return error_command("\n".join(lines), {"title": one_line(title, MAX_TITLE_CHARS)})

@@ -43,12 +43,12 @@ def heatmap_of(exploration: Exploration) -> Heatmap:
     """The heatmap of an exploration: rows in the order of the calls, columns in that of the cases."""
     columns = tuple(exploration.columns)
     found: dict[tuple[str, str], CaseResult] = {}
-    for each in exploration.explored:
+    for each in exploration.results:
         for cell in each.case.cells:
             found.setdefault((cell.row, cell.column), each)
     names = dict.fromkeys([*exploration.rows, *(row for row, _ in found)])
     rows = (HeatRow(name, tuple(found.get((name, column)) for column in columns)) for name in names)
-    return Heatmap(columns, tuple(rows), tuple(each for each in exploration.explored if not each.case.cells))
+    return Heatmap(columns, tuple(rows), tuple(each for each in exploration.results if not each.case.cells))
 
 
 class VerdictStyle(Struct, frozen=True):

@@ -103,7 +103,7 @@ def exploration_json(report_input: ReportInput) -> bytes:
         is_complete=report_input.is_complete,
         findings=len(exploration.findings),
         left=exploration.left,
-        tally=exploration.tally,
+        tally=exploration.counts,
         rows=tuple(exploration.rows),
         columns=tuple(exploration.columns),
         coverage=coverage_of(exploration),
@@ -112,7 +112,7 @@ def exploration_json(report_input: ReportInput) -> bytes:
         explored=(),
     )
     head = msgspec.json.format(encode_json(told), indent=2).removesuffix(b"[]\n}")
-    cases = b",\n    ".join(encode_json(_case_report(each, report_input)) for each in exploration.explored)
+    cases = b",\n    ".join(encode_json(_case_report(each, report_input)) for each in exploration.results)
     return head + (b"[\n    " + cases + b"\n  ]" if cases else b"[]") + b"\n}\n"
 
 
@@ -146,7 +146,7 @@ def _case_report(explored: CaseResult, report_input: ReportInput) -> CaseReport:
         case=str(explored.case),
         verdict=explored.verdict,
         is_finding=explored.is_finding,
-        evidence=explored.judged.evidence,
+        evidence=explored.assessment.evidence,
         reproduce=report_input.reproduce(explored.case),
         faults=explored.case.lines,
         cells=explored.case.cells,

@@ -21,7 +21,7 @@ def exploration_junit(report_input: ReportInput) -> bytes:
     """
     root = Element("testsuites", name="offbook explore")
     suite = SubElement(root, "testsuite", name=_clean_xml(report_input.exploration.subject))
-    for explored in report_input.exploration.explored:
+    for explored in report_input.exploration.results:
         _add_case(suite, explored, report_input)
     if not report_input.is_complete:
         case = SubElement(suite, "testcase", classname="offbook", name="the exploration is complete", time="0.000")
@@ -37,7 +37,7 @@ def _add_case(suite: Element, explored: CaseResult, report_input: ReportInput) -
     name = _clean_xml(f"{explored.case.id} {explored.case}")
     classname = _clean_xml(report_input.exploration.subject)
     case = SubElement(suite, "testcase", classname=classname, name=name, time=f"{explored.run.took_s:.3f}")
-    evidence = "\n".join(explored.judged.evidence)
+    evidence = "\n".join(explored.assessment.evidence)
     message = _clean_xml(one_line(evidence, MAX_MESSAGE_CHARS))
     told = _clean_xml(f"{explored.verdict}: {evidence}\n{report_input.reproduce(explored.case)}")
     if explored.is_finding:
@@ -51,7 +51,7 @@ def _count(element: Element, suite: Element, exploration: Exploration) -> None:
     element.set("tests", str(len(suite.findall("testcase"))))
     for attribute, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         element.set(attribute, str(len(suite.findall(f"testcase/{tag}"))))
-    element.set("time", f"{sum(each.run.took_s for each in exploration.explored):.3f}")
+    element.set("time", f"{sum(each.run.took_s for each in exploration.results):.3f}")
 
 
 def _clean_xml(text: str) -> str:

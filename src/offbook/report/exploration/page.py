@@ -97,7 +97,7 @@ class _StepTable:
 def page_data(report_input: ReportInput) -> PageData:
     """All that the page of an exploration shows."""
     exploration, steps = report_input.exploration, _StepTable()
-    heatmap, tally = heatmap_of(exploration), exploration.tally
+    heatmap, tally = heatmap_of(exploration), exploration.counts
     rows, columns = [row.name for row in heatmap.rows], list(heatmap.columns)
     cases = _CaseBuilder(report_input, steps, rows=rows, columns=columns)
     return PageData(
@@ -107,9 +107,9 @@ def page_data(report_input: ReportInput) -> PageData:
         verdicts=tuple(_page_verdict(name, tally.get(name, 0)) for name in VERDICTS),
         rows=tuple(rows),
         columns=tuple(columns),
-        cases=tuple(map(cases.case, exploration.explored)),
+        cases=tuple(map(cases.case, exploration.results)),
         steps=tuple(steps.all),
-        findings=tuple(_page_findings(group_findings(exploration), exploration.explored)),
+        findings=tuple(_page_findings(group_findings(exploration), exploration.results)),
         result=exploration.clean.result,
         took_s=exploration.clean.took_s,
         coverage=coverage_of(exploration),
@@ -136,7 +136,7 @@ class _CaseBuilder:
             id=case.id,
             faults=tuple(map(str, case.lines)),
             verdict=explored.verdict,
-            evidence=explored.judged.evidence,
+            evidence=explored.assessment.evidence,
             reproduce=self._report_input.reproduce(case),
             timeline=self._steps.numbers(timeline.steps),
             fired=timeline.fired,
@@ -168,7 +168,7 @@ def _page_verdict(name: Verdict, cases: int) -> PageVerdict:
 def _page_findings(findings: Iterable[FindingGroup], explored: Sequence[CaseResult]) -> Iterable[PageFinding]:
     numbers = {each.case.id: number for number, each in enumerate(explored)}
     for finding in findings:
-        yield PageFinding(finding.verdict, tuple(numbers[each.case.id] for each in finding.explored))
+        yield PageFinding(finding.verdict, tuple(numbers[each.case.id] for each in finding.results))
 
 
 def exploration_page(report_input: ReportInput) -> bytes:

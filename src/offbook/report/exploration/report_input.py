@@ -47,28 +47,28 @@ class ReportOptions(Struct, frozen=True):
 class FindingGroup(Struct, frozen=True):
     """A defect, and all cases that show it. They have the verdict in common, and the first line of the evidence."""
 
-    explored: tuple[CaseResult, ...]
+    results: tuple[CaseResult, ...]
 
     @property
     def first(self) -> FaultCase:
         """The case to begin with."""
-        return self.explored[0].case
+        return self.results[0].case
 
     @property
     def verdict(self) -> Verdict:
-        return self.explored[0].verdict
+        return self.results[0].verdict
 
     @property
     def evidence(self) -> tuple[str, ...]:
         """What the verdict on the first case rests on."""
-        return self.explored[0].judged.evidence
+        return self.results[0].assessment.evidence
 
 
 def group_findings(exploration: Exploration) -> list[FindingGroup]:
     """The findings, worst first, and among those of one verdict in the order of the cases."""
     causes: dict[tuple[Verdict, str], list[CaseResult]] = {}
     for each in exploration.findings:
-        cause = next(iter(each.judged.evidence), "").partition("\n")[0]
+        cause = next(iter(each.assessment.evidence), "").partition("\n")[0]
         causes.setdefault((each.verdict, cause), []).append(each)
     return [FindingGroup(tuple(explored)) for explored in causes.values()]
 
@@ -78,12 +78,12 @@ def exploration_totals(exploration: Exploration) -> str:
     told = verdict_counts(exploration)
     found = pluralize(len(exploration.findings), "finding")
     left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
-    return f"{pluralize(len(exploration.explored), 'case')}, {found}{told and f': {told}'}{left}"
+    return f"{pluralize(len(exploration.results), 'case')}, {found}{told and f': {told}'}{left}"
 
 
 def verdict_counts(exploration: Exploration) -> str:
     """`1 repeated side effect, 12 crashed, 31 recovered`"""
-    return ", ".join(f"{count:,} {verdict}" for verdict, count in exploration.tally.items())
+    return ", ".join(f"{count:,} {verdict}" for verdict, count in exploration.counts.items())
 
 
 def comparison_totals(comparison: ExplorationComparison) -> str:

@@ -63,8 +63,8 @@ class ExplorationReporters:
 
 def report_exploration(exploration: Exploration, reporter: ExplorationReporter) -> None:
     """Report an exploration that is over."""
-    reporter.begin(Exploration(exploration.subject, exploration.clean), len(exploration.explored))
-    for explored in exploration.explored:
+    reporter.begin(Exploration(exploration.subject, exploration.clean), len(exploration.results))
+    for explored in exploration.results:
         reporter.told(explored)
     reporter.finish(exploration)
 
@@ -91,7 +91,7 @@ class ExplorationFileReporter:
         self._told.append(explored)
         if len(self._told) >= 2 * self._written:
             self._written = len(self._told)
-            self.finish(replace(self._begun, explored=tuple(self._told)), is_complete=False)
+            self.finish(replace(self._begun, results=tuple(self._told)), is_complete=False)
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         write_whole(self._path, self._render(self._report_options.report_input(exploration, is_complete=is_complete)))
