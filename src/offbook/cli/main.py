@@ -1,70 +1,70 @@
-"""The `offbook` command: registers its subcommands, and turns errors into a message and an exit code."""
+"""The `offbook` command: its subcommands, and how errors become a message and an exit code."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from offbook.cli.commands import (
-    demo,
-    explore,
-    graph,
-    init,
-    prompts,
-    replay,
-    resume,
-    run,
-    runs,
-    schema,
-    serve,
-    test,
-    validate,
-)
-from offbook.cli.commands.exec import execute
-from offbook.cli.commands.recording import check, diff, merge, prune, redact, show
 from offbook.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
-from offbook.cli.options import ProgramCommand
+from offbook.cli.lazy import LazyCommand, LazyGroup
 from offbook.errors import InputError, OffbookError, RecordingMismatchError
 from offbook.version import __version__
 
+
+class MainGroup(LazyGroup):
+    """The commands of `offbook`."""
+
+    table: ClassVar = {
+        "demo": LazyCommand("demo", "demo", "Show replay, faults and exploration, offline and in seconds."),
+        "init": LazyCommand("init", "init", "Write a small project with a workflow, a recording and tests."),
+        "run": LazyCommand("run", "run", "Run a workflow: live, recorded or mocked."),
+        "replay": LazyCommand("replay", "replay", "Run a workflow from a recording, offline and without a key."),
+        "exec": LazyCommand("exec", "execute", "Run any program, and record or replay its model calls."),
+        "serve": LazyCommand("serve", "serve", "Serve the model APIs from a recording, or record them."),
+        "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
+        "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
+        "prompts": LazyCommand("prompts", "prompts", "Show the prompts of simulated users and judges."),
+        "runs": LazyCommand("runs", "runs", "List the stored runs, or prune them."),
+        "resume": LazyCommand("resume", "resume", "Resume a run that was interrupted or failed."),
+        "validate": LazyCommand("validate", "validate", "Check workflow files and the files that they include."),
+        "graph": LazyCommand("graph", "graph", "Draw a workflow as text, Mermaid or SVG."),
+        "schema": LazyCommand("schema", "schema", "Print the JSON schema of a kind of file."),
+    }
+
+
+class RecordingGroup(LazyGroup):
+    """The commands of `offbook recording`."""
+
+    table: ClassVar = {
+        "show": LazyCommand("recording.show", "show", "List the exchanges of a recording, or show one key in full."),
+        "check": LazyCommand("recording.check", "check", "Check that recordings can be replayed and hold no secrets."),
+        "diff": LazyCommand("recording.diff", "diff", "Show the differences between two recordings, call by call."),
+        "merge": LazyCommand("recording.merge", "merge", "Merge recordings into one."),
+        "redact": LazyCommand("recording.redact", "redact", "Remove secrets from recordings, in place."),
+        "prune": LazyCommand("recording.prune", "prune", "Remove old, failed or unwanted exchanges from recordings."),
+    }
+
+
+_CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     name="offbook",
-    help="Run workflows, record the models and tools they talk to once, and replay them for ever.",
-    epilog="Exit codes: 0 fine, 1 something was found or failed, 2 bad input, 3 a replay did not match its recording.",
-    no_args_is_help=True,
+    cls=MainGroup,
+    help="Run workflows, record their model and tool calls once, and replay them offline.",
+    epilog="Exit codes: 0 success, 1 a failure or a finding, 2 bad input, 3 a replay did not match its recording.",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_CONTEXT_SETTINGS,
 )
 recording = typer.Typer(
-    help="Look at recordings, compare them, and keep them clean.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=RecordingGroup,
+    help="Show, check, compare and edit recordings.",
+    context_settings=_CONTEXT_SETTINGS,
 )
-app.command("demo")(demo.demo)
-app.command("init")(init.init)
-app.command("run")(run.run)
-app.command("replay")(replay.replay)
-app.command("exec", context_settings={"allow_interspersed_args": False})(execute)
-app.command("serve")(serve.serve)
-app.command("explore", cls=ProgramCommand)(explore.explore)
-app.command("test")(test.run_tests)
-app.command("prompts")(prompts.prompts)
-app.command("runs")(runs.runs)
-app.command("resume")(resume.resume)
-app.command("validate")(validate.validate)
-app.command("graph")(graph.graph)
-app.command("schema")(schema.schema)
 app.add_typer(recording, name="recording")
-recording.command("show")(show.show)
-recording.command("check")(check.check)
-recording.command("diff")(diff.diff)
-recording.command("merge")(merge.merge)
-recording.command("redact")(redact.redact)
-recording.command("prune")(prune.prune)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"offbook {__version__}")
         raise typer.Exit
 
@@ -75,11 +75,11 @@ def _options(
         bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Options of `offbook` itself."""
 
 
 def main() -> None:
-    """Run the command; what goes wrong on purpose ends in one message and an exit code, never in a traceback."""
+    """Run the command. An expected error prints one message and sets the exit code, without a traceback."""
     try:
         app()
     except InputError as error:
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def _wants_json() -> bool:
-    """Whether the standard output is for JSON. Arguments of a program that is run are its own."""
+    """Return whether stdout is for JSON. What follows `--` are arguments of another program."""
     own = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
     return "--json" in own and own[1] != "exec"
 

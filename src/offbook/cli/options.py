@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
-from typer.core import TyperCommand
+
+from offbook.cli.lazy import QuickCommand
 
 Recording: TypeAlias = Annotated[str, typer.Argument(help="A recording: path.json, or sqlite:///path.db.")]
 Recordings: TypeAlias = Annotated[list[str], typer.Argument(help="Recordings: path.json, or sqlite:///path.db.")]
@@ -89,7 +90,7 @@ Port: TypeAlias = Annotated[
 PROGRAM_ARGS_KEY = "offbook.behind_dashes"
 
 
-class ProgramCommand(TyperCommand):
+class ProgramCommand(QuickCommand):
     """Sets what stands behind the first `--` apart, for `behind_dashes`, so that it is not taken for arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -1,13 +1,19 @@
 """The base of all faults: how a fault is declared, and how it acts on a model call."""
 
+from __future__ import annotations
+
 from abc import ABCMeta, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from msgspec import Struct, StructMeta
 
 from offbook.clock import Clock
 from offbook.faults.text_fields import field_words, join_words
 from offbook.messages import Reply, Request
+
+UNANSWERED_MS = 60_000.0
+"""How long a variant keeps silent: longer than any sensible timeout."""
 
 
 class _FaultMeta(StructMeta, ABCMeta):
@@ -17,13 +23,23 @@ class _FaultMeta(StructMeta, ABCMeta):
 class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields=True, metaclass=_FaultMeta):
     """A way to fail, declared as `{"type": …}` with the fields of its class."""
 
+    is_for_tools: ClassVar[bool] = False
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        """Return the forms of this fault that an exploration tries; by default none."""
+        return ()
+
     @property
     def type(self) -> str:
         """The name under which this fault is declared."""
         return str(self.__struct_config__.tag)
 
     def text(self, *, without: str = "") -> str:
-        """This fault on one line: its type, the value of its first field, and the others by name, except `without`."""
+        """Return this fault on one line: its type, the value of its first field, and the others by name.
+
+        The field `without` is left out.
+        """
         first = next(iter(self.__struct_encode_fields__), "")
         fields = (("" if name == first else name, value) for name, value in field_words(self) if name != without)
         return join_words([("", self.type), *fields])
@@ -32,8 +48,56 @@ class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields
         return self.text()
 
 
+F_co = TypeVar("F_co", bound=DeclaredFault, covariant=True)
+
+
+class VariantSite(Protocol):
+    """A call at which an exploration may try a fault."""
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether it is a tool call."""
+        ...
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether the model may call tools."""
+        ...
+
+    @property
+    def positions(self) -> Sized:
+        """The places in its stream at which a fault can fire; empty if it is not streamed."""
+        ...
+
+
+class FaultVariant(Struct, Generic[F_co], frozen=True):
+    """One form of a fault that an exploration tries, under the name of its column.
+
+    Attributes:
+        is_lasting: it is also tried on every attempt of a call, to see whether and how a run gives up.
+        needs_stream: it can fire in streamed calls only.
+        needs_tools: it can fire only in calls whose model may call tools.
+        http_only: it is tried only on programs that are explored over HTTP.
+        http_fault: the fault to try over HTTP, if it is another: there, waiting takes real time.
+    """
+
+    name: str
+    fault: F_co
+    is_lasting: bool = False
+    needs_stream: bool = False
+    needs_tools: bool = False
+    http_only: bool = False
+    http_fault: F_co | None = None
+
+    def fits(self, site: VariantSite) -> bool:
+        """Return whether the fault can fire there."""
+        if site.is_tool != self.fault.is_for_tools or (self.needs_tools and not site.has_tools):
+            return False
+        return bool(site.positions) or not self.needs_stream
+
+
 class FaultedCall(Struct, frozen=True):
-    """The call that a fault strikes. `clean` fetches the reply that it would have got without."""
+    """The model call at which a fault fires. `clean` fetches the reply that it would get without the fault."""
 
     request: Request
     clean: Callable[[], Awaitable[Reply]]
@@ -42,8 +106,13 @@ class FaultedCall(Struct, frozen=True):
 
 
 class Fault(DeclaredFault, frozen=True):
-    """A way for a model to fail."""
+    """A way for a model to fail.
+
+    `breaks_response` means that the response is broken although its HTTP status is 200, so that a client may retry.
+    """
+
+    breaks_response: ClassVar[bool] = False
 
     @abstractmethod
     async def apply(self, call: FaultedCall) -> Reply:
-        """Do to `call` what this fault does: raise, or give a reply that goes wrong."""
+        """Make `call` fail: raise an error, or return a reply that is wrong."""

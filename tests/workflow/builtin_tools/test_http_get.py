@@ -11,7 +11,8 @@ import pytest
 
 from offbook import run
 from offbook.errors import ToolFailureError, ToolRefusalError, ToolResolutionError, ToolTimeoutError
-from offbook.workflow.builtin_tools.http_get import HOST_PATTERN, AllowedHosts, http_get, is_public
+from offbook.workflow.builtin_tools.http_get import AllowedHosts, http_get, is_public
+from offbook.workflow.file.schema import HOST_PATTERN
 from offbook.workflow.builtin_tools.page_fetcher import PageFetcher
 from tests.servers.pages import PageServer, page
 from tests.workflow.builtin_tools.calls import outcome_of, text_of

@@ -7,13 +7,14 @@ import typer
 
 def demo(
     fault: Annotated[
-        list[str], typer.Option("--fault", help="Break the refund agents in this way alone. May be repeated.")
+        list[str], typer.Option("--fault", help="Explore the refund agents with this fault only. Repeatable.")
     ] = [],  # noqa: B006
 ) -> None:
-    """Replay a workflow, break it three times, change a prompt, and explore an agent that refunds: offline, in seconds.
+    """Show replay, faults and exploration, offline and in seconds.
 
-    Leaves report.html in the working directory, over no file of yours. With --fault it runs one case of the
-    exploration again, and exits with 1 if that is a finding.
+    Replays a workflow, breaks it with three faults, changes a prompt, and explores an agent that gives refunds. Writes
+    report.html to the working directory, and never overwrites a file of yours. With --fault, runs one case of the
+    exploration again, and exits with 1 if it is a finding.
 
     [bold]Examples[/bold]
 

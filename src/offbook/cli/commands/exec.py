@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from offbook.cli.runners.wire import WireArguments, WireTally
 
 
+SETTINGS = {"context_settings": {"allow_interspersed_args": False}}
+
+
 def execute(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND", help="The program and its arguments.")
@@ -60,15 +63,16 @@ def execute(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a program, in whatever language, with its calls of models led to us.
+    """Run any program, and record or replay its model calls.
 
-    These are calls of OpenAI, Anthropic, Gemini and Ollama. Its input, outputs,
-    signals and exit code are its own; what is said here goes to the error output.
+    Its calls to OpenAI, Anthropic, Gemini and Ollama go to a local server. The
+    program keeps its input, output, signals and exit code; offbook writes to
+    stderr.
 
-    Exits with 3 if the recording had no answer for a call, whatever the program
-    made of that, and if nothing was asked at all; with 1 if a planned fault never
-    fired; with 124 if it took too long; with 2 on bad input; with 126 or 127 if
-    there is no such program.
+    Exits with 3 if the recording had no answer for a call, even if the program
+    succeeded, and if the program made no call; with 1 if a planned fault never
+    fired; with 124 at the time limit; with 2 on bad input; with 126 or 127 if
+    the program cannot be started.
 
     [bold]Examples[/bold]
 

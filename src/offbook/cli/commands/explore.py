@@ -8,7 +8,6 @@ import typer
 
 from offbook.cli.options import AsJson, ProgramCommand, Quiet, Settings, StateFile, program_args
 
-
 SETTINGS = {"cls": ProgramCommand}
 
 

@@ -19,7 +19,9 @@ def graph(
     ] = None,
     output: Annotated[str | None, typer.Option("--output", "-o", help="Where the picture goes.")] = None,
 ) -> None:
-    """Draw a workflow, as text, as a Mermaid diagram or as an SVG picture. Nothing is run.
+    """Draw a workflow as text, Mermaid or SVG.
+
+    Nothing is run.
 
     [bold]Examples[/bold]
 

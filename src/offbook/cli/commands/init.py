@@ -28,9 +28,10 @@ def init(
     folder: Annotated[str, typer.Argument(help="Where the project goes; made if absent.")] = ".",
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:
-    """Write a workflow, its tool, its recording, its tests and its CI: a project that works at once.
+    """Write a small project with a workflow, a recording and tests.
 
-    Files that are there are left alone, and nothing is written then, unless --force. Exits with 2 in that case.
+    The project has a workflow, a tool, a recording, tests and a CI workflow, and its tests pass at once. If one of the
+    files exists, nothing is written and the exit code is 2, unless --force is given.
 
     [bold]Examples[/bold]
 

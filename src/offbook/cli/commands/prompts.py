@@ -10,7 +10,9 @@ import typer
 def prompts(
     name: Annotated[str | None, typer.Argument(help="One of them, by its name or the end of it.")] = None,
 ) -> None:
-    """Show every prompt that scenarios put to a model, and where to replace it.
+    """Show the prompts of simulated users and judges.
+
+    Each is shown with the setting that replaces it.
 
     [bold]Examples[/bold]
 

@@ -19,10 +19,10 @@ def resume(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a run that was cut off or failed. Exits like the run itself.
+    """Resume a run that was interrupted or failed.
 
-    Steps that are done are not run again, and a step that was cut off makes no call twice: neither of a model, nor
-    of a tool. What failed is tried again. The run goes on in the folder where it was started.
+    Completed steps do not run again, and an interrupted step repeats no model or tool call that it had completed.
+    Failed steps run again. The run continues in the folder where it was started, and exits as `offbook run` does.
 
     [bold]Examples[/bold]
 

@@ -23,7 +23,9 @@ def runs(
     runs_dir: RunsDir = RUNS_DIR,
     as_json: AsJson = False,
 ) -> None:
-    """List the runs that are kept, the latest last. Nothing is removed unless asked for, and never a run under way.
+    """List the stored runs, or prune them.
+
+    The latest run is last. Runs are removed only with --prune or --keep, and never while they are in progress.
 
     [bold]Examples[/bold]
 

@@ -10,7 +10,9 @@ import typer
 def schema(
     kind: Annotated[Literal["workflow"], typer.Argument(help="The kind of file.", show_default=False)],
 ) -> None:
-    """Print the JSON schema of a kind of file, by which an editor can complete and check it.
+    """Print the JSON schema of a kind of file.
+
+    Editors use it to complete and check the file.
 
     [bold]Examples[/bold]
 

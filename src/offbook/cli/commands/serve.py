@@ -57,12 +57,12 @@ def serve(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Stand in for OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or SIGTERM.
+    """Serve the model APIs from a recording, or record them.
 
-    A line tells of each call, on the error output. What the recording has no
-    answer for is refused, and told to who asked; the server itself exits with 0,
-    with 3 if --strict-unused is given and something was left, with 2 on bad
-    input.
+    Serves the APIs of OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or
+    SIGTERM, and writes a line for each call to stderr. A call that the recording
+    has no answer for gets an error response. Exits with 0; with 3 if
+    --strict-unused is given and an exchange was not used; with 2 on bad input.
 
     [bold]Examples[/bold]
 

@@ -36,7 +36,7 @@ def run_tests(
     """Run scenarios with the agents of the config.
 
     Exits with 1 if a scenario failed, with 2 on bad input, with 3 if a replay had no answer, with 130 if interrupted;
-    reports then tell what had ended. A replay needs no network, no key and no time.
+    reports then hold the scenarios that ended. A replay needs no network, no key and no time.
 
     [bold]Examples[/bold]
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def validate(flows: Flows, as_json: AsJson = False) -> None:
-    """Check workflow files, and those that they include. Exits with 2 if something is wrong.
+    """Check workflow files and the files that they include.
 
-    All problems are told, each with its file, line and column. Nothing is run, and no tool is imported. A file
-    whose steps name no model is fine, but is told: another file, or --model, must name it.
+    Prints every problem with its file, line and column, and exits with 2 if there is one. Nothing is run, and no tool
+    is imported. Steps without a model are no problem, but are listed: another file, or --model, must name the model.
 
     [bold]Examples[/bold]
 

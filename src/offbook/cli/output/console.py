@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from typing import TYPE_CHECKING
+
 import orjson
-from rich.console import Console
-from rich.text import Text
+import typer
 
 from offbook.text import printable
 
+if TYPE_CHECKING:
+    from rich.console import Console
 
-def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = False) -> None:
-    """Print a styled label and the text behind it, without anything in them that a terminal could obey.
-
-    Elsewhere than on a terminal, and with NO_COLOR, there are no colours.
-    """
-    told = Text.assemble((printable(label), style), printable(text))
-    Console(stderr=is_err, soft_wrap=True, highlight=False).print(told)
-
-
+PLAIN_COLUMNS = 200
+"""The width of tables that are not printed on a terminal."""
 ERROR_FIELDS = ("reason", "source", "place", "hint", "kind", "key", "difference", "fired")
 
 
+def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = False) -> None:
+    """Print a styled label and a text after it. Control characters in them are escaped.
+
+    `style` is a colour, `bold`, or both. Without a terminal, and with NO_COLOR, nothing is styled.
+    """
+    words = style.split()
+    colour = next((word for word in words if word != "bold"), None)
+    styled = typer.style(printable(label), bold="bold" in words, fg=colour) if _is_styled(is_err) else printable(label)
+    typer.echo(f"{styled}{printable(text)}", err=is_err)
+
+
+def _is_styled(is_err: bool) -> bool:
+    stream = sys.stderr if is_err else sys.stdout
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def stdout_console() -> Console:
+    """Return a console for tables on stdout, as wide as the terminal or, without one, `PLAIN_COLUMNS`."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else PLAIN_COLUMNS
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
+
+
 def error_document(error: Exception, *, exit_code: int) -> bytes:
-    """The error as one JSON document: its type, its message, the exit code, and what else it carries."""
-    more = {name: value for name in ERROR_FIELDS if (value := getattr(error, name, None))}
-    return ending_document(type(error).__name__, str(error), exit_code=exit_code, **more)
+    """Return an error as one JSON document: its type, its message, the exit code, and its attributes."""
+    attributes = {name: value for name in ERROR_FIELDS if (value := getattr(error, name, None))}
+    return ending_document(type(error).__name__, str(error), exit_code=exit_code, **attributes)
 
 
 def ending_document(type: str, message: str, *, exit_code: int, **more: object) -> bytes:
-    """The document of a command that ended without a result."""
-    told = {"type": type, "message": message, "exit_code": exit_code, **more}
-    return orjson.dumps({"status": "error", "error": told})
+    """Return the JSON document of a command that ended without a result."""
+    error = {"type": type, "message": message, "exit_code": exit_code, **more}
+    return orjson.dumps({"status": "error", "error": error})

@@ -7,30 +7,28 @@ from collections.abc import Iterator
 from contextlib import suppress
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import typer
 from msgspec import Struct
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
 
 from offbook.events import Event, FaultFired, StepEnded, StepStarted
 from offbook.text import format_usd, pluralize, printable
 from offbook.workflow.file.schema import STEP_TYPES, WorkflowDefinition
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 STEP_ENDINGS = ("kept", "done", "failed", "skipped")
 TYPE_COLUMNS = max(map(len, STEP_TYPES))
 
 
 class RunProgress:
-    """Hears of a run's events and streamed texts, counts, and shows nothing."""
+    """Counts the events of a run, and shows nothing."""
 
     def __init__(self) -> None:
-        self.kept: set[str] = set()
-        """The paths of steps that were done before."""
+        self.completed_before: set[str] = set()
+        """The paths of steps that an earlier run had completed."""
         self._started: set[str] = set()
         self._ended: Counter[str] = Counter()
         self._faults = self._tokens = 0
@@ -41,26 +39,26 @@ class RunProgress:
             self._started.add(event.step)
         elif isinstance(event, StepEnded):
             if event.status == "done" and event.step not in self._started:
-                self.kept.add(event.step)
-            self._ended[self.stage(event)] += 1
+                self.completed_before.add(event.step)
+            self._ended[self.status(event)] += 1
             self._tokens += event.prompt_tokens + event.completion_tokens
             self._cost_usd += event.cost_usd
         elif isinstance(event, FaultFired):
             self._faults += 1
 
-    def stage(self, event: StepEnded) -> str:
-        """What to call the way in which a step ended: `kept` if it was done before."""
-        return "kept" if event.step in self.kept else event.status
+    def status(self, event: StepEnded) -> str:
+        """Return how a step ended: `kept` if an earlier run had completed it."""
+        return "kept" if event.step in self.completed_before else event.status
 
     def on_text(self, step_id: str, text: str) -> None:
-        """Hear a piece of a step's streamed answer."""
+        """Take a part of a streamed answer."""
 
-    def told(self) -> str:
-        """How many steps have ended, and how; how many faults fired, and what they took."""
+    def summary(self) -> str:
+        """Return how many steps ended in each way, how many faults fired, and the tokens and cost."""
         ended = [f"{count:,} {status}" for status in STEP_ENDINGS if (count := self._ended[status])]
         fired = [f"{pluralize(self._faults, 'fault')} fired"] if self._faults else []
-        told = ", ".join(ended) or "no step ended"
-        return ", ".join([told, *fired, *usage_figures(self._tokens, self._cost_usd)])
+        steps = ", ".join(ended) or "no step ended"
+        return ", ".join([steps, *fired, *usage_figures(self._tokens, self._cost_usd)])
 
     def __enter__(self) -> Self:
         return self
@@ -80,13 +78,13 @@ class PlainProgress(RunProgress):
         super().emit(event)
         if isinstance(event, StepEnded):
             step = f"{printable(event.step):<{self._columns}}"
-            cells = [f"{self.stage(event):<7}", step, f"{event.type:<{TYPE_COLUMNS}}", *step_figures(event)]
-            with suppress(BrokenPipeError):  # a reader that has gone ends the command when the run has ended
+            cells = [f"{self.status(event):<7}", step, f"{event.type:<{TYPE_COLUMNS}}", *step_figures(event)]
+            with suppress(BrokenPipeError):  # a closed pipe ends the command after the run
                 typer.echo("  ".join(cells).rstrip())
 
 
 def step_figures(event: StepEnded) -> list[str]:
-    """What a step took, as far as it took anything, or why it failed."""
+    """Return the error, calls, attempts, tokens, cost and latency of a step, without those that are zero."""
     error = [event.error] if event.error else []
     calls = [pluralize(event.calls, "call")] if event.calls > 1 else []
     attempts = [pluralize(event.attempts, "attempt")] if event.attempts > event.calls else []
@@ -101,7 +99,7 @@ def step_figures(event: StepEnded) -> list[str]:
 
 
 def usage_figures(tokens: int, cost_usd: float) -> list[str]:
-    """Tokens and cost, where there are any."""
+    """Return tokens and cost, without those that are zero."""
     return [*([pluralize(tokens, "token")] if tokens else []), *([f"{format_usd(cost_usd)} $"] if cost_usd else [])]
 
 
@@ -113,22 +111,26 @@ LINES_BESIDE = 2
 
 
 class StepLine(Struct):
-    """What is shown of a step: how far it is, what it took, and the last line of its streamed answer."""
+    """The line of a step: its status, its figures, and the last line of its streamed answer."""
 
     step: str
     type: str
-    stage: str = "waiting"
+    status: str = "waiting"
     figures: str = ""
     text: str = ""
 
 
 class LiveProgress(RunProgress):
-    """Shows the steps of the workflow in the order of its file, and those inside them while they run or if they fail.
+    """Shows a line for each step, in the order of the file, and for inner steps that are running or have failed.
 
-    Where there are more lines than the terminal has, only those that run or have failed are shown until the end.
+    If there are more lines than the terminal has, it shows only running and failed steps until the run ends.
     """
 
     def __init__(self, definition: WorkflowDefinition, *, console: Console | None = None) -> None:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.spinner import Spinner
+
         super().__init__()
         self._lock, self._has_ended = Lock(), False
         self._lines = {step.id: StepLine(step.id, step.type) for step in definition.steps}
@@ -149,7 +151,7 @@ class LiveProgress(RunProgress):
     def on_text(self, step_id: str, text: str) -> None:
         with self._lock:
             for line in self._all():
-                if line.stage == "running" and (line.step == step_id or line.step.endswith(f".{step_id}")):
+                if line.status == "running" and (line.step == step_id or line.step.endswith(f".{step_id}")):
                     line.text = (line.text + text).rsplit("\n", 1)[-1][-SHOWN_TEXT_CHARS:]
 
     def __enter__(self) -> Self:
@@ -160,13 +162,13 @@ class LiveProgress(RunProgress):
         with self._lock:
             self._has_ended = True
             for line in self._all():
-                if line.stage == "running":
-                    line.stage, line.text = "cut off", ""
+                if line.status == "running":
+                    line.status, line.text = "cut off", ""
         self._live.stop()
 
     def _end(self, event: StepEnded) -> None:
         if event.step in self._lines or event.status == "failed":
-            self._put(StepLine(event.step, event.type, self.stage(event), "  ".join(step_figures(event))))
+            self._put(StepLine(event.step, event.type, self.status(event), "  ".join(step_figures(event))))
         else:
             self._inner.pop(event.step, None)
 
@@ -175,12 +177,16 @@ class LiveProgress(RunProgress):
         lines[line.step] = line
 
     def _all(self) -> Iterator[StepLine]:
-        """The lines of the workflow's steps, each with those of the steps inside it behind it."""
+        """Yield the line of each step, followed by those of the steps inside it."""
         for step, line in self._lines.items():
             yield line
             yield from (inner for path, inner in self._inner.items() if path.startswith((f"{step}.", f"{step}[")))
 
     def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
         with self._lock:
             table = Table.grid(padding=(0, 2, 0, 0))
             table.add_column(no_wrap=True)
@@ -189,17 +195,19 @@ class LiveProgress(RunProgress):
             table.add_column(no_wrap=True, overflow="ellipsis")
             for line in self._shown():
                 table.add_row(*self._cells(line))
-            return table if self._has_ended else Group(table, Text(self.told(), style="dim"))
+            return table if self._has_ended else Group(table, Text(self.summary(), style="dim"))
 
     def _shown(self) -> list[StepLine]:
         lines = list(self._all())
         if self._has_ended or len(lines) <= self._console.height - LINES_BESIDE:
             return lines
-        return [line for line in lines if line.stage in ("running", "failed")]
+        return [line for line in lines if line.status in ("running", "failed")]
 
     def _cells(self, line: StepLine) -> tuple[RenderableType, ...]:
-        style = STYLES.get(line.stage, "" if line.stage == "running" else "dim")
-        mark = self._spinner if line.stage == "running" else Text(self._marks[line.stage], style=style)
+        from rich.text import Text
+
+        style = STYLES.get(line.status, "" if line.status == "running" else "dim")
+        mark = self._spinner if line.status == "running" else Text(self._marks[line.status], style=style)
         name = Text(printable(line.step), style="dim" if style == "dim" else "")
-        told = Text(line.figures) if line.figures else Text(printable(line.text), style="dim italic")
-        return mark, name, Text(line.type, style="dim"), told
+        details = Text(line.figures) if line.figures else Text(printable(line.text), style="dim italic")
+        return mark, name, Text(line.type, style="dim"), details

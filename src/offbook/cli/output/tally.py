@@ -20,15 +20,15 @@ _LOOP_ROUND = re.compile(r"(?<![^.])[^.\[\]]+\[\d+\]\.")
 
 
 class FaultTally(Struct, frozen=True):
-    """The faults that fired, and the lines of the plan that did not fire, as lines of a plan."""
+    """The faults that fired, and the planned faults that did not, each as a line of a plan."""
 
     fired: list[str]
     unfired: list[str]
 
 
-def tally_faults(outcome: FaultOutcome, *, kept: Collection[str]) -> FaultTally:
-    """The tally of a run. A fault that may have fired in the steps that were `kept` from before is not missed."""
-    steps = {_LOOP_ROUND.sub("", path) for path in kept}
+def tally_faults(outcome: FaultOutcome, *, completed_before: Collection[str]) -> FaultTally:
+    """Return the tally of a run. A fault that may have fired in a step of an earlier run does not count as unfired."""
+    steps = {_LOOP_ROUND.sub("", path) for path in completed_before}
     missed = [line for line in outcome.unfired() if not _may_be_among(line, steps)]
     return FaultTally([str(fired) for fired in outcome.fired()], [str(line) for line in missed])
 
@@ -41,7 +41,7 @@ SHOWN_UNUSED = 5
 
 
 def describe_unused(unused: list[UnusedEntry]) -> str:
-    """How many exchanges a replay has left, and the first of them."""
+    """Return how many exchanges a replay did not use, and the first of them."""
     names = [f"{printable(left.key)}[{left.position}]" for left in unused[:SHOWN_UNUSED]]
     more = ", …" if len(unused) > SHOWN_UNUSED else ""
     said = "exchange of the recording was" if len(unused) == 1 else "exchanges of the recording were"

@@ -60,7 +60,7 @@ def print_summary(
         _print_written(result, definition)
     _print_failures(result)
     if not is_quiet:
-        figures = [progress.told(), f"{result.latency_s:.2f} s"]
+        figures = [progress.summary(), f"{result.latency_s:.2f} s"]
         print_message(f"{result.workflow} {result.status}: ", ", ".join(figures))
 
 
@@ -160,7 +160,7 @@ def _document(done: WorkflowOutcome, options: RunOptions) -> bytes:
 
 def _end_interrupted(progress: RunProgress, options: RunOptions, *, is_terminated: bool) -> WorkflowExit:
     """Tell how far a run came that was cut off."""
-    told = f"{'terminated' if is_terminated else 'interrupted'}: {progress.told()}"
+    told = f"{'terminated' if is_terminated else 'interrupted'}: {progress.summary()}"
     code = TERMINATED if is_terminated else INTERRUPTED
     if options.is_json:
         typer.echo(ending_document("SIGTERM" if is_terminated else "SIGINT", told, exit_code=code))
@@ -218,7 +218,9 @@ async def _run(
             folder=folder,
         )
         result = await engine.run(options.state)
-        return WorkflowOutcome(result, opened.unused(), tally_faults(opened.fault_outcome, kept=progress.kept))
+        return WorkflowOutcome(
+            result, opened.unused(), tally_faults(opened.fault_outcome, completed_before=progress.completed_before)
+        )
 
 
 def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:

@@ -25,7 +25,6 @@ def http_get(name: str, *, allow: Sequence[str], timeout_s: float) -> ToolDef:
 
 Address: TypeAlias = IPv4Address | IPv6Address
 
-HOST_PATTERN = r"^((\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 _PORT = re.compile(r":([0-9]+)$")
 _TRANSLATED = IPv6Network("64:ff9b::/96")

@@ -14,8 +14,6 @@ from offbook.errors import ToolFailureError, ToolRefusalError
 from offbook.tools import ToolDef, tool_of
 from offbook.tools.dispatch import DAEMON_THREADS
 
-COMMAND_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$"
-"""The bare name of a command, without any path."""
 OPERATORS = ";|&<>()\n"
 _PIECE = re.compile(
     r"""(?P<space>[ \t\r]+)"""

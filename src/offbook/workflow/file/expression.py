@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from offbook.errors import ExpressionError
 from offbook.text import did_you_mean, shorten
+from offbook.workflow.file.template import ValuePath, follow_path
 
 if TYPE_CHECKING:
     import cel
@@ -23,7 +24,7 @@ MACROS = frozenset({"all", "exists", "exists_one", "filter"})
 FUNCTIONS = frozenset({"contains", "double", "endsWith", "has", "int", "matches", "size", "startsWith", "string"})
 RESERVED_WORDS = frozenset({"true", "false", "null", "in"})
 MAX_DEPTH = 32
-MAX_PATTERNS = 4  # reading one may take a fifth of a second, and it is read anew in every round
+MAX_PATTERNS = 4  # compiling one may take a fifth of a second, and every evaluation compiles it again
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r\n\f]+|//[^\n]*)
     |(?P<text>[rR](?:'[^'\r\n]*'|"[^"\r\n]*")|'(?:\\[^\r\n]|[^\\'\r\n])*'|"(?:\\[^\r\n]|[^\\"\r\n])*")
@@ -45,7 +46,7 @@ HINTS = {
 
 
 class Token(Struct, frozen=True):
-    """A word of an expression. `kind` is text, number, name or mark."""
+    """A token of an expression. `kind` is text, number, name or mark."""
 
     kind: str
     text: str
@@ -53,14 +54,14 @@ class Token(Struct, frozen=True):
 
 
 class Mention(Struct, frozen=True):
-    """A path that an expression names, and in how many macro bodies it stands."""
+    """A path that an expression names, and how many macro bodies enclose it."""
 
-    path: tuple[str, ...]
+    path: ValuePath
     depth: int
 
 
 class ExpressionWords(Struct, frozen=True):
-    """What an expression is made of. `depth` is how many macros are nested in one another."""
+    """The names and calls of an expression. `depth` is the depth to which macros are nested."""
 
     mentions: tuple[Mention, ...]
     called: tuple[str, ...]
@@ -69,16 +70,16 @@ class ExpressionWords(Struct, frozen=True):
 
     @property
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """What it names outside of itself, each once, in order."""
+        """The paths that it names outside of itself, each once, in order."""
         return tuple(dict.fromkeys(mention.path for mention in self.mentions))
 
 
 def read_words(text: str, names: frozenset[str]) -> ExpressionWords:
-    """What `text` is made of, where it may name only `names` and what its own macros bind.
+    """Return the names and calls of `text`, which may use `names` and the variables of its own macros.
 
     Raises:
-        ExpressionError: it holds something that is no word of the language, a name or function that
-            there is not, a name that starts with '_', or is nested too deep.
+        ExpressionError: a token is invalid, a name or function is unknown, a name starts with '_', or the
+            nesting is too deep.
     """
     if "'''" in text or '"""' in text:
         raise ExpressionError("three quotes in a row are not allowed")
@@ -88,13 +89,13 @@ def read_words(text: str, names: frozenset[str]) -> ExpressionWords:
 def _tokens(text: str) -> Iterator[Token]:
     end = 0
     while end < len(text):
-        found = _TOKEN.match(text, end)
-        if found is None:
+        match = _TOKEN.match(text, end)
+        if match is None:
             raise ExpressionError(f"unexpected {text[end]!r} at character {end + 1}", hint=_mark_hint(text[end]))
-        kind = str(found.lastgroup)
+        kind = str(match.lastgroup)
         if kind != "space":
-            yield Token(kind, found[0], end)
-        end = found.end()
+            yield Token(kind, match[0], end)
+        end = match.end()
 
 
 def _mark_hint(mark: str) -> str:
@@ -121,7 +122,7 @@ class _TokenWalk:
         return ExpressionWords(tuple(self._mentions), tuple(self._called), len(self._tokens), self._depth)
 
     def _text(self, at: int) -> str:
-        """The word at a position; empty outside, and for texts, which are no words of the language."""
+        """Return the text of the token at a position; empty outside the expression, and for string literals."""
         is_word = 0 <= at < len(self._tokens) and self._tokens[at].kind != "text"
         return self._tokens[at].text if is_word else ""
 
@@ -139,7 +140,7 @@ class _TokenWalk:
             raise ExpressionError(f"there is no function {name!r}", hint=hint)
         self._called.append(name)
         if name == "matches" and (self._bound or self._called.count(name) > MAX_PATTERNS):
-            reason = f"'matches' is allowed {MAX_PATTERNS} times at most, and not inside {', '.join(sorted(MACROS))}"
+            reason = f"'matches' is allowed at most {MAX_PATTERNS} times, and not inside {', '.join(sorted(MACROS))}"
             raise ExpressionError(reason, hint="use contains, startsWith or endsWith")
         if name in MACROS:
             self._bound.append((len(self._closing), self._text(at + 2)))
@@ -155,7 +156,7 @@ class _TokenWalk:
         self._mentions.append(Mention((name, *self._selected(at + 1)), len(self._bound)))
 
     def _selected(self, at: int) -> Iterator[str]:
-        """The keys and positions that follow a name, as far as they are written out."""
+        """Yield the literal keys and positions that follow a name."""
         while True:
             is_field = self._text(at) == "." and self._text(at + 2) != "(" and self._tokens[at + 1 : at + 2]
             is_index = self._text(at) == "[" and self._text(at + 2) == "]"
@@ -172,7 +173,7 @@ class _TokenWalk:
         if token.text in _PAIRS:
             self._closing.append(_PAIRS[token.text])
             if len(self._closing) > MAX_DEPTH:
-                raise ExpressionError(f"nested more than {MAX_DEPTH} levels deep")
+                raise ExpressionError(f"brackets are nested more than {MAX_DEPTH} levels deep")
         elif token.text in _PAIRS.values():
             if not self._closing or self._closing.pop() != token.text:
                 raise ExpressionError(f"unexpected {token.text!r} at character {token.start + 1}")
@@ -181,7 +182,7 @@ class _TokenWalk:
 
 
 def _literal(token: Token) -> str | None:
-    """The key or position that a token is, if it is one without escapes."""
+    """Return the key or position of a token, if it is a literal without escapes."""
     if token.kind == "number" and token.text.isdecimal():
         return token.text
     is_plain = token.kind == "text" and token.text[0] in "'\"" and "\\" not in token.text
@@ -199,12 +200,12 @@ SCOPE_NAMES = frozenset({"state", "item", "index"})
 
 
 class Expression:
-    """A compiled expression. `paths` is what it names, such as `("state", "kind")`.
+    """A compiled expression. `paths` has the paths that it names, such as `("state", "kind")`.
 
-    A path gives the very value that it leads to; mappings in what is otherwise made have their keys sorted.
-    It sees plain values only, and it ends: `map`, which can double a text with every ten characters, is left
-    out, other macros nest at most twice, patterns are few and outside of macros, and lists too long for them
-    are refused before evaluation.
+    An expression that is a path gives the value itself; mappings in other results have sorted keys. It sees plain
+    values only, and its evaluation is bounded: there is no `map`, which can double a string with every ten
+    characters, other macros nest at most twice, patterns are few and outside of macros, and lists that are too
+    long are refused before evaluation.
     """
 
     def __init__(self, text: str, program: cel.Program, words: ExpressionWords) -> None:
@@ -214,10 +215,10 @@ class Expression:
 
     @classmethod
     def parse(cls, text: str, *, names: Iterable[str] = SCOPE_NAMES) -> Expression:
-        """The expression that `text` is, which may refer to `names` only.
+        """Compile an expression, which may refer to `names` only.
 
         Raises:
-            ExpressionError: it is too long or too deep, no CEL, or refers to something else.
+            ExpressionError: it is too long, nested too deep, not CEL, or refers to another name.
         """
         if len(text) > MAX_CHARS:
             raise ExpressionError(f"the expression has {len(text)} characters, more than {MAX_CHARS}")
@@ -227,73 +228,73 @@ class Expression:
         return cls(text, _compile(text), words)
 
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
-        """What the expression gives for the values in `scope`.
+        """Evaluate the expression with the values in `scope`.
 
         Raises:
-            ExpressionError: a key is missing, types do not fit, or it would take too long.
+            ExpressionError: a key is missing, types do not match, or the evaluation would take too long.
         """
-        seen = self._seen(scope)
-        if self._is_path and (found := _value_at(self.paths[0], seen)) is not _MISSING:
-            return found
-        if _is_deeper(seen, MAX_VALUE_DEPTH):
+        visible = self._visible(scope)
+        if self._is_path and (value := _value_at(self.paths[0], visible)) is not _MISSING:
+            return value
+        if _is_deeper(visible, MAX_VALUE_DEPTH):
             raise ExpressionError(f"{self.text!r} names a value nested more than {MAX_VALUE_DEPTH} levels deep")
-        if self._words.depth and _effort(self._words, seen) > MAX_EFFORT:
-            raise ExpressionError(f"{self.text!r} would take too long", hint="shorten the lists that it goes through")
+        if self._words.depth and _effort(self._words, visible) > MAX_EFFORT:
+            raise ExpressionError(f"{self.text!r} would take too long", hint="shorten the lists that it iterates over")
         try:
-            return _sort_keys(self._program.execute(seen))
+            return _sort_keys(self._program.execute(visible))
         except KeyError as error:
-            raise ExpressionError(f"{self.text!r}: there is no key {error}", hint="ask with has(…) first") from None
+            raise ExpressionError(f"{self.text!r}: there is no key {error}", hint="test it with has(…) first") from None
         except Exception as error:
-            told = _first_line(error)
-            hint = self._kinds(seen) if "overload" in told else ""
-            raise ExpressionError(f"{self.text!r}: {told}", hint=hint) from None
+            reason = _first_line(error)
+            hint = self._kinds(visible) if "overload" in reason else ""
+            raise ExpressionError(f"{self.text!r}: {reason}", hint=hint) from None
 
     def is_true(self, scope: Mapping[str, Any]) -> bool:
-        """Whether the expression holds.
+        """Whether the expression is true.
 
         Raises:
-            ExpressionError: it cannot be evaluated, or gives something other than true or false.
+            ExpressionError: it cannot be evaluated, or is neither true nor false.
         """
         value = self.evaluate(scope)
         if not isinstance(value, bool):
-            raise ExpressionError(f"{self.text!r} gives {_show_value(value)}, which is neither true nor false")
+            raise ExpressionError(f"{self.text!r} is {_show_value(value)}, which is neither true nor false")
         return value
 
     def elements(self, scope: Mapping[str, Any]) -> list[Any]:
-        """The list that the expression gives.
+        """Evaluate the expression to a list.
 
         Raises:
-            ExpressionError: it cannot be evaluated, or gives something other than a list.
+            ExpressionError: it cannot be evaluated, or is not a list.
         """
         value = self.evaluate(scope)
         if not isinstance(value, list):
-            raise ExpressionError(f"{self.text!r} gives {_show_value(value)}, which is no list")
+            raise ExpressionError(f"{self.text!r} is {_show_value(value)}, which is not a list")
         return value
 
-    def _kinds(self, seen: Mapping[str, Any]) -> str:
-        """What kinds of values the expression was given."""
-        return ", ".join(f"{'.'.join(path)} is {_kind(_value_at(path, seen))}" for path in self.paths)
+    def _kinds(self, visible: Mapping[str, Any]) -> str:
+        """Return the types of the values that the expression names."""
+        return ", ".join(f"{'.'.join(path)} is {_kind(_value_at(path, visible))}" for path in self.paths)
 
-    def _seen(self, scope: Mapping[str, Any]) -> dict[str, Any]:
-        """As much of the scope as the expression names: all that is handed over is copied."""
-        seen: dict[str, Any] = {}
+    def _visible(self, scope: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the part of the scope that the expression names, because the library copies all it gets."""
+        visible: dict[str, Any] = {}
         for name, *keys in self.paths:
             whole = scope.get(name)
             if not keys or not isinstance(whole, Mapping):
-                seen |= {name: whole} if name in scope else {}
-            elif seen.setdefault(name, {}) is not whole and keys[0] in whole:
-                seen[name][keys[0]] = whole[keys[0]]
-        return seen
+                visible |= {name: whole} if name in scope else {}
+            elif visible.setdefault(name, {}) is not whole and keys[0] in whole:
+                visible[name][keys[0]] = whole[keys[0]]
+        return visible
 
 
-def _effort(words: ExpressionWords, seen: Mapping[str, Any]) -> int:
-    """At least as many steps as an evaluation with macros takes.
+def _effort(words: ExpressionWords, visible: Mapping[str, Any]) -> int:
+    """Return an upper bound of the steps that an evaluation with macros takes.
 
-    A range is no longer than all that is named together. A macro body costs its words, and the weight of
-    what it names outside; over all rounds, the elements themselves weigh as much as their list. A filter
-    copies what it has kept so far in every round.
+    A range is at most as long as all named values together. A macro body costs its words, and the weight of
+    the values that it names outside; over all rounds, the elements themselves weigh as much as their list. A
+    filter copies its elements so far in every round.
     """
-    values = [_value_at(mention.path, seen) for mention in words.mentions]
+    values = [_value_at(mention.path, visible) for mention in words.mentions]
     weights = [_weight(value) for value in values]
     total, longest = words.count + sum(weights), words.count + sum(map(_longest, values))
     inside = sum(weight for weight, mention in zip(weights, words.mentions, strict=True) if mention.depth)
@@ -302,21 +303,14 @@ def _effort(words: ExpressionWords, seen: Mapping[str, Any]) -> int:
     return int(longest**words.depth * body + words.count * total * longest ** (words.depth - 1))
 
 
-def _value_at(path: tuple[str, ...], seen: Mapping[str, Any]) -> Any:
-    """The value at the path; nothing if there is none."""
-    value: Any = seen
-    for part in path:
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, list | tuple) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return _MISSING
-    return value
+def _value_at(path: ValuePath, visible: Mapping[str, Any]) -> Any:
+    """Return the value at the path, or `_MISSING`."""
+    value, depth = follow_path(path, visible)
+    return value if depth == len(path) else _MISSING
 
 
 def _sort_keys(value: Any) -> Any:
-    """The value with the keys of its mappings sorted: the library leaves their order to chance."""
+    """Return the value with sorted keys in its mappings: the library returns them in random order."""
     if isinstance(value, dict):
         return {key: _sort_keys(value[key]) for key in sorted(value, key=str)}
     return [_sort_keys(element) for element in value] if isinstance(value, list) else value
@@ -329,7 +323,7 @@ def _children(value: Any) -> Collection[Any]:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Whether a value is nested deeper than that; the library would run out of stack, and the process with it."""
+    """Whether a value is nested deeper than `levels`; the library would overflow the stack and end the process."""
     return levels < 0 or any(_is_deeper(child, levels - 1) for child in _children(value))
 
 
@@ -340,7 +334,7 @@ def _weight(value: Any) -> int:
 
 
 def _longest(value: Any) -> int:
-    """The length of the longest list or mapping in a value."""
+    """Return the length of the longest list or mapping in a value."""
     children = _children(value)
     return max(len(children), max(map(_longest, children), default=0))
 
@@ -349,7 +343,7 @@ def _compile(text: str) -> cel.Program:
     try:
         return _compiler()(text)
     except ValueError as error:
-        raise ExpressionError(_syntax_reason(str(error)), hint="the language is CEL: state.kind == 'a'") from None
+        raise ExpressionError(_syntax_reason(str(error)), hint="expressions are CEL: state.kind == 'a'") from None
 
 
 @cache
@@ -369,10 +363,10 @@ def _compiler() -> Callable[[str], cel.Program]:
 
 def _syntax_reason(message: str) -> str:
     """What the parser says, without its picture of the text and its list of all that it might have expected."""
-    _, found, complaint = message.partition("ERROR: <input>:")
-    if not found:
-        return "this is no expression"
-    position, _, reason = complaint.partition(": ")
+    _, separator, details = message.partition("ERROR: <input>:")
+    if not separator:
+        return "this is not an expression"
+    position, _, reason = details.partition(": ")
     first = reason.splitlines()[0].partition(" expecting ")[0].removeprefix("Syntax error: ")
     return f"{first} at character {position.partition(':')[2]}"
 
@@ -382,9 +376,9 @@ def _first_line(error: Exception) -> str:
 
 
 def _kind(value: object) -> str:
-    kinds = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
+    kinds = {str: "a string", bool: "a boolean", int: "an integer", float: "a number", list: "a list"}
     if value is None or value is _MISSING:
-        return "nothing"
+        return "null"
     return kinds.get(type(value), "a mapping")
 
 

@@ -1,4 +1,4 @@
-"""Problems of a workflow file: positions, the report that collects them, and pydantic errors in words."""
+"""Problems of a workflow file: positions, the report that collects them, and pydantic errors in plain words."""
 
 from __future__ import annotations
 
@@ -22,52 +22,54 @@ DocumentPath: TypeAlias = tuple[str | int, ...]
 
 
 class Position(NamedTuple):
-    """A line and a column, both from 1; 0 where they are not known."""
+    """A line and a column, both counted from 1; 0 if unknown."""
 
     line: int = 0
     column: int = 0
 
 
 class Positions:
-    """Where the parts of one document stand: an entry of a mapping at its key, an element of a list at its start."""
+    """The positions in one document: of a mapping's entry its key, of a list's element its start."""
 
     def __init__(self, known: Mapping[DocumentPath, Position] | None = None) -> None:
         self._known = {} if known is None else known
 
     def of(self, path: DocumentPath) -> Position:
-        """The position of `path`, or of the nearest part around it that is known."""
+        """Return the position of `path`, or of the nearest enclosing path with a known position."""
         while path and path not in self._known:
             path = path[:-1]
         return self._known.get(path, Position())
 
 
 def place_of(path: DocumentPath) -> str:
-    """The path as people write it: `steps[2].prompt`."""
+    """Return the path as text, like `steps[2].prompt`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
 
 class ProblemReport:
-    """Gathers what is wrong with the document of `source`."""
+    """Collects the problems of the document `source`."""
 
     def __init__(self, *, source: str = "", positions: Positions | None = None) -> None:
         self._source, self._positions = source, positions or Positions()
         self._problems: list[Problem] = []
 
     def add(self, path: DocumentPath, reason: str, *, hint: str = "", position: Position | None = None) -> None:
-        """Note a problem at `path`, which stands where it is known to stand unless `position` is told."""
+        """Add a problem at `path`; by default its position is looked up."""
         line, column = position or self._positions.of(path)
-        self._problems.append(Problem(reason, place_of(path), line, column, hint, self._source))
+        self._problems.append(
+            Problem(reason, place=place_of(path), line=line, column=column, hint=hint, source=self._source)
+        )
 
     def include(self, error: WorkflowError) -> None:
-        """Note all problems of another document."""
+        """Add all problems of another document."""
         self._problems.extend(error.problems)
 
     def conclude(self) -> None:
-        """Raise what was noted, in the order of the document.
+        """Raise the problems, in document order.
 
         Raises:
-            WorkflowError: something was.
+            WorkflowError: there are problems.
         """
         if self._problems:
             raise WorkflowError(sorted(self._problems, key=self._order))
@@ -78,9 +80,9 @@ class ProblemReport:
 
 Finding: TypeAlias = tuple[DocumentPath, str, str]
 EXPECTED = {
-    "string_type": "a text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
     "float_type": "a number",
     "bool_type": "true or false",
     "tuple_type": "a list",
@@ -102,10 +104,10 @@ LIMITS = {"greater_than": "more than", "greater_than_equal": "at least", "less_t
 
 
 def report_validation_errors(error: ValidationError, document: object, report: ProblemReport) -> None:
-    """Note everything that pydantic complains of in `document`."""
+    """Add all errors that pydantic found in `document` to the report."""
     for details in error.errors(include_url=False):
         if details["type"] == "too_short" and details["input"]:
-            continue  # only its elements that are well shaped were counted, and the others are told
+            continue  # pydantic counts the valid elements only, and the invalid ones are reported
         path, reason, hint = _finding(details, document)
         report.add(path, reason, hint=hint)
 
@@ -120,33 +122,32 @@ def _finding(details: ErrorDetails, document: object) -> Finding:
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _wrong_kind(path, given)
     if kind == "literal_error":
-        return path, f"unknown value {_show_value(given)}", _literal_hint(details)
+        return path, f"unknown value {show_value(given)}", literal_hint(details)
     return path, *_value_problem(details, path)
 
 
 def _value_problem(details: ErrorDetails, path: DocumentPath) -> tuple[str, str]:
-    """The reason and the hint for a value that is not what its field takes."""
+    """Return the reason and the hint for a value that its field does not accept."""
     kind, given, context = details["type"], details["input"], details.get("ctx", {})
     if kind in EXPECTED:
-        return f"expected {EXPECTED[kind]}, got {_show_value(given)}", _boolean_hint(kind, given) or _brace_hint(
-            kind, given
-        )
+        hint = _boolean_hint(kind, given) or _brace_hint(kind, given)
+        return f"expected {EXPECTED[kind]}, got {show_value(given)}", hint
     if kind in LIMITS:
         limit = next(iter(context.values()))
-        return f"expected {LIMITS[kind]} {limit:g}, got {_show_value(given)}", ""
+        return f"expected {LIMITS[kind]} {limit:g}, got {show_value(given)}", ""
     if kind in ("string_too_short", "too_short"):
-        return "expected something, got nothing", ""
+        return "expected a value, got an empty one", ""
     if kind == "too_long":
-        return f"expected at most {context['max_length']} of them, got {len(given)}", ""
+        return f"expected at most {context['max_length']} elements, got {len(given)}", ""
     if kind == "string_pattern_mismatch":
         in_tools = ALLOWED.get(context["pattern"], PATTERNS["function"])
         expected = PATTERNS.get(str(path[-1]), PATTERNS["as"])
-        return f"expected {in_tools if 'tools' in path else expected}, got {_show_value(given)}", ""
+        return f"expected {in_tools if 'tools' in path else expected}, got {show_value(given)}", ""
     return details["msg"].removeprefix("Value error, "), ""
 
 
 def _document_path(details: ErrorDetails, document: object) -> DocumentPath:
-    """Where the error is in the document: pydantic also names which kind of step or tool it took it for."""
+    """Return the path of the error in the document, without the union tags that pydantic adds for steps and tools."""
     path: DocumentPath = ()
     inside: Any = document
     is_tagged = False
@@ -160,18 +161,18 @@ def _document_path(details: ErrorDetails, document: object) -> DocumentPath:
 
 
 def _wrong_kind(path: DocumentPath, given: Any) -> Finding:
-    """A step of no known type, or a tool that is no known built-in."""
+    """Return the problem of a step of unknown type, or of an unknown built-in tool."""
     field, known = ("builtin", BUILTINS) if "tools" in path[-2:] else ("type", STEP_TYPES)
     if not isinstance(given, Mapping):
-        return path, f"expected a mapping, got {_show_value(given)}", ""
+        return path, f"expected a mapping, got {show_value(given)}", ""
     if field not in given:
         return path, f"the field {field!r} is missing", did_you_mean("", known, kind="types")
     hint = did_you_mean(str(given[field]), known, kind=f"{field}s")
-    return (*path, field), f"unknown {field} {_show_value(given[field])}", hint
+    return (*path, field), f"unknown {field} {show_value(given[field])}", hint
 
 
 def _fields(details: ErrorDetails) -> list[str]:
-    """The fields that there are where an unknown one was found."""
+    """Return the known fields at the place of an unknown one."""
     model: Any = WorkflowDefinition
     for part in details["loc"][:-1]:
         model = STEP_TYPES.get(str(part)) or BUILTINS.get(str(part)) or _model_of(model, part) or model
@@ -179,7 +180,7 @@ def _fields(details: ErrorDetails) -> list[str]:
 
 
 def _model_of(model: type[BaseModel], field: str | int) -> type[BaseModel] | None:
-    """The model inside a field, if there is one."""
+    """Return the pydantic model of a field, if it has one."""
     info = next((info for name, info in model.model_fields.items() if field in (name, info.alias)), None)
     return None if info is None else _inner_model(info.annotation)
 
@@ -191,7 +192,7 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
     return next((model for model in inner if model is not None), None)
 
 
-def _literal_hint(details: ErrorDetails) -> str:
+def literal_hint(details: ErrorDetails) -> str:
     known = [word.strip("'") for word in details["ctx"]["expected"].replace(" or ", ", ").split(", ")]
     return did_you_mean(str(details["input"]), known, kind="one of")
 
@@ -202,14 +203,14 @@ def _boolean_hint(kind: str, given: object) -> str:
 
 
 def _brace_hint(kind: str, given: object) -> str:
-    """What `{state.key}` without quotes is to YAML: a mapping without values."""
+    """Return a hint for `{state.key}` without quotes, which YAML reads as a mapping without values."""
     if kind != "string_type" or not isinstance(given, Mapping) or list(given.values()) != [None]:
         return ""
     return f'quote it: "{{{next(iter(given))}}}"'
 
 
-def _show_value(given: object) -> str:
-    """A value as a message shows it."""
+def show_value(given: object) -> str:
+    """Return a value as messages show it."""
     if isinstance(given, Mapping):
         return "a mapping"
     if isinstance(given, list | tuple):

@@ -20,8 +20,10 @@ from pydantic import (
 
 from offbook.gateway.retry import RETRYABLE_STATUSES, RetryPolicy
 from offbook.vendors import MockableProviderName
-from offbook.workflow.builtin_tools.http_get import HOST_PATTERN
-from offbook.workflow.builtin_tools.shell import COMMAND_PATTERN
+
+HOST_PATTERN = r"^((\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$"
+COMMAND_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$"
+"""The bare name of a command, without any path."""
 
 T = TypeVar("T")
 ListOf: TypeAlias = Annotated[tuple[T, ...], Strict(False)]
@@ -31,13 +33,13 @@ Temperature = Annotated[float, Field(ge=0, le=2)]
 
 
 class Definition(BaseModel):
-    """A part of a workflow file: unknown fields are refused, nothing is converted, nothing changes later."""
+    """A part of a workflow file: immutable, without unknown fields or type conversions."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class RetryDefinition(Definition):
-    """When a failed call is tried again, in the words of `RetryPolicy`."""
+    """When a failed call is retried, with the fields of `RetryPolicy`."""
 
     max_retries: Annotated[int, Field(ge=0)] = RetryPolicy().max_retries
     backoff_s: NonNegativeFloat = RetryPolicy().backoff_s
@@ -49,12 +51,12 @@ class RetryDefinition(Definition):
     statuses: ListOf[int] = tuple(sorted(RETRYABLE_STATUSES))
 
     def policy(self) -> RetryPolicy:
-        """The same as a policy for the gateway."""
+        """Return the policy for the gateway."""
         return RetryPolicy(**(self.model_dump() | {"statuses": frozenset(self.statuses)}))
 
 
 class FallbackDefinition(Definition):
-    """A model to ask when the one before it does not answer."""
+    """A model to call when the one before it fails."""
 
     provider: MockableProviderName
     model: Name
@@ -62,7 +64,7 @@ class FallbackDefinition(Definition):
 
 
 class ConfigDefinition(Definition):
-    """How models are asked, and how much a run may take. What is not told is left to whoever runs the workflow."""
+    """How models are called, and the limits of a run. Unset fields are left to whoever runs the workflow."""
 
     provider: MockableProviderName | None = None
     model: Name | None = None
@@ -81,11 +83,11 @@ class ConfigDefinition(Definition):
     restart_streams: bool = False
 
     def inside(self, outer: ConfigDefinition) -> ConfigDefinition:
-        """This config with what `outer` says where it says nothing. An address goes with its own provider alone."""
-        told = {name: getattr(self, name) for name in self.model_fields_set}
+        """Return this config with the unset fields of `outer`. A base URL applies to its own provider only."""
+        own_fields = {name: getattr(self, name) for name in self.model_fields_set}
         if self.provider not in (None, outer.provider):
-            told.setdefault("base_url", None)
-        return outer.model_copy(update=told)
+            own_fields.setdefault("base_url", None)
+        return outer.model_copy(update=own_fields)
 
 
 KEY_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
@@ -95,10 +97,10 @@ StatePath = Annotated[str, Field(pattern=PATH_PATTERN)]
 
 
 class StepFields(Definition):
-    """What every step has.
+    """The fields of every step.
 
-    `output` is where in the state its result goes; `timeout` is in seconds, for all its attempts together.
-    After a failure, `on_failure` says whether the steps that depend on it are skipped or run all the same.
+    `output` is the state path of its result; `timeout` is in seconds, for all attempts together. After a
+    failure, `on_failure` decides whether the steps that depend on it are skipped or run anyway.
     """
 
     id: Name
@@ -112,7 +114,7 @@ class StepFields(Definition):
 
 
 class ModelFields(StepFields):
-    """What every step that asks a model has. `prompt` and `system_prompt` are templates."""
+    """The fields of every step that calls a model. `prompt` and `system_prompt` are templates."""
 
     prompt: Name
     system_prompt: str = ""
@@ -124,7 +126,7 @@ class ModelFields(StepFields):
 
 
 class LlmCallStep(ModelFields):
-    """Asks a model once, or as often as it calls tools. With `json`, the answer is read as JSON."""
+    """Calls a model once, or until it stops calling tools. With `json`, the answer is parsed as JSON."""
 
     type: Literal["llm_call"]
     max_tool_iterations: PositiveInt = 5
@@ -140,7 +142,7 @@ def _as_prerequisite(declared: object) -> object:
 
 
 class Prerequisite(Definition):
-    """A tool that must have run before; with `match_arg`, with the same value of that argument."""
+    """A tool that must have succeeded before; with `match_arg`, for the same value of that argument."""
 
     tool: Name
     match_arg: Name | None = None
@@ -152,7 +154,7 @@ DeclaredPrerequisite = Annotated[
 
 
 class AgentStep(ModelFields):
-    """Lets a model call tools until it calls a terminal one."""
+    """Lets a model call tools until it calls a terminal tool."""
 
     type: Literal["agent"]
     terminal_tool: Annotated[
@@ -166,7 +168,7 @@ class AgentStep(ModelFields):
 
 
 class ToolStep(StepFields):
-    """Calls a tool. Every text in `args` is a template; one that is a single placeholder gives the value itself."""
+    """Calls a tool. Every string in `args` is a template; one that is a single placeholder gives the value itself."""
 
     type: Literal["tool"]
     tool: Name
@@ -174,14 +176,14 @@ class ToolStep(StepFields):
 
 
 class RouterCondition(Definition):
-    """Where to go when an expression is true."""
+    """The step to run if an expression is true."""
 
     expression: str
     target: Name
 
 
 class RouterStep(StepFields):
-    """Runs the target of the first condition that holds, else the default; its other targets are skipped."""
+    """Runs the target of the first condition that is true, otherwise the default; its other targets are skipped."""
 
     type: Literal["router"]
     conditions: ListOf[RouterCondition] = ()
@@ -190,8 +192,8 @@ class RouterStep(StepFields):
     @property
     def targets(self) -> tuple[str, ...]:
         """Every step it may choose, each once, in order."""
-        named = [condition.target for condition in self.conditions]
-        return tuple(dict.fromkeys(named if self.default is None else [*named, self.default]))
+        targets = [condition.target for condition in self.conditions]
+        return tuple(dict.fromkeys(targets if self.default is None else [*targets, self.default]))
 
 
 FUNCTION_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
@@ -201,13 +203,13 @@ Command = Annotated[str, Field(pattern=COMMAND_PATTERN)]
 
 
 class PythonFunctionTool(Definition):
-    """A tool that is a Python function, as `module:function`."""
+    """A Python function, as `module:function`."""
 
     function: Annotated[str, Field(pattern=FUNCTION_PATTERN)]
 
 
 class HttpGetTool(Definition):
-    """Fetches pages of the hosts in `allow`, and of no others."""
+    """Fetches pages, only from the hosts in `allow`."""
 
     builtin: Literal["http_get"]
     allow: Annotated[ListOf[Host], Field(min_length=1)]
@@ -215,14 +217,14 @@ class HttpGetTool(Definition):
 
 
 class ReadFileTool(Definition):
-    """Reads files under the folder `root`, which is relative to the workflow file, and no others."""
+    """Reads files, only in the folder `root`, which is relative to the workflow file."""
 
     builtin: Literal["read_file"]
     root: Name
 
 
 class ShellTool(Definition):
-    """Runs the commands in `allow`, and no others, without a shell between."""
+    """Runs commands without a shell, only those in `allow`."""
 
     builtin: Literal["shell"]
     allow: Annotated[ListOf[Command], Field(min_length=1)]
@@ -237,11 +239,11 @@ def _as_mapping(declared: object) -> object:
 
 
 def _kind(declared: object) -> str | None:
-    """Which of the kinds a declared tool is; a mapping that names no built-in counts as a function."""
+    """Return the kind of a declared tool; a mapping without `builtin` is a function."""
     if isinstance(declared, PythonFunctionTool) or (isinstance(declared, dict) and "builtin" not in declared):
         return "function"
-    named = declared.get("builtin") if isinstance(declared, dict) else getattr(declared, "builtin", None)
-    return named if isinstance(named, str) else None
+    builtin = declared.get("builtin") if isinstance(declared, dict) else getattr(declared, "builtin", None)
+    return builtin if isinstance(builtin, str) else None
 
 
 ToolDefinition = Annotated[
@@ -258,9 +260,9 @@ MAX_STEPS = 20_000
 
 
 class SubworkflowStep(StepFields):
-    """Runs another workflow on a state of its own: a file, or one that stands in place.
+    """Runs another workflow, from a file or inline, with a state of its own.
 
-    `input` fills keys of its state, `outputs` says which key of ours gets what of its state in the end.
+    `input` sets keys of its state; `outputs` maps state paths of this workflow to paths of its final state.
     A step that was loaded from a file has the workflow of `path` in `workflow`.
     """
 
@@ -271,7 +273,7 @@ class SubworkflowStep(StepFields):
     outputs: dict[StatePath, StatePath] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _is_told_once(self) -> SubworkflowStep:
+    def _has_one_workflow(self) -> SubworkflowStep:
         if (self.path is None) == (self.workflow is None):
             raise ValueError("expected either 'path' or 'workflow'")
         return self
@@ -280,9 +282,9 @@ class SubworkflowStep(StepFields):
 class LoopStep(StepFields):
     """Runs its steps once for each element of a list, or until an expression is true.
 
-    With `over`, every round has a copy of the state, its element under the name in `as`, and its `index`;
-    only what `collect` names leaves it, gathered in order into `output`. With `until`, the rounds share the
-    state, one after another, at most `max_iterations` of them.
+    With `over`, every round has a copy of the state, its element under the name in `as`, and its `index`; the
+    values at `collect` are collected in order into `output`. With `until`, at most `max_iterations` rounds share
+    the state, one after another.
     """
 
     type: Literal["loop"]
@@ -300,7 +302,7 @@ class LoopStep(StepFields):
         if (self.collect is None) != (self.output is None):
             raise ValueError("expected both 'collect' and 'output', or neither")
         if self.variable in ("state", "index"):
-            raise ValueError(f"the name {self.variable!r} in 'as' is taken")
+            raise ValueError(f"the name {self.variable!r} in 'as' is reserved")
         return self
 
 
@@ -317,7 +319,7 @@ STEP_TYPES = {
 
 
 class WorkflowDefinition(Definition):
-    """A workflow: named steps that depend on one another and share a state."""
+    """A workflow: steps that depend on one another and share a state."""
 
     name: Name
     description: str = ""
@@ -327,12 +329,7 @@ class WorkflowDefinition(Definition):
     steps: Annotated[ListOf[TaggedStep], Field(min_length=1, max_length=MAX_STEPS)]
 
 
-SubworkflowStep.model_rebuild()
-LoopStep.model_rebuild()
-WorkflowDefinition.model_rebuild()
-
-
 def workflow_json_schema() -> dict[str, JsonValue]:
-    """The JSON schema of a workflow file, for editors that complete and check YAML."""
+    """Return the JSON schema of a workflow file, for editors that complete and check YAML."""
     schema: dict[str, JsonValue] = WorkflowDefinition.model_json_schema(by_alias=True)
     return schema

@@ -16,10 +16,10 @@ FindingRow = dict[str, str]
 
 
 def check(files: Recordings, pattern: Patterns = [], field: Fields = [], as_json: AsJson = False) -> None:  # noqa: B006
-    """Check recordings: that they can be read and replayed strictly, hold nothing that looks like a live secret, and
-    that what came over the wire says the same as the fields beside it.
+    """Check that recordings can be replayed and hold no secrets.
 
-    Exits with 1 if something was found, with 2 if a file cannot be read as a recording.
+    Also checks that each wire record agrees with the fields beside it. Exits with 1 if there is a problem, with 2 if a
+    file cannot be read as a recording.
 
     [bold]Examples[/bold]
 

@@ -29,10 +29,10 @@ def diff(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what differs between two recordings, call by call. Exits with 1 if anything does.
+    """Show the differences between two recordings, call by call.
 
-    Record the same run twice and let --propose find out which fields change from run to run:
-    the rules go into RecordingProvider(normalise=...).
+    Exits with 1 if there is one. Record the same run twice, and --propose finds the fields that change from run to
+    run; pass its rules to RecordingProvider(normalise=...).
 
     [bold]Examples[/bold]
 

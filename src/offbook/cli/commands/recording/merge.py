@@ -27,9 +27,10 @@ def merge(
     ] = OnConflict.append,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace an output that is there.")] = False,
 ) -> None:
-    """Make one recording of several. An exchange that is in two of them is kept once.
+    """Merge recordings into one.
 
-    With one FILE this moves a recording to another kind of store.
+    An exchange that several of them have is written once. With one FILE, this converts a recording to another kind of
+    store.
 
     [bold]Examples[/bold]
 

@@ -23,7 +23,9 @@ def prune(
     faults: Annotated[bool, typer.Option("--faults", help="Remove calls that failed.")] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove exchanges that are too old, of certain keys, or that failed. What does not say its age is never too old.
+    """Remove old, failed or unwanted exchanges from recordings.
+
+    An exchange without a date is never too old.
 
     [bold]Examples[/bold]
 

@@ -9,7 +9,9 @@ from offbook.text import pluralize
 
 
 def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_run: DryRun = False) -> None:  # noqa: B006
-    """Take what looks like a secret out of recordings, in place. Replay goes on matching: fingerprints stay.
+    """Remove secrets from recordings, in place.
+
+    Fingerprints do not change, so that replays still match.
 
     [bold]Examples[/bold]
 
