@@ -1,6 +1,6 @@
 """Projects with agents under test, their scenarios, and a model that plays everybody in them."""
 
-from tests.servers.chat_model import ChatModel, said
+from tests.servers.models import ChatModel, said
 
 AGENT = """\
 async def handle(messages, ctx):

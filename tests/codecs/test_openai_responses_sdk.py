@@ -10,7 +10,7 @@ from offbook import read_response
 from offbook.codecs.openai_responses import OpenAIResponsesCodec
 from offbook.errors import ProviderError
 from offbook.messages import Response, ToolCall, Usage
-from tests.servers.codec_server import CodecServer
+from tests.servers.models import CodecServer
 
 TOOL = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
 CALLING = Response(

@@ -194,7 +194,7 @@ def test_several_synchronous_calls_share_one_connection(server):
     answers = [provider.complete_sync(HI, "gpt-4o").content for _ in range(3)]
     provider.close_sync()
     assert answers == ["Hello."] * 3
-    assert (server.requests, server.connections) == (3, 1)
+    assert (len(server.calls), server.connections) == (3, 1)
 
 
 def test_a_closed_provider_connects_anew(server):
@@ -244,7 +244,7 @@ async def test_inside_a_running_loop_the_call_is_refused_and_nothing_is_left_beh
         provider.close_sync()
     gc.collect()
     assert [told for warning in recwarn if "never awaited" in (told := str(warning.message))] == []
-    assert server.requests == 0
+    assert len(server.calls) == 0
     assert (await provider.complete(HI, "gpt-4o")).content == "Hello."
     await provider.close()
 

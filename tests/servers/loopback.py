@@ -38,7 +38,7 @@ class LoopbackServer:
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
-        self._accepting = threading.Thread(target=self._accept)
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
         self._open: list[tuple[socket.socket, threading.Thread]] = []
         self._errors: list[Exception] = []
         self._is_leaving = False
@@ -55,7 +55,7 @@ class LoopbackServer:
         self._accepting.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
         self._is_leaving = True
         socket.create_connection(("127.0.0.1", self.port)).close()
         self._accepting.join()

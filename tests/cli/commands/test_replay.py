@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli import flows
-from tests.servers.chat import chat_answer
 from tests.servers.loopback import LoopbackServer
+from tests.servers.models import chat_answer
 
 COMMAND = Path(sys.executable).parent / "offbook"
 

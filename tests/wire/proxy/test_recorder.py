@@ -10,15 +10,15 @@ import pytest
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.recording.stores.locate import open_store
-from tests.servers.chat import chat_answer
-from tests.servers.upstream import Upstream
+from tests.servers.loopback import LoopbackServer
+from tests.servers.models import chat_answer
 from tests.wire.proxy.recorded import DONE, HTTP, STOP, delta, exchanges, recording
 
 
 @pytest.fixture(scope="module")
 def upstream():
     """Answers with how often it was asked."""
-    with Upstream() as running:
+    with LoopbackServer() as running:
         running.answer = lambda call: call.whole(chat_answer(f"answer {len(running.calls)}"))
         yield running
 
@@ -145,7 +145,7 @@ with offbook.serving(record=sys.argv[1], upstreams={"openai": sys.argv[2] + "/v1
 
 @pytest.fixture
 def upstream_kill():
-    with Upstream() as running:
+    with LoopbackServer() as running:
         yield running
 
 

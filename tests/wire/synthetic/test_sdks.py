@@ -2,26 +2,53 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import anthropic
 import httpx
 import ollama
 import openai
+import orjson
 import pytest
 from google import genai
 from google.genai import errors, types
 
+from offbook.errors import RequestError
+from offbook.wire.request import route_of
+from offbook.wire.synthetic import embeddings_answer, models_answer, token_count_answer
 from offbook.wire.synthetic.embeddings import unit_vector
-
-from .side_server import SideServer
+from tests.servers.loopback import LoopbackServer, ServerCall
 
 HELLO = b"hello"
 WORLD = b"world"
 
 
+MODELS = ("first", "second")
+
+
+def answer_side_call(call: ServerCall) -> None:
+    """Answer the endpoints beside the model calls; what is not there is a 404, what is not right a 400."""
+    path, headers = urlsplit(call.path).path, {name.lower(): value for name, value in call.headers.items()}
+    route, body = route_of(call.command, path, headers), orjson.loads(call.body or b"{}")
+    try:
+        if route.operation == "embed":
+            answer = embeddings_answer(route.vendor, path, body)
+        elif route.operation == "count_tokens":
+            answer = token_count_answer(route.vendor, body)
+        else:
+            answer = models_answer(route.vendor, path, MODELS, body=body)
+    except RequestError as error:
+        call.whole(orjson.dumps(route.vendor_codec.encode_error(400, str(error))), status=400)
+        return
+    if answer is None:
+        call.whole(orjson.dumps(route.vendor_codec.encode_error(404, "no such model")), status=404)
+    else:
+        call.whole(orjson.dumps(answer))
+
+
 @pytest.fixture
-def server() -> Iterator[SideServer]:
-    with SideServer("first", "second") as running:
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer(answer_side_call) as running:
         yield running
 
 
