@@ -27,7 +27,7 @@ from offbook.messages import (
 )
 from offbook.providers.provider import Provider
 from offbook.schema_errors import describe_type
-from offbook.text import ordinal, pluralize
+from offbook.text import ordinal, pluralize, shorten
 from offbook.tools import ToolSpec
 
 
@@ -272,5 +272,5 @@ def _takes_both(line: Callable[..., Any]) -> bool:
 
 def _last_message_line(message: JsonObject) -> str:
     content = str(message.get("content") or message.get("tool_calls") or "")
-    short = content if len(content) <= MAX_SHOWN_CHARS else f"{content[:MAX_SHOWN_CHARS]}…"
+    short = shorten(content, MAX_SHOWN_CHARS)
     return f"the last message ({message.get('role')}): {short}"

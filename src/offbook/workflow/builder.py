@@ -17,11 +17,11 @@ from offbook.workflow.file.validate import validate
 
 
 class WorkflowBuilder:
-    """Gathers the steps of a workflow, each by a method named like its type that takes the fields of the file.
+    """Collects the steps of a workflow. Each step type has a method that takes the fields of the file.
 
     Args:
-        state: what the state holds at first.
-        tools: functions, or tools, that the steps may call.
+        state: the initial state.
+        tools: functions or tools that the steps may call.
         config: the fields of the file's `config`, such as `model`.
     """
 
@@ -33,48 +33,48 @@ class WorkflowBuilder:
         self._steps: list[JsonObject] = []
 
     def llm_call(self, id: str, prompt: str, **fields: Any) -> Self:
-        """Ask a model."""
+        """Add a step that calls a model."""
         return self._add("llm_call", id, prompt=prompt, **fields)
 
     def agent(self, id: str, prompt: str, *, terminal_tool: str | Sequence[str], **fields: Any) -> Self:
-        """Let a model call tools until it calls a terminal one."""
+        """Add a step in which a model calls tools until it calls a terminal tool."""
         return self._add("agent", id, prompt=prompt, terminal_tool=terminal_tool, **fields)
 
     def tool(self, id: str, tool: str, args: Mapping[str, Any] | None = None, **fields: Any) -> Self:
-        """Call a tool."""
+        """Add a step that calls a tool."""
         return self._add("tool", id, tool=tool, args=dict(args or {}), **fields)
 
     def router(self, id: str, conditions: Mapping[str, str], *, default: str | None = None, **fields: Any) -> Self:
-        """Choose a step: `conditions` maps expressions to the ids of steps."""
+        """Add a step that chooses the next step: `conditions` maps expressions to step ids."""
         listed = [{"expression": expression, "target": target} for expression, target in conditions.items()]
         return self._add("router", id, conditions=listed, default=default, **fields)
 
     def subworkflow(self, id: str, workflow: WorkflowBuilder | WorkflowDefinition, **fields: Any) -> Self:
-        """Run another workflow. The tools of another builder come along."""
+        """Add a step that runs another workflow, with the tools of its builder."""
         if isinstance(workflow, WorkflowBuilder):
             self._toolbox = Toolbox({**workflow.toolbox, **self._toolbox})
             return self._add("subworkflow", id, workflow=workflow.declared, **fields)
         return self._add("subworkflow", id, workflow=workflow.model_dump(by_alias=True), **fields)
 
     def loop(self, id: str, steps: WorkflowBuilder, **fields: Any) -> Self:
-        """Run the steps of another builder again and again."""
+        """Add a step that runs the steps of another builder repeatedly."""
         return self._add("loop", id, steps=steps.declared["steps"], **fields)
 
     @property
     def toolbox(self) -> Toolbox:
-        """The tools that the steps may call, those of workflows inside included."""
+        """The tools that the steps may call, including those of sub-workflows."""
         return self._toolbox
 
     @property
     def declared(self) -> JsonObject:
-        """The workflow so far, as a file would declare it."""
+        """The workflow so far, in the format of a workflow file."""
         return {**self._declared, "steps": list(self._steps)}
 
     def build(self) -> WorkflowDefinition:
-        """The workflow, checked.
+        """Validate the workflow and return its definition.
 
         Raises:
-            WorkflowError: it could not run; holds all problems.
+            WorkflowError: the workflow is invalid; the error has all problems.
         """
         report, declared = ProblemReport(source=self._declared["name"]), self.declared
         try:
@@ -87,14 +87,14 @@ class WorkflowBuilder:
         return definition
 
     def engine(self, provider_gateway: Provider, **options: Any) -> WorkflowEngine:
-        """An engine for the workflow and its tools; takes what WorkflowEngine takes.
+        """Return an engine for the workflow and its tools; takes the options of WorkflowEngine.
 
         Raises:
-            WorkflowError: the workflow could not run.
+            WorkflowError: the workflow is invalid.
         """
         return WorkflowEngine(self.build(), provider_gateway, tools=self._toolbox, **options)
 
     def _add(self, kind: str, id: str, **fields: Any) -> Self:
-        told = {name.rstrip("_"): value for name, value in fields.items() if value is not None}
-        self._steps.append({"id": id, "type": kind, **told})
+        set_fields = {name.rstrip("_"): value for name, value in fields.items() if value is not None}
+        self._steps.append({"id": id, "type": kind, **set_fields})
         return self

@@ -12,10 +12,11 @@ from offbook.errors import InputError
 from offbook.text import shorten
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import AnyStep, LoopStep, RouterStep, SubworkflowStep, WorkflowDefinition
+from offbook.workflow.file.tree import inner_steps
 
 
 class Edge(Struct, frozen=True):
-    """An arrow from a step to one that runs after it; the label says when, if a router decides."""
+    """An arrow from a step to one that runs after it; the label has the conditions if a router decides."""
 
     source: str
     target: str
@@ -23,7 +24,7 @@ class Edge(Struct, frozen=True):
 
 
 def edges_of(graph: Graph) -> Iterator[Edge]:
-    """Every arrow, by the step it leads to."""
+    """Yield every arrow, grouped by its target."""
     for target, sources in graph.dependencies.items():
         for source in sources:
             router = graph.routers.get(source)
@@ -38,7 +39,7 @@ def _edge_label(router: RouterStep, target: str) -> str:
 
 
 def draw_mermaid(definition: WorkflowDefinition) -> str:
-    """The steps as boxes, routers as diamonds, loops and sub-workflows as frames."""
+    """Draw steps as boxes, routers as diamonds, loops and sub-workflows as frames."""
     return "\n".join(["flowchart TD", *_mermaid_lines(definition.steps, prefix="s")]) + "\n"
 
 
@@ -56,7 +57,7 @@ def _mermaid_node(step: AnyStep, name: str) -> Iterator[str]:
     label = f'"{_escape_mermaid(step.id)}<br>{step.type}"'
     if isinstance(step, RouterStep):
         yield f"{name}{{{label}}}"
-    elif inner := _inner_steps(step):
+    elif inner := inner_steps(step):
         yield f"subgraph {name}[{label}]"
         yield from _mermaid_lines(inner, prefix=f"{name}_")
         yield "end"
@@ -64,14 +65,8 @@ def _mermaid_node(step: AnyStep, name: str) -> Iterator[str]:
         yield f"{name}[{label}]"
 
 
-def _inner_steps(step: AnyStep) -> Sequence[AnyStep]:
-    if isinstance(step, LoopStep):
-        return step.steps
-    return step.workflow.steps if isinstance(step, SubworkflowStep) and step.workflow is not None else ()
-
-
 def _escape_mermaid(text: str) -> str:
-    """The text with everything that Mermaid or HTML could read as its own written as a number."""
+    """Return the text with all characters that are special in Mermaid or HTML as numeric entities."""
     return "".join(letter if letter.isalnum() or letter in " _-.,'=" else f"#{ord(letter)};" for letter in text)
 
 
@@ -89,7 +84,7 @@ STYLE = "font-family: sans-serif; font-size: 13px; fill: #202124"
 
 
 class Box(Struct, frozen=True):
-    """Where a step is drawn."""
+    """The position of a step in the drawing."""
 
     x: int
     y: int
@@ -101,7 +96,7 @@ class Box(Struct, frozen=True):
 
 
 def draw_svg(definition: WorkflowDefinition) -> str:
-    """Dark on light, with the workflow's name as its title. What is inside loops and sub-workflows is not drawn."""
+    """Draw the outermost steps, dark on light, with the workflow's name as the title."""
     graph = Graph(definition.steps)
     boxes = _layout(graph)
     width = MARGIN + max(_rows(graph).values(), default=0) + MARGIN
@@ -113,7 +108,7 @@ def draw_svg(definition: WorkflowDefinition) -> str:
 
 
 def _svg_frame(name: str, width: int, height: int) -> Iterator[str]:
-    """What comes before the steps: the sheet, the title and the tip of an arrow."""
+    """Yield the background, the title and the arrow head."""
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     yield f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" style="{STYLE}">'
     yield f"<title>{_xml_text(name)}</title>"
@@ -124,7 +119,7 @@ def _svg_frame(name: str, width: int, height: int) -> Iterator[str]:
 
 
 def _slots(graph: Graph) -> dict[str, int]:
-    """How much room each step needs: its box, or what is written on the arrows to it."""
+    """Return the width that each step needs: that of its box, or of the labels on the arrows to it."""
     slots = {step_id: _box_width(step_id) for step_id in graph.order}
     for edge in edges_of(graph):
         slots[edge.target] = max(slots[edge.target], len(shorten(edge.label, MAX_LABEL)) * LABEL_CHAR_WIDTH)
@@ -132,7 +127,7 @@ def _slots(graph: Graph) -> dict[str, int]:
 
 
 def _rows(graph: Graph) -> dict[int, int]:
-    """How wide each level is."""
+    """Return the width of each level."""
     slots = _slots(graph)
     return {
         number: sum(slots[step_id] + COLUMN_GAP for step_id in level) - COLUMN_GAP
@@ -141,7 +136,7 @@ def _rows(graph: Graph) -> dict[int, int]:
 
 
 def _layout(graph: Graph) -> dict[str, Box]:
-    """Rows from top to bottom, each in the middle."""
+    """Place the levels in rows from top to bottom, each centred."""
     slots, rows = _slots(graph), _rows(graph)
     boxes: dict[str, Box] = {}
     for number, level in enumerate(graph.levels):
@@ -183,7 +178,7 @@ def _svg_arrow(edge: Edge, boxes: dict[str, Box]) -> Iterator[str]:
 
 
 def _xml_text(text: str) -> str:
-    """The text as XML, which has no place for control characters."""
+    """Return the text as XML, with spaces for control characters."""
     return escape("".join(letter if letter.isprintable() else " " for letter in text))
 
 
@@ -191,7 +186,7 @@ INDENT = "    "
 
 
 def draw_text(definition: WorkflowDefinition) -> str:
-    """The steps, numbered by level: those with the same number may run at the same time."""
+    """List the steps, numbered by level: steps with the same number may run at the same time."""
     return "\n".join([_printable(definition.name), *_text_lines(definition.steps)]) + "\n"
 
 
@@ -199,8 +194,8 @@ def _text_lines(steps: Sequence[AnyStep]) -> Iterator[str]:
     graph = Graph(steps)
     width = max(len(_printable(step_id)) for step_id in graph.steps)
     for number, level in enumerate(graph.levels, start=1):
-        for at, step_id in enumerate(level):
-            mark = str(number) if at == 0 else ""
+        for index, step_id in enumerate(level):
+            mark = str(number) if index == 0 else ""
             yield f"{mark:>3} {_printable(step_id):<{width}}  {_step_line(graph.steps[step_id], graph)}"
             yield from (INDENT + line for line in _inner_lines(graph.steps[step_id]))
 
@@ -219,22 +214,17 @@ def _inner_lines(step: AnyStep) -> Iterator[str]:
             if step.default is not None:
                 yield f"  else → {_printable(step.default)}"
         case LoopStep():
-            yield (
-                f"  until {_printable(step.until)}"
-                if step.over is None
-                else f"  {step.variable} in {_printable(step.over)}"
-            )
-            yield from _text_lines(step.steps)
+            until = f"until {_printable(step.until)}"
+            yield f"  {until if step.over is None else f'{step.variable} in {_printable(step.over)}'}"
         case SubworkflowStep():
             name = step.workflow.name if step.workflow is not None else step.path
             yield f"  {_printable(name)}"
-            yield from _text_lines(step.workflow.steps) if step.workflow is not None else ()
-        case _:
-            return
+    if inner := inner_steps(step):
+        yield from _text_lines(inner)
 
 
 def _printable(text: str | None) -> str:
-    """A text in one line, without what a terminal could take for a command."""
+    """Return the text in one line, with spaces for control characters, which a terminal could interpret."""
     return "".join(letter if letter.isprintable() else " " for letter in text or "")
 
 
@@ -242,10 +232,10 @@ DrawingFormat = Literal["mermaid", "text", "svg"]
 
 
 def draw(definition: WorkflowDefinition, format: DrawingFormat = "text") -> str:
-    """A picture of a workflow that was checked: the same workflow gives the same picture.
+    """Draw a valid workflow. The same workflow always gives the same drawing.
 
     Raises:
-        InputError: there is no such format.
+        InputError: the format is unknown.
     """
     match format:
         case "mermaid":

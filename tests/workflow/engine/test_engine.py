@@ -250,7 +250,7 @@ def test_a_tool_that_no_step_calls_is_refused_with_the_one_that_was_meant():
     with pytest.raises(InputError) as caught:
         engine_of(flow, tools={"escalate": print_nothing, "escalat": print_nothing})
     assert str(caught.value) == (
-        "tools: no step of test calls 'escalat', nor is it declared there\n  hint: did you mean 'escalate'?"
+        "tools: no step of test calls 'escalat', and no workflow declares it\n  hint: did you mean 'escalate'?"
     )
 
 

@@ -320,7 +320,7 @@ def test_built_in_tools_are_loaded_with_their_options(tmp_path):
         ("{builtin: http_get, allow: ['http://x.com/']}", "expected a host like 'example.com', '*.example.com' or"),
         ("{builtin: http_get, allow: ['*']}", "expected a host like 'example.com'"),
         ("{builtin: shell, allow: [/bin/ls]}", "expected the bare name of a command, got '/bin/ls'"),
-        ("{builtin: shell, allow: []}", "expected something, got nothing"),
+        ("{builtin: shell, allow: []}", "expected a value, got an empty one"),
     ],
 )
 def test_options_that_are_wrong_are_told_when_the_workflow_is_read(spelled, told):

@@ -105,10 +105,10 @@ def test_only_what_is_named_is_handed_over():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("state.kind", "'state.kind' gives 'question', which is neither true nor false"),
-        ("state.people.filter(p, true)", "'state.people.filter(p, true)' gives [{'name': 'Ada', 'tags': ['a', 'b']}, {'name': 'Bo', 'tags'…, which is neither true nor false"),
-        ("state.missing == 1", "'state.missing == 1': there is no key 'missing'\n  hint: ask with has(…) first"),
-        ("state.n + 1.0 > 1", "'state.n + 1.0 > 1': No such overload: the operation is not defined for the given operand types\n  hint: state.n is a whole number"),
+        ("state.kind", "'state.kind' is 'question', which is neither true nor false"),
+        ("state.people.filter(p, true)", "'state.people.filter(p, true)' is [{'name': 'Ada', 'tags': ['a', 'b']}, {'name': 'Bo', 'tags'…, which is neither true nor false"),
+        ("state.missing == 1", "'state.missing == 1': there is no key 'missing'\n  hint: test it with has(…) first"),
+        ("state.n + 1.0 > 1", "'state.n + 1.0 > 1': No such overload: the operation is not defined for the given operand types\n  hint: state.n is an integer"),
         ("1 / 0 == 1", "'1 / 0 == 1': division by zero in CEL expression"),
         ("state.items[9] == 1", "'state.items[9] == 1': index out of bounds: 9"),
         ("9223372036854775807 + 1 > 0", "'9223372036854775807 + 1 > 0': Arithmetic overflow in 'add' on 9223372036854775807 and 1."),
@@ -123,15 +123,15 @@ def test_a_condition_that_gives_no_truth_value_says_why(text, message):
 
 def test_a_list_is_wanted_where_elements_are():
     assert Expression.parse("state.items").elements(SCOPE) == [1, 2, 3]
-    with pytest.raises(ExpressionError, match=r"'state\.n' gives 3, which is no list"):
+    with pytest.raises(ExpressionError, match=r"'state\.n' is 3, which is not a list"):
         Expression.parse("state.n").elements(SCOPE)
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "mismatched input '<EOF>' at character 1 | the language is CEL: state.kind == 'a'"),
-        ("state.kind ==", "mismatched input '<EOF>' at character 14 | the language is CEL: state.kind == 'a'"),
+        ("", "mismatched input '<EOF>' at character 1 | expressions are CEL: state.kind == 'a'"),
+        ("state.kind ==", "mismatched input '<EOF>' at character 14 | expressions are CEL: state.kind == 'a'"),
         ("state.kind = 'a'", "unexpected '=' at character 12 | write == to compare"),
         ("state.a & state.b", "unexpected '&' at character 9 | write && for and"),
         ("state.a and state.b", "there is no name 'and' | write && for and"),
@@ -147,19 +147,19 @@ def test_a_list_is_wanted_where_elements_are():
         ("open('/etc/passwd')", "there is no function 'open' | functions: all, contains, double, endsWith, exists, exists_one, filter, has, int, matches, size, startsWith, string"),
         ("state.kind.sartsWith('a')", "there is no function 'sartsWith' | did you mean 'startsWith'?"),
         ("state.items.map(x, x)", "there is no function 'map' | use 'filter' here, or a loop step that collects"),
-        ("state.items.exists(x, x.matches('a'))", "'matches' is allowed 4 times at most, and not inside all, exists, exists_one, filter | use contains, startsWith or endsWith"),
-        (" || ".join(["'a'.matches('a')"] * 5), "'matches' is allowed 4 times at most, and not inside all, exists, exists_one, filter | use contains, startsWith or endsWith"),
+        ("state.items.exists(x, x.matches('a'))", "'matches' is allowed at most 4 times, and not inside all, exists, exists_one, filter | use contains, startsWith or endsWith"),
+        (" || ".join(["'a'.matches('a')"] * 5), "'matches' is allowed at most 4 times, and not inside all, exists, exists_one, filter | use contains, startsWith or endsWith"),
         ("(state.a]", "unexpected ']' at character 9"),
         ("state.a)", "unexpected ')' at character 8"),
-        ("(state.a", "missing ')' at '<EOF>' at character 9 | the language is CEL: state.kind == 'a'"),
+        ("(state.a", "missing ')' at '<EOF>' at character 9 | expressions are CEL: state.kind == 'a'"),
         ("state.`a`", "unexpected '`' at character 7"),
         ("'''a'''", "three quotes in a row are not allowed"),
         ("b'a'", "there is no name 'b' | did you mean 'state.b'?"),
         ("1u", "there is no name 'u' | did you mean 'state.u'?"),
-        ("2 ** 999999999", "extraneous input '*' at character 4 | the language is CEL: state.kind == 'a'"),
-        ("'\ud800'", "this is no expression | the language is CEL: state.kind == 'a'"),
+        ("2 ** 999999999", "extraneous input '*' at character 4 | expressions are CEL: state.kind == 'a'"),
+        ("'\ud800'", "this is not an expression | expressions are CEL: state.kind == 'a'"),
         ("lambda: 1", "there is no name 'lambda' | did you mean 'state.lambda'?"),
-        ("state.items.exists(1, true)", "argument must be a simple name at character 20 | the language is CEL: state.kind == 'a'"),
+        ("state.items.exists(1, true)", "argument must be a simple name at character 20 | expressions are CEL: state.kind == 'a'"),
     ],
 )  # fmt: skip
 def test_what_is_no_expression_is_refused_with_the_reason(text, complaint):
@@ -174,7 +174,7 @@ def test_only_the_given_names_may_be_used():
 
 @pytest.mark.parametrize(("opening", "closing"), [("(", ")"), ("[", "]"), ("{1: ", "}"), ("!(", ")"), ("size([", "])")])
 def test_deep_nesting_is_refused(opening, closing):
-    assert refused(opening * 40 + "1" + closing * 40) == "nested more than 32 levels deep"
+    assert refused(opening * 40 + "1" + closing * 40) == "brackets are nested more than 32 levels deep"
     assert refused(opening * 10_000 + "1" + closing * 10_000).endswith("more than 2000")
 
 

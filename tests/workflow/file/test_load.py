@@ -100,7 +100,7 @@ def test_what_goes_in_and_out_of_a_file_is_checked(folder):
         ("linked/outside.yaml", "the path 'linked/outside.yaml' leaves the folder of the workflow"),
         ("none.yaml", "there is no file 'none.yaml'"),
         (".", "there is no file '.'"),
-        ("x" * 5000, f"the path '{'x' * 59}…' leads nowhere"),
+        ("x" * 5000, f"the path '{'x' * 59}…' cannot be resolved"),
     ],
 )
 def test_a_path_that_leaves_the_folder_or_leads_nowhere_is_refused(folder, path, reason):
@@ -113,7 +113,7 @@ def test_a_path_that_leaves_the_folder_or_leads_nowhere_is_refused(folder, path,
 def test_a_path_with_a_null_byte_is_refused(folder):
     (folder / "flow.yaml").write_text(include("x").replace("'x'", '"a\\0b"'))
     [complaint] = refused(folder / "flow.yaml")
-    assert complaint.startswith("flow.yaml:3: steps[0].path: the path 'a\\x00b' leads nowhere")
+    assert complaint.startswith("flow.yaml:3: steps[0].path: the path 'a\\x00b' cannot be resolved")
 
 
 def test_a_workflow_that_includes_itself_is_refused(folder):

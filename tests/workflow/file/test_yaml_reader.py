@@ -58,20 +58,20 @@ def test_a_quoted_word_is_a_text_and_a_block_keeps_its_lines():
         ("a: &x 1", ["1:4: a: the anchor &x is not allowed | write the value out"]),
         ("a: 1\nb: *x", ["2:4: b: the alias *x is not allowed | write the value out"]),
         ("a: 1\n<<: {b: 2}", ["2:1: the merge key << is not allowed | write the entries out"]),
-        ("a: 1\nb: 2\na: 3", ["3:1: a: the key 'a' is there twice, first in line 1"]),
-        ("1: a", ["1:1: the key 1 is no text | quote it if it is meant as a text"]),
-        ("true: a", ["1:1: the key true is no text | quote it if it is meant as a text"]),
-        ("? [a]\n: b", ["1:3: the key of several parts is no text | quote it if it is meant as a text"]),
+        ("a: 1\nb: 2\na: 3", ["3:1: a: duplicate key 'a', first in line 1"]),
+        ("1: a", ["1:1: the key 1 is not a string | quote it to make it a string"]),
+        ("true: a", ["1:1: the key true is not a string | quote it to make it a string"]),
+        ("? [a]\n: b", ["1:3: the key with several parts is not a string | quote it to make it a string"]),
         ("a: 1\n---\nb: 2", ["2:1: a second document begins here | a file holds one workflow"]),
-        ("a: .nan", ["1:4: a: .nan is no number that can be used here | quote it if it is meant as a text"]),
-        ("a: -.inf", ["1:4: a: -.inf is no number that can be used here | quote it if it is meant as a text"]),
-        ("a: 1e999", ["1:4: a: the number 1e999 is too large | quote it if it is meant as a text"]),
-        ("a: 9223372036854775808", ["1:4: a: the number 9223372036854775808 is too large | quote it if it is meant as a text"]),
-        ("a: " + "9" * 5000, [f"1:4: a: the number {'9' * 20}… is too large | quote it if it is meant as a text"]),
-        ("a:\n\t- b", ["2:1: no YAML: found character that cannot start any token | indent with spaces, not with tabs"]),
-        ("a: [1, 2", ["2:1: no YAML: did not find expected ',' or ']'"]),
-        ("a: b: c", ["1:5: no YAML: mapping values are not allowed in this context | quote the text: a colon and a space in it begin a mapping"]),
-        ("a: \x00", ["no YAML: control characters are not allowed"]),
+        ("a: .nan", ["1:4: a: .nan is not a finite number | quote it to make it a string"]),
+        ("a: -.inf", ["1:4: a: -.inf is not a finite number | quote it to make it a string"]),
+        ("a: 1e999", ["1:4: a: the number 1e999 is too large | quote it to make it a string"]),
+        ("a: 9223372036854775808", ["1:4: a: the number 9223372036854775808 is too large | quote it to make it a string"]),
+        ("a: " + "9" * 5000, [f"1:4: a: the number {'9' * 20}… is too large | quote it to make it a string"]),
+        ("a:\n\t- b", ["2:1: not YAML: found character that cannot start any token | indent with spaces, not with tabs"]),
+        ("a: [1, 2", ["2:1: not YAML: did not find expected ',' or ']'"]),
+        ("a: b: c", ["1:5: not YAML: mapping values are not allowed in this context | quote the string: a colon followed by a space starts a mapping"]),
+        ("a: \x00", ["not YAML: control characters are not allowed"]),
         ("a: \ud800", ["the text is not Unicode: surrogates not allowed"]),
         ("", ["expected a mapping, got nothing"]),
         ("- a", ["1:1: expected a mapping, got a list"]),
@@ -88,7 +88,7 @@ def test_what_could_surprise_is_refused_with_its_line(text, complaints):
 def test_tags_are_refused_whatever_they_are(tag):
     [complaint] = said(f"name: {tag}")
     assert complaint.startswith("1:7: name: the tag ")
-    assert complaint.endswith("is not allowed | write plain YAML; quote what is a text")
+    assert complaint.endswith("is not allowed | write plain YAML; quote strings")
 
 
 def test_everything_that_is_refused_is_told_at_once():

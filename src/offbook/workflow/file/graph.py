@@ -11,8 +11,8 @@ from offbook.workflow.file.schema import AnyStep, RouterStep
 class Graph:
     """The steps of one level and their dependencies.
 
-    A router's targets depend on it whether or not they say so. Names of steps that are not there, and steps
-    whose id was there before, are left out, so that a faulty workflow has a graph too.
+    A router's targets depend on it, declared or not. References to unknown steps, and steps with a duplicate id,
+    are ignored, so that an invalid workflow has a graph too.
     """
 
     def __init__(self, steps: Iterable[AnyStep]) -> None:
@@ -28,7 +28,7 @@ class Graph:
 
     @cached_property
     def dependants(self) -> dict[str, tuple[str, ...]]:
-        """The steps that run after each step, in the order of the file."""
+        """The steps that depend on each step, in file order."""
         after: dict[str, list[str]] = {step_id: [] for step_id in self.steps}
         for step_id, before in self.dependencies.items():
             for other in before:
@@ -37,9 +37,9 @@ class Graph:
 
     @cached_property
     def levels(self) -> tuple[tuple[str, ...], ...]:
-        """The steps by how many must run before them at least, each level in the order of the file.
+        """The steps by the length of the longest chain of dependencies before them, each level in file order.
 
-        Steps in a cycle, and all that come after them, are in no level.
+        Steps in a cycle, and all steps after them, are in no level.
         """
         level_of: dict[str, int] = {}
         waiting = {step_id: len(before) for step_id, before in self.dependencies.items()}
@@ -59,41 +59,41 @@ class Graph:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The steps, each after all that it depends on; else in the order of the file."""
+        """The steps, each after its dependencies, otherwise in file order."""
         return tuple(step_id for level in self.levels for step_id in level)
 
     @cached_property
     def _bits(self) -> dict[str, int]:
-        """A bit for each step, so that a set of steps is a number: cheap to join, whatever its size."""
-        return {step_id: 1 << place for place, step_id in enumerate(self.steps)}
+        """A bit for each step, so that a set of steps is an int, and a union costs one operation."""
+        return {step_id: 1 << index for index, step_id in enumerate(self.steps)}
 
     @cached_property
     def _before_each(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        before: dict[str, int] = {}
         for step_id in self.order:
-            found[step_id] = 0
+            before[step_id] = 0
             for other in self.dependencies[step_id]:
-                found[step_id] |= found[other] | self._bits[other]
-        return found
+                before[step_id] |= before[other] | self._bits[other]
+        return before
 
     def comes_before(self, one: str, other: str) -> bool:
         """Whether `one` always runs before `other`; False if `other` is in a cycle or after one."""
         return bool(self._before_each.get(other, 0) & self._bits[one])
 
     def ancestors(self, step_id: str) -> frozenset[str]:
-        """All steps that run before `step_id`; none for a step that is in a cycle or after one."""
+        """Return all steps that run before `step_id`; none for a step that is in a cycle or after one."""
         return frozenset(other for other in self.steps if self.comes_before(other, step_id))
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether every step that is named is there, and none waits for itself."""
-        named = {name for step in self.steps.values() for name in step.depends_on}
-        routed = {target for router in self.routers.values() for target in router.targets}
-        return named | routed <= self.steps.keys() and not self.cycle
+        """Whether every referenced step exists, and there is no cycle."""
+        referenced = {name for step in self.steps.values() for name in step.depends_on}
+        targets = {target for router in self.routers.values() for target in router.targets}
+        return referenced | targets <= self.steps.keys() and not self.cycle
 
     @cached_property
     def cycle(self) -> tuple[str, ...]:
-        """Steps that wait for one another in a circle, the first again at the end; empty if there are none."""
+        """The steps of a dependency cycle, with the first again at the end; empty if there is none."""
         ordered = set(self.order)
         left = [step_id for step_id in self.steps if step_id not in ordered]
         if not left:
@@ -103,12 +103,12 @@ class Graph:
         while step_id not in walked:
             walked.append(step_id)
             step_id = next(other for other in self.dependencies[step_id] if other in left)
-        circle = walked[walked.index(step_id) :]
-        first = min(range(len(circle)), key=lambda at: left.index(circle[at]))
-        return (*circle[first:], *circle[:first], circle[first])
+        cycle = walked[walked.index(step_id) :]
+        first = min(range(len(cycle)), key=lambda index: left.index(cycle[index]))
+        return (*cycle[first:], *cycle[:first], cycle[first])
 
     def are_exclusive(self, one: str, other: str) -> bool:
-        """Whether at most one of two steps runs, as they are on different branches of a router."""
+        """Whether at most one of two steps runs, because they are on different branches of a router."""
         for router in self.routers.values():
             branches, others = self._branches(router, one), self._branches(router, other)
             if branches and others and not branches & others:
@@ -116,12 +116,12 @@ class Graph:
         return False
 
     def are_parallel(self, one: str, other: str) -> bool:
-        """Whether two steps may run at the same time, or one after the other in any order."""
+        """Whether two steps may run at the same time, or in either order."""
         is_ordered = self.comes_before(one, other) or self.comes_before(other, one)
         return not is_ordered and not self.are_exclusive(one, other)
 
     def _branches(self, router: RouterStep, step_id: str) -> set[str]:
-        """The targets of a router through which it leads to a step."""
+        """Return the targets of a router that lead to a step."""
         return {target for target in router.targets if target == step_id or self.comes_before(target, step_id)}
 
     def _before(self, step: AnyStep) -> tuple[str, ...]:

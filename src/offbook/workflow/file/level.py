@@ -12,10 +12,10 @@ from offbook.workflow.file.tree import writes_of
 
 
 class Level:
-    """Steps that may depend on one another, at `path` in the document.
+    """The steps of a workflow or of a loop, at `path` in the document.
 
-    `tools` are the tools they may call, `keys` the paths that the state has before they run, `names` what
-    templates and expressions may begin with. `is_loop` tells whether they are the steps of a loop.
+    `tools` are the tools they may call, `keys` the state paths that exist before they run, `names` the first parts
+    that paths in templates and expressions may have. `is_loop` means that they are the steps of a loop.
     """
 
     def __init__(
@@ -34,16 +34,16 @@ class Level:
 
     @classmethod
     def of(cls, workflow: WorkflowDefinition, *, path: DocumentPath = (), tools: frozenset[str]) -> Level:
-        """The outermost level of a workflow, which may also call `tools` of whoever runs it."""
+        """Return the outermost level of a workflow, which may also call `tools` from outside."""
         known = tools.union(workflow.tools)
         return cls(workflow.steps, path=(*path, "steps"), tools=known, keys=frozenset(workflow.state))
 
     def placed(self) -> Iterator[tuple[DocumentPath, AnyStep]]:
-        """The steps, each with its path in the document."""
-        return (((*self.path, at), step) for at, step in enumerate(self.steps))
+        """Yield the steps, each with its path in the document."""
+        return (((*self.path, index), step) for index, step in enumerate(self.steps))
 
     def inner(self) -> Iterator[Level]:
-        """The levels inside: of loops, and of workflows that stand in place."""
+        """Yield the levels of loops and inline sub-workflows; included files are validated on their own."""
         for path, step in self.placed():
             if isinstance(step, LoopStep):
                 yield self._loop(step, path)
@@ -62,57 +62,58 @@ class Level:
         )
 
     def keys_before(self, step: AnyStep) -> frozenset[str]:
-        """The paths of the state that are there when a step runs, or may be, if a branch before it was taken.
+        """Return the state paths that may exist when a step runs: on some branch, a step before it writes them.
 
-        Of a graph with gaps it is all that are ever there, as what comes before what is not known.
+        For an invalid graph, whose order is unknown, these are all paths of the level.
         """
         if not self.graph.is_whole:
             return self.keys_after()
         before = self.graph.comes_before
-        return self.keys.union(path for writer, path in self._written if before(writer, step.id))
+        return self.keys.union(path for writer, path in self._writes if before(writer, step.id))
 
     def keys_after(self) -> frozenset[str]:
-        """The paths of the state that are there, or may be, when all steps have run."""
-        return self.keys.union(path for _, path in self._written)
+        """Return the state paths that may exist when all steps have run."""
+        return self.keys.union(path for _, path in self._writes)
 
     def has_before(self, step: AnyStep, path: str) -> bool:
-        """Whether `path`, something around it or something inside it is among `keys_before`; costs a look-up."""
+        """Whether `path`, a path around it or one inside it is in `keys_before`; takes one look-up."""
         root = root_of(path)
         if any(overlap(path, key) for key in self._keys_by_root.get(root, ())):
             return True
-        writers = self._written_by_root.get(root, ())
+        writers = self._writes_by_root.get(root, ())
         is_whole, before = self.graph.is_whole, self.graph.comes_before
         return any(overlap(path, key) and (not is_whole or before(writer, step.id)) for writer, key in writers)
 
     def writers_of(self, path: str) -> list[str]:
-        """The steps that write `path`, something around it or something inside it, whenever they run."""
-        return list(dict.fromkeys(writer for writer, key in self._written if overlap(path, key)))
+        """Return the steps that write `path`, a path around it or one inside it."""
+        return list(dict.fromkeys(writer for writer, key in self._writes if overlap(path, key)))
 
     @cached_property
-    def _written(self) -> list[tuple[str, str]]:
-        """Each step and path of the state that it writes."""
-        return [(step_id, written.text) for step_id, step in self.graph.steps.items() for written in writes_of(step)]
+    def _writes(self) -> list[tuple[str, str]]:
+        """Each step with each state path that it writes."""
+        steps = self.graph.steps.items()
+        return [(step_id, reference.text) for step_id, step in steps for reference in writes_of(step)]
 
     @cached_property
-    def _written_by_root(self) -> dict[str, list[tuple[str, str]]]:
-        found: dict[str, list[tuple[str, str]]] = {}
-        for writer, path in self._written:
-            found.setdefault(root_of(path), []).append((writer, path))
-        return found
+    def _writes_by_root(self) -> dict[str, list[tuple[str, str]]]:
+        by_root: dict[str, list[tuple[str, str]]] = {}
+        for writer, path in self._writes:
+            by_root.setdefault(root_of(path), []).append((writer, path))
+        return by_root
 
     @cached_property
     def _keys_by_root(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        by_root: dict[str, list[str]] = {}
         for path in self.keys:
-            found.setdefault(root_of(path), []).append(path)
-        return found
+            by_root.setdefault(root_of(path), []).append(path)
+        return by_root
 
 
 def root_of(path: str) -> str:
-    """The key of the state that a path begins with."""
+    """Return the first key of a state path."""
     return path.partition(".")[0]
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether two paths of the state are the same, or one is inside the other."""
+    """Whether two state paths are the same, or one is inside the other."""
     return one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.")

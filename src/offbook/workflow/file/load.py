@@ -1,4 +1,4 @@
-"""Loads workflows from files and text, with the files that they include."""
+"""Loads workflows from files and strings, with the files that they include."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Parse: TypeAlias = "Callable[[Path, Inclusion, frozenset[str]], WorkflowDefiniti
 
 
 class Inclusion:
-    """Puts the files that a workflow includes in their place.
+    """Loads the files that a workflow includes.
 
-    Every file is read once, whoever includes it, and must be inside the folder of the first.
+    Every file is read once, however often it is included, and must be inside the folder of the first.
     """
 
     def __init__(self, parse: Parse, *, file: Path | None = None, folder: Path | None = None) -> None:
@@ -35,7 +35,7 @@ class Inclusion:
     def included(
         self, workflow: WorkflowDefinition, report: ProblemReport, *, tools: frozenset[str], path: DocumentPath = ()
     ) -> WorkflowDefinition:
-        """The workflow with every sub-workflow that is a file put in place, as far as they can be."""
+        """Return the workflow with every included file loaded; problems go to `report`."""
         known = tools.union(workflow.tools)
         steps = self._steps(workflow.steps, (*path, "steps"), report, known)
         return workflow.model_copy(update={"steps": steps})
@@ -43,7 +43,7 @@ class Inclusion:
     def _steps(
         self, steps: tuple[AnyStep, ...], path: DocumentPath, report: ProblemReport, tools: frozenset[str]
     ) -> tuple[AnyStep, ...]:
-        return tuple(self._step(step, (*path, at), report, tools) for at, step in enumerate(steps))
+        return tuple(self._step(step, (*path, index), report, tools) for index, step in enumerate(steps))
 
     def _step(self, step: AnyStep, path: DocumentPath, report: ProblemReport, tools: frozenset[str]) -> AnyStep:
         if isinstance(step, LoopStep):
@@ -58,9 +58,9 @@ class Inclusion:
         return step.model_copy(update={"workflow": inner})
 
     def _file(
-        self, named: str, path: DocumentPath, report: ProblemReport, tools: frozenset[str]
+        self, name: str, path: DocumentPath, report: ProblemReport, tools: frozenset[str]
     ) -> WorkflowDefinition | None:
-        file, reason = self._located(named)
+        file, reason = self._locate(name)
         if file is None or reason:
             report.add(path, reason)
             return None
@@ -72,43 +72,43 @@ class Inclusion:
                 report.include(error)
         return self._read[file, tools]
 
-    def _located(self, named: str) -> tuple[Path | None, str]:
-        """The file that a path names, or why it may not be included."""
+    def _locate(self, name: str) -> tuple[Path | None, str]:
+        """Return the file of a path, and why it may not be included, if so."""
         if self._folder is None or self._root is None:
-            return None, "a path needs a folder that it is relative to: load the workflow from a file"
-        if Path(named).is_absolute():
-            return None, f"the path {quote_name(named)} is not relative to this file"
+            return None, "a relative path needs a folder: load the workflow from a file"
+        if Path(name).is_absolute():
+            return None, f"the path {quote_name(name)} is not relative to this file"
         try:
-            file = (self._folder / named).resolve()
-            return file, self._refusal(file, named)
+            file = (self._folder / name).resolve()
+            return file, self._refusal(file, name)
         except (OSError, ValueError, RuntimeError):
-            return None, f"the path {quote_name(named)} leads nowhere"
+            return None, f"the path {quote_name(name)} cannot be resolved"
 
-    def _refusal(self, file: Path, named: str) -> str:
+    def _refusal(self, file: Path, name: str) -> str:
         if self._root is not None and not file.is_relative_to(self._root):
-            return f"the path {quote_name(named)} leaves the folder of the workflow"
+            return f"the path {quote_name(name)} leaves the folder of the workflow"
         if file in self._chain:
             names = [before.name for before in self._chain[self._chain.index(file) :]]
             return f"the workflow includes itself: {' → '.join([*names, file.name])}"
         if len(self._chain) > MAX_SUBWORKFLOWS:
             return f"sub-workflows are nested more than {MAX_SUBWORKFLOWS} deep"
-        return "" if file.is_file() else f"there is no file {quote_name(named)}"
+        return "" if file.is_file() else f"there is no file {quote_name(name)}"
 
     def _inside(self, file: Path) -> Inclusion:
-        """The same for what the file includes in turn."""
+        """Return the inclusion for the files that `file` includes."""
         inner = Inclusion(self._parse, file=file)
         inner._root, inner._read, inner._chain = self._root, self._read, (*self._chain, file)
         return inner
 
 
 def load_workflow(path: str | os.PathLike[str], *, tools: Iterable[str] = ()) -> WorkflowDefinition:
-    """The workflow in a YAML file, checked, with its sub-workflows in place.
+    """Load and validate the workflow in a YAML file, with the sub-workflows that it includes.
 
     `tools` are further tools, beside those that the file declares, that its steps may call.
 
     Raises:
-        WorkflowError: the file, or one that it includes, cannot be read or is no workflow that could run.
-            It holds all problems, each with its file, line and place.
+        WorkflowError: the file, or one that it includes, cannot be read or is not a valid workflow.
+            The error has all problems, each with its file, line and place.
     """
     file = Path(path)
     return _load(file, Inclusion(_load, file=file), frozenset(tools))
@@ -117,10 +117,10 @@ def load_workflow(path: str | os.PathLike[str], *, tools: Iterable[str] = ()) ->
 def parse_workflow(
     text: str, *, source: str = "<text>", folder: str | os.PathLike[str] | None = None, tools: Iterable[str] = ()
 ) -> WorkflowDefinition:
-    """The workflow in a YAML text, checked. `folder` is what paths of sub-workflows are relative to.
+    """Parse and validate a workflow in YAML. The paths of sub-workflows are relative to `folder`.
 
     Raises:
-        WorkflowError: it is no workflow that could run; holds all problems.
+        WorkflowError: the workflow is invalid; the error has all problems.
     """
     inclusion = Inclusion(_load, folder=None if folder is None else Path(folder))
     return _parse(text, source, inclusion, frozenset(tools))
@@ -146,7 +146,7 @@ def _parse(text: str, source: str, inclusion: Inclusion, tools: frozenset[str]) 
 
 
 def _read_text(file: Path) -> str:
-    """The text of a file, which must be UTF-8; of one that is too long, enough to be refused."""
+    """Read a UTF-8 file; of a file that is too long, one byte more than the limit, for `read_yaml` to refuse."""
     try:
         with file.open("rb") as opened:
             data = opened.read(MAX_BYTES + 1)
@@ -157,4 +157,5 @@ def _read_text(file: Path) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
         reason, hint = "the file is not UTF-8", "save it as UTF-8"
-        raise WorkflowError([Problem(reason, "", line, column, hint, str(file))]) from None
+        problem = Problem(reason, line=line, column=column, hint=hint, source=str(file))
+        raise WorkflowError([problem]) from None

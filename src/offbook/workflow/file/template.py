@@ -1,4 +1,4 @@
-"""Templates: text with `{state.key}` placeholders."""
+"""Templates: strings with `{state.key}` placeholders."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from offbook.errors import TemplateError
 from offbook.text import did_you_mean, shorten
 
 ValuePath: TypeAlias = tuple[str, ...]
-BRACE_HINT = "write {{ for a brace, }} for a closing one"
+BRACE_HINT = "write {{ and }} for literal braces"
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*|[0-9]+")
 
 
 class Template(Struct, frozen=True):
-    """A text with placeholders.
+    """A string with placeholders.
 
-    A placeholder is a dotted path of keys and list positions, `{state.items.0.name}`, and nothing else:
-    no format, no conversion, no attribute. `{{` and `}}` are braces. What is filled in is never read again.
+    A placeholder is a dotted path of keys and list positions, `{state.items.0.name}`: no format, no conversion,
+    no attribute. `{{` and `}}` are literal braces. Placeholders in the filled-in values are not expanded.
     """
 
     parts: tuple[str | ValuePath, ...]
 
     @classmethod
     def parse(cls, text: str) -> Template:
-        """The template that `text` is.
+        """Parse a template.
 
         Raises:
-            TemplateError: a brace begins or ends no placeholder, or a placeholder is no path.
+            TemplateError: a brace is not part of a placeholder, or a placeholder is not a path.
         """
         parts: list[str | ValuePath] = []
         end = 0
-        for found in _PART.finditer(text):
-            parts.append(text[end : found.start()])
-            parts.append(_part(found))
-            end = found.end()
+        for match in _PART.finditer(text):
+            parts.append(text[end : match.start()])
+            parts.append(_part(match))
+            end = match.end()
         parts.append(text[end:])
         return cls(tuple(part for part in parts if part))
 
     @property
     def paths(self) -> tuple[ValuePath, ...]:
-        """What it names, each once, in order."""
+        """The paths of its placeholders, each once, in order."""
         return tuple(dict.fromkeys(part for part in self.parts if isinstance(part, tuple)))
 
     def render(self, scope: Mapping[str, Any], *, place: str = "") -> str:
-        """The text with its placeholders filled in: texts as they are, all else as JSON.
+        """Return the text with its placeholders filled in: strings as they are, other values as JSON.
 
         Raises:
-            TemplateError: a path leads nowhere in `scope`; names it, and `place`.
+            TemplateError: a path does not exist in `scope`; the error has it and `place`.
         """
         return "".join(part if isinstance(part, str) else _as_text(value_at(part, scope, place)) for part in self.parts)
 
     def value(self, scope: Mapping[str, Any], *, place: str = "") -> Any:
-        """What the one placeholder names, if the text is exactly that, else the rendered text.
+        """Return the value of the placeholder if the template is exactly one, otherwise the rendered text.
 
         Raises:
-            TemplateError: a path leads nowhere in `scope`; names it, and `place`.
+            TemplateError: a path does not exist in `scope`; the error has it and `place`.
         """
         if len(self.parts) == 1 and isinstance(self.parts[0], tuple):
             return value_at(self.parts[0], scope, place)
@@ -68,10 +68,10 @@ class Template(Struct, frozen=True):
 
 
 def fill(declared: Any, scope: Mapping[str, Any], *, place: str = "") -> Any:
-    """`declared` with every text in it taken for a template, and mappings and lists filled through.
+    """Return `declared` with every string in it filled in as a template, also in mappings and lists.
 
     Raises:
-        TemplateError: one of them cannot be read or filled.
+        TemplateError: a template is invalid or cannot be filled in.
     """
     if isinstance(declared, str):
         return Template.parse(declared).value(scope, place=place)
@@ -83,11 +83,19 @@ def fill(declared: Any, scope: Mapping[str, Any], *, place: str = "") -> Any:
 
 
 def value_at(path: ValuePath, scope: Mapping[str, Any], place: str = "") -> Any:
-    """What `path` leads to, by keys of mappings and positions in lists alone.
+    """Return the value at `path`, by keys of mappings and positions in lists.
 
     Raises:
-        TemplateError: it leads nowhere.
+        TemplateError: the path does not exist.
     """
+    value, depth = follow_path(path, scope)
+    if depth < len(path):
+        raise _missing_path(path, depth, value, place)
+    return value
+
+
+def follow_path(path: ValuePath, scope: Mapping[str, Any]) -> tuple[Any, int]:
+    """Follow `path` as far as it exists; return the last value, and how many parts of the path lead to it."""
     value: Any = scope
     for depth, part in enumerate(path):
         if isinstance(value, Mapping) and part in value:
@@ -95,8 +103,8 @@ def value_at(path: ValuePath, scope: Mapping[str, Any], place: str = "") -> Any:
         elif isinstance(value, list | tuple) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
         else:
-            raise _missing_path(path, depth, value, place)
-    return value
+            return value, depth
+    return value, len(path)
 
 
 def _missing_path(path: ValuePath, depth: int, value: object, place: str) -> TemplateError:
@@ -106,24 +114,23 @@ def _missing_path(path: ValuePath, depth: int, value: object, place: str) -> Tem
         hint = did_you_mean(path[depth], keys, kind=f"keys of {known}" if known else "names")
         return TemplateError(f"there is no {where}", place=place, hint=hint)
     if isinstance(value, list | tuple):
-        return TemplateError(f"there is no {where}", place=place, hint=f"{known} is a list of {len(value)}")
-    return TemplateError(f"there is no {where}", place=place, hint=f"{known} has no parts")
+        hint = f"{known} is a list of length {len(value)}"
+        return TemplateError(f"there is no {where}", place=place, hint=hint)
+    return TemplateError(f"there is no {where}", place=place, hint=f"{known} is neither a mapping nor a list")
 
 
-def _part(found: re.Match[str]) -> str | ValuePath:
-    if found[0] in ("{{", "}}"):
-        return found[0][0]
-    if found[1] is None:
-        raise TemplateError(
-            f"the {found[0]} at character {found.start() + 1} belongs to no placeholder", hint=BRACE_HINT
-        )
-    path = tuple(found[1].split("."))
+def _part(match: re.Match[str]) -> str | ValuePath:
+    if match[0] in ("{{", "}}"):
+        return match[0][0]
+    if match[1] is None:
+        reason = f"the {match[0]} at character {match.start() + 1} is not part of a placeholder"
+        raise TemplateError(reason, hint=BRACE_HINT)
+    path = tuple(match[1].split("."))
     if any(part.startswith("_") for part in path):
-        raise TemplateError(f"{found[0]} names something that starts with '_', which is not allowed")
+        raise TemplateError(f"{match[0]} has a name that starts with '_', which is not allowed")
     if not all(_NAME.fullmatch(part) for part in path) or path[0].isdecimal():
-        raise TemplateError(
-            f"{shorten(found[0], 40)!r} is no path", hint=f"a placeholder is like {{state.key}}; {BRACE_HINT}"
-        )
+        hint = f"a placeholder looks like {{state.key}}; {BRACE_HINT}"
+        raise TemplateError(f"{shorten(match[0], 40)!r} is not a path", hint=hint)
     return path
 
 

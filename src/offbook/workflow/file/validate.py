@@ -22,13 +22,13 @@ _DOUBLE_BRACES = re.compile(r"(?<!\{)\{\{\s*([A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z0-
 
 
 def check_reads(level: Level, report: ProblemReport) -> None:
-    """Note templates and expressions that cannot be read, or that name what no step before has written."""
+    """Report templates and expressions that are invalid, or that name what no step before writes."""
     for path, step in level.placed():
         known = ReadableKeys(level, step)
-        for written in templates_of(step):
-            _check_template(written, path, known, report)
-        for written in expressions_of(step):
-            _check_expression(written, path, level.names, known, report)
+        for template in templates_of(step):
+            _check_template(template, path, known, report)
+        for expression in expressions_of(step):
+            _check_expression(expression, path, level.names, known, report)
         if isinstance(step, LoopStep):
             _check_loop(step, path, level, report)
         elif isinstance(step, SubworkflowStep):
@@ -36,79 +36,80 @@ def check_reads(level: Level, report: ProblemReport) -> None:
 
 
 class ReadableKeys(Struct, frozen=True):
-    """What a step can read: the keys before it, and `more` that come while it runs."""
+    """The state paths that a step can read: those that exist before it, and those of its own rounds."""
 
     level: Level
     step: AnyStep
-    more: frozenset[str] = frozenset()
+    in_rounds: frozenset[str] = frozenset()
 
     def has(self, path: str) -> bool:
-        """Whether the path, something around it or something inside it is there."""
-        return self.level.has_before(self.step, path) or is_among(path, self.more)
+        """Whether the path, a path around it or one inside it can be read."""
+        return self.level.has_before(self.step, path) or is_among(path, self.in_rounds)
 
     def writer_of(self, path: str) -> str | None:
-        """A step that would have written the path if this one waited for it."""
+        """Return a step that writes the path and that this step could depend on."""
         after = self.level.graph.comes_before
         writers = self.level.writers_of(path) if self.level.graph.is_whole else []
         return next((name for name in writers if name != self.step.id and not after(self.step.id, name)), None)
 
     def listed(self) -> frozenset[str]:
-        """All of them, for hints."""
-        return self.level.keys_before(self.step) | self.more
+        """Return all of them, for hints."""
+        return self.level.keys_before(self.step) | self.in_rounds
 
 
 def is_among(path: str, keys: Iterable[str]) -> bool:
     return any(overlap(path, key) for key in keys)
 
 
-def _check_template(written: StepReference, path: DocumentPath, known: ReadableKeys, report: ProblemReport) -> None:
-    place = (*path, *written.place)
+def _check_template(reference: StepReference, path: DocumentPath, known: ReadableKeys, report: ProblemReport) -> None:
+    place = (*path, *reference.place)
     try:
-        template = Template.parse(written.text)
+        template = Template.parse(reference.text)
     except InputError as error:
         report.add(place, error.reason, hint=error.hint)
         return
     names = known.level.names
-    for found in _DOUBLE_BRACES.finditer(written.text):
-        if found[1].partition(".")[0] in names:
-            hint = f"write {{{found[1]}}}; {{{{ is a literal brace"
-            report.add(place, f"{found[0]!r} is no placeholder, and would be sent as it stands", hint=hint)
-    for named in template.paths:
-        if named[0] in names:
-            _check_path(named, place, known, report)
+    for match in _DOUBLE_BRACES.finditer(reference.text):
+        if match[1].partition(".")[0] in names:
+            hint = f"write {{{match[1]}}}; {{{{ is a literal brace"
+            report.add(place, f"{match[0]!r} is not a placeholder, and would be sent as it is", hint=hint)
+    for value_path in template.paths:
+        if value_path[0] in names:
+            _check_path(value_path, place, known, report)
             continue
-        hint = did_you_mean(".".join(named), {*names, *(f"state.{key}" for key in known.listed())}, kind="names")
-        report.add(place, f"there is no {'.'.join(named)}", hint=hint)
+        name = ".".join(value_path)
+        hint = did_you_mean(name, {*names, *(f"state.{key}" for key in known.listed())}, kind="names")
+        report.add(place, f"there is no {name}", hint=hint)
 
 
 def _check_expression(
-    written: StepReference, path: DocumentPath, names: frozenset[str], known: ReadableKeys, report: ProblemReport
+    reference: StepReference, path: DocumentPath, names: frozenset[str], known: ReadableKeys, report: ProblemReport
 ) -> None:
-    place = (*path, *written.place)
+    place = (*path, *reference.place)
     try:
-        expression = Expression.parse(written.text, names=names)
+        expression = Expression.parse(reference.text, names=names)
     except InputError as error:
         report.add(place, error.reason, hint=error.hint)
         return
-    for named in expression.paths:
-        _check_path(named, place, known, report)
+    for value_path in expression.paths:
+        _check_path(value_path, place, known, report)
 
 
-def _check_path(named: ValuePath, place: DocumentPath, known: ReadableKeys, report: ProblemReport) -> None:
-    """Note a path into the state that nobody has written. How a value looks inside is not known before it runs."""
-    path = ".".join(named[1:])
-    if named[0] != "state" or not path or known.has(path):
+def _check_path(value_path: ValuePath, place: DocumentPath, known: ReadableKeys, report: ProblemReport) -> None:
+    """Report a state path that no step before writes; the inner structure of values is unknown before a run."""
+    path = ".".join(value_path[1:])
+    if value_path[0] != "state" or not path or known.has(path):
         return
     writer = known.writer_of(path)
     hint = f"{writer!r} writes it: add it to depends_on" if writer else ""
     hint = hint or did_you_mean(path, known.listed(), kind="keys so far")
-    reason = f"no step before this one writes {'.'.join(named)}, and 'state' does not declare it"
+    reason = f"no step before this one writes {'.'.join(value_path)}, and 'state' does not declare it"
     report.add(place, reason, hint=hint)
 
 
 def _check_loop(step: LoopStep, path: DocumentPath, level: Level, report: ProblemReport) -> None:
-    """Note an `until` or a `collect` about what the rounds do not write."""
-    own = frozenset(written.text for inner in step.steps for written in writes_of(inner))
+    """Report an `until` or a `collect` that names what the rounds do not write."""
+    own = frozenset(reference.text for inner in step.steps for reference in writes_of(inner))
     if step.until is not None:
         known = ReadableKeys(level, step, own)
         _check_expression(StepReference(("until",), step.until), path, level.names | {"index"}, known, report)
@@ -118,7 +119,7 @@ def _check_loop(step: LoopStep, path: DocumentPath, level: Level, report: Proble
 
 
 def _check_subworkflow_io(step: SubworkflowStep, path: DocumentPath, report: ProblemReport) -> None:
-    """Note inputs that the sub-workflow does not declare, and outputs that it does not write."""
+    """Report inputs that the sub-workflow does not declare, and outputs that it does not write."""
     if step.workflow is None:
         return
     inside = Level.of(step.workflow, tools=frozenset())
@@ -133,30 +134,29 @@ def _check_subworkflow_io(step: SubworkflowStep, path: DocumentPath, report: Pro
 
 
 def check_ids(level: Level, report: ProblemReport, seen: dict[str, DocumentPath]) -> None:
-    """Note ids that are there twice, also in loops, or unfit to name a recorded call."""
+    """Report ids that are duplicates, also in loops, or not valid as keys of a recording."""
     for path, step in level.placed():
         if reason := unfit_reason(step.id):
             report.add((*path, "id"), f"the id {quote_name(step.id)} {reason}", hint=KEY_HINT)
         if step.id in seen:
-            report.add((*path, "id"), f"the id {quote_name(step.id)} is there twice")
+            report.add((*path, "id"), f"duplicate id {quote_name(step.id)}")
         seen[step.id] = path
 
 
 def check_dependencies(level: Level, report: ProblemReport) -> None:
-    """Note dependencies on steps that are not there, and circles."""
+    """Report dependencies on unknown steps, and cycles."""
     for path, step in level.placed():
-        for at, step_id in enumerate(step.depends_on):
+        for index, step_id in enumerate(step.depends_on):
             if step_id not in level.graph.steps:
                 hint = did_you_mean(step_id, set(level.graph.steps) - {step.id}, kind="steps beside it")
-                report.add((*path, "depends_on", at), f"there is no step {quote_name(step_id)}", hint=hint)
-    if circle := level.graph.cycle:
-        at = next(at for at, step in enumerate(level.steps) if step.id == circle[0])
-        told = " → ".join(circle)
-        report.add((*level.path, at, "depends_on"), f"the steps wait for one another: {told}")
+                report.add((*path, "depends_on", index), f"there is no step {quote_name(step_id)}", hint=hint)
+    if cycle := level.graph.cycle:
+        index = next(index for index, step in enumerate(level.steps) if step.id == cycle[0])
+        report.add((*level.path, index, "depends_on"), f"the steps form a cycle: {' → '.join(cycle)}")
 
 
 def check_routers(level: Level, report: ProblemReport) -> None:
-    """Note routers that lead nowhere, to steps that are not there, or to steps that never get their turn."""
+    """Report routers without a branch, and branches to unknown steps or that can never be taken."""
     for path, step in level.placed():
         if isinstance(step, RouterStep):
             _check_targets(step, path, level, report)
@@ -164,88 +164,86 @@ def check_routers(level: Level, report: ProblemReport) -> None:
 
 
 def _check_targets(router: RouterStep, path: DocumentPath, level: Level, report: ProblemReport) -> None:
-    named: list[tuple[DocumentPath, str]] = [
-        (("conditions", at, "target"), condition.target) for at, condition in enumerate(router.conditions)
+    targets: list[tuple[DocumentPath, str]] = [
+        (("conditions", index, "target"), condition.target) for index, condition in enumerate(router.conditions)
     ]
     if router.default is not None:
-        named.append((("default",), router.default))
-    for place, target in named:
+        targets.append((("default",), router.default))
+    for place, target in targets:
         if target not in level.graph.steps:
             hint = did_you_mean(target, set(level.graph.steps) - {router.id}, kind="steps beside it")
             report.add((*path, *place), f"there is no step {quote_name(target)}", hint=hint)
         elif target == router.id:
-            report.add((*path, *place), "the router leads to itself")
+            report.add((*path, *place), "the router is its own target")
 
 
 def _check_branches(router: RouterStep, path: DocumentPath, report: ProblemReport) -> None:
-    """Conditions that say `true` or `false` leave some branches out."""
+    """Report branches that are never taken because a condition is the constant `true` or `false`."""
     constants = [condition.expression.strip() for condition in router.conditions]
-    taken = constants.index("true") if "true" in constants else len(constants)
-    if taken == len(constants) and router.default is None and all(constant == "false" for constant in constants):
+    first_true = constants.index("true") if "true" in constants else len(constants)
+    if first_true == len(constants) and router.default is None and all(constant == "false" for constant in constants):
         report.add(path, "the router has no branch that can be taken", hint="give it conditions or a default")
-    for at, constant in enumerate(constants):
-        if at > taken or constant == "false":
-            why = "a condition before it is always true" if at > taken else "its condition is always false"
-            report.add((*path, "conditions", at), f"this branch is never taken: {why}")
-    if taken < len(constants) and router.default is not None:
+    for index, constant in enumerate(constants):
+        if index > first_true or constant == "false":
+            why = "a condition before it is always true" if index > first_true else "its condition is always false"
+            report.add((*path, "conditions", index), f"this branch is never taken: {why}")
+    if first_true < len(constants) and router.default is not None:
         report.add((*path, "default"), "this branch is never taken: a condition before it is always true")
 
 
 def check_writes(level: Level, report: ProblemReport) -> None:
-    """Note paths of the state that two steps write in no certain order."""
+    """Report state paths that two steps write in an undefined order."""
     writers: dict[str, list[tuple[DocumentPath, AnyStep, StepReference]]] = {}
     for path, step in level.placed():
-        for written in writes_of(step):
-            writers.setdefault(root_of(written.text), []).append((path, step, written))
+        for reference in writes_of(step):
+            writers.setdefault(root_of(reference.text), []).append((path, step, reference))
     for (_, first, one), (path, second, other) in chain.from_iterable(combinations(of, 2) for of in writers.values()):
         if first is not second and overlap(one.text, other.text) and level.graph.are_parallel(first.id, second.id):
-            reason = (
-                f"{_writer_label(one, first)} writes {one.text!r} too, and nothing says which of the two runs first"
-            )
+            reason = f"{_writer_label(one, first)} writes {one.text!r} too, and the order of the two is undefined"
             hint = f"let one depend on the other, or write to another key than {other.text!r}"
             report.add((*path, *other.place), reason, hint=hint)
 
 
-def _writer_label(written: StepReference, step: AnyStep) -> str:
-    kind = "sub-workflow" if isinstance(step, SubworkflowStep) and written.place[0] == "outputs" else "step"
+def _writer_label(reference: StepReference, step: AnyStep) -> str:
+    kind = "sub-workflow" if isinstance(step, SubworkflowStep) and reference.place[0] == "outputs" else "step"
     return f"the {kind} {quote_name(step.id)}"
 
 
 def check_tools(level: Level, report: ProblemReport) -> None:
-    """Note tools that the workflow does not have, and rules about tools that the agent does not have."""
+    """Report tools that the workflow does not have, and rules about tools that the agent does not have."""
     for path, step in level.placed():
-        for named in tools_of(step):
-            if named.text not in level.tools:
-                hint = did_you_mean(named.text, level.tools, kind="tools")
-                report.add((*path, *named.place), f"there is no tool {quote_name(named.text)}", hint=hint)
+        for tool in tools_of(step):
+            if tool.text not in level.tools:
+                hint = did_you_mean(tool.text, level.tools, kind="tools")
+                report.add((*path, *tool.place), f"there is no tool {quote_name(tool.text)}", hint=hint)
         if isinstance(step, AgentStep):
             own = {*step.tools, *step.terminal_tool}
-            for named in _rule_references(step):
-                if named.text not in own:
-                    reason = f"{quote_name(named.text)} is none of the tools of this step"
-                    report.add((*path, *named.place), reason, hint=did_you_mean(named.text, own, kind="its tools"))
+            for tool in _rule_references(step):
+                if tool.text not in own:
+                    reason = f"{quote_name(tool.text)} is not a tool of this step"
+                    report.add((*path, *tool.place), reason, hint=did_you_mean(tool.text, own, kind="its tools"))
 
 
 def _rule_references(step: AgentStep) -> Iterator[StepReference]:
-    """Every tool that a rule of an agent names."""
-    for at, name in enumerate(step.required_steps):
-        yield StepReference(("required_steps", at), name)
+    """Yield every tool that a rule of an agent names."""
+    for index, name in enumerate(step.required_steps):
+        yield StepReference(("required_steps", index), name)
     for tool, prerequisites in step.prerequisites.items():
         yield StepReference(("prerequisites", tool), tool)
-        for at, prerequisite in enumerate(prerequisites):
-            yield StepReference(("prerequisites", tool, at), prerequisite.tool)
+        for index, prerequisite in enumerate(prerequisites):
+            yield StepReference(("prerequisites", tool, index), prerequisite.tool)
 
 
 MAX_SUBWORKFLOWS = 8
 
 
 def validate(definition: WorkflowDefinition, *, tools: Iterable[str] = ()) -> None:
-    """Check a workflow: ids, dependencies, routers, tools, templates, expressions, outputs, also inside.
+    """Check the ids, dependencies, routers, tools, templates, expressions and outputs of a workflow, at all levels.
 
     `tools` are further tools, beside those that it declares, that its steps may call.
 
     Raises:
-        WorkflowError: something is wrong; it holds all problems.
+        WorkflowError: the workflow is invalid; the error has all problems.
     """
     report = ProblemReport()
     level = Level.of(definition, tools=frozenset(tools))
@@ -255,7 +253,7 @@ def validate(definition: WorkflowDefinition, *, tools: Iterable[str] = ()) -> No
 
 
 def check_meaning(definition: WorkflowDefinition, report: ProblemReport, *, tools: frozenset[str]) -> None:
-    """Note everything that is wrong with what a workflow means."""
+    """Report all problems of a workflow that its schema does not catch."""
     _check_level(Level.of(definition, tools=tools), report, seen={}, depth=0)
 
 
@@ -276,7 +274,7 @@ def _check_level(level: Level, report: ProblemReport, *, seen: dict[str, Documen
 
 
 def _check_loaded(level: Level, report: ProblemReport) -> None:
-    """Note sub-workflows in files that nobody has put in place."""
+    """Report sub-workflows whose file is not loaded."""
     for path, step in level.placed():
         if isinstance(step, SubworkflowStep) and step.workflow is None:
             report.add((*path, "path"), "the sub-workflow is not loaded", hint="load the file with load_workflow()")

@@ -1,4 +1,4 @@
-"""Reads YAML 1.2 strictly into plain values with positions; anchors, tags and the like are refused."""
+"""Reads YAML 1.2 strictly into plain values with positions; anchors, aliases, tags and merge keys are errors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 
 def plain_value(word: str) -> str | int | float | bool | None:
-    """The value of an unquoted word: only `true` and `false` are truth values, `yes`, `on` and `1:30` are texts.
+    """Return the value of an unquoted scalar: only `true` and `false` are booleans; `yes`, `on` and `1:30` are strings.
 
     Raises:
-        ValueError: it is a number that JSON cannot hold.
+        ValueError: it is a number that JSON cannot represent.
     """
     if word in NULLS:
         return None
@@ -37,7 +37,7 @@ def plain_value(word: str) -> str | int | float | bool | None:
     if _NUMBER.fullmatch(word):
         return _finite(float(word), word)
     if _NOT_FINITE.fullmatch(word):
-        raise ValueError(f"{word} is no number that can be used here")
+        raise ValueError(f"{word} is not a finite number")
     return word
 
 
@@ -62,11 +62,11 @@ MAX_DEPTH = 50
 
 
 def read_yaml(text: str, *, source: str) -> tuple[Value, Positions]:
-    """The document in `text`, and where its parts stand.
+    """Parse the document in `text`, and return it with the positions of its parts.
 
     Raises:
-        WorkflowError: the text is too long, no YAML, or has anchors, aliases, tags, merge keys, keys that are
-            doubled or no text, numbers that JSON cannot hold, several documents or more than 50 levels.
+        WorkflowError: the text is too long, not YAML, or has anchors, aliases, tags, merge keys, keys that are
+            duplicates or not strings, numbers that JSON cannot represent, several documents or more than 50 levels.
     """
     size = len(text.encode(errors="replace"))
     if size > MAX_BYTES:
@@ -81,7 +81,7 @@ def read_yaml(text: str, *, source: str) -> tuple[Value, Positions]:
 
 
 class _Reader:
-    """Builds values from the events of the parser; nothing is constructed that the file names."""
+    """Builds plain values from the events of the parser; a file cannot name a type to construct."""
 
     def __init__(self, text: str, source: str) -> None:
         self._text = text
@@ -120,7 +120,7 @@ class _Reader:
         elif anchor := getattr(event, "anchor", None):
             self._refuse(event, path, f"the anchor &{anchor} is not allowed", "write the value out")
         if tag := getattr(event, "tag", None):
-            self._refuse(event, path, f"the tag {tag} is not allowed", "write plain YAML; quote what is a text")
+            self._refuse(event, path, f"the tag {tag} is not allowed", "write plain YAML; quote strings")
 
     def _sequence(self, path: DocumentPath) -> Value:
         elements: list[Value] = []
@@ -135,7 +135,7 @@ class _Reader:
             inside = (*path, key)
             if key in entries:
                 first = self._known[inside]
-                self._refuse(event, inside, f"the key {key!r} is there twice, first in line {first.line}")
+                self._refuse(event, inside, f"duplicate key {key!r}, first in line {first.line}")
             else:
                 self._known[inside] = _position(event)
             entries[key] = self._value(next(self._events), inside)
@@ -147,7 +147,7 @@ class _Reader:
         if key == "<<":
             self._refuse(event, path, "the merge key << is not allowed", "write the entries out")
         elif not isinstance(key, str):
-            self._refuse(event, path, f"the key {_show_key(key)} is no text", "quote it if it is meant as a text")
+            self._refuse(event, path, f"the key {_show_key(key)} is not a string", "quote it to make it a string")
         return str(key)
 
     def _scalar(self, event: events.ScalarEvent, path: DocumentPath) -> Value:
@@ -156,11 +156,11 @@ class _Reader:
         try:
             return plain_value(event.value)
         except ValueError as error:
-            self._refuse(event, path, str(error), "quote it if it is meant as a text")
+            self._refuse(event, path, str(error), "quote it to make it a string")
             return None
 
     def _refuse(self, event: yaml.Event, path: DocumentPath, reason: str, hint: str = "") -> None:
-        """Note a problem where the event stands, which may be another place than its entry."""
+        """Report a problem at the position of the event, which may differ from that of `path`."""
         self._report.add(path, reason, hint=hint, position=_position(event))
 
 
@@ -170,18 +170,18 @@ def _position(event: yaml.Event) -> Position:
 
 
 def _show_key(key: Value) -> str:
-    return "of several parts" if isinstance(key, list | dict) else json.dumps(key)
+    return "with several parts" if isinstance(key, list | dict) else json.dumps(key)
 
 
 def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
-    """What the parser complains of, in one line."""
+    """Return the parser's error in one line."""
     mark = getattr(error, "problem_mark", None)
-    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "this is no YAML"
+    reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "syntax error"
     if mark is None:
-        return Problem(f"no YAML: {reason}", source=source)
+        return Problem(f"not YAML: {reason}", source=source)
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     hint = "indent with spaces, not with tabs" if "\t" in line[: mark.column + 1] else ""
     if "mapping values are not allowed" in reason:
-        hint = hint or "quote the text: a colon and a space in it begin a mapping"
-    return Problem(f"no YAML: {reason}", "", mark.line + 1, mark.column + 1, hint, source)
+        hint = hint or "quote the string: a colon followed by a space starts a mapping"
+    return Problem(f"not YAML: {reason}", line=mark.line + 1, column=mark.column + 1, hint=hint, source=source)

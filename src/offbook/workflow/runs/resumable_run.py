@@ -1,19 +1,82 @@
-"""One stored run, locked by this process, with the checkpoint that the engine writes to."""
+"""One stored run: its manifest, the lock of the process that runs it, and the checkpoint for the engine."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+from msgspec import Struct, field
+
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RunError
+from offbook.messages import JsonObject
+from offbook.version import __version__
 from offbook.workflow.engine.result import StepResult
+from offbook.workflow.file.schema import WorkflowDefinition
+from offbook.workflow.file.tree import included_files
 from offbook.workflow.runs.calls import RunCalls
 from offbook.workflow.runs.log import Ending, RunLog, StoredProgress
-from offbook.workflow.runs.manifest import RunManifest, read_manifest
+
+
+class RunManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The beginning of a run.
+
+    `path` is the workflow's file, absolute; `given_path` is how it was named, in the folder
+    `started_in`. `files` has the SHA-256 of it and of every file that it includes, by absolute path.
+    `steps` counts the steps of the workflow itself. `options` is what whoever runs it must know to go on.
+    """
+
+    id: str
+    workflow: str
+    path: str
+    given_path: str
+    started_in: str
+    files: dict[str, str]
+    version: str
+    started_at: str
+    steps: int
+    state: JsonObject = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
+
+    def changes(self) -> list[str]:
+        """What is no longer as it was when the run was started: files, and the version of offbook."""
+        changed = [name for name, digest in self.files.items() if _digest(Path(name)) != digest]
+        return changed if self.version == __version__ else [*changed, f"offbook, which was {self.version}"]
+
+
+def read_manifest(path: Path) -> RunManifest:
+    """The manifest in a file.
+
+    Raises:
+        RunError: it cannot be read, or is none.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunManifest)
+    except OSError as error:
+        raise RunError(error.strerror or str(error), source=str(path)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        hint = "go on with it by the offbook that started it"
+        raise RunError(f"this is no start of a run: {error}", source=str(path), hint=hint) from None
+
+
+def file_digests(definition: WorkflowDefinition, path: str | os.PathLike[str]) -> dict[str, str]:
+    """The SHA-256 of a workflow's file and of all that it includes, by absolute path; empty for a missing file."""
+    file = Path(path).resolve()
+    files = dict.fromkeys([file, *included_files(definition, file.parent)])
+    return {str(each): _digest(each) for each in files}
+
+
+def _digest(file: Path) -> str:
+    try:
+        return sha256(file.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
 
 _HOLDS_STEPS = frozenset(("loop", "subworkflow"))
 

@@ -21,8 +21,18 @@ from offbook.version import __version__
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.runs.calls import write_private
 from offbook.workflow.runs.log import read_progress
-from offbook.workflow.runs.manifest import RunManifest, file_digests, read_manifest
-from offbook.workflow.runs.resumable_run import CALLS, LOG, MANIFEST, ResumableRun, is_locked, lock_folder, release_lock
+from offbook.workflow.runs.resumable_run import (
+    CALLS,
+    LOG,
+    MANIFEST,
+    ResumableRun,
+    RunManifest,
+    file_digests,
+    is_locked,
+    lock_folder,
+    read_manifest,
+    release_lock,
+)
 
 StoredRunStatus = Literal["running", "interrupted", "failed", "succeeded", "unreadable"]
 
