@@ -18,10 +18,10 @@ Content: TypeAlias = str | list[JsonObject] | None
 
 
 class ToolCall(Struct, frozen=True):
-    """A model's wish to have a tool run.
+    """A tool call that a model requests.
 
-    `raw_arguments` is set only when the model wrote arguments that are not a JSON object; `args` is
-    then empty. `error` is set only by a fault: dispatching the call must then fail with it.
+    `raw_arguments` is set only if the model wrote arguments that are not a JSON object; `args` is then empty.
+    `error` is set only by a fault: dispatching the call must then fail with it.
     """
 
     tool: str
@@ -33,7 +33,7 @@ class ToolCall(Struct, frozen=True):
 
     @classmethod
     def parse(cls, tool: str, arguments: str, *, id: str | None = None) -> ToolCall:
-        """A call from arguments as JSON text; text that is no JSON object is kept as `raw_arguments`."""
+        """Return the call with these arguments; text that is not a JSON object becomes `raw_arguments`."""
         if not arguments.strip():
             return cls(tool, id=id)
         try:
@@ -46,11 +46,11 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def arguments(self) -> str:
-        """The arguments as JSON text, as they go over the wire."""
+        """The arguments as JSON text, as they are sent."""
         return orjson.dumps(self.args).decode() if self.raw_arguments is None else self.raw_arguments
 
     def raise_for_fault(self) -> None:
-        """Fail as a fault demands. Whoever runs tools calls this where the tool itself could raise.
+        """Raise the error of an injected fault. Code that runs tools calls this where the tool itself could raise.
 
         Raises:
             ToolFaultError: a fault set `error`.
@@ -60,7 +60,7 @@ class ToolCall(Struct, frozen=True):
 
 
 class Message(Struct, frozen=True):
-    """One message of a conversation. Content is text or a list of parts, which are never looked into."""
+    """One message of a conversation. Content is text or a list of parts, which pass through unchanged."""
 
     role: str
     content: Content = None
@@ -70,7 +70,7 @@ class Message(Struct, frozen=True):
     reasoning: str | None = None
 
     def to_dict(self) -> JsonObject:
-        """This message as a plain dict in the OpenAI chat shape."""
+        """Return the message as a plain dict in the OpenAI chat format."""
         message: JsonObject = {"role": self.role, "content": self.content}
         if self.tool_calls:
             message["tool_calls"] = [
@@ -85,12 +85,12 @@ NO_EXTRA: Mapping[str, Any] = MappingProxyType({})
 
 
 class Request(Struct, frozen=True):
-    """What is asked of a model.
+    """A request to a model.
 
-    Messages and tools are plain dicts in the OpenAI chat shape. `extra` holds parameters of the
-    protocol that have no field here and goes into the body as it is. The other fields say who asks
-    and how, and are no part of the fingerprint: `call` is which call of its step this is, from 1 (0
-    where nobody counts), and `attempt` which try of that call.
+    Messages and tools are plain dicts in the OpenAI chat format. `extra` holds parameters of the protocol that have
+    no field here, and is merged into the body unchanged. The fields from `stream` on are not part of the fingerprint:
+    `call` is the number of the call within its step, from 1 (0 if calls are not counted), and `attempt` the number of
+    the attempt within the call.
     """
 
     messages: tuple[JsonObject, ...]
@@ -108,10 +108,10 @@ class Request(Struct, frozen=True):
 
 
 def plain_messages(messages: Sequence[JsonObject | Message]) -> tuple[JsonObject, ...]:
-    """The messages as plain dicts.
+    """Return the messages as plain dicts.
 
     Raises:
-        RequestError: if `messages` is no sequence of dicts with a role, or of Message.
+        RequestError: `messages` is not a sequence of dicts with a role, or of Message.
     """
     if type(messages) is list:
         for message in messages:
@@ -144,16 +144,18 @@ class Usage(Struct, frozen=True):
     reasoning_tokens: int = 0
 
     @classmethod
-    def of(cls, prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) -> Usage:
-        """Usage whose total is the sum of prompt and completion."""
-        return cls(prompt, completion, prompt + completion, cached, reasoning)
+    def of(
+        cls, prompt: int, completion: int, *, total: int | None = None, cached: int = 0, reasoning: int = 0
+    ) -> Usage:
+        """Return usage whose total is by default the sum of prompt and completion."""
+        return cls(prompt, completion, prompt + completion if total is None else total, cached, reasoning)
 
 
 class Response(Struct, frozen=True):
-    """What a model answered, complete.
+    """The complete response of a model.
 
-    `finish_reason` is `stop`, `length`, `tool_calls` or `content_filter`, or the provider's own word
-    where it fits none of these.
+    `finish_reason` is `stop`, `length`, `tool_calls` or `content_filter`, or the provider's own value if it is none
+    of these.
     """
 
     content: str = ""
@@ -167,14 +169,14 @@ class Response(Struct, frozen=True):
     reasoning: str | None = None
 
     def to_message(self) -> Message:
-        """The assistant message that continues the conversation after this response."""
+        """Return the assistant message that continues the conversation."""
         return Message(
             role="assistant", content=self.content or None, tool_calls=self.tool_calls, reasoning=self.reasoning
         )
 
 
 class TextDelta(Struct, frozen=True):
-    """A piece of the answer's text."""
+    """A piece of the response's text."""
 
     text: str
 
@@ -195,13 +197,13 @@ class ToolCallDelta(Struct, frozen=True):
 
 
 class StreamEnd(Struct, frozen=True):
-    """The last event of every stream that was not broken: the complete response."""
+    """The last event of every stream that did not break: the complete response."""
 
     response: Response
 
 
 class StreamRestart(Struct, frozen=True):
-    """What came so far is void: the stream broke, and starts over."""
+    """The stream broke and starts over: discard all events so far."""
 
     reason: str
 
@@ -211,7 +213,7 @@ StreamEvent: TypeAlias = StreamDelta | StreamRestart | StreamEnd
 
 
 class Accumulator:
-    """Joins stream deltas to a response."""
+    """Joins stream deltas into a response."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -228,7 +230,7 @@ class Accumulator:
                 self._calls.setdefault(index, []).append(delta)
 
     def join(self, rest: Response) -> Response:
-        """`rest` with the content, reasoning and tool calls that the deltas make up."""
+        """Return `rest` with the content, reasoning and tool calls of all deltas."""
         return replace(
             rest,
             content="".join(self._text),
@@ -244,7 +246,7 @@ def _join_call(pieces: list[ToolCallDelta]) -> ToolCall:
 
 
 def deltas_of(response: Response) -> list[StreamDelta]:
-    """The response as deltas, one for its reasoning, one for its text and one for each tool call."""
+    """Return the response as deltas: one for its reasoning, one for its text and one for each tool call."""
     deltas: list[StreamDelta] = []
     if response.reasoning:
         deltas.append(ReasoningDelta(response.reasoning))
@@ -255,22 +257,27 @@ def deltas_of(response: Response) -> list[StreamDelta]:
     return deltas
 
 
+def incomplete_stream_error() -> ProviderConnectionError:
+    """Return the error of a stream that ends without its last event."""
+    return ProviderConnectionError("the stream ended before its last event")
+
+
 class Reply(ABC):
-    """A response on its way: iterate over its stream events, or `collect()` the whole response."""
+    """A response that may still be arriving: iterate over its events, or `collect()` the whole response."""
 
     @abstractmethod
     def __aiter__(self) -> AsyncIterator[StreamEvent]: ...
 
     @abstractmethod
     async def collect(self) -> Response:
-        """The complete response. Raises what broke the stream, if something did."""
+        """Return the complete response. Raises the error that broke the stream, if there is one."""
 
     async def aclose(self) -> None:
-        """Let go of what the reply holds. Safe to call at any time."""
+        """Release what the reply holds. Safe to call at any time."""
 
 
 class WholeReply(Reply):
-    """A reply that has arrived already."""
+    """A reply that has already arrived."""
 
     __slots__ = ("response",)
 
@@ -287,15 +294,15 @@ class WholeReply(Reply):
 
 
 class Closable(Protocol):
-    """Something that a reply may hold on to, such as another reply or a connection."""
+    """Something that a reply holds, such as another reply or a connection."""
 
     async def aclose(self) -> None: ...
 
 
 class StreamedReply(Reply):
-    """A reply whose events come one by one; they can be read once.
+    """A reply whose events arrive one by one. They can be read once.
 
-    `source` is where they come from: closing the reply closes it, even if nobody began to read.
+    Closing the reply also closes `source`, where the events come from, even if nobody has started to read.
     """
 
     def __init__(self, events: AsyncIterator[StreamEvent], *, source: Closable | None = None) -> None:
@@ -310,7 +317,7 @@ class StreamedReply(Reply):
             if isinstance(event, StreamEnd):
                 response = event.response
         if response is None:
-            raise ProviderConnectionError("the stream ended before its last event")
+            raise incomplete_stream_error()
         return response
 
     async def aclose(self) -> None:

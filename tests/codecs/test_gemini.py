@@ -60,7 +60,7 @@ class TestPath:
 
     @pytest.mark.parametrize("path", ["", "/models/m", "/models/m:embedContent", "/models/:generateContent"])
     def test_without_a_model_and_method_is_refused(self, path):
-        with pytest.raises(RequestError, match="names no model"):
+        with pytest.raises(RequestError, match="does not name a model"):
             decode({}, path)
 
     def test_the_key_goes_in_a_header_of_the_vendor(self):

@@ -138,7 +138,7 @@ class TestConversation:
         ],
     )
     def test_with_what_the_server_cannot_take_is_refused(self, part):
-        with pytest.raises(RequestError, match="Ollama cannot take"):
+        with pytest.raises(RequestError, match="Ollama does not support"):
             encode({"role": "user", "content": [part]})
 
     @pytest.mark.parametrize("message", [{"content": "no role"}, {"role": "user", "content": 5}])

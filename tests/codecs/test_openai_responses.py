@@ -354,7 +354,7 @@ class TestResponses:
 
     @pytest.mark.parametrize(
         ("error", "told"),
-        [({"code": "server_error", "message": "It broke."}, "It broke."), (None, "it does not say why")],
+        [({"code": "server_error", "message": "It broke."}, "It broke."), (None, "no reason given")],
     )
     def test_that_failed_raise_what_went_wrong(self, error, told):
         with pytest.raises(ProviderError, match=f"the response failed: {told}") as caught:

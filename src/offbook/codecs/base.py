@@ -1,4 +1,4 @@
-"""The Codec protocol that every wire format implements, and how a peer's JSON is read into declared types."""
+"""The Codec interface that every protocol implements, and helpers that read and write its JSON."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
@@ -7,35 +7,35 @@ import msgspec
 import orjson
 from msgspec import Struct
 
-from offbook.errors import MalformedResponseError, RequestError
+from offbook.errors import MalformedResponseError, ProviderError, RequestError
 from offbook.messages import JsonObject, Request, Response, StreamDelta
 from offbook.text import shorten
 
 NO_ID = "offbook"
-"""What stands in the ids of an answer that is given none."""
+"""The id of a response for which none is given."""
 
 
 class WireRequest(Struct, frozen=True):
-    """A request as it goes over HTTP: path below the base URL (query included) and JSON body."""
+    """A request as it is sent over HTTP: the path below the base URL, with its query, and the JSON body."""
 
     path: str
     body: JsonObject
 
 
 class StreamDecoder(Protocol):
-    """Turns the bytes of one streamed answer into deltas, however the bytes are cut."""
+    """Decodes the bytes of one streamed response to deltas, however the bytes are split."""
 
     def feed(self, data: bytes) -> Iterator[StreamDelta]:
-        """The deltas that `data` completes, up to what it breaks.
+        """Yield the deltas that `data` completes.
 
         Raises:
-            MalformedResponseError: the bytes are not what the protocol says.
-            ProviderError: the provider reported an error inside the stream.
+            MalformedResponseError: the bytes violate the protocol.
+            ProviderError: the provider reports an error inside the stream.
         """
         ...
 
     def close(self) -> tuple[list[StreamDelta], Response]:
-        """The deltas left when the bytes have ended, and the response that all deltas make up.
+        """Return the remaining deltas when the bytes have ended, and the response that all deltas make up.
 
         Raises:
             ProviderConnectionError: the stream ended before its last event.
@@ -44,55 +44,55 @@ class StreamDecoder(Protocol):
 
 
 class Codec(Protocol):
-    """One protocol. The client side encodes requests and decodes answers, the server side the reverse."""
+    """One protocol. Clients encode requests and decode responses; servers do the reverse."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def stream_type(self) -> str:
-        """The content type of a streamed answer."""
+        """The content type of a streamed response."""
         ...
 
     def auth_headers(self, api_key: str) -> dict[str, str]:
-        """The headers that carry the key (none if it is empty) and those that the protocol demands beside it."""
+        """Return the headers that carry the key, unless it is empty, and those that the protocol requires with it."""
         ...
 
     def encode_request(self, request: Request) -> WireRequest: ...
 
     def decode_request(self, wire: WireRequest) -> Request:
-        """Raises RequestError if the body is not a request of this protocol."""
+        """Decode a request. Raises RequestError if the body is not a request of this protocol."""
         ...
 
     def encode_response(self, response: Response, *, id: str = NO_ID) -> JsonObject:
-        """The response. `id` goes into the ids that the protocol demands, to set it apart from others of a run."""
+        """Encode a response. `id` becomes part of the ids that the protocol requires, to make them unique in a run."""
         ...
 
     def decode_response(self, data: bytes) -> Response:
-        """The response, with `provider`, `cost_usd` and `latency_ms` left for the caller to fill in.
+        """Decode a response. The caller sets `provider`, `cost_usd` and `latency_ms`.
 
         Raises:
             MalformedResponseError: `data` is not a response of this protocol.
-            ProviderError: the response says that it failed.
+            ProviderError: the response reports a failure.
         """
         ...
 
     def encode_stream(self, response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
-        """Frames for the deltas, between the frames that open and end a stream of `response`; `id` as above."""
+        """Encode the deltas as frames, between those that start and end a stream of `response`; `id` as above."""
         ...
 
     def encode_stream_error(self, message: str) -> bytes:
-        """The frame by which the vendor reports an error inside a stream."""
+        """Encode an error as the vendor reports it inside a stream."""
         ...
 
     def stream_decoder(self) -> StreamDecoder: ...
 
     def encode_error(self, status_code: int, message: str) -> JsonObject:
-        """The error body that the vendor's SDK understands."""
+        """Encode an error body that the vendor's SDK understands."""
         ...
 
     def decode_error(self, data: bytes) -> str:
-        """The message in an error body, or the body itself where it has another shape."""
+        """Return the message in an error body, or the body itself if it has another shape."""
         ...
 
 
@@ -100,10 +100,10 @@ T = TypeVar("T")
 
 
 def decode_answer(data: bytes | str, shape: type[T]) -> T:
-    """A provider's JSON as `shape`; fields that the shape does not name are ignored.
+    """Decode a provider's JSON as `shape`. Undeclared fields are ignored.
 
     Raises:
-        MalformedResponseError: it is not JSON, or a field has the wrong type.
+        MalformedResponseError: `data` is not JSON, or a field has the wrong type.
     """
     try:
         return msgspec.json.decode(data, type=shape)
@@ -113,7 +113,7 @@ def decode_answer(data: bytes | str, shape: type[T]) -> T:
 
 
 def convert_request(body: object, shape: type[T]) -> T:
-    """A client's JSON body as `shape`.
+    """Convert a client's JSON body to `shape`.
 
     Raises:
         RequestError: a field is missing or has the wrong type.
@@ -125,7 +125,7 @@ def convert_request(body: object, shape: type[T]) -> T:
 
 
 def error_message(data: bytes, *path: str) -> str:
-    """The text at `path` in a JSON error body, or the body as text where there is none."""
+    """Return the text at `path` in a JSON error body, or the body as text if there is none."""
     text = data.decode("utf-8", "replace").strip()
     try:
         value = orjson.loads(data)
@@ -137,5 +137,20 @@ def error_message(data: bytes, *path: str) -> str:
 
 
 def without_none(fields: JsonObject) -> JsonObject:
-    """The fields that have a value."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def undeclared_fields(fields: JsonObject, shape: type[Struct]) -> JsonObject:
+    """Return the fields that `shape` does not declare."""
+    return {name: value for name, value in fields.items() if name not in shape.__struct_encode_fields__}
+
+
+def stream_error(message: object, *, raw: str) -> ProviderError:
+    """Return the error for one that the provider reports inside a stream."""
+    return ProviderError(f"error inside the stream: {message}", body=raw)
+
+
+def bearer_auth(api_key: str) -> dict[str, str]:
+    """Return the header that carries the key as a bearer token; none if the key is empty."""
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -1,4 +1,4 @@
-"""Messages in the OpenAI chat shape as declared types, with the call ids and data URLs that other protocols need."""
+"""Messages in the OpenAI chat format as declared types, with the call ids and data URLs that other protocols need."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from offbook.codecs.base import convert_request
 from offbook.messages import JsonObject, ToolCall
 
 RAW_ARGUMENTS = "raw_arguments"
-"""Where a protocol that carries arguments as an object keeps a text that is none."""
+"""The field for arguments that are not a JSON object, in protocols that require an object."""
 
 
 class ChatFunction(Struct):
@@ -26,7 +26,7 @@ class ExtraContent(Struct):
 
 
 class ChatToolCall(Struct):
-    """A tool call of an assistant message. `extra_content` is where Google's OpenAI-shaped API keeps its signatures."""
+    """A tool call of an assistant message. Google's OpenAI-compatible API keeps its signatures in `extra_content`."""
 
     function: ChatFunction
     id: str | None = None
@@ -51,38 +51,38 @@ class ChatMessage(Struct):
 
 
 def read_messages(messages: Sequence[JsonObject]) -> list[ChatMessage]:
-    """The messages of a request as declared shapes.
+    """Convert the messages of a request.
 
     Raises:
-        RequestError: a message is not in the OpenAI chat shape.
+        RequestError: a message is not in the OpenAI chat format.
     """
     return convert_request(messages, list[ChatMessage])
 
 
 def arguments_object(call: ToolCall) -> JsonObject:
-    """The arguments as an object; a text that is no JSON object is kept under `raw_arguments`."""
+    """Return the arguments as an object; text that is not a JSON object becomes its field `raw_arguments`."""
     return call.args if call.raw_arguments is None else {RAW_ARGUMENTS: call.raw_arguments}
 
 
 class CallIds:
-    """Numbers calls in order of appearance, and finds the call that a result answers."""
+    """Numbers calls in order, and finds the call that a result belongs to."""
 
     def __init__(self) -> None:
         self._count = 0
         self._open: list[tuple[str, str]] = []
 
     def of_call(self, tool: str, *, given: str | None = None) -> str:
-        """The id of the next call: the one that it was given, or `call_{n}`."""
+        """Return the id of the next call: `given`, or `call_{n}`."""
         call_id = given or f"call_{self._count}"
         self._count += 1
         self._open.append((call_id, tool))
         return call_id
 
     def of_result(self, tool: str | None, *, given: str | None = None) -> str:
-        """The id of the call that a result answers.
+        """Return the id of the call that a result belongs to.
 
-        It is the one that the result was given, else that of the first unanswered call of its tool,
-        else of the first unanswered call; a result that answers no call has a number of its own.
+        It is `given`, else the id of the first call of the tool without a result, else of the first call without a
+        result. A result without a call gets a number of its own.
         """
         answered = self._answered(tool, given)
         if answered is not None:
@@ -111,7 +111,7 @@ class DataUrl(Struct, frozen=True):
 
 
 def parse_data_url(url: str) -> DataUrl | None:
-    """The URL's media type and content, or None where it is no base64 `data:` URL."""
+    """Return the URL's media type and content, or None if it is not a base64 `data:` URL."""
     head, comma, data = url.partition(",")
     if not comma or not head.startswith("data:") or not head.endswith(";base64"):
         return None

@@ -1,4 +1,4 @@
-"""Turns an HTTP error status into the error that offbook raises, and reads Retry-After."""
+"""Maps an HTTP error status to the error that offbook raises, and reads Retry-After."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,17 +11,17 @@ from offbook.errors import ProviderError, RateLimitError
 def error_of_status(
     status_code: int, *, headers: Mapping[str, str], body: str, message: str, now: datetime
 ) -> ProviderError:
-    """Our error for an answer with a status other than 200. `now` is what a `Retry-After` date counts from."""
-    told = f"HTTP {status_code}: {message}"
+    """Return the error for a response with a status other than 200. A `Retry-After` date is relative to `now`."""
+    reason = f"HTTP {status_code}: {message}"
     if status_code == 429:
-        return RateLimitError(told, headers=headers, body=body, retry_after_s=retry_after_s(headers, now=now))
-    return ProviderError(told, status_code=status_code, headers=headers, body=body)
+        return RateLimitError(reason, headers=headers, body=body, retry_after_s=retry_after_s(headers, now=now))
+    return ProviderError(reason, status_code=status_code, headers=headers, body=body)
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
-    """How long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+    """Return how long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
 
-    A date counts from the `date` of the same answer, or from `now` if it has none.
+    A date is relative to the `date` of the same response, or to `now` if it has none.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):

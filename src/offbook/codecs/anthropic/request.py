@@ -1,6 +1,5 @@
 """Anthropic messages: requests, with their messages and tools."""
 
-import re
 from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
@@ -8,21 +7,20 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from offbook.codecs.base import WireRequest, convert_request, without_none
+from offbook.codecs.base import WireRequest, convert_request, undeclared_fields, without_none
+from offbook.codecs.chat_message import DataUrl, arguments_object, parse_data_url
 from offbook.messages import Content, JsonObject, Request, ToolCall
-
-_DATA_URL_HEAD = re.compile(r"data:([^;,]+);base64")
 
 
 def encode_content(content: Content) -> str | list[JsonObject]:
-    """Content as the API takes it. Parts other than images are the same in both shapes, or pass untouched."""
+    """Encode content. Parts other than images are the same in both formats, or pass through unchanged."""
     if isinstance(content, list):
         return [_encode_part(part) for part in content]
     return "" if content is None else content
 
 
 def decode_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
-    """Content in the OpenAI chat shape. A single block that is nothing but text becomes that text."""
+    """Decode content to the OpenAI chat format. A single block that is only text becomes that text."""
     if isinstance(content, str):
         return content
     if len(content) == 1 and is_plain_text(content[0]):
@@ -31,14 +29,14 @@ def decode_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
 
 
 def blocks_of(content: str | list[JsonObject]) -> list[JsonObject]:
-    """Content as blocks; none for empty text, which the API refuses as a block."""
+    """Return content as blocks; none for empty text, which the API rejects as a block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return content
 
 
 def is_plain_text(block: JsonObject) -> bool:
-    """Whether the block is text and carries nothing else, such as cache control."""
+    """Return whether the block is text without anything else, such as cache control."""
     return block.keys() == {"type", "text"} and block["type"] == "text" and isinstance(block["text"], str)
 
 
@@ -52,7 +50,7 @@ def _encode_part(part: JsonObject) -> JsonObject:
 def _decode_block(block: JsonObject) -> JsonObject:
     match block:
         case {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}, **rest}:
-            return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}, **rest}
+            return {"type": "image_url", "image_url": {"url": str(DataUrl(media_type, data))}, **rest}
         case {"type": "image", "source": {"type": "url", "url": url}, **rest}:
             return {"type": "image_url", "image_url": {"url": url}, **rest}
     return block
@@ -61,14 +59,11 @@ def _decode_block(block: JsonObject) -> JsonObject:
 def _image_source(url: str) -> JsonObject | None:
     if url.startswith(("http://", "https://")):
         return {"type": "url", "url": url}
-    head, _, data = url.partition(",")
-    if found := _DATA_URL_HEAD.fullmatch(head):
-        return {"type": "base64", "media_type": found[1], "data": data}
-    return None
+    image = parse_data_url(url)
+    if image is None or not image.media_type:
+        return None
+    return {"type": "base64", "media_type": image.media_type, "data": image.data}
 
-
-RAW_ARGUMENTS = "raw_arguments"
-"""The one field of a call's input when its arguments are text that is no JSON object."""
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 _ENCODED_CHOICES = {"required": "any"}
@@ -90,7 +85,7 @@ class _Tool(Struct):
 
 
 def encode_tool(tool: JsonObject) -> JsonObject:
-    """A function tool as the API takes it; what stands beside its function goes along. Others pass untouched."""
+    """Encode a function tool, with the fields beside its function. Other tools pass through unchanged."""
     if tool.get("type") != "function":
         return tool
     function = convert_request(tool.get("function"), _FunctionSpec)
@@ -104,7 +99,7 @@ def encode_tool(tool: JsonObject) -> JsonObject:
 
 
 def decode_tool(tool: JsonObject) -> JsonObject:
-    """The inverse of `encode_tool`. Tools that the vendor's servers run pass untouched."""
+    """Decode a function tool. Tools that run on the vendor's servers pass through unchanged."""
     if tool.get("type") not in (None, "custom") or "input_schema" not in tool:
         return tool
     read = convert_request(tool, _Tool)
@@ -124,18 +119,13 @@ def encode_choice(choice: str | JsonObject | None) -> JsonObject | None:
 
 
 def decode_choice(choice: JsonObject | None) -> str | JsonObject | None:
-    """The choice in the OpenAI chat shape; one that says more than that shape can passes untouched."""
+    """Decode a choice to the OpenAI chat format; one that has more fields passes through unchanged."""
     match choice:
         case {"type": "tool", "name": name, **rest} if not rest:
             return {"type": "function", "function": {"name": name}}
         case {"type": str(word), **rest} if not rest:
             return _DECODED_CHOICES.get(word, word)
     return choice
-
-
-def encode_input(call: ToolCall) -> JsonObject:
-    """The call's arguments as the object that the API demands, even where the model wrote none."""
-    return call.args if call.raw_arguments is None else {RAW_ARGUMENTS: call.raw_arguments}
 
 
 def _other_fields(tool: JsonObject, *names: str) -> JsonObject:
@@ -173,7 +163,7 @@ class _ToolResult(Struct):
 
 
 def encode_system(messages: Iterable[JsonObject]) -> str | list[JsonObject] | None:
-    """The system prompt: the text of a single system message, or the blocks of all of them."""
+    """Return the system prompt: the text of a single system message, or the blocks of all of them."""
     contents = [encode_content(message.get("content")) for message in messages if _is_system(message)]
     if len(contents) == 1:
         return contents[0]
@@ -181,7 +171,7 @@ def encode_system(messages: Iterable[JsonObject]) -> str | list[JsonObject] | No
 
 
 def decode_system(system: str | list[JsonObject] | None) -> list[JsonObject]:
-    """The system messages: one for each block if all are nothing but text, else one that holds all blocks."""
+    """Return the system messages: one for each block if all are only text, else one with all blocks."""
     if system is None:
         return []
     if isinstance(system, list) and all(is_plain_text(block) for block in system):
@@ -190,7 +180,7 @@ def decode_system(system: str | list[JsonObject] | None) -> list[JsonObject]:
 
 
 def encode_messages(messages: Iterable[JsonObject]) -> list[JsonObject]:
-    """All but the system messages. Tool messages in a row become one user message, as the API demands."""
+    """Encode all but the system messages. Adjacent tool messages become one user message, as the API requires."""
     encoded: list[JsonObject] = []
     spoken = (message for message in messages if not _is_system(message))
     for is_tool, group in groupby(spoken, key=lambda message: message.get("role") == "tool"):
@@ -202,10 +192,10 @@ def encode_messages(messages: Iterable[JsonObject]) -> list[JsonObject]:
 
 
 def decode_messages(messages: Iterable[AnthropicMessage]) -> list[JsonObject]:
-    """The messages in the OpenAI chat shape.
+    """Decode messages to the OpenAI chat format.
 
     Raises:
-        RequestError: a tool call or tool result lacks what identifies it.
+        RequestError: a tool call or tool result lacks its id.
     """
     return [decoded for message in messages for decoded in _decode_message(message)]
 
@@ -228,7 +218,7 @@ def _encode_call(call: JsonObject) -> JsonObject:
 
 
 def _encode_arguments(arguments: str | dict[str, Any]) -> JsonObject:
-    return arguments if isinstance(arguments, dict) else encode_input(ToolCall.parse("", arguments))
+    return arguments if isinstance(arguments, dict) else arguments_object(ToolCall.parse("", arguments))
 
 
 def _encode_result(message: JsonObject) -> JsonObject:
@@ -276,13 +266,13 @@ def _decode_result(block: JsonObject) -> JsonObject:
 
 
 def _own_fields(carrier: JsonObject) -> JsonObject:
-    """What only this API knows of a call or result; it travels on the message in the OpenAI chat shape."""
+    """Return the fields that only this API has; they stay on the message in the OpenAI chat format."""
     return {name: carrier[name] for name in _OWN_FIELDS if name in carrier}
 
 
 PATH = "/v1/messages"
 DEFAULT_MAX_TOKENS = 4096
-"""What is sent when the request sets no limit: the API demands one."""
+"""The limit of a request that sets none: the API requires one."""
 
 
 class _Body(Struct):
@@ -319,6 +309,6 @@ def decode_request(wire: WireRequest) -> Request:
         max_tokens=body.max_tokens,
         tools=tuple(decode_tool(tool) for tool in body.tools or ()),
         tool_choice=decode_choice(body.tool_choice),
-        extra={name: value for name, value in wire.body.items() if name not in _Body.__struct_fields__},
+        extra=undeclared_fields(wire.body, _Body),
         stream=bool(body.stream),
     )

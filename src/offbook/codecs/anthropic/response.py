@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from offbook.codecs.anthropic.request import encode_input
 from offbook.codecs.base import NO_ID, decode_answer, error_message
+from offbook.codecs.chat_message import arguments_object
 from offbook.messages import JsonObject, Response, ToolCall, Usage
 
 REQUEST_ID = f"req_{NO_ID}"
@@ -31,7 +31,7 @@ _ERROR_KINDS = {
 
 
 class ContentBlock(Struct):
-    """Any block of an answer; which fields are set depends on its type."""
+    """A block of any type; the type decides which fields are set."""
 
     type: str
     text: str | None = None
@@ -82,13 +82,13 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
     if response.content:
         blocks.append(text_block(response.content))
     for index, call in enumerate(response.tool_calls):
-        blocks.append(tool_use_block(call.id or call_id(id, index), call.tool) | {"input": encode_input(call)})
+        blocks.append(tool_use_block(call.id or call_id(id, index), call.tool) | {"input": arguments_object(call)})
     end = {"stop_reason": encode_finish_reason(response.finish_reason), "usage": encode_usage(response.usage)}
     return message_envelope(response, id) | {"content": blocks} | end
 
 
 def message_envelope(response: Response, id: str) -> JsonObject:
-    """A message without content, before it has ended."""
+    """Return a message before it has content."""
     return {
         "id": f"msg_{id}",
         "type": "message",
@@ -109,12 +109,12 @@ def thinking_block(thinking: str) -> JsonObject:
 
 
 def tool_use_block(call_id: str, tool: str | None) -> JsonObject:
-    """A tool use without input."""
+    """Return a tool use without input."""
     return {"type": "tool_use", "id": call_id, "name": tool or "", "input": {}}
 
 
 def call_id(id: str, index: int) -> str:
-    """The id of a call that has none. Clients answer it by its id."""
+    """Return the id for a call that has none; clients refer to it in the result."""
     return f"toolu_{id}_{index}"
 
 

@@ -25,13 +25,21 @@ from offbook.codecs.anthropic.response import (
     thinking_block,
     tool_use_block,
 )
-from offbook.codecs.base import NO_ID, decode_answer, without_none
+from offbook.codecs.base import NO_ID, decode_answer, stream_error, without_none
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
-from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+    incomplete_stream_error,
+)
 
 
-class _Typed(Struct):
+class _TypedEvent(Struct):
     type: str = ""
 
 
@@ -71,7 +79,7 @@ class _MessageDelta(Struct):
 
 
 class AnthropicStreamDecoder:
-    """Reads message events. A stream is complete once it has told its stop reason or sent `message_stop`."""
+    """Decodes message events. A stream is complete after its stop reason or `message_stop`."""
 
     def __init__(self) -> None:
         self._sse = SseDecoder()
@@ -89,7 +97,7 @@ class AnthropicStreamDecoder:
     def close(self) -> tuple[list[StreamDelta], Response]:
         deltas = list(self._take(self._sse.close()))
         if not self._done and self._finish_reason is None:
-            raise ProviderConnectionError("the stream ended before its last event")
+            raise incomplete_stream_error()
         rest = Response(model=self._model, usage=decode_usage(self._usage), finish_reason=self._finish_reason)
         return deltas, self._joined.join(rest)
 
@@ -112,8 +120,7 @@ class AnthropicStreamDecoder:
             case "message_stop":
                 self._done = True
             case "error":
-                message = decode_error(event.data.encode())
-                raise ProviderError(f"error inside the stream: {message}", body=event.data)
+                raise stream_error(decode_error(event.data.encode()), raw=event.data)
         return []
 
     def _begin(self, opening: _MessageHead) -> None:
@@ -125,7 +132,7 @@ class AnthropicStreamDecoder:
         self._count(ending.usage)
 
     def _count(self, usage: AnthropicUsage | None) -> None:
-        """Counts are totals so far: what is told again replaces what was told before."""
+        """Counts are totals so far: a later count replaces an earlier one."""
         if usage is not None:
             self._usage = replace(self._usage, **without_none(asdict(usage)))
 
@@ -135,7 +142,7 @@ class AnthropicStreamDecoder:
             return _text_deltas(block.type, block.text, block.thinking)
         call_index = self._call_count
         self._call_count += 1
-        if block.input:  # given whole, so what may be streamed after it only repeats it
+        if block.input:  # sent whole, so pieces that follow only repeat it
             return [ToolCallDelta(call_index, orjson.dumps(block.input).decode(), block.id, block.name)]
         self._call_of_block[start.index] = call_index
         return [ToolCallDelta(call_index, "", block.id, block.name)]
@@ -149,10 +156,10 @@ class AnthropicStreamDecoder:
 
 
 def _kind(event: ServerSentEvent) -> str:
-    """What the event is: by its name where that says all, else by the type in its data."""
+    """Return the event's type: its name if that is enough, else the type in its data."""
     if event.event in ("ping", "error"):
         return event.event
-    return decode_answer(event.data, _Typed).type or event.event
+    return decode_answer(event.data, _TypedEvent).type or event.event
 
 
 def _text_deltas(kind: str, text: str | None, thinking: str | None) -> list[StreamDelta]:
@@ -164,7 +171,7 @@ def _text_deltas(kind: str, text: str | None, thinking: str | None) -> list[Stre
 
 
 def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
-    """The message's events, each delta in a block of its kind; the pieces of one tool call must come in a row."""
+    """Encode a message's events, each delta in a block of its kind. The pieces of a tool call must be adjacent."""
     counted_first = replace(response.usage, completion_tokens=0, reasoning_tokens=0)
     yield _frame("message_start", {"message": message_envelope(response, id) | {"usage": encode_usage(counted_first)}})
     yield from _encode_blocks(deltas, id)
@@ -183,7 +190,7 @@ def _encode_blocks(deltas: Iterable[StreamDelta], id: str) -> Iterator[bytes]:
 
 
 def _block_key(delta: StreamDelta) -> tuple[type, int]:
-    """Deltas in a row with the same key share a block."""
+    """Adjacent deltas with the same key share a block."""
     return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
 
 

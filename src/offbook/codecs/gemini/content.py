@@ -22,15 +22,15 @@ _CAMEL = {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): name for 
 
 
 def in_camel_case(fields: JsonObject) -> JsonObject:
-    """The fields, those whose names we know under their camel case name."""
+    """Return the fields with the known names in camel case."""
     return {_CAMEL.get(name, name): value for name, value in fields.items()}
 
 
 def read_fields(value: object, shape: type[T]) -> T:
-    """A JSON object as `shape`, in whichever case its names are.
+    """Convert a JSON object to `shape`, whether its names are in snake case or camel case.
 
     Raises:
-        RequestError: it is no object, or a field is missing or has the wrong type.
+        RequestError: `value` is not an object, or a field is missing or has the wrong type.
     """
     return convert_request(in_camel_case(convert_request(value, dict[str, Any])), shape)
 
@@ -49,7 +49,7 @@ class _FileData(Struct, rename="camel"):
 
 
 def encode_parts(content: Content) -> list[JsonObject]:
-    """A message's content as parts; what is neither text nor an image goes as it is."""
+    """Encode content as parts. Anything but text and images passes through unchanged."""
     if isinstance(content, str):
         return [{"text": content}]
     return [_encode_part(part) for part in content or ()]
@@ -74,7 +74,7 @@ def _encode_image(url: str, media_type: str | None) -> JsonObject | None:
 
 
 def decode_parts(parts: list[JsonObject]) -> Content:
-    """Parts, their names in camel case, as a message's content: text alone is a string, nothing is None.
+    """Decode parts with names in camel case to content: text alone is a string, no parts are None.
 
     Raises:
         RequestError: a part has the wrong shape.
@@ -104,7 +104,7 @@ def _decode_part(part: JsonObject) -> JsonObject:
 def _decode_inline(inline: _InlineData) -> JsonObject | None:
     if not inline.mime_type.startswith("image/"):
         return None
-    data = inline.data.replace("-", "+").replace("_", "/")  # the vendor's SDK writes base64 for URLs
+    data = inline.data.replace("-", "+").replace("_", "/")  # the vendor's SDK writes URL-safe base64
     return {"type": "image_url", "image_url": {"url": str(DataUrl(inline.mime_type, data))}}
 
 
@@ -116,7 +116,7 @@ def _decode_file(file: _FileData) -> JsonObject | None:
 
 SYSTEM_ROLES = ("system", "developer")
 SKIP_SIGNATURE = "skip_thought_signature_validator"
-"""What the vendor documents for a call in the history that has no signature."""
+"""The signature that the vendor documents for a call in the history that has none."""
 _WIRE_ROLES = {"assistant": "model"}
 
 
@@ -141,15 +141,15 @@ class _FunctionResponse(Struct):
 
 
 def encode_system(messages: Sequence[ChatMessage]) -> JsonObject | None:
-    """The system instruction that the system messages make up, if there are any."""
+    """Return the system instruction made of all system messages, or None if there are none."""
     parts = [part for message in messages if message.role in SYSTEM_ROLES for part in encode_parts(message.content)]
     return {"parts": parts} if parts else None
 
 
 def encode_contents(messages: Sequence[ChatMessage], *, signed: bool) -> list[JsonObject]:
-    """The conversation without its system messages and without messages that hold nothing.
+    """Encode a conversation without its system messages and empty messages.
 
-    `signed` says that the model refuses calls in the history that have no signature.
+    `signed` says that the model rejects calls in the history without a signature.
     """
     contents: list[JsonObject] = []
     tools: dict[str | None, str] = {}
@@ -180,7 +180,7 @@ def _encode_signed_call(call: ChatToolCall) -> JsonObject:
 
 
 def encode_call(call: ToolCall) -> JsonObject:
-    """A tool call as a part."""
+    """Return a tool call as a part."""
     return {"functionCall": without_none({"id": call.id, "name": call.tool, "args": arguments_object(call)})}
 
 
@@ -191,7 +191,7 @@ def _encode_result(message: ChatMessage, tools: dict[str | None, str]) -> JsonOb
 
 
 def decode_contents(contents: Sequence[GeminiContent]) -> list[JsonObject]:
-    """The conversation as messages; calls that have no id are numbered.
+    """Decode a conversation to messages. Calls without an id are numbered.
 
     Raises:
         RequestError: a part has the wrong shape.

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from offbook.codecs.base import WireRequest, convert_request, without_none
+from offbook.codecs.base import WireRequest, convert_request, undeclared_fields, without_none
 from offbook.codecs.chat_message import read_messages
 from offbook.codecs.gemini.content import (
     GeminiContent,
@@ -23,7 +23,7 @@ from offbook.messages import JsonObject, Message, Request
 
 
 class _PlainSchema(Struct, rename="camel", forbid_unknown_fields=True):
-    """The JSON schemas that `parameters` takes; `parametersJsonSchema` takes any."""
+    """The JSON schemas that `parameters` supports; `parametersJsonSchema` supports any."""
 
     type: str | None = None
     format: str | None = None
@@ -59,7 +59,7 @@ class _FunctionCalling(Struct, rename="camel"):
 
 
 def encode_tools(tools: Iterable[JsonObject]) -> list[JsonObject]:
-    """All functions as one tool; a tool of another type goes as it is."""
+    """Encode all functions as one tool. Other tools pass through unchanged."""
     declarations: list[JsonObject] = []
     others: list[JsonObject] = []
     for tool in tools:
@@ -72,7 +72,7 @@ def encode_tools(tools: Iterable[JsonObject]) -> list[JsonObject]:
 
 
 def _encode_function(function: JsonObject) -> JsonObject:
-    """The declaration, without `strict`, which the vendor refuses."""
+    """Return the declaration without `strict`, which the vendor rejects."""
     kept = {name: value for name, value in function.items() if name not in ("parameters", "strict")}
     parameters = function.get("parameters")
     name = "parameters" if _is_plain_schema(parameters) else "parametersJsonSchema"
@@ -88,7 +88,7 @@ def _is_plain_schema(schema: object) -> bool:
 
 
 def decode_tools(tools: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
-    """Each declared function as a tool of its own.
+    """Decode each declared function as a tool of its own.
 
     Raises:
         RequestError: the declarations have the wrong shape.
@@ -112,7 +112,7 @@ def _decode_function(declaration: JsonObject) -> JsonObject:
 
 
 def encode_tool_choice(choice: str | JsonObject | None) -> JsonObject:
-    """The tool config for a choice.
+    """Return the tool config for a choice.
 
     Raises:
         RequestError: the choice is an object that does not name one function.
@@ -126,11 +126,11 @@ def encode_tool_choice(choice: str | JsonObject | None) -> JsonObject:
             return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [name]}}
         case _:
             hint = '"auto", "none", "required" or {"type": "function", "function": {"name": "…"}}'
-            raise RequestError(f"cannot tell Gemini about {choice!r}", source="tool_choice", hint=hint)
+            raise RequestError(f"Gemini does not support {choice!r}", source="tool_choice", hint=hint)
 
 
 def decode_tool_choice(config: JsonObject) -> tuple[str | JsonObject | None, JsonObject]:
-    """The choice that a tool config makes, and what is left of the config.
+    """Return the choice in a tool config, and the rest of the config.
 
     Raises:
         RequestError: the config has the wrong shape.
@@ -194,7 +194,9 @@ def _extra(request: Request, name: str) -> JsonObject:
 def decode_request(wire: WireRequest) -> Request:
     path = _PATH.fullmatch(wire.path)
     if path is None:
-        raise RequestError(f"{wire.path!r} names no model", source="path", hint="/models/{model}:generateContent")
+        raise RequestError(
+            f"{wire.path!r} does not name a model", source="path", hint="/models/{model}:generateContent"
+        )
     body = read_fields(wire.body, _Body)
     config = in_camel_case(body.generation_config or {})
     limits = convert_request(config, _Limits)
@@ -206,19 +208,14 @@ def decode_request(wire: WireRequest) -> Request:
         max_tokens=limits.max_output_tokens,
         tools=decode_tools(body.tools or ()),
         tool_choice=tool_choice,
-        extra=_undeclared(in_camel_case(wire.body), _Body)
-        | _without_empty({"toolConfig": tool_config, "generationConfig": _undeclared(config, _Limits)}),
+        extra=undeclared_fields(in_camel_case(wire.body), _Body)
+        | _without_empty({"toolConfig": tool_config, "generationConfig": undeclared_fields(config, _Limits)}),
         stream=path["method"] == "streamGenerateContent",
     )
 
 
 def _system(instruction: GeminiContent | None) -> list[JsonObject]:
     return [] if instruction is None else [Message("system", decode_parts(instruction.camel_parts())).to_dict()]
-
-
-def _undeclared(fields: JsonObject, shape: type[Struct]) -> JsonObject:
-    """The fields that `shape` does not declare."""
-    return {name: value for name, value in fields.items() if name not in shape.__struct_encode_fields__}
 
 
 def _without_empty(fields: JsonObject) -> JsonObject:

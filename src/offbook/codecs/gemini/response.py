@@ -96,7 +96,7 @@ class GenerateContentResponse(Struct, rename="camel"):
 
     @property
     def end(self) -> str | None:
-        """The vendor's word for why the answer ended, if it has; a blocked prompt ends it too."""
+        """The vendor's finish reason, if the response has ended; a blocked prompt ends it too."""
         if self.prompt_feedback is not None and self.prompt_feedback.block_reason is not None:
             return _BLOCKED
         return next((candidate.finish_reason for candidate in self.candidates if not candidate.index), None)
@@ -117,7 +117,7 @@ def decode_response(data: bytes) -> Response:
 
 
 def decode_deltas(parts: list[PartShape], *, calls_before: int = 0) -> list[StreamDelta]:
-    """The parts as deltas; a call that has no id is numbered, `calls_before` being the calls already seen."""
+    """Return the parts as deltas. Calls without an id are numbered, starting at `calls_before`."""
     deltas: list[StreamDelta] = []
     for part in parts:
         if part.text:
@@ -133,7 +133,7 @@ def _decode_call(call: FunctionCallShape, index: int) -> ToolCallDelta:
 
 
 def with_finish_reason(response: Response, end: str | None) -> Response:
-    """The response with its finish reason, which is ours for the vendor's word `end`."""
+    """Return the response with the finish reason for the vendor's `end`."""
     reason = _FINISH_REASONS.get(end, end) if end else None
     return replace(response, finish_reason="tool_calls" if reason == "stop" and response.tool_calls else reason)
 
@@ -146,7 +146,7 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
 
 
 def encode_candidate(response: Response, parts: list[JsonObject], *, id: str, is_last: bool = True) -> JsonObject:
-    """A response, or a frame of one, with these parts and without usage."""
+    """Return a response, or a frame of one, with these parts and without usage."""
     content = {"parts": parts, "role": "model"} if parts else {"role": "model"}
     reason = _WIRE_REASONS.get(response.finish_reason, response.finish_reason) if is_last else None
     candidate = without_none({"content": content, "finishReason": reason, "index": 0})
@@ -165,13 +165,13 @@ def decode_usage(usage: GeminiUsage | None) -> Usage:
     if usage is None:
         return Usage()
     thoughts = usage.thoughts_token_count or 0
-    counted = Usage.of(
+    return Usage.of(
         (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
         (usage.candidates_token_count or 0) + thoughts,
+        total=usage.total_token_count,
         cached=usage.cached_content_token_count or 0,
         reasoning=thoughts,
     )
-    return counted if usage.total_token_count is None else replace(counted, total_tokens=usage.total_token_count)
 
 
 def encode_usage(usage: Usage) -> JsonObject:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
-from offbook.codecs.base import NO_ID, decode_answer
+from offbook.codecs.base import NO_ID, decode_answer, stream_error
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.gemini.content import encode_call
 from offbook.codecs.gemini.request import decode_request, encode_request
@@ -22,13 +22,21 @@ from offbook.codecs.gemini.response import (
     thought_part,
     with_finish_reason,
 )
-from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+    incomplete_stream_error,
+)
 from offbook.text import shorten
 
 
 class GeminiStreamDecoder:
-    """Reads frames that are each a response in part. A stream is complete once it has told why it ended."""
+    """Decodes frames that are each a partial response. A stream is complete after a frame with a finish reason."""
 
     def __init__(self) -> None:
         self._sse = SseDecoder()
@@ -44,14 +52,13 @@ class GeminiStreamDecoder:
     def close(self) -> tuple[list[StreamDelta], Response]:
         deltas = [delta for event in self._sse.close() for delta in self._read(event)]
         if self._end is None:
-            raise ProviderConnectionError("the stream ended before its last event")
+            raise incomplete_stream_error()
         return deltas, with_finish_reason(self._joined.join(self._rest), self._end)
 
     def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
         answer = decode_answer(event.data, GenerateContentResponse)
         if answer.error is not None:
-            message = str(answer.error.get("message") or shorten(event.data))
-            raise ProviderError(f"error inside the stream: {message}", body=event.data)
+            raise stream_error(answer.error.get("message") or shorten(event.data), raw=event.data)
         self._note(answer)
         deltas = decode_deltas(answer.parts, calls_before=self._calls)
         for delta in deltas:
@@ -68,7 +75,7 @@ class GeminiStreamDecoder:
 
 
 def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
-    """Frames for the deltas; tool calls go whole, after the text."""
+    """Encode the deltas as frames. Tool calls are sent whole, after the text."""
     calls = Accumulator()
     for delta in deltas:
         match delta:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.codecs.base import WireRequest, convert_request, without_none
+from offbook.codecs.base import WireRequest, convert_request, undeclared_fields, without_none
 from offbook.codecs.chat_message import (
     CallIds,
     ChatMessage,
@@ -26,11 +26,11 @@ _MEDIA_TYPES = {
     "R0lGOD": "image/gif",
     "UklGR": "image/webp",
 }
-"""Media types by the beginning of the image as base64."""
+"""Media types by the first characters of the image in base64."""
 
 
 def encode_content(content: Content) -> tuple[str, list[str]]:
-    """The text and the images, as base64.
+    """Return the text and the images as base64.
 
     Raises:
         RequestError: a part is neither text nor an image given as a `data:` URL.
@@ -53,14 +53,14 @@ def _encode_image(part: JsonObject) -> str:
         case {"type": "image_url", "image_url": {"url": str(url)}} if image := parse_data_url(url):
             return image.data
     raise RequestError(
-        f"Ollama cannot take {shorten(repr(part))}",
+        f"Ollama does not support {shorten(repr(part))}",
         source="messages",
-        hint="give text, or images as data:image/png;base64,… URLs",
+        hint="use text, or images as data:image/png;base64,… URLs",
     )
 
 
 def decode_content(text: str, images: list[str]) -> Content:
-    """Text alone as a string, text with images as parts."""
+    """Return text alone as a string, text with images as parts."""
     if not images:
         return text
     texts: list[JsonObject] = [{"type": "text", "text": text}] if text else []
@@ -86,10 +86,10 @@ class OllamaMessage(Struct):
 
 
 def encode_messages(messages: Sequence[ChatMessage]) -> list[JsonObject]:
-    """The conversation, each tool result with the name of the tool that was called.
+    """Encode messages, each tool result with the name of its tool.
 
     Raises:
-        RequestError: a message holds what Ollama cannot take.
+        RequestError: Ollama does not support a part of a message.
     """
     encoded: list[JsonObject] = []
     tools: dict[str | None, str] = {}
@@ -120,7 +120,7 @@ def encode_calls(calls: Iterable[ToolCall]) -> list[JsonObject]:
 
 
 def decode_messages(messages: Iterable[OllamaMessage]) -> list[JsonObject]:
-    """The conversation in the OpenAI chat shape; calls that have no id are numbered."""
+    """Decode messages to the OpenAI chat format. Calls without an id are numbered."""
     ids = CallIds()
     return [_decode_message(message, ids) for message in messages]
 
@@ -174,10 +174,10 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def decode_request(wire: WireRequest) -> Request:
-    """The request; one that does not say whether to stream asks for a stream."""
+    """Decode a request. It is streamed unless `stream` is false."""
     body = convert_request(wire.body, _Body)
     limits = convert_request(body.options or {}, _Options)
-    options = _undeclared(body.options or {}, _Options)
+    options = undeclared_fields(body.options or {}, _Options)
     return Request(
         messages=tuple(decode_messages(body.messages)),
         model=body.model,
@@ -185,11 +185,6 @@ def decode_request(wire: WireRequest) -> Request:
         max_tokens=limits.num_predict,
         tools=tuple(body.tools or ()),
         tool_choice=body.tool_choice,
-        extra=_undeclared(wire.body, _Body) | ({"options": options} if options else {}),
+        extra=undeclared_fields(wire.body, _Body) | ({"options": options} if options else {}),
         stream=body.stream is not False,
     )
-
-
-def _undeclared(fields: JsonObject, shape: type[Struct]) -> JsonObject:
-    """The fields that `shape` does not declare."""
-    return {name: value for name, value in fields.items() if name not in shape.__struct_fields__}

@@ -51,7 +51,7 @@ def decode_response(data: bytes) -> Response:
 
 
 def decode_deltas(message: OllamaMessage, *, calls_before: int = 0) -> list[StreamDelta]:
-    """The message as deltas; a call that has no id is numbered, `calls_before` being the calls already seen."""
+    """Return the message as deltas. Calls without an id are numbered, starting at `calls_before`."""
     deltas: list[StreamDelta] = []
     if message.thinking:
         deltas.append(ReasoningDelta(message.thinking))
@@ -66,20 +66,20 @@ def _decode_call(call: ChatToolCall, index: int) -> ToolCallDelta:
 
 
 def with_finish_reason(response: Response, done_reason: str | None) -> Response:
-    """The response with its finish reason."""
+    """Return the response with its finish reason."""
     is_calling = done_reason == "stop" and response.tool_calls
     return replace(response, finish_reason="tool_calls" if is_calling else done_reason)
 
 
 def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
-    """The response; the protocol has no ids."""
+    """Encode a response. The protocol has no ids."""
     calls = encode_calls(response.tool_calls) or None
     optional = without_none({"thinking": response.reasoning, "tool_calls": calls})
     return encode_partial_response(response, {"content": response.content} | optional) | encode_end(response)
 
 
 def encode_partial_response(response: Response, message: JsonObject) -> JsonObject:
-    """A response, or a line of one, up to its end."""
+    """Return a response, or a line of one, without its end."""
     return {
         "model": response.model,
         "created_at": CREATED_AT,
@@ -89,7 +89,7 @@ def encode_partial_response(response: Response, message: JsonObject) -> JsonObje
 
 
 def encode_end(response: Response) -> JsonObject:
-    """What the last line tells beyond the others. Durations are in nanoseconds."""
+    """Return the fields that only the last line has. Durations are in nanoseconds."""
     reason = _DONE_REASONS.get(response.finish_reason or "", response.finish_reason)
     return without_none({"done": True, "done_reason": reason}) | {
         "total_duration": 0,

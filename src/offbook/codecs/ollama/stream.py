@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 import orjson
 
-from offbook.codecs.base import NO_ID, decode_answer
+from offbook.codecs.base import NO_ID, bearer_auth, decode_answer, stream_error
 from offbook.codecs.framing import NdjsonDecoder, encode_ndjson_line
 from offbook.codecs.ollama.request import decode_request, encode_calls, encode_request
 from offbook.codecs.ollama.response import (
@@ -18,12 +18,20 @@ from offbook.codecs.ollama.response import (
     encode_response,
     with_finish_reason,
 )
-from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+    incomplete_stream_error,
+)
 
 
 class OllamaStreamDecoder:
-    """Reads lines that are each a response in part. A stream is complete once a line was `done`."""
+    """Decodes lines that are each a partial response. A stream is complete after a line that is `done`."""
 
     def __init__(self) -> None:
         self._lines = NdjsonDecoder()
@@ -38,14 +46,14 @@ class OllamaStreamDecoder:
     def close(self) -> tuple[list[StreamDelta], Response]:
         deltas = [delta for line in self._lines.close() for delta in self._read(line)]
         if not self._last.done:
-            raise ProviderConnectionError("the stream ended before its last event")
+            raise incomplete_stream_error()
         rest = Response(model=self._last.model, usage=self._last.usage)
         return deltas, with_finish_reason(self._joined.join(rest), self._last.done_reason)
 
     def _read(self, line: bytes) -> list[StreamDelta]:
         answer = decode_answer(line, ChatResponse)
         if answer.error is not None:
-            raise ProviderError(f"error inside the stream: {answer.error}", body=line.decode("utf-8", "replace"))
+            raise stream_error(answer.error, raw=line.decode("utf-8", "replace"))
         self._last = answer
         deltas = [] if answer.message is None else decode_deltas(answer.message, calls_before=self._calls)
         for delta in deltas:
@@ -55,7 +63,7 @@ class OllamaStreamDecoder:
 
 
 def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
-    """Lines for the deltas; tool calls go whole, after the text. The protocol has no ids."""
+    """Encode the deltas as lines. Tool calls are sent whole, after the text. The protocol has no ids."""
     calls = Accumulator()
     for delta in deltas:
         match delta:
@@ -92,7 +100,4 @@ class OllamaCodec:
     stream_decoder = OllamaStreamDecoder
     encode_error = staticmethod(encode_error)
     decode_error = staticmethod(decode_error)
-
-    @staticmethod
-    def auth_headers(api_key: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    auth_headers = staticmethod(bearer_auth)

@@ -6,22 +6,11 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from offbook.codecs.base import WireRequest, convert_request, without_none
+from offbook.codecs.base import WireRequest, convert_request, undeclared_fields, without_none
 from offbook.messages import JsonObject, Request
 
 PATH = "/chat/completions"
 _TAKES_MAX_COMPLETION_TOKENS = re.compile(r"(.*/)?(o\d|gpt-([5-9]|\d\d))")
-_FIELDS = {
-    "messages",
-    "model",
-    "temperature",
-    "max_tokens",
-    "max_completion_tokens",
-    "tools",
-    "tool_choice",
-    "stream",
-    "stream_options",
-}
 
 
 class _Body(Struct):
@@ -33,6 +22,7 @@ class _Body(Struct):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     stream: bool | None = None
+    stream_options: Any = None
 
 
 def encode_request(request: Request) -> WireRequest:
@@ -51,7 +41,7 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def _with_text_arguments(message: JsonObject) -> JsonObject:
-    """The message with tool-call arguments as text, as the protocol has them; agents may hold them as objects."""
+    """Return the message with tool-call arguments as text, as the protocol requires; agents may have objects."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list) or not any(_has_object_arguments(call) for call in calls):
         return message
@@ -77,6 +67,6 @@ def decode_request(wire: WireRequest) -> Request:
         max_tokens=body.max_completion_tokens if body.max_tokens is None else body.max_tokens,
         tools=tuple(body.tools or ()),
         tool_choice=body.tool_choice,
-        extra={name: value for name, value in wire.body.items() if name not in _FIELDS},
+        extra=undeclared_fields(wire.body, _Body),
         stream=bool(body.stream),
     )

@@ -99,12 +99,12 @@ def response_id(id: str) -> str:
 
 
 def call_id(id: str, index: int) -> str:
-    """The id of a call that has none. Clients answer it by its id."""
+    """Return the id for a call that has none; clients refer to it in the result."""
     return f"call_{id}_{index}"
 
 
 def text_of(content: str | list[dict[str, Any]] | None) -> str:
-    """The text of a message's content: as it is, or its text parts joined."""
+    """Return the text of a message's content: the content itself, or its text parts joined."""
     if isinstance(content, str):
         return content
     return "".join(str(part.get("text") or "") for part in content or () if part.get("type") == "text")
@@ -120,13 +120,12 @@ def _decode_call(call: ToolCallShape) -> ToolCall:
 def decode_usage(usage: OpenAIUsage | None) -> Usage:
     if usage is None:
         return Usage()
-    prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        total_tokens=prompt + completion if usage.total_tokens is None else usage.total_tokens,
-        cached_tokens=(usage.prompt_tokens_details and usage.prompt_tokens_details.cached_tokens) or 0,
-        reasoning_tokens=(usage.completion_tokens_details and usage.completion_tokens_details.reasoning_tokens) or 0,
+    return Usage.of(
+        usage.prompt_tokens or 0,
+        usage.completion_tokens or 0,
+        total=usage.total_tokens,
+        cached=(usage.prompt_tokens_details and usage.prompt_tokens_details.cached_tokens) or 0,
+        reasoning=(usage.completion_tokens_details and usage.completion_tokens_details.reasoning_tokens) or 0,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from msgspec import Struct, field
 
-from offbook.codecs.base import NO_ID, decode_answer, without_none
+from offbook.codecs.base import NO_ID, bearer_auth, decode_answer, stream_error, without_none
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.openai_chat.request import decode_request, encode_request
 from offbook.codecs.openai_chat.response import (
@@ -23,8 +23,17 @@ from offbook.codecs.openai_chat.response import (
     response_id,
     text_of,
 )
-from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
+from offbook.errors import ProviderError
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+    incomplete_stream_error,
+)
 from offbook.text import shorten
 
 DONE = "[DONE]"
@@ -44,7 +53,7 @@ class _Chunk(Struct):
 
 
 class OpenAIChatStreamDecoder:
-    """Reads chat completion chunks. A stream is complete once it has told its finish reason or sent `[DONE]`."""
+    """Decodes chat completion chunks. A stream is complete after its finish reason or `[DONE]`."""
 
     def __init__(self) -> None:
         self._sse = SseDecoder()
@@ -59,7 +68,7 @@ class OpenAIChatStreamDecoder:
     def close(self) -> tuple[list[StreamDelta], Response]:
         deltas = [delta for event in self._sse.close() for delta in self._read(event)]
         if not self._done and self._rest.finish_reason is None:
-            raise ProviderConnectionError("the stream ended before its last event")
+            raise incomplete_stream_error()
         return deltas, self._joined.join(self._rest)
 
     def _read(self, event: ServerSentEvent) -> list[StreamDelta]:
@@ -69,7 +78,7 @@ class OpenAIChatStreamDecoder:
             return []
         chunk = decode_answer(event.data, _Chunk)
         if chunk.error is not None:
-            raise _stream_error(chunk.error, event.data)
+            raise _reported_error(chunk.error, event.data)
         self._note(chunk)
         deltas = [delta for choice in chunk.choices if choice.index == 0 for delta in _deltas(choice.delta)]
         for delta in deltas:
@@ -85,9 +94,9 @@ class OpenAIChatStreamDecoder:
         )
 
 
-def _stream_error(error: dict[str, Any] | str, raw: str) -> ProviderError:
+def _reported_error(error: dict[str, Any] | str, raw: str) -> ProviderError:
     message = error if isinstance(error, str) else str(error.get("message") or shorten(raw))
-    return ProviderError(f"error inside the stream: {message}", body=raw)
+    return stream_error(message, raw=raw)
 
 
 def _deltas(message: MessageShape) -> list[StreamDelta]:
@@ -141,7 +150,7 @@ def encode_stream_error(message: str) -> bytes:
 
 
 def is_usage_frame(frame: bytes) -> bool:
-    """Whether the frame tells the usage alone, which is sent only to clients that ask for it."""
+    """Return whether the frame contains only usage, which is sent only to clients that ask for it."""
     return b'"choices":[]' in frame
 
 
@@ -159,7 +168,4 @@ class OpenAIChatCodec:
     stream_decoder = OpenAIChatStreamDecoder
     encode_error = staticmethod(encode_error)
     decode_error = staticmethod(decode_error)
-
-    @staticmethod
-    def auth_headers(api_key: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    auth_headers = staticmethod(bearer_auth)

@@ -6,20 +6,20 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
-from offbook.codecs.base import WireRequest, convert_request, without_none
+from offbook.codecs.base import WireRequest, convert_request, undeclared_fields, without_none
 from offbook.codecs.openai_responses.response import OutputItem
 from offbook.messages import Content, JsonObject, Request
 
 
 def encode_content(content: Content, *, text_type: str = "input_text") -> str | list[JsonObject]:
-    """Content as the API takes it. `text_type` is what it calls a text: the model's own are `output_text`."""
+    """Encode content. `text_type` is the type of text parts: `output_text` for the model's own messages."""
     if isinstance(content, list):
         return [_encode_part(part, text_type) for part in content]
     return "" if content is None else content
 
 
 def decode_content(content: str | list[JsonObject]) -> str | list[JsonObject]:
-    """Content in the OpenAI chat shape. A single part that is nothing but text becomes that text."""
+    """Decode content to the OpenAI chat format. A single part that is only text becomes that text."""
     if isinstance(content, str):
         return content
     parts = [_decode_part(part) for part in content]
@@ -52,14 +52,14 @@ def _decode_part(part: JsonObject) -> JsonObject:
 
 
 def _without_empty(fields: JsonObject) -> JsonObject:
-    """The fields that say something: answers that are sent back carry empty lists, such as `annotations`."""
+    """Drop fields that are None or an empty list, such as `annotations` in responses that are sent back."""
     return {name: value for name, value in fields.items() if value is not None and value != []}
 
 
 ITEM_ROLE = "item"
-"""The role of a message whose content is one item that the OpenAI chat shape has no word for."""
+"""The role of a message whose content is one item that the OpenAI chat format does not have."""
 REASONING_ITEMS = "reasoning_items"
-"""Where an assistant message keeps the reasoning that belongs before it, as only this API can read it."""
+"""The field of an assistant message that holds the reasoning items before it, which only this API reads."""
 _OWN_FIELDS = ("caller", "namespace", "phase")
 
 
@@ -90,9 +90,9 @@ class _FunctionCallOutput(Struct):
 
 
 def encode_conversation(messages: Sequence[JsonObject]) -> tuple[str | None, list[JsonObject]]:
-    """The instructions, which are the text of a system message at the front, and all else as items.
+    """Return the instructions, which are the text of a leading system message, and all other messages as items.
 
-    `reasoning_content` is left out: the API takes back none but its own reasoning items.
+    `reasoning_content` is left out: the API accepts only its own reasoning items.
     """
     match messages:
         case [{"role": "system", "content": str(instructions)}, *rest]:
@@ -101,34 +101,34 @@ def encode_conversation(messages: Sequence[JsonObject]) -> tuple[str | None, lis
 
 
 def decode_conversation(instructions: str | None, items: str | Iterable[JsonObject]) -> list[JsonObject]:
-    """The messages in the OpenAI chat shape.
+    """Decode a conversation to the OpenAI chat format.
 
     Raises:
-        RequestError: an item lacks what makes it one.
+        RequestError: an item lacks a required field.
     """
     messages: list[JsonObject] = [] if instructions is None else [{"role": "system", "content": instructions}]
     if isinstance(items, str):
         return [*messages, {"role": "user", "content": items}]
     turn = _AssistantTurn()
     for item in items:
-        if not turn.take(item):
+        if not turn.add(item):
             messages += turn.end()
             turn = _AssistantTurn()
-            if not turn.take(item):
+            if not turn.add(item):
                 messages.append(_decode_other(item))
     return messages + turn.end()
 
 
 class _AssistantTurn:
-    """Gathers the items that one assistant message stands for: reasoning, then what is said, then calls."""
+    """Collects the items that make up one assistant message: reasoning, then text, then calls."""
 
     def __init__(self) -> None:
         self._message: JsonObject = {}
         self._calls: list[JsonObject] = []
         self._reasoning: list[JsonObject] = []
 
-    def take(self, item: JsonObject) -> bool:
-        """Add the item, if it belongs to this turn."""
+    def add(self, item: JsonObject) -> bool:
+        """Add the item if it belongs to this turn, and return whether it does."""
         match item:
             case {"type": "function_call"}:
                 self._calls.append(_decode_call(item))
@@ -141,13 +141,13 @@ class _AssistantTurn:
         return True
 
     def end(self) -> list[JsonObject]:
-        """The message, if the turn has anything to say."""
-        told = {
+        """Return the message, if the turn has any content."""
+        fields = {
             "tool_calls": self._calls,
-            "reasoning_content": "".join(convert_request(item, OutputItem).thought() for item in self._reasoning),
+            "reasoning_content": "".join(convert_request(item, OutputItem).reasoning() for item in self._reasoning),
             REASONING_ITEMS: self._reasoning,
         }
-        filled = {name: value for name, value in told.items() if value}
+        filled = {name: value for name, value in fields.items() if value}
         return [{"role": "assistant", "content": None} | self._message | filled] if self._message or filled else []
 
 
@@ -161,11 +161,11 @@ def _encode_message(message: JsonObject) -> list[JsonObject]:
         return content
     if role == "tool":
         return [_encode_result(message)]
-    said: list[JsonObject] = []
+    spoken: list[JsonObject] = []
     if content or not (calls or message.get(REASONING_ITEMS)):
         text_type = "output_text" if role == "assistant" else "input_text"
-        said = [{"role": role, "content": encode_content(content, text_type=text_type)} | _own_fields(message)]
-    return [*(message.get(REASONING_ITEMS) or ()), *said, *(_encode_call(call) for call in calls)]
+        spoken = [{"role": role, "content": encode_content(content, text_type=text_type)} | _own_fields(message)]
+    return [*(message.get(REASONING_ITEMS) or ()), *spoken, *(_encode_call(call) for call in calls)]
 
 
 def _encode_call(call: JsonObject) -> JsonObject:
@@ -182,7 +182,7 @@ def _encode_result(message: JsonObject) -> JsonObject:
 
 
 def _decode_other(item: JsonObject) -> JsonObject:
-    """An item that is no part of an assistant's turn."""
+    """Decode an item that is not part of an assistant's turn."""
     match item.get("type", "message"):
         case "message":
             return _decode_message(item)
@@ -209,13 +209,13 @@ def _decode_result(item: JsonObject) -> JsonObject:
 
 
 def _own_fields(carrier: JsonObject) -> JsonObject:
-    """What only this API knows of a message, call or result; it travels on the message in the OpenAI chat shape."""
+    """Return the fields that only this API has; they stay on the message in the OpenAI chat format."""
     return {name: carrier[name] for name in _OWN_FIELDS if carrier.get(name) is not None}
 
 
 _FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 _DEFAULTS = {"parameters": None, "strict": False}
-"""What goes for a function that does not say: this API takes one for strict, unlike chat completions."""
+"""The defaults of a function: unlike chat completions, this API treats an omitted `strict` as true."""
 
 
 class _ChatTool(Struct):
@@ -227,7 +227,7 @@ class _FunctionTool(Struct):
 
 
 def encode_tool(tool: JsonObject) -> JsonObject:
-    """A function tool as the API takes it; what stands beside its function goes along. Others pass untouched."""
+    """Encode a function tool, with the fields beside its function. Other tools pass through unchanged."""
     if tool.get("type") != "function":
         return tool
     function = convert_request(tool, _ChatTool).function
@@ -235,14 +235,14 @@ def encode_tool(tool: JsonObject) -> JsonObject:
 
 
 def decode_tool(tool: JsonObject) -> JsonObject:
-    """The inverse of `encode_tool`. Tools that the vendor's servers run pass untouched."""
+    """Decode a function tool. Tools that run on the vendor's servers pass through unchanged."""
     if tool.get("type") != "function":
         return tool
     convert_request(tool, _FunctionTool)
     fields = {"strict": None} | tool
-    said = {name: value for name, value in fields.items() if name not in _DEFAULTS or value is not _DEFAULTS[name]}
-    function = {name: value for name, value in said.items() if name in _FUNCTION_FIELDS}
-    return {name: value for name, value in said.items() if name not in function} | {"function": function}
+    given = {name: value for name, value in fields.items() if name not in _DEFAULTS or value is not _DEFAULTS[name]}
+    function = {name: value for name, value in given.items() if name in _FUNCTION_FIELDS}
+    return {name: value for name, value in given.items() if name not in function} | {"function": function}
 
 
 def encode_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
@@ -253,7 +253,7 @@ def encode_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
 
 
 def decode_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
-    """The choice in the OpenAI chat shape; one that this shape has no word for passes untouched."""
+    """Decode a choice to the OpenAI chat format; one that the format does not have passes through unchanged."""
     match choice:
         case {"type": "function", "name": name}:
             return {"type": "function", "function": {"name": name}}
@@ -290,7 +290,7 @@ def encode_request(request: Request) -> WireRequest:
 
 
 def decode_request(wire: WireRequest) -> Request:
-    """The request, with what the server would have to remember (`previous_response_id`, say) left in `extra`."""
+    """Decode a request. References to server state, such as `previous_response_id`, stay in `extra`."""
     body = convert_request(wire.body, _Body)
     return Request(
         messages=tuple(decode_conversation(body.instructions, body.input)),
@@ -299,6 +299,6 @@ def decode_request(wire: WireRequest) -> Request:
         max_tokens=body.max_output_tokens,
         tools=tuple(decode_tool(tool) for tool in body.tools or ()),
         tool_choice=decode_choice(body.tool_choice),
-        extra={name: value for name, value in wire.body.items() if name not in _Body.__struct_fields__},
+        extra=undeclared_fields(wire.body, _Body),
         stream=bool(body.stream),
     )

@@ -17,7 +17,7 @@ from offbook.messages import (
 )
 
 PARAGRAPH = "\n\n"
-"""What stands between the parts of one summary."""
+"""The separator between the parts of one summary."""
 _KINDS = ("message", "reasoning", "function_call")
 
 
@@ -31,7 +31,7 @@ class _Part(Struct):
 
 
 class OutputItem(Struct):
-    """Any item; which fields are set depends on its type."""
+    """An item of any type; the type decides which fields are set."""
 
     type: str
     content: list[_Part] | None = None
@@ -40,13 +40,13 @@ class OutputItem(Struct):
     name: str | None = None
     arguments: str | None = None
 
-    def said(self) -> str:
-        """The text of a message, a refusal included."""
+    def text(self) -> str:
+        """Return the text of a message, including a refusal; empty for other items."""
         parts = (self.content or ()) if self.type == "message" else ()
         return "".join(part.text or part.refusal or "" for part in parts)
 
-    def thought(self) -> str:
-        """The text of reasoning: its summary, and where the model shows it, itself."""
+    def reasoning(self) -> str:
+        """Return the text of reasoning: its summary, and its content if the model shows it; empty for other items."""
         parts = (*(self.summary or ()), *(self.content or ())) if self.type == "reasoning" else ()
         return PARAGRAPH.join(part.text for part in parts if part.text)
 
@@ -55,13 +55,13 @@ class OutputItem(Struct):
 
 
 def read_item(data: Raw) -> OutputItem:
-    """The item; of a kind that is none of ours, such as a search on the vendor's servers, nothing but its type."""
+    """Decode an item. Of other kinds, such as a search on the vendor's servers, only the type is kept."""
     kind = decode_answer(bytes(data), _TypedItem).type
     return decode_answer(bytes(data), OutputItem) if kind in _KINDS else OutputItem(kind)
 
 
 def started_item(index: int, first: StreamDelta, id: str) -> JsonObject:
-    """The item at `index` of an answer, which begins with `first`, before it has content."""
+    """Return the item at `index` of a response, before it has content. `first` is its first delta."""
     match first:
         case TextDelta():
             item = {"type": "message", "id": f"msg_{id}_{index}", "role": "assistant", "content": []}
@@ -74,7 +74,7 @@ def started_item(index: int, first: StreamDelta, id: str) -> JsonObject:
 
 
 def finished_item(index: int, first: StreamDelta, text: str, id: str) -> JsonObject:
-    """The item with all of its text: what is said or thought, or the arguments of a call."""
+    """Return the item with all of its text: that of a message, of reasoning, or the arguments of a call."""
     item = started_item(index, first, id)
     match first:
         case TextDelta():
@@ -86,7 +86,7 @@ def finished_item(index: int, first: StreamDelta, text: str, id: str) -> JsonObj
 
 
 def delta_text(delta: StreamDelta) -> str:
-    """The text that the delta adds to its item."""
+    """Return the text that the delta adds to its item."""
     return delta.arguments if isinstance(delta, ToolCallDelta) else delta.text
 
 
@@ -127,7 +127,7 @@ class ErrorShape(Struct):
 
 
 class ResponseStatus(Struct, kw_only=True):
-    """How a response ended."""
+    """The outcome of a response."""
 
     model: str = ""
     status: str | None = None
@@ -136,7 +136,7 @@ class ResponseStatus(Struct, kw_only=True):
     usage: _Usage | None = None
 
     def finish_reason(self, *, has_calls: bool) -> str | None:
-        """Why it ended: the protocol tells an answer with calls by its items alone."""
+        """Return why the response ended. The protocol marks a response with calls by its items alone."""
         if self.status == "completed":
             return "tool_calls" if has_calls else "stop"
         reason = self.incomplete_details and self.incomplete_details.reason
@@ -148,20 +148,20 @@ class _WholeResponse(ResponseStatus, kw_only=True):
 
 
 def decode_response(data: bytes) -> Response:
-    """The response. Raises ProviderError where it says that it failed."""
+    """Decode a response. Raises ProviderError if it reports a failure."""
     answer = decode_answer(data, _WholeResponse)
     if answer.status == "failed":
-        message = (answer.error and answer.error.message) or "it does not say why"
+        message = (answer.error and answer.error.message) or "no reason given"
         raise ProviderError(f"the response failed: {message}", body=data.decode("utf-8", "replace"))
     items = [read_item(item) for item in answer.output]
     calls = tuple(item.to_tool_call() for item in items if item.type == "function_call")
     return Response(
-        content="".join(item.said() for item in items),
+        content="".join(item.text() for item in items),
         model=answer.model,
         usage=decode_usage(answer.usage),
         finish_reason=answer.finish_reason(has_calls=bool(calls)),
         tool_calls=calls,
-        reasoning="".join(item.thought() for item in items) or None,
+        reasoning="".join(item.reasoning() for item in items) or None,
     )
 
 
@@ -171,7 +171,7 @@ def encode_response(response: Response, *, id: str = NO_ID) -> JsonObject:
 
 
 def response_envelope(response: Response, id: str) -> JsonObject:
-    """A response before it has output."""
+    """Return a response before it has output."""
     return {
         "id": f"resp_{id}",
         "object": "response",
@@ -193,7 +193,7 @@ def response_envelope(response: Response, id: str) -> JsonObject:
 
 
 def finished_response(response: Response, output: list[JsonObject], id: str) -> JsonObject:
-    """The response with its output, its usage and why it ended."""
+    """Return the response with its output, usage and finish reason."""
     end = {"output": output, "usage": _encode_usage(response.usage)}
     return response_envelope(response, id) | end | _encode_finish_reason(response.finish_reason)
 
@@ -201,13 +201,12 @@ def finished_response(response: Response, output: list[JsonObject], id: str) -> 
 def decode_usage(usage: _Usage | None) -> Usage:
     if usage is None:
         return Usage()
-    prompt, completion = usage.input_tokens or 0, usage.output_tokens or 0
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        total_tokens=prompt + completion if usage.total_tokens is None else usage.total_tokens,
-        cached_tokens=(usage.input_tokens_details and usage.input_tokens_details.cached_tokens) or 0,
-        reasoning_tokens=(usage.output_tokens_details and usage.output_tokens_details.reasoning_tokens) or 0,
+    return Usage.of(
+        usage.input_tokens or 0,
+        usage.output_tokens or 0,
+        total=usage.total_tokens,
+        cached=(usage.input_tokens_details and usage.input_tokens_details.cached_tokens) or 0,
+        reasoning=(usage.output_tokens_details and usage.output_tokens_details.reasoning_tokens) or 0,
     )
 
 
@@ -222,7 +221,7 @@ def _encode_usage(usage: Usage) -> JsonObject:
 
 
 def _encode_finish_reason(finish_reason: str | None) -> JsonObject:
-    """The status, and where that is not all there is to tell, why the response is incomplete."""
+    """Return the status and, for an incomplete response, the reason."""
     if finish_reason is None:
         return {"status": None}
     if finish_reason in ("stop", "tool_calls"):

@@ -6,7 +6,7 @@ from itertools import chain, groupby
 import orjson
 from msgspec import Raw, Struct
 
-from offbook.codecs.base import NO_ID, decode_answer
+from offbook.codecs.base import NO_ID, bearer_auth, decode_answer, stream_error
 from offbook.codecs.framing import ServerSentEvent, SseDecoder, encode_sse_event
 from offbook.codecs.openai_chat.response import decode_error, encode_error
 from offbook.codecs.openai_responses.request import decode_request, encode_request
@@ -26,8 +26,17 @@ from offbook.codecs.openai_responses.response import (
     summary_part,
     text_part,
 )
-from offbook.errors import ProviderConnectionError, ProviderError
-from offbook.messages import Accumulator, JsonObject, ReasoningDelta, Response, StreamDelta, TextDelta, ToolCallDelta
+from offbook.errors import ProviderError
+from offbook.messages import (
+    Accumulator,
+    JsonObject,
+    ReasoningDelta,
+    Response,
+    StreamDelta,
+    TextDelta,
+    ToolCallDelta,
+    incomplete_stream_error,
+)
 from offbook.text import shorten
 
 
@@ -56,19 +65,19 @@ class _EndEvent(Struct):
 
 
 class _ErrorEvent(_TypedEvent):
-    """An error, wherever the server puts what went wrong."""
+    """An error event. Servers put the message in different places."""
 
     message: str | None = None
     response: ResponseStatus | None = None
 
-    def told(self) -> str | None:
+    def reason(self) -> str | None:
         errors = (self.message, self.error, self.response and self.response.error)
         texts = (error.message if isinstance(error, ErrorShape) else error for error in errors)
         return next((text for text in texts if text), None)
 
 
 class OpenAIResponsesStreamDecoder:
-    """Reads response events. A stream is complete once it has sent `response.completed` or `response.incomplete`."""
+    """Decodes response events. A stream is complete after `response.completed` or `response.incomplete`."""
 
     def __init__(self) -> None:
         self._sse = SseDecoder()
@@ -84,7 +93,7 @@ class OpenAIResponsesStreamDecoder:
         deltas = list(self._take(self._sse.close()))
         outcome = self._outcome
         if outcome is None:
-            raise ProviderConnectionError("the stream ended before its last event")
+            raise incomplete_stream_error()
         finish_reason = outcome.finish_reason(has_calls=bool(self._call_of_item))
         rest = Response(model=outcome.model, usage=decode_usage(outcome.usage), finish_reason=finish_reason)
         return deltas, self._joined.join(rest)
@@ -103,22 +112,22 @@ class OpenAIResponsesStreamDecoder:
             case "response.output_item.done":
                 return self._finish(decode_answer(event.data, _ItemEvent))
             case "response.reasoning_summary_part.added":
-                return self._part(decode_answer(event.data, _SummaryPartEvent))
+                return self._start_part(decode_answer(event.data, _SummaryPartEvent))
             case "response.completed" | "response.incomplete":
                 self._outcome = _read_end(event)
             case "response.failed" | "error":
-                raise _stream_error(event)
+                raise _reported_error(event)
             case "" if typed.error is not None:
-                raise _stream_error(event)
+                raise _reported_error(event)
             case kind if kind.endswith(".delta"):
                 return self._continue(kind, event.data)
         return []
 
-    def _part(self, part: _SummaryPartEvent) -> list[StreamDelta]:
+    def _start_part(self, part: _SummaryPartEvent) -> list[StreamDelta]:
         return [ReasoningDelta(PARAGRAPH)] if part.summary_index and part.output_index in self._streamed else []
 
     def _open(self, event: _ItemEvent) -> list[StreamDelta]:
-        """The beginning of a call. What else an item may hold already comes again: in pieces, or with its end."""
+        """Start a call. Anything else that the item already contains is sent again: in pieces, or with its end."""
         item = read_item(event.item)
         if item.type != "function_call" or event.output_index in self._call_of_item:
             return []
@@ -136,7 +145,7 @@ class OpenAIResponsesStreamDecoder:
         return []
 
     def _arguments(self, piece: _DeltaEvent) -> list[StreamDelta]:
-        """A piece of a call's arguments. A call that was not announced comes whole with the end of its item."""
+        """Return a piece of a call's arguments. An unannounced call is sent whole with the end of its item."""
         call_index = self._call_of_item.get(piece.output_index)
         if call_index is None:
             return []
@@ -149,34 +158,33 @@ class OpenAIResponsesStreamDecoder:
         return piece
 
     def _finish(self, event: _ItemEvent) -> list[StreamDelta]:
-        """What the item holds, if the server sent it whole instead of in pieces."""
+        """Return the content of the item, if the server sent it whole instead of in pieces."""
         if event.output_index in self._streamed:
             return []
         item, deltas = read_item(event.item), self._open(event)
-        if thought := item.thought():
-            deltas.append(ReasoningDelta(thought))
-        if said := item.said():
-            deltas.append(TextDelta(said))
+        if reasoning := item.reasoning():
+            deltas.append(ReasoningDelta(reasoning))
+        if text := item.text():
+            deltas.append(TextDelta(text))
         if item.type == "function_call" and item.arguments:
             deltas.append(ToolCallDelta(self._call_of_item[event.output_index], item.arguments))
         return deltas
 
 
 def _read_end(event: ServerSentEvent) -> ResponseStatus:
-    """The outcome that the event tells. Raises ProviderError if it is a failure, whatever the event is called."""
+    """Return the outcome in the event. Raises ProviderError if it is a failure, whatever the event's name."""
     outcome = decode_answer(event.data, _EndEvent).response
     if outcome.status == "failed":
-        raise _stream_error(event)
+        raise _reported_error(event)
     return outcome
 
 
-def _stream_error(event: ServerSentEvent) -> ProviderError:
-    message = decode_answer(event.data, _ErrorEvent).told() or shorten(event.data)
-    return ProviderError(f"error inside the stream: {message}", body=event.data)
+def _reported_error(event: ServerSentEvent) -> ProviderError:
+    return stream_error(decode_answer(event.data, _ErrorEvent).reason() or shorten(event.data), raw=event.data)
 
 
 def encode_stream(response: Response, deltas: Iterable[StreamDelta], *, id: str = NO_ID) -> Iterator[bytes]:
-    """The response's events, each delta in an item of its kind; the pieces of one tool call must come in a row."""
+    """Encode a response's events, each delta in an item of its kind. The pieces of a tool call must be adjacent."""
     for number, event in enumerate(_events(response, deltas, id)):
         yield encode_sse_event(orjson.dumps(event | {"sequence_number": number}), event["type"])
 
@@ -193,12 +201,12 @@ def _events(response: Response, deltas: Iterable[StreamDelta], id: str) -> Itera
 
 
 def _item_key(delta: StreamDelta) -> tuple[type, int]:
-    """Deltas in a row with the same key share an item."""
+    """Adjacent deltas with the same key share an item."""
     return type(delta), delta.index if isinstance(delta, ToolCallDelta) else 0
 
 
 def _item_events(index: int, pieces: Iterator[StreamDelta], id: str) -> Generator[JsonObject, None, JsonObject]:
-    """The events of one item, which is returned as it is in the end."""
+    """Yield the events of one item, and return the finished item."""
     first = next(pieces)
     started, text = started_item(index, first, id), ""
     place = {"item_id": started["id"], "output_index": index} | _part_place(first)
@@ -255,7 +263,7 @@ def _part_done(first: StreamDelta, place: JsonObject, text: str) -> Iterator[Jso
 
 
 def encode_stream_error(message: str) -> bytes:
-    """Its place in the sequence is unknown here, and no client looks at it."""
+    """Encode an error event. Its sequence number is unknown here, and clients ignore it."""
     error = {"type": "server_error", "code": "server_error", "message": message, "param": None}
     return encode_sse_event(orjson.dumps({"type": "error", "sequence_number": 0, "error": error}), "error")
 
@@ -274,7 +282,4 @@ class OpenAIResponsesCodec:
     stream_decoder = OpenAIResponsesStreamDecoder
     encode_error = staticmethod(encode_error)
     decode_error = staticmethod(decode_error)
-
-    @staticmethod
-    def auth_headers(api_key: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    auth_headers = staticmethod(bearer_auth)
