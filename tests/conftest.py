@@ -1,5 +1,7 @@
 """Settings for the whole suite."""
 
+import os
+import random
 import signal
 import sys
 
@@ -15,12 +17,26 @@ pytest_plugins = ["pytester"]
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items):
+    """Run files, and the tests of each file, in an order of chance if OFFBOOK_TEST_SHUFFLE is a seed for it."""
+    if seed := os.environ.get("OFFBOOK_TEST_SHUFFLE"):
+        chance = random.Random(seed)
+        places = {path: chance.random() for path in dict.fromkeys(item.path for item in items)}
+        items.sort(key=lambda item: (places[item.path], chance.random()))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol():
     """Forget the modules that a test has written: one of another test may have the same name."""
+    before = len(sys.modules)
     result = yield
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__dict__", {}).get("__file__")
-        if isinstance(file, str) and "/pytest-of-" in file:  # where pytest has its temporary folders
-            del sys.modules[name]
+    if len(sys.modules) != before:
+        _forget_written_modules()
     return result
+
+
+def _forget_written_modules():
+    for name in list(sys.modules):  # names only: making anything else may let a thread import meanwhile
+        file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
+        if isinstance(file, str) and "/pytest-of-" in file:  # where pytest has its temporary folders
+            sys.modules.pop(name, None)
