@@ -50,12 +50,6 @@ def test_completion_can_be_shown(run, monkeypatch):
     assert "complete" in out
 
 
-def test_help_does_not_load_what_only_commands_need():
-    script = "import sys; import offbook.cli.main; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"msgspec", "orjson", "httpx2", "asyncio", "sqlite3", "rich.table"} & set(loaded)
-
-
 def write(path, text):
     path.write_text(text)
     return path
