@@ -74,7 +74,7 @@ def complaint(declare, place):
             {"type": "wrong_shape", "raw": "[1,"},
             "wrong_shape [1,",
             "",
-            f"raw cannot be read as JSON: {CUT_SHORT}; malformed_response takes any text",
+            f"raw is not JSON: {CUT_SHORT}; malformed_response takes any text",
             "fields: raw",
         ),
     ],
@@ -107,7 +107,7 @@ def test_a_tools_fault_where_only_models_may_fail_is_explained_by_where_it_belon
     assert recorded == complaint(lambda: FaultPlan.load(path), "chaos.faults[0]")
     assert recorded[1:] == (
         f"unknown fault type {name!r}",
-        f"it strikes a tool, by a line of a plan: 'tool=refund: {name}'",
+        f"it is a fault of tools, for a line of a plan: 'tool=refund: {name}'",
     )
 
 

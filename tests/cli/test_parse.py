@@ -157,8 +157,8 @@ def paying(write):
     [
         ("tool=refnd: tool_lost", "tool: no step calls a tool 'refnd'\n  hint: did you mean 'refund'?"),
         ("tool=xyz: tool_lost", "hint: tools: audit, refund"),
-        ("tool=refund step=pay: tool_lost", "step: this is not known of a call of a tool"),
-        ("step=pay: tool_lost", "tool_lost strikes tools, and no tool is told\n  hint: tell which tool"),
+        ("tool=refund step=pay: tool_lost", "step: a tool call does not have this"),
+        ("step=pay: tool_lost", "tool_lost is a fault of tools, and the site has no tool\n  hint: add the tool"),
     ],
 )
 @pytest.mark.parametrize("command", [["run"], ["replay", "--recording", "run.json"]], ids=["run", "replay"])

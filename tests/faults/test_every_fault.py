@@ -70,7 +70,7 @@ def test_a_fault_does_the_same_wherever_it_is_declared(fault, ask):
 def test_a_streamed_call_comes_to_the_same_as_a_whole_one(fault):
     whole, error, after_s = outcome(in_a_plan(fault), "complete")
     events, stream_error, stream_s = outcome(in_a_plan(fault), "stream")
-    told = str(stream_error).replace("not as an event stream", "not as JSON")
+    told = str(stream_error).replace("expected an event stream", "expected JSON")
     assert (type(stream_error), told, stream_s) == (type(error), str(error), after_s)
     assert [event.response for event in events if isinstance(event, StreamEnd)] == whole
 

@@ -61,7 +61,7 @@ def test_it_raises_the_400_of_a_conversation_that_is_too_long(apply, stream):
 def test_it_says_as_what_the_answer_came_and_as_what_it_should_have(apply, stream, expected):
     came, error, _ = apply({"type": "wrong_content_type", "content_type": "text/plain"}, stream=stream)
     assert (came, type(error)) == ([], MalformedResponseError)
-    assert str(error) == f"mock: the answer came as 'text/plain', not as {expected}"
+    assert str(error) == f"mock: the content type of the answer is 'text/plain', expected {expected}"
 
 
 def test_by_default_the_answer_is_a_page_for_people(apply):

@@ -210,7 +210,7 @@ def test_an_unknown_field_is_refused_with_the_name_that_was_meant(tmp_path, text
 def test_a_place_in_a_stream_is_refused_for_a_fault_that_does_not_strike_there(tmp_path):
     line = '{"at": {"chunk": 3}, "fault": {"type": "timeout"}}'
     error = refused(f'{{"faults": [{{"at": {{}}, "fault": {{"type": "timeout"}}}}, {line}]}}', tmp_path)
-    assert (error.place, error.reason) == ("faults[1].at.chunk", "timeout does not strike inside a stream")
+    assert (error.place, error.reason) == ("faults[1].at.chunk", "timeout does not fire inside a stream")
     assert error.hint == "use stream_truncate or stream_stall, or leave chunk out"
 
 
@@ -234,10 +234,14 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
         (At().fail(Timeout(float("inf"))), "faults[0].fault.after_ms", "expected a number, got null"),
         (At().fail(StreamTruncate(0, "Boom")), "faults[0].fault.raise", "unknown value 'Boom'"),
         (At().fail(HttpError("500")), "faults[0].fault.status_code", "expected a whole number, got a text"),
-        (PlannedFault(At(chunk=3), Timeout()), "faults[0].at.chunk", "timeout does not strike inside a stream"),
-        (PlannedFault(At(), ToolLost()), "faults[0].at.tool", "tool_lost strikes tools, and no tool is told"),
-        (PlannedFault(At(tool="a"), Timeout()), "faults[0].at.tool", "timeout strikes models, not tools"),
-        (PlannedFault(At(tool="a", step_id="b"), ToolLost()), "faults[0].at.step_id", "not known of a call of a tool"),
+        (PlannedFault(At(chunk=3), Timeout()), "faults[0].at.chunk", "timeout does not fire inside a stream"),
+        (
+            PlannedFault(At(), ToolLost()),
+            "faults[0].at.tool",
+            "tool_lost is a fault of tools, and the site has no tool",
+        ),
+        (PlannedFault(At(tool="a"), Timeout()), "faults[0].at.tool", "timeout is a fault of models, not of tools"),
+        (PlannedFault(At(tool="a", step_id="b"), ToolLost()), "faults[0].at.step_id", "a tool call does not have this"),
         (At().fail(ToolCallFault("get", {"x": object()})), "", "cannot be written as JSON"),
         (At().fail(HttpError(500, body="\ud800")), "", "cannot be written as JSON"),
         (Timeout(), "faults[0]", "unknown field `type`"),

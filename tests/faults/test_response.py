@@ -49,14 +49,14 @@ def test_it_fails_also_with_what_the_codec_could_read_wrong_shape(apply):
     assert (type(error), error.raw) == (MalformedResponseError, raw)
 
 
-@pytest.mark.parametrize("raw", ["", "not valid json", "{", "[] []", "NaN", '"\ud800"', "[" * 100_000])
-def test_what_is_no_json_is_refused(raw):
-    with pytest.raises(ValueError, match=r"raw cannot be read as JSON: .*; malformed_response takes any text"):
-        WrongShape(raw)
+def test_what_is_no_json_is_refused():
+    for raw in ("", "not valid json", "{", "[] []", "NaN", '"\ud800"', "[" * 100_000):
+        with pytest.raises(ValueError, match=r"raw is not JSON: .*; malformed_response takes any text"):
+            WrongShape(raw)
 
 
 def test_what_is_no_json_is_refused_in_a_recording_with_its_place():
-    with pytest.raises(RecordingFormatError, match="raw cannot be read as JSON") as caught:
+    with pytest.raises(RecordingFormatError, match="raw is not JSON") as caught:
         MockProvider(responses={"a": [{"content": "fine"}, {"fault": {"type": "wrong_shape", "raw": "{"}}]})
     assert caught.value.place == "key 'a'[1].fault"
 

@@ -67,7 +67,7 @@ def test_a_chunk_says_how_far_a_stream_comes(fault):
 
 
 def test_only_faults_of_streams_strike_at_a_chunk():
-    with pytest.raises(InputError, match="http_error does not strike inside a stream"):
+    with pytest.raises(InputError, match="http_error does not fire inside a stream"):
         At(chunk=3).fail(HttpError(500))
 
 
@@ -104,8 +104,10 @@ def test_of_a_call_of_a_tool_nothing_but_its_number_can_be_told(told):
 
 def test_faults_of_models_and_of_tools_strike_their_own_kind_alone():
     with pytest.raises(
-        InputError, match="tool_lost strikes tools, and no tool is told\n  hint: tell which tool, like "
+        InputError, match="tool_lost is a fault of tools, and the site has no tool\n  hint: add the tool, like "
     ):
         At(call=1).fail(ToolLost())
-    with pytest.raises(InputError, match="http_error strikes models, not tools\n  hint: use one of tool_empty, "):
+    with pytest.raises(
+        InputError, match="http_error is a fault of models, not of tools\n  hint: use one of tool_empty, "
+    ):
         At(tool="refund").fail(HttpError(500))

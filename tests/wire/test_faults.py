@@ -5,8 +5,8 @@ from math import inf
 import orjson
 import pytest
 
-from offbook.errors import ProviderError
-from offbook.faults import parse_fault
+from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
+from offbook.faults import Fault, parse_fault
 from offbook.vendors import CODECS
 from offbook.wire.faults import FaultTarget, apply_fault, is_retryable, spoils_answer
 from offbook.wire.request import HttpRequest
@@ -309,3 +309,34 @@ def test_a_fault_spoils_an_answer_if_a_client_would_ask_for_it_again(line, is_sp
     answer = apply_fault(fault, FaultTarget(asked_of(stream=True), lambda: whole, lambda: read(whole)))
     assert spoils_answer(fault, answer) is is_spoilt
     assert not spoils_answer(None, whole)
+
+
+class Outage(Fault, frozen=True, tag="outage"):
+    """A fault of which nothing is written down but what it raises."""
+
+    async def apply(self, call):
+        raise ERRORS[call.request.model]
+
+
+ERRORS = {
+    "down": ProviderError("down", status_code=503, headers={"retry-after": "7", "bad name": "x"}),
+    "odd": ProviderError("odd"),
+    "reset": ProviderConnectionError("reset"),
+    "late": ProviderTimeoutError("late"),
+    "html": MalformedResponseError("no JSON", raw="<html>"),
+}
+
+
+def failed(model):
+    """The answer to a call of the model at which the outage fires."""
+    return apply_fault(Outage(), FaultTarget(asked_of(model=model), HttpResponse, ProviderError))
+
+
+def test_a_fault_that_raises_becomes_the_response_that_makes_a_client_raise_the_like():
+    down = failed("down")
+    assert (down.status, down.headers["retry-after"], error_in(down)) == (503, "7", "down")
+    assert "bad name" not in down.headers
+    assert failed("odd").status == 500
+    assert failed("reset") == HttpResponse(None, ending="reset")
+    assert failed("late") == HttpResponse(None, ending="silence", end_ms=inf)
+    assert (failed("html").status, failed("html").content) == (200, b"<html>")

@@ -7,6 +7,7 @@ from offbook.faults.catalog import AnyFault as AnyFault
 from offbook.faults.catalog import AnyToolFault as AnyToolFault
 from offbook.faults.fault import Fault as Fault
 from offbook.faults.fault import FaultedCall as FaultedCall
+from offbook.faults.fault import FaultVariant as FaultVariant
 from offbook.faults.from_error import fault_of as fault_of
 from offbook.faults.from_error import stream_fault_of as stream_fault_of
 from offbook.faults.http import ConnectionReset as ConnectionReset

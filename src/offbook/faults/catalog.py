@@ -1,8 +1,25 @@
-"""All faults by the names under which they are declared."""
+"""All faults by the names under which they are declared.
 
-from collections.abc import Mapping
+To add a fault, write its class in one of the modules here and add it to `AnyFault` or `AnyToolFault` below, in the
+order of the columns of an exploration. Everything else follows from the class:
+
+- Its fields are its JSON, its text form (`http_error 500 body=busy`) and the hints in error messages.
+- `apply` is what it does to a model call, and `apply_to_tool` to a tool call. Over HTTP, the reply that `apply` returns
+  is encoded in the protocol of the call, and an error that it raises becomes the HTTP response that makes a client
+  raise the like. Only a fault that changes the bytes of a response needs a function in `offbook.wire.faults`.
+- `breaks_response` says whether a client may retry although the status is 200.
+- `variants` are the forms that an exploration tries.
+
+Tests check that the table in docs/faults.md has every fault with all its fields. Export the class in `offbook.faults`
+and in the stub of `offbook` if users are to build it in Python.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, get_args
 
+from msgspec.structs import replace
+
+from offbook.faults.fault import FaultVariant
 from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Timeout, WrongContentType
 from offbook.faults.response import (
     ContentFilter,
@@ -21,40 +38,52 @@ from offbook.text import did_you_mean, suggestion
 
 AnyFault: TypeAlias = (
     ConnectionReset
+    | HttpError
+    | Timeout
+    | MalformedResponse
+    | WrongShape
+    | WrongContentType
+    | EmptyResponse
+    | PartialResponse
     | ContentFilter
     | ContextOverflow
-    | EmptyResponse
-    | HttpError
-    | InvalidToolArgs
-    | MalformedResponse
-    | PartialResponse
-    | SlowDrip
-    | StreamStall
-    | StreamTruncate
-    | Timeout
-    | ToolCallFault
     | UnknownTool
-    | WrongContentType
-    | WrongShape
+    | InvalidToolArgs
+    | ToolCallFault
+    | StreamTruncate
+    | StreamStall
+    | SlowDrip
 )
 
-AnyToolFault: TypeAlias = ToolEmpty | ToolError | ToolGarbled | ToolLost | ToolTimeout
+AnyToolFault: TypeAlias = ToolError | ToolLost | ToolTimeout | ToolGarbled | ToolEmpty
 
 FAULT_TYPES: dict[str, type[AnyFault]] = {str(fault.__struct_config__.tag): fault for fault in get_args(AnyFault)}
-"""Those that strike models."""
+"""The faults of models."""
 
 TOOL_FAULT_TYPES: dict[str, type[AnyToolFault]] = {
     str(fault.__struct_config__.tag): fault for fault in get_args(AnyToolFault)
 }
-"""Those that strike tools, which only a plan can have."""
+"""The faults of tools. Only a plan can have them, not a recording."""
 
 PLANNED_FAULT_TYPES: dict[str, type[AnyFault | AnyToolFault]] = {**FAULT_TYPES, **TOOL_FAULT_TYPES}
+
+
+def fault_variants(
+    types: Iterable[type[AnyFault | AnyToolFault]], *, over_http: bool = False
+) -> tuple[FaultVariant[AnyFault | AnyToolFault], ...]:
+    """Return the variants of faults that an exploration tries, persistent ones first and those of HTTP alone last."""
+    variants: list[FaultVariant[AnyFault | AnyToolFault]] = [
+        variant for fault in types for variant in fault.variants() if over_http or not variant.http_only
+    ]
+    if over_http:
+        variants = [replace(variant, fault=variant.http_fault or variant.fault) for variant in variants]
+    return tuple(sorted(variants, key=lambda variant: (variant.http_only, not variant.is_persistent)))
 
 
 def explain_fault_error(
     reason: str, path: str, declared: Any, types: Mapping[str, type[AnyFault | AnyToolFault]] = FAULT_TYPES
 ) -> tuple[str, str]:
-    """The reason and the hint for a msgspec error at `path` in a declared fault of one of these types."""
+    """Return the reason and the hint for a msgspec error at `path` in a declared fault of one of these types."""
     name = str(declared.get("type", "")) if isinstance(declared, dict) else ""
     if name in types:
         return reason, shape_hint(reason, path, types[name])
@@ -62,9 +91,9 @@ def explain_fault_error(
 
 
 def fault_type_hint(name: str, types: Mapping[str, type[AnyFault | AnyToolFault]]) -> str:
-    """A hint for a fault type that is not one of `types`: which they are, and whether it is one of tools."""
+    """Return a hint for a fault type that is not one of `types`: the types, or how to use one of tools."""
     if name in TOOL_FAULT_TYPES:
-        return f"it strikes a tool, by a line of a plan: 'tool=refund: {name}'"
+        return f"it is a fault of tools, for a line of a plan: 'tool=refund: {name}'"
     of_tools = sorted(types.keys() & TOOL_FAULT_TYPES)
     listed = suggestion("", types.keys() - TOOL_FAULT_TYPES, kind="fault types")
     hint = " ".join(filter(None, [did_you_mean(name, types), listed]))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Sized
-from typing import ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
 
 from msgspec import Struct, StructMeta
 
-from offbook.clock import Clock
 from offbook.faults.text_fields import field_words, join_words
 from offbook.messages import Reply, Request
+
+if TYPE_CHECKING:
+    from offbook.clock import Clock
 
 UNANSWERED_MS = 60_000.0
 """How long a variant keeps silent: longer than any sensible timeout."""
@@ -74,7 +76,7 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     """One form of a fault that an exploration tries, under the name of its column.
 
     Attributes:
-        is_lasting: it is also tried on every attempt of a call, to see whether and how a run gives up.
+        is_persistent: it is also tried on every attempt of a call, to see whether and how a run gives up.
         needs_stream: it can fire in streamed calls only.
         needs_tools: it can fire only in calls whose model may call tools.
         http_only: it is tried only on programs that are explored over HTTP.
@@ -83,7 +85,7 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
 
     name: str
     fault: F_co
-    is_lasting: bool = False
+    is_persistent: bool = False
     needs_stream: bool = False
     needs_tools: bool = False
     http_only: bool = False

@@ -1,4 +1,4 @@
-"""Turns an error into the fault that reproduces it, so that a recorded failure can be replayed."""
+"""Turns an error into the fault that raises the like, so that a recorded failure can be replayed."""
 
 from datetime import timedelta
 
@@ -10,11 +10,11 @@ from offbook.faults.http import ConnectionReset, HttpError, Timeout
 from offbook.faults.response import MalformedResponse
 from offbook.faults.stream import StreamTruncate
 
-_TWO_MOMENTS = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))
+_TWO_TIMES = (VIRTUAL_EPOCH, VIRTUAL_EPOCH + timedelta(days=1))
 
 
 def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
-    """The fault whose replay raises the like of `error`, which ended a call before its first event."""
+    """Return the fault that raises the like of `error`, which ended a call before its first event."""
     match error:
         case MalformedResponseError():
             return MalformedResponse(raw=error.raw)
@@ -29,16 +29,16 @@ def fault_of(error: Exception, *, after_ms: float) -> AnyFault:
 
 
 def _headers_of(error: ProviderError) -> dict[str, str]:
-    """The error's headers, with the seconds to wait in them where they do not tell, or tell another at another time."""
+    """Return the headers of the error, with the seconds to wait if they have none, or a date."""
     wait_s = error.retry_after_s if isinstance(error, RateLimitError) else None
-    if wait_s is None or {retry_after_s(error.headers, now=now) for now in _TWO_MOMENTS} == {wait_s}:
+    if wait_s is None or {retry_after_s(error.headers, now=now) for now in _TWO_TIMES} == {wait_s}:
         return error.headers
     others = {name: text for name, text in error.headers.items() if not name.lower().startswith("retry-after")}
     return others | {"retry-after": repr(wait_s)}
 
 
 def stream_fault_of(error: BaseException, *, after_chunks: int) -> StreamTruncate:
-    """The fault whose replay breaks a stream the way `error` did. Nobody's error is a reader that stopped."""
+    """Return the fault that ends a stream like `error` did. Other errors mean that the caller stopped reading."""
     match error:
         case TimeoutError():
             return StreamTruncate(after_chunks, "TimeoutError")

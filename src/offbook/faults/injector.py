@@ -27,25 +27,25 @@ from offbook.tools.toolbox import GivenTools, Toolbox
 
 
 class FaultLog:
-    """What fired, in order: `fired` has it as lines of a plan. Injectors that share one tell of each other's."""
+    """The faults that fired: `fired` lists them in order, as lines of a plan. Injectors may share one log."""
 
     def __init__(self) -> None:
         self.fired: list[PlannedFault] = []
         self._lines: list[PlannedFault] = []
 
     def note(self, fired: PlannedFault, line: PlannedFault | None) -> None:
-        """Keep what fired at a site, by which line of a plan if by one."""
+        """Add a fault that fired, and the line of the plan that made it fire, if it was not chaos."""
         self.fired.append(fired)
         if line is not None and line not in self._lines:
             self._lines.append(line)
 
     def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
-        """Those of the lines that have not fired so far."""
+        """Return the lines that have not fired so far."""
         return [line for line in lines if line not in self._lines]
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Let a replay that has no answer say what fired before."""
+    def explain_mismatch(self) -> Iterator[None]:
+        """Add the faults that fired to the error of a replay that has no answer."""
         try:
             yield
         except RecordingMismatchError as error:
@@ -55,11 +55,11 @@ class FaultLog:
 
 
 class FaultInjector(Provider):
-    """Passes requests on to `provider`, except where the plan has a fault for them.
+    """Forwards requests to `provider`, unless the plan has a fault for them.
 
-    `fired` lists what fired, as lines of a plan: `FaultPlan(injector.fired)` strikes there again. `unfired()`
-    lists what did not. Injectors that share `call_numbers` count calls together, and those that share `strikes`
-    tell of each other's.
+    `fired` lists the faults that fired, as lines of a plan: with `FaultPlan(injector.fired)` they fire again.
+    `unfired()` lists the lines that did not. Injectors that share `call_numbers` count calls together, and those that
+    share a `fault_log` have one list of what fired.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class FaultInjector(Provider):
 
     @property
     def fired(self) -> list[PlannedFault]:
-        """What fired, in order."""
+        """The faults that fired, in order."""
         return self._fault_log.fired
 
     async def send(self, request: Request) -> Reply:
@@ -96,12 +96,12 @@ class FaultInjector(Provider):
         return await fault.apply(FaultedCall(request, lambda: self._clean(request), self._clock, self.name))
 
     def unfired(self) -> list[PlannedFault]:
-        """The lines about models that have not fired so far: a mistyped step, a call that never came."""
+        """Return the lines about models that have not fired so far: a mistyped step, a call that was never made."""
         return self._fault_log.missing(line for line in self._plan if line.at.tool is None)
 
     async def _clean(self, request: Request) -> Reply:
-        """The reply without a fault. A replay that has none says what fired before."""
-        with self._fault_log.told():
+        """Return the reply without a fault. The error of a replay that has none names the faults that fired."""
+        with self._fault_log.explain_mismatch():
             return await self._provider.send(request)
 
     async def close(self) -> None:
@@ -116,26 +116,25 @@ def inject_tools(
     sink: Sink = NULL_SINK,
     clock: Clock = SYSTEM_CLOCK,
 ) -> FaultyTools:
-    """The same tools, which fail where the plan has a fault for them.
+    """Wrap tools so that they fail where the plan has a fault for them.
 
     Args:
-        tools: functions and tools, as `Toolbox` takes them. Put a recorder or a replay inside: `inject_tools`
-            goes around it, so that recordings stay clean.
-        plan: its lines with a `tool` count here, and the others nothing.
-        strikes: keeps what fired; injectors that share it tell of each other's.
-        sink: told of every fault that strikes.
+        tools: functions and tools, as `Toolbox` takes them. Wrap a recorder or a replay, not the other way round, so
+            that recordings have no injected faults.
+        plan: the lines with a `tool` apply; others are ignored.
+        fault_log: lists what fired; injectors may share one.
+        sink: gets an event for every fault that fires.
     """
     return FaultyTools(Toolbox(tools), plan, fault_log=fault_log or FaultLog(), sink=sink, clock=clock)
 
 
 class FaultyTools(Toolbox):
-    """Tools that fail where `plan` says so, which may be exchanged for another.
+    """Tools that fail where `plan` has a fault for them. The plan may be replaced.
 
-    `fired` lists what fired, as lines of a plan, and `unfired()` what did not. The calls of each tool are
-    counted from 1, however often it is wrapped; a call whose arguments are refused is none.
+    `fired` lists the faults that fired, as lines of a plan, and `unfired()` the lines that did not. The calls of each
+    tool are counted from 1, however often it is wrapped. A call with invalid arguments does not count.
 
-    A synchronous tool fails at once when it is called, except where a fault has it wait: that call gives
-    something to wait for.
+    A synchronous tool fails when it is called, unless the fault waits: then the call returns an awaitable.
     """
 
     def __init__(self, tools: Toolbox, plan: FaultPlan, *, fault_log: FaultLog, sink: Sink, clock: Clock) -> None:
@@ -146,15 +145,15 @@ class FaultyTools(Toolbox):
 
     @property
     def fired(self) -> list[PlannedFault]:
-        """What fired, in order."""
+        """The faults that fired, in order."""
         return self._fault_log.fired
 
     def unfired(self) -> list[PlannedFault]:
-        """The lines of the plan about tools that have not fired so far."""
+        """Return the lines about tools that have not fired so far."""
         return self._fault_log.missing(line for line in self.plan if line.at.tool is not None)
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """A further tool, put in place like the others; its calls count with theirs."""
+        """Wrap a further tool like the others; its calls count with theirs."""
 
         def call(**arguments: Any) -> Any:
             fault = self._fault(tool)
@@ -168,7 +167,7 @@ class FaultyTools(Toolbox):
         return wrap_tool(tool, call_and_wait if waits else call, timeout_s=tool.timeout_s)
 
     def _fault(self, tool: ToolDef) -> AnyToolFault | None:
-        """Count a call, and give the fault that strikes it, if one does."""
+        """Count a call, and return the fault that fires there, if any."""
         site = ToolSite(tool.name, next(self._counts.setdefault(tool.name, count(1))))
         fault = self.plan.tool_fault_at(site)
         if fault is not None:
@@ -177,32 +176,32 @@ class FaultyTools(Toolbox):
         return fault
 
     def _apply(self, fault: AnyToolFault, tool: ToolDef, arguments: JsonObject) -> Any:
-        """What a call of a synchronous tool comes to, or what gives it where there is something to wait for."""
+        """Return the outcome of a call of a synchronous tool, or an awaitable of it if it has to wait."""
         call = self._faulted_call(tool, arguments)
         if fault.wait_s:
             return fault.apply_to_tool(call)
-        given = self._run(tool, arguments) if fault.runs_tool else None
-        if isinstance(given, Awaitable):
-            return fault.apply_to_tool(replace(call, run=lambda: given))
+        value = self._run(tool, arguments) if fault.runs_tool else None
+        if isinstance(value, Awaitable):
+            return fault.apply_to_tool(replace(call, run=lambda: value))
         return fault.outcome(tool.name)
 
     def _faulted_call(self, tool: ToolDef, arguments: JsonObject) -> FaultedToolCall:
-        return FaultedToolCall(tool.name, arguments, partial(self._run_to_its_end, tool, arguments), self._clock)
+        return FaultedToolCall(tool.name, arguments, partial(self._run_to_end, tool, arguments), self._clock)
 
     def _run(self, tool: ToolDef, arguments: JsonObject) -> Any:
-        with self._fault_log.told():
+        with self._fault_log.explain_mismatch():
             value = tool.callable(**tool.bind(arguments))
         return self._awaited(value) if isinstance(value, Awaitable) else value
 
     async def _awaited(self, value: Awaitable[Any]) -> Any:
-        with self._fault_log.told():
+        with self._fault_log.explain_mismatch():
             return await value
 
-    async def _run_to_its_end(self, tool: ToolDef, arguments: JsonObject) -> Any:
+    async def _run_to_end(self, tool: ToolDef, arguments: JsonObject) -> Any:
         if tool.timeout_s is None:
             value = self._run(tool, arguments)
             return await value if isinstance(value, Awaitable) else value
-        with self._fault_log.told():
+        with self._fault_log.explain_mismatch():
             outcome = await run_tool(tool, ToolCall(tool.name, arguments))
         if outcome.error is not None:
             raise outcome.error

@@ -21,7 +21,7 @@ from offbook.schema_errors import explain_json_error, explain_msgspec_error, sha
 
 
 class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
-    """A share `rate` of all attempts fails, each with one of `faults`; `seed` decides which and how.
+    """Makes the share `rate` of all attempts fail, each with one of `faults`; `seed` decides which.
 
     What is drawn for a site depends on the seed and the site alone, not on what else happens.
     """
@@ -31,10 +31,10 @@ class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
     faults: Annotated[tuple[AnyFault, ...], Meta(min_length=1)]
 
     def draw(self, site: Site) -> AnyFault | None:
-        """The fault that strikes at `site`, if one does."""
+        """Return the fault that fires at `site`, if any."""
         place = (self.seed, site.workflow, site.step_id, site.call, site.attempt)
-        lot = random.Random(repr(place))  # noqa: S311 - a lot, not a secret
-        return lot.choice(self.faults) if lot.random() < self.rate else None
+        generator = random.Random(repr(place))  # noqa: S311 - not a secret
+        return generator.choice(self.faults) if generator.random() < self.rate else None
 
     def __str__(self) -> str:
         return f"chaos seed={self.seed} rate={self.rate!r}: {' | '.join(str(fault) for fault in self.faults)}"
@@ -44,12 +44,12 @@ _EXAMPLE = '{"faults": [{"at": {"step_id": "answer", "attempt": 1}, "fault": {"t
 
 
 class FaultPlan:
-    """Which fault strikes where: the first line that covers a site, else what chaos draws for it.
+    """Decides which fault fires at a site: that of the first line that covers the site, else what chaos draws.
 
-    Chaos draws for calls of models alone. A plan can be printed, saved as a file and loaded again. It never changes.
+    Chaos concerns model calls only. A plan is immutable; it can be printed, saved to a file and loaded.
 
     Raises:
-        InputError: a line or the chaos is not one that a file could hold.
+        InputError: a line or the chaos is invalid.
     """
 
     def __init__(self, faults: Iterable[PlannedFault] = (), *, chaos: Chaos | None = None) -> None:
@@ -57,19 +57,19 @@ class FaultPlan:
         self.faults, self.chaos = declared.faults, declared.chaos
 
     def fault_at(self, site: Site) -> AnyFault | None:
-        """The fault that strikes at `site`, if one does."""
+        """Return the fault that fires at `site`, if any."""
         planned = self.line_at(site)
         if planned is not None and not isinstance(planned.fault, ToolFault):
             return planned.fault
         return None if self.chaos is None else self.chaos.draw(site)
 
     def tool_fault_at(self, site: ToolSite) -> AnyToolFault | None:
-        """The fault that strikes a call of a tool at `site`, if one does."""
+        """Return the fault that fires at the site of a tool call, if any."""
         planned = self.line_at(site)
         return planned.fault if planned is not None and isinstance(planned.fault, ToolFault) else None
 
     def line_at(self, site: Site | ToolSite) -> PlannedFault | None:
-        """The line that covers `site`, if one does."""
+        """Return the line that covers `site`, if any."""
         return next((planned for planned in self.faults if planned.at.covers(site)), None)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -86,10 +86,10 @@ class FaultPlan:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> FaultPlan:
-        """The plan in a JSON file.
+        """Load a plan from a JSON file.
 
         Raises:
-            InputError: it cannot be read as a plan; names the file, the place in it and the reason.
+            InputError: the file is not a plan; with the file, the place in it and the reason.
         """
         source = os.fspath(path)
         try:
@@ -111,7 +111,7 @@ class FaultPlan:
 
 
 def chaos(*, seed: int, rate: float, faults: Iterable[AnyFault]) -> FaultPlan:
-    """A plan by which a share `rate` of all attempts fails, the same ones for the same `seed`."""
+    """Return a plan by which the share `rate` of all attempts fails, the same ones for the same `seed`."""
     return FaultPlan(chaos=Chaos(seed, rate, tuple(faults)))
 
 
@@ -161,7 +161,7 @@ def _shape_error(declared: object, error: Exception, source: str) -> InputError:
 
 
 def _shape_at(path: str) -> type[Struct]:
-    """What the object at `path` should be."""
+    """Return the type of the object at `path`."""
     if path.endswith(".at"):
         return At
     if path.startswith(".faults"):

@@ -1,8 +1,9 @@
 """Faults of the response itself: unreadable, empty, filtered, cut off, or with a broken tool call."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from copy import deepcopy
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 import orjson
 from msgspec import field
@@ -10,14 +11,20 @@ from msgspec.structs import replace
 
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import MalformedResponseError
-from offbook.faults.fault import Fault, FaultedCall
+from offbook.faults.fault import Fault, FaultedCall, FaultVariant
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, ToolCall, WholeReply
 
 
 class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
-    """Sends `raw` through the real codec, whose parse error surfaces; it raises also what that codec could read."""
+    """Raises the MalformedResponseError of a codec that parses `raw`, also if the codec could parse it."""
+
+    breaks_response: ClassVar[bool] = True
 
     raw: str = ""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("malformed_response", cls(raw="<html>Bad Gateway</html>")),)
 
     async def apply(self, call: FaultedCall) -> NoReturn:
         try:
@@ -25,44 +32,62 @@ class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
         except MalformedResponseError as error:
             error.attribute(call.provider)
             raise
-        raise MalformedResponseError("the answer is declared malformed", provider=call.provider, raw=self.raw)
+        raise MalformedResponseError("the answer is malformed by declaration", provider=call.provider, raw=self.raw)
 
 
 class WrongShape(Fault, frozen=True, tag="wrong_shape"):
-    """Sends `raw` through the real codec, whose complaint surfaces; it raises also what that codec could read.
+    """Raises the MalformedResponseError of a codec that decodes the JSON `raw`, also if the codec could decode it.
 
     Raises:
-        ValueError: `raw` is no JSON.
+        ValueError: `raw` is not JSON.
     """
 
+    breaks_response: ClassVar[bool] = True
+
     raw: str = '{"status": "ok"}'
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("wrong_shape", cls()),)
 
     def __post_init__(self) -> None:
         try:
             orjson.loads(self.raw)
         except orjson.JSONDecodeError as error:
-            raise ValueError(f"raw cannot be read as JSON: {error}; malformed_response takes any text") from None
+            raise ValueError(f"raw is not JSON: {error}; malformed_response takes any text") from None
 
     async def apply(self, call: FaultedCall) -> NoReturn:
         await MalformedResponse(self.raw).apply(call)
 
 
 class EmptyResponse(Fault, frozen=True, tag="empty_response"):
-    """Answers with no text and no tool call, and ends by `stop` as if all were well."""
+    """Answers without text and tool calls, with the finish reason `stop`."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("empty_response", cls()),)
 
     async def apply(self, call: FaultedCall) -> Reply:
         return WholeReply(Response(model=call.request.model, provider=call.provider))
 
 
 class ContentFilter(Fault, frozen=True, tag="content_filter"):
-    """Answers with nothing, and ends by `content_filter`."""
+    """Answers without text and tool calls, with the finish reason `content_filter`."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("content_filter", cls()),)
 
     async def apply(self, call: FaultedCall) -> Reply:
         return WholeReply(Response(model=call.request.model, provider=call.provider, finish_reason="content_filter"))
 
 
 class PartialResponse(Fault, frozen=True, tag="partial_response"):
-    """Gives the content, but counts no completion tokens and ends by `length`."""
+    """Answers with the content, but without completion tokens and with the finish reason `length`."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("partial_response", cls()),)
 
     async def apply(self, call: FaultedCall) -> Reply:
         clean = await call.clean()
@@ -70,11 +95,9 @@ class PartialResponse(Fault, frozen=True, tag="partial_response"):
 
 
 async def _cut_off_events(clean: Reply) -> AsyncIterator[StreamEvent]:
-    try:
+    async with aclosing(clean):
         async for event in clean:
             yield StreamEnd(_cut_off(event.response)) if isinstance(event, StreamEnd) else event
-    finally:
-        await clean.aclose()
 
 
 def _cut_off(response: Response) -> Response:
@@ -83,8 +106,8 @@ def _cut_off(response: Response) -> Response:
     return replace(response, usage=usage, finish_reason="length")
 
 
-def tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
-    """The reply to `call` that is nothing but `tool_call`, under an id that grows with the conversation."""
+def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
+    """Return a reply that has only `tool_call`, with an id that is new in the conversation."""
     request = call.request
     numbered = replace(tool_call, id=f"call_fault_{len(request.messages)}")
     return WholeReply(
@@ -93,27 +116,35 @@ def tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
 
 
 class InvalidToolArgs(Fault, frozen=True, tag="invalid_tool_args"):
-    """The model asks for the first tool it was given, with arguments that break off."""
+    """The model calls the first tool it was given, with arguments that break off."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("invalid_tool_args", cls(), needs_tools=True),)
 
     async def apply(self, call: FaultedCall) -> Reply:
         tools = call.request.tools
         name = str(tools[0].get("function", {}).get("name", "tool")) if tools else "tool"
-        return tool_call_reply(ToolCall(name, raw_arguments='{"value": "brok'), call)
+        return _tool_call_reply(ToolCall(name, raw_arguments='{"value": "brok'), call)
 
 
 class UnknownTool(Fault, frozen=True, tag="unknown_tool"):
-    """The model asks for a tool named `no_such_tool`."""
+    """The model calls a tool named `no_such_tool`."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("unknown_tool", cls(), needs_tools=True),)
 
     async def apply(self, call: FaultedCall) -> Reply:
-        return tool_call_reply(ToolCall("no_such_tool"), call)
+        return _tool_call_reply(ToolCall("no_such_tool"), call)
 
 
 class ToolCallFault(Fault, frozen=True, tag="tool_call_fault"):
-    """The model asks for `tool` with `args`, and that call's `raise_for_fault()` raises a ToolFaultError: `error`."""
+    """The model calls `tool` with `args`; `raise_for_fault()` of that call raises a ToolFaultError: `error`."""
 
     tool: str
     args: dict[str, Any] = field(default_factory=dict)
     error: str = "the tool failed"
 
     async def apply(self, call: FaultedCall) -> Reply:
-        return tool_call_reply(ToolCall(self.tool, deepcopy(self.args), error=self.error), call)
+        return _tool_call_reply(ToolCall(self.tool, deepcopy(self.args), error=self.error), call)

@@ -1,4 +1,4 @@
-"""Where a fault fires: which call and which attempt a request is, and how a plan names such sites."""
+"""Where a fault fires: the call and attempt of a request, and how a plan names such sites."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from msgspec.structs import replace
 
 from offbook.call_numbers import Site
 from offbook.errors import InputError
-from offbook.faults.catalog import TOOL_FAULT_TYPES, AnyFault, AnyToolFault
-from offbook.faults.stream import StreamStall, StreamTruncate
+from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
+from offbook.faults.stream import StreamStall
 from offbook.faults.text_fields import field_words, join_words
-from offbook.faults.tools import ToolFault
 
 Count = Annotated[int, Meta(ge=1)]
 
+_STREAM_FIELD = "after_chunks"
 _MODEL_ONLY_FIELDS = ("workflow", "step_id", "attempt", "chunk")
 
 
 class ToolSite(Struct, frozen=True):
-    """Where a call of a tool stands: which of the tool's calls it is."""
+    """The site of a tool call: its number among the calls of the tool."""
 
     tool: str
     call: int
 
 
 class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The sites at which a fault strikes. What is not told fits all.
+    """The sites at which a fault fires. A field that is None matches every site.
 
-    `call` counts the calls of the step, or all calls if no step is told; `attempt` counts the tries of
-    a call; both from 1. `chunk` is a place in a stream: how many chunks come before the fault.
+    `call` counts the calls of the step, or all calls without a step. `attempt` counts the attempts of a call. Both
+    start at 1. `chunk` is a position in a stream: the number of chunks before the fault.
 
-    With a `tool`, the sites are calls of that tool, and `call` counts those, whoever makes them; nothing else
-    is told then. Without one, they are calls of models.
+    With a `tool`, the sites are calls of that tool, and `call` counts them, whoever makes them; no other field is
+    allowed then. Without one, they are model calls.
     """
 
     workflow: str | None = None
@@ -52,31 +52,30 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         return cls(workflow=site.workflow or None, step_id=site.step_id, call=number, attempt=site.attempt)
 
     def fail(self, fault: AnyFault | AnyToolFault) -> PlannedFault:
-        """The plan's line that says: here, this.
+        """Return the line of a plan by which `fault` fires at these sites.
 
         Raises:
-            InputError: the fault does not strike there: it is one of models and the site of a tool, or the other
-                way round, or the site is inside a stream; or a tool's site tells what is not known of calls of tools.
+            InputError: the fault cannot fire there: it is a fault of models and the site one of a tool, or vice versa;
+                or it cannot fire inside a stream; or the site of a tool has a field that tool calls do not have.
         """
         self._check_kind(fault)
         if self.chunk is None:
             return PlannedFault(self, fault)
-        if not isinstance(fault, StreamTruncate | StreamStall):
-            raise InputError(
-                f"{fault.type} does not strike inside a stream",
-                place="chunk",
-                hint="use stream_truncate or stream_stall, or leave chunk out",
-            )
-        if fault.after_chunks not in (0, self.chunk):
-            raise InputError(
-                f"the site says after {self.chunk} chunks, the fault after {fault.after_chunks}",
-                place="chunk",
-                hint="tell one of them" + _stall_hint(fault),
-            )
-        return PlannedFault(self, replace(fault, after_chunks=self.chunk))
+        after_chunks = getattr(fault, _STREAM_FIELD, None)
+        if after_chunks is None:
+            names = [name for name, kind in FAULT_TYPES.items() if _STREAM_FIELD in kind.__struct_fields__]
+            hint = f"use {' or '.join(names)}, or leave chunk out"
+            raise InputError(f"{fault.type} does not fire inside a stream", place="chunk", hint=hint)
+        if after_chunks not in (0, self.chunk):
+            reason = f"the site says after {self.chunk} chunks, the fault after {after_chunks}"
+            hint = "write one of them"
+            if isinstance(fault, StreamStall):
+                hint += f"; for_ms={after_chunks} is how long it stalls"
+            raise InputError(reason, place="chunk", hint=hint)
+        return PlannedFault(self, replace(fault, **{_STREAM_FIELD: self.chunk}))
 
     def covers(self, site: Site | ToolSite) -> bool:
-        """Whether `site` is one of these."""
+        """Return whether `site` is one of these."""
         if isinstance(site, ToolSite):
             return self.tool == site.tool and self.call in (None, site.call)
         number = site.overall if self.step_id is None else site.call
@@ -89,18 +88,17 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         )
 
     def _check_kind(self, fault: AnyFault | AnyToolFault) -> None:
-        """Refuse a fault of tools at a site of models, and the other way round."""
-        is_of_tools = isinstance(fault, ToolFault)
-        if self.tool is None and is_of_tools:
-            hint = f"tell which tool, like 'tool=refund: {fault.type}'"
-            raise InputError(f"{fault.type} strikes tools, and no tool is told", place="tool", hint=hint)
-        if self.tool is not None and not is_of_tools:
-            hint = f"use one of {', '.join(TOOL_FAULT_TYPES)}, or leave tool out"
-            raise InputError(f"{fault.type} strikes models, not tools", place="tool", hint=hint)
-        told_too = next((name for name in _MODEL_ONLY_FIELDS if is_of_tools and getattr(self, name) is not None), None)
-        if told_too is not None:
-            hint = "tell the tool, and maybe which of its calls: 'tool=refund call=2'"
-            raise InputError("this is not known of a call of a tool", place=told_too, hint=hint)
+        """Raise InputError for a fault of tools at a site of models, and vice versa."""
+        if self.tool is None and fault.is_for_tools:
+            hint = f"add the tool, like 'tool=refund: {fault.type}'"
+            raise InputError(f"{fault.type} is a fault of tools, and the site has no tool", place="tool", hint=hint)
+        if self.tool is not None and not fault.is_for_tools:
+            hint = f"use one of {', '.join(sorted(TOOL_FAULT_TYPES))}, or leave tool out"
+            raise InputError(f"{fault.type} is a fault of models, not of tools", place="tool", hint=hint)
+        field = next((name for name in _MODEL_ONLY_FIELDS if getattr(self, name) is not None), None)
+        if fault.is_for_tools and field is not None:
+            hint = "write the tool, and maybe which of its calls: 'tool=refund call=2'"
+            raise InputError("a tool call does not have this", place=field, hint=hint)
 
     def __str__(self) -> str:
         return (
@@ -109,16 +107,11 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         )
 
 
-def _stall_hint(fault: StreamTruncate | StreamStall) -> str:
-    """What a count that is too much may have been meant for."""
-    return f"; how long it stalls is told by for_ms={fault.after_chunks}" if isinstance(fault, StreamStall) else ""
-
-
 class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a plan: where, and what. Its text can be read by `parse_fault`."""
+    """One line of a plan: the sites, and the fault. `parse_fault` parses its text."""
 
     at: At
     fault: AnyFault | AnyToolFault
 
     def __str__(self) -> str:
-        return f"{self.at}: {self.fault.text(without='' if self.at.chunk is None else 'after_chunks')}"
+        return f"{self.at}: {self.fault.text(without='' if self.at.chunk is None else _STREAM_FIELD)}"

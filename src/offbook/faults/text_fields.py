@@ -1,4 +1,4 @@
-"""Writes the fields of a value as words on one line, like `500 body=busy`, and reads them back."""
+"""Formats the fields of a value as words on one line, like `500 body=busy`, and parses them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _scan_json = json.JSONDecoder().raw_decode
 
 
 def join_words(words: Iterable[tuple[str, str]]) -> str:
-    """Words on one line, as `split` reads them."""
+    """Join words to one line, which `split_words` splits."""
     return " ".join(f"{name}={value}" if name else value for name, value in words)
 
 
 def split_words(line: str) -> Iterator[tuple[str, str]]:
-    """Each word of a line: its name, empty if it has none, and its value as it is written."""
+    """Yield each word of a line: its name, or an empty str, and the text of its value."""
     at = 0
     line = line.strip()
     while at < len(line):
@@ -40,7 +40,7 @@ def split_words(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _value_end(line: str, start: int) -> int:
-    """Where the value that starts here ends: behind its JSON if it is in quotes or brackets, else before a space."""
+    """Return the end of the value at `start`: after its JSON if it is in quotes or brackets, else before a space."""
     space = _SPACE.search(line, start)
     end = space.start() if space else len(line)
     if line[start : start + 1] not in ('"', "{", "["):
@@ -53,7 +53,7 @@ def _value_end(line: str, start: int) -> int:
 
 
 def parse_value(word: str, kind: Any) -> Any:
-    """The value that `word` tells for a field of type `kind`."""
+    """Parse the value of a field of type `kind`."""
     if _is_text(kind) and not word.startswith('"'):
         return word
     try:
@@ -67,7 +67,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def field_words(value: Struct) -> Iterator[tuple[str, str]]:
-    """The words that tell the fields of `value` which are not at their default."""
+    """Yield a word for each field of `value` that is not at its default."""
     for info in _fields_of(type(value)):
         field = getattr(value, info.name)
         if field == _default(info):
@@ -93,7 +93,7 @@ def _entry_words(info: FieldInfo, entries: dict[str, Any]) -> Iterator[tuple[str
 
 
 def _format_value(value: Any, kind: Any) -> str:
-    """`value` as a word from which `read` makes it again."""
+    """Format a value so that `parse_value` returns it."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and parse_value(value, kind) == value:
         return value
     if kind is not Any and isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_INTEGER:

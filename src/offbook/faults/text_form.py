@@ -1,4 +1,4 @@
-"""Reads a planned fault from one line of text, as it is written on a command line."""
+"""Parses a planned fault from one line of text, as it is written on a command line."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _EXAMPLES = (
 
 
 def parse_fault(text: str) -> PlannedFault:
-    """The planned fault that one line of text tells, like `call=3: http_error 500`.
+    """Parse a planned fault, like `call=3: http_error 500`.
 
-    Before the colon stands where: `everywhere`, or some of `workflow=`, `step=`, `call=`, `attempt=` and
-    `chunk=`; for a tool, `tool=` and maybe `call=`. Behind it stand the type of the fault, the value of its
-    first field, and those of others as `name=value`; `headers.Retry-After=30` sets an entry of a mapping.
-    Text with spaces goes in double quotes. `str()` of a planned fault is such a line.
+    Before the colon is the site: `everywhere`, or some of `workflow=`, `step=`, `call=`, `attempt=` and `chunk=`; for a
+    tool, `tool=` and optionally `call=`. After it are the type of the fault, the value of its first field, and other
+    fields as `name=value`; `headers.Retry-After=30` sets an entry of a mapping. Text with spaces is in double quotes.
+    `str()` of a planned fault is such a line.
 
     Raises:
-        InputError: the text is no such line.
+        InputError: the text is not such a line.
     """
     line = _LINE.fullmatch(text)
     if line is None:
-        raise InputError("expected where, a colon and a fault", source=repr(text), hint=_EXAMPLES)
+        raise InputError("expected a site, a colon and a fault", source=repr(text), hint=_EXAMPLES)
     try:
         return _parse_at(line[1]).fail(_parse_declared_fault(line[2]))
     except InputError as error:
@@ -56,7 +56,7 @@ def _parse_at(text: str) -> At:
         return At()
     bare = next((word for name, word in words if not name), None)
     if not words or bare is not None:
-        raise InputError(f"expected where, got {bare or ''!r}", hint=_EXAMPLES)
+        raise InputError(f"expected a site, got {bare or ''!r}", hint=_EXAMPLES)
     fields = _parse_fields([("step_id" if name == "step" else name, word) for name, word in words], At)
     try:
         return msgspec.convert(fields, At)
@@ -70,7 +70,7 @@ def _parse_declared_fault(text: str) -> AnyFault | AnyToolFault:
     words = list(split_words(text))
     kind, types = join_words(words[:1]), PLANNED_FAULT_TYPES
     if kind not in types:
-        reason = f"unknown fault type {kind!r}" if kind else "expected a fault behind the colon"
+        reason = f"unknown fault type {kind!r}" if kind else "expected a fault after the colon"
         raise InputError(reason, hint=fault_type_hint(kind, types))
     fields = {"type": kind} | _parse_fields(_name_first_word(words[1:], types[kind]), types[kind])
     try:
@@ -82,7 +82,7 @@ def _parse_declared_fault(text: str) -> AnyFault | AnyToolFault:
 
 
 def _name_first_word(words: list[tuple[str, str]], shape: type[Struct]) -> list[tuple[str, str]]:
-    """The words with the name of the shape's first field on the first, if that has none."""
+    """Give the first word the name of the first field, if it has none."""
     names = shape.__struct_encode_fields__
     if words and names and not words[0][0]:
         words = [(names[0], words[0][1]), *words[1:]]
@@ -94,7 +94,7 @@ def _name_first_word(words: list[tuple[str, str]], shape: type[Struct]) -> list[
 
 
 def _parse_fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict[str, Any]:
-    """The values that the words tell, by the names of their fields."""
+    """Parse the values of words, by the names of their fields."""
     kinds = {info.encode_name: info.type for info in struct_fields(shape)}
     fields: dict[str, Any] = {}
     for name, word in words:
@@ -103,6 +103,6 @@ def _parse_fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict
         if entry and get_origin(kinds.get(field)) is dict:
             target, key, kind = fields.setdefault(field, {}), entry, get_args(kinds[field])[1]
         if not isinstance(target, dict) or key in target:
-            raise InputError("told twice", place=name, hint="tell it once")
+            raise InputError("given twice", place=name, hint="give it once")
         target[key] = parse_value(word, kind)
     return fields

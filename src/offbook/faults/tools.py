@@ -2,41 +2,44 @@
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Annotated, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self
 
 from msgspec import Meta, Struct
 
-from offbook.clock import Clock
 from offbook.errors import ToolFaultError, ToolTimeoutError
-from offbook.faults.fault import DeclaredFault
+from offbook.faults.fault import UNANSWERED_MS, DeclaredFault, FaultVariant
 from offbook.messages import JsonObject
+
+if TYPE_CHECKING:
+    from offbook.clock import Clock
 
 
 class FaultedToolCall(Struct, frozen=True):
-    """The call of a tool that a fault strikes. `run` runs the tool, and gives what it returns."""
+    """The tool call at which a fault fires. `run` runs the tool and returns its result."""
 
     name: str
     arguments: JsonObject
     run: Callable[[], Awaitable[object]]
-    clock: Clock
+    clock: "Clock"
 
 
 class ToolFault(DeclaredFault, frozen=True):
-    """A way for a tool to fail. `runs_tool` says whether the tool does its work all the same."""
+    """A way for a tool to fail. `runs_tool` says whether the tool runs nevertheless."""
 
+    is_for_tools: ClassVar[bool] = True
     runs_tool: ClassVar[bool] = True
 
     @property
     def wait_s(self) -> float:
-        """How long the caller waits before anything comes of the call."""
+        """How long the caller waits before the call fails."""
         return 0.0
 
     @abstractmethod
     def outcome(self, tool: str) -> object:
-        """What a call of `tool` comes to in the end: raises, or gives a result that is wrong."""
+        """Raise the error of a call of `tool`, or return a result that is wrong."""
 
     async def apply_to_tool(self, call: FaultedToolCall) -> object:
-        """Do to `call` what this fault does. What the tool itself raises comes through."""
+        """Make `call` fail. An error of the tool itself is raised."""
         await call.clock.sleep_s(self.wait_s)
         if self.runs_tool:
             await call.run()
@@ -44,7 +47,11 @@ class ToolFault(DeclaredFault, frozen=True):
 
 
 class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
-    """Runs the tool, and gives None instead of what it returns."""
+    """Runs the tool, and returns None instead of its result."""
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("tool_empty", cls()),)
 
     def outcome(self, tool: str) -> None:
         return None
@@ -57,14 +64,22 @@ class ToolError(ToolFault, frozen=True, tag="tool_error"):
 
     error: str = "the tool failed"
 
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("tool_error", cls()),)
+
     def outcome(self, tool: str) -> NoReturn:
         raise ToolFaultError(self.error, tool=tool)
 
 
 class ToolGarbled(ToolFault, frozen=True, tag="tool_garbled"):
-    """Runs the tool, and gives `result` instead of what it returns: by default, JSON that breaks off."""
+    """Runs the tool, and returns `result` instead of its result: by default, JSON that breaks off."""
 
     result: str = '{"status": "ok", "resu'
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("tool_garbled", cls()),)
 
     def outcome(self, tool: str) -> str:
         return self.result
@@ -74,6 +89,10 @@ class ToolLost(ToolFault, frozen=True, tag="tool_lost"):
     """Runs the tool, loses its result, and raises a ToolFaultError: `error`."""
 
     error: str = "the connection broke, and the result was lost"
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("tool_lost", cls()),)
 
     def outcome(self, tool: str) -> NoReturn:
         raise ToolFaultError(self.error, tool=tool)
@@ -85,6 +104,10 @@ class ToolTimeout(ToolFault, frozen=True, tag="tool_timeout"):
     runs_tool: ClassVar[bool] = False
 
     after_ms: Annotated[float, Meta(ge=0)] = 0.0
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("tool_timeout", cls(after_ms=UNANSWERED_MS)),)
 
     @property
     def wait_s(self) -> float:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec
 from offbook.codecs.framing import encode_ndjson_line, encode_sse_event
+from offbook.errors import MalformedResponseError, ProviderError
 from offbook.faults import (
     AnyFault,
     ConnectionReset,
@@ -82,8 +83,24 @@ def apply_fault(fault: Fault, target: FaultTarget) -> HttpResponse:
     async def apply() -> Response:
         return await (await fault.apply(FaultedCall(request, clean, SYSTEM_CLOCK, ""))).collect()
 
-    response = _result_without_waiting(apply())
+    try:
+        response = _result_without_waiting(apply())
+    except ProviderError as error:
+        return _failed_response(error, target)
     return encode_model_response(response, deltas_of(response), target.asked, target.codec)
+
+
+def _failed_response(error: ProviderError, target: FaultTarget) -> HttpResponse:
+    """Return the response that makes a client raise the like of `error`."""
+    match error:
+        case MalformedResponseError():
+            return whole_response(200, error.raw.encode("utf-8", "replace"), content_type=target.body_type)
+        case TimeoutError():
+            return HttpResponse(None, ending="silence", end_ms=float("inf"))
+        case ConnectionError():
+            return HttpResponse(None, ending="reset")
+        case _:
+            return error_response(target.codec, error.status_code or 500, str(error), headers=_sendable(error.headers))
 
 
 def _result_without_waiting(work: Coroutine[Any, Any, T]) -> T:
@@ -230,4 +247,4 @@ def is_retryable(answer: HttpResponse) -> bool:
 
 def spoils_answer(fault: AnyFault | None, answer: HttpResponse) -> bool:
     """Whether a client would ask again for what `fault`, if any, has made such an `answer` of."""
-    return is_retryable(answer) or isinstance(fault, MalformedResponse | StreamTruncate | WrongContentType | WrongShape)
+    return is_retryable(answer) or (fault is not None and fault.breaks_response)

@@ -9,9 +9,8 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, cases_of
-from offbook.explore.run import Run, RunFailure
+from offbook.explore.run import Run, RunFailure, sites_of
 from offbook.explore.runner import Exploration
-from offbook.explore.sites import sites_of
 from offbook.explore.variants import VARIANTS
 from offbook.explore.verdict import VERDICTS, Assessment
 from offbook.report.exploration import load_exploration
@@ -161,6 +160,6 @@ def test_a_field_that_is_not_what_it_should_be_is_refused_with_its_place(tmp_pat
 def test_a_fault_that_cannot_strike_where_it_is_said_to_is_refused(tmp_path):
     error = refusal(tmp_path, lambda told: told["explored"][0]["faults"][0]["at"].update(chunk=3))
     assert (error.reason, error.place) == (
-        "connection_reset does not strike inside a stream",
+        "connection_reset does not fire inside a stream",
         "explored[0].faults[0].at.chunk",
     )
