@@ -2,7 +2,7 @@
 
 The order of the layers is stated here alone. Models: gateway (routing, fallback, retry, breaker) → faults → recorder →
 HTTP, with a replay in place of the last two. Tools: faults → recorder → tool, with a replay in place of the last two.
-API keys and base URLs come from the environment, which is read nowhere else.
+The variables for API keys and base URLs are those of offbook.vendors.
 """
 
 from __future__ import annotations
@@ -42,47 +42,47 @@ NO_FAULTS = FaultPlan()
 
 
 class Live(Struct, frozen=True):
-    """Asks the models and tools themselves, and keeps nothing."""
+    """Calls the real models and tools, and records nothing."""
 
 
 class Record(Struct, frozen=True):
-    """Asks the models and tools themselves, and keeps every call at `path`."""
+    """Calls the real models and tools, and records every call at `path`."""
 
     path: str
     record: RecordMode = "append"
 
 
 class Mock(Struct, frozen=True):
-    """Answers from `path`, by default the config's `responses_file`; what that lacks is answered with a default."""
+    """Replays `path`, by default the config's `responses_file`; calls that it lacks get a default response."""
 
     path: str | None = None
     lenient: bool = True
 
 
 class Replay(Struct, frozen=True):
-    """Answers from `path` and refuses what that lacks, unless told to fall back to a default."""
+    """Replays `path`. Calls that it lacks fail, or get a default response if `allow_default_fallback` is set."""
 
     path: str
     allow_default_fallback: bool = False
 
 
 class ToolLayer(Protocol):
-    """What stands around tools."""
+    """A wrapper for tools, such as a recorder."""
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """The tool with this around it."""
+        """Return the tool, wrapped."""
         ...
 
 
 class Doubles(ToolLayer, Protocol):
-    """What is asked instead of every model, and stands around every tool."""
+    """What replaces every model, and wraps every tool."""
 
     @property
     def provider(self) -> Provider: ...
 
 
 class Harnessed(Struct, frozen=True):
-    """Asks nobody but the stand-ins; what recovers from failures, such as retry and fallbacks, stays in place."""
+    """Calls only the doubles. Retry and fallbacks stay in place."""
 
     doubles: Doubles
 
@@ -92,30 +92,30 @@ Models: TypeAlias = Mapping[Endpoint, Sequence[str]]
 
 
 def resolve_mode(mode: Mode, config: ConfigDefinition, models: Models | None = None) -> Mode:
-    """The mode that a run has: a live one whose config has the provider `mock` is a mock, if no step has another."""
+    """Return the mode of a run: Live becomes Mock if the provider of the config and of all steps is `mock`."""
     is_mocked = config.provider == "mock" and all(endpoint.provider == "mock" for endpoint in models or ())
     return Mock(lenient=not config.strict) if isinstance(mode, Live) and is_mocked else mode
 
 
 class FaultOutcome(Struct, frozen=True):
-    """What became of a plan of faults over all the providers and tools of a session."""
+    """The outcome of a fault plan over all providers and tools of a pipeline."""
 
     plan: FaultPlan
     fault_log: FaultLog
 
     def fired(self) -> list[PlannedFault]:
-        """What fired, in order, as lines of a plan."""
+        """Return the faults that fired, in order."""
         return list(self.fault_log.fired)
 
     def unfired(self) -> list[PlannedFault]:
-        """The lines of the plan that have not fired so far, at any provider or tool."""
+        """Return the faults of the plan that have not fired at any provider or tool."""
         return self.fault_log.missing(self.plan)
 
 
 class Pipeline:
-    """What a run asks: `gateway` for models, and tools as `wrap_tools` puts them in place.
+    """The models and tools of a run: `gateway` for models, `wrap_tools` for tools.
 
-    `fault_outcome` knows which faults have fired, and which have not.
+    `fault_outcome` reports which faults have fired, and which have not.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class Pipeline:
         self._mock, self._tool_layers = mock, tool_layers
 
     def wrap_tools(self, tools: Mapping[str, ToolDef]) -> dict[str, ToolDef]:
-        """The tools as the mode has them: recorded, answered from the recording if that has calls of tools, or plain.
+        """Wrap the tools as the mode requires: recorded, replayed if the recording has tool calls, or unchanged.
 
-        They fail where the faults say so. However often it is called, all calls count together.
+        Faults of the plan fire at them. All calls count together, even if this is called several times.
         """
         wrapped = dict(tools)
         for layer in self._tool_layers:
@@ -140,11 +140,11 @@ class Pipeline:
         return wrapped
 
     def unused(self) -> list[UnusedEntry]:
-        """The exchanges of a replayed recording that were not served; of tools, under keys like `_tools.search`."""
+        """Return the entries of a replayed recording that were not served; those of tools have keys like `_tools.search`."""
         unused = [] if self._mock is None else self._mock.unused()
         for layer in self._tool_layers:
             if isinstance(layer, ReplayedTools):
-                unused += [UnusedEntry(tool_key(left.key), left.position) for left in layer.unused()]
+                unused += [UnusedEntry(tool_key(entry.key), entry.position) for entry in layer.unused()]
         return unused
 
 
@@ -159,15 +159,15 @@ async def open_pipeline(
     sink: Sink = NULL_SINK,
     calls: RunCalls | None = None,
 ) -> AsyncIterator[Pipeline]:
-    """The session of a config in a mode, open until the block ends.
+    """Open the pipeline of a config in a mode, until the block ends.
 
     Args:
-        folder: what `responses_file` is relative to.
-        models: which models are asked where; by default, all at the config's own provider. If there are none,
+        folder: the folder that `responses_file` is relative to.
+        models: the models of each endpoint; by default, all models are at the config's own provider. If it is empty,
             no provider is needed.
-        faults: what fails on purpose.
-        sink: told of every call.
-        calls: keeps live calls, and answers those that it has, so that nothing is asked twice.
+        faults: the faults to inject.
+        sink: receives the events of every call.
+        calls: stores live calls and serves those that it has, so that no call is made twice.
 
     Raises:
         InputError: a provider, a key or a recording is missing or wrong.
@@ -177,51 +177,60 @@ async def open_pipeline(
     async with AsyncExitStack() as stack:
         mock = _mock_of_mode(config, mode, Path(folder), sink)
         fault_outcome = FaultOutcome(faults, FaultLog())
-        leaves = _ProviderFactory(config, mode, Path(folder), fault_outcome, sink, calls, CallNumbers(), mock, [])
+        factory = _ProviderFactory(
+            config=config,
+            mode=mode,
+            folder=Path(folder),
+            fault_outcome=fault_outcome,
+            sink=sink,
+            calls=calls,
+            call_numbers=CallNumbers(),
+            mock=mock,
+            injectors=[],
+        )
         retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
         gateway = await stack.enter_async_context(
             ProviderGateway(retry=retry, restart_streams=config.restart_streams, sink=sink)
         )
-        _register(gateway, config, leaves, models)
+        _register(gateway, config, factory, models)
         toolboxes = [stack.enter_context(toolbox) for toolbox in _tool_recordings(config, mode, Path(folder))]
-        staged: list[ToolLayer] = [mode.doubles] if isinstance(mode, Harnessed) else []
-        tool_layers = [*staged, *toolboxes, *_outer_layers(calls, fault_outcome, sink)]
+        doubles: list[ToolLayer] = [mode.doubles] if isinstance(mode, Harnessed) else []
+        tool_layers = [*doubles, *toolboxes, *_outer_layers(calls, fault_outcome, sink)]
         yield Pipeline(gateway, mock=mock, tool_layers=tool_layers, fault_outcome=fault_outcome)
 
 
 def _register(
-    gateway: ProviderGateway, config: ConfigDefinition, leaves: _ProviderFactory, models: Models | None
+    gateway: ProviderGateway, config: ConfigDefinition, factory: _ProviderFactory, models: Models | None
 ) -> None:
-    """Lead each model to where it is asked, and all of them to the fallbacks."""
+    """Register the provider of each model, and the fallbacks for all."""
     if models is None:
-        gateway.register(leaves.at(Endpoint(config.provider, config.base_url)))
+        gateway.register(factory.provider_at(Endpoint(config.provider, config.base_url)))
     else:
         _check_one_endpoint_per_model(models)
         for endpoint, names in models.items():
-            gateway.register(leaves.at(endpoint), models=[glob.escape(name) for name in names])
+            gateway.register(factory.provider_at(endpoint), models=[glob.escape(name) for name in names])
     for fallback in config.fallbacks if models != {} else ():
         endpoint = Endpoint(fallback.provider, fallback.base_url)
-        gateway.register(leaves.at(endpoint), is_fallback=True, as_model=fallback.model)
+        gateway.register(factory.provider_at(endpoint), is_fallback=True, as_model=fallback.model)
 
 
 def _check_one_endpoint_per_model(models: Models) -> None:
-    asked: dict[str, Endpoint] = {}
+    endpoints: dict[str, Endpoint] = {}
     for endpoint, names in models.items():
         for name in names:
-            other = asked.setdefault(name, endpoint)
+            other = endpoints.setdefault(name, endpoint)
             if other != endpoint:
-                reason = (
-                    f"the model {name!r} is asked of {_describe_endpoint(other)} and of {_describe_endpoint(endpoint)}"
-                )
-                raise InputError(reason, source="provider", hint="a model is asked of one provider; name another model")
+                both = f"{_describe_endpoint(other)} and {_describe_endpoint(endpoint)}"
+                hint = "a model has one provider; use another model"
+                raise InputError(f"the model {name!r} has two providers: {both}", source="provider", hint=hint)
 
 
 def _describe_endpoint(endpoint: Endpoint) -> str:
     return " at ".join(part for part in (endpoint.provider or "no provider", endpoint.base_url) if part)
 
 
-class _ProviderFactory(Struct, frozen=True):
-    """Makes what stands behind the gateway for an endpoint. A `mock` stands in for all of them."""
+class _ProviderFactory(Struct, frozen=True, kw_only=True):
+    """Creates the provider behind the gateway for each endpoint. A `mock` replaces all of them."""
 
     config: ConfigDefinition
     mode: Mode | Harnessed
@@ -233,31 +242,31 @@ class _ProviderFactory(Struct, frozen=True):
     mock: MockProvider | None
     injectors: list[FaultInjector]
 
-    def at(self, endpoint: Endpoint) -> Provider:
-        """Faults outside the recorder, so that recordings stay clean."""
+    def provider_at(self, endpoint: Endpoint) -> Provider:
+        """Return the provider of an endpoint. Faults are outside the recorder, so that recordings stay clean."""
         if self.mock is not None and self.injectors:
             return self.injectors[0]
-        leaf = self.mock or self._leaf(endpoint)
+        provider = self.mock or self._innermost(endpoint)
         plan, fault_log = self.fault_outcome.plan, self.fault_outcome.fault_log
         if not plan.faults and plan.chaos is None:
-            return leaf
+            return provider
         self.injectors.append(
-            FaultInjector(leaf, plan, call_numbers=self.call_numbers, fault_log=fault_log, sink=self.sink)
+            FaultInjector(provider, plan, call_numbers=self.call_numbers, fault_log=fault_log, sink=self.sink)
         )
         return self.injectors[-1]
 
-    def _leaf(self, endpoint: Endpoint) -> Provider:
+    def _innermost(self, endpoint: Endpoint) -> Provider:
         if isinstance(self.mode, Harnessed):
             return self.mode.doubles.provider
-        provider = self._real(endpoint)
+        provider = self._live(endpoint)
         if isinstance(self.mode, Record):
             provider = RecordingProvider(provider, self.mode.path, record=self.mode.record, sink=self.sink)
-        return provider if self.calls is None else self.calls.around(provider)
+        return provider if self.calls is None else self.calls.wrap_provider(provider)
 
-    def _real(self, endpoint: Endpoint) -> Provider:
+    def _live(self, endpoint: Endpoint) -> Provider:
         if endpoint.provider is None:
             hint = "config: {provider: …}, or --provider; one of: " + ", ".join([*CODEC_NAMES, "mock"])
-            raise InputError("no provider is named", source="config", place="provider", hint=hint)
+            raise InputError("no provider is set", source="config", place="provider", hint=hint)
         if endpoint.provider == "mock":
             return _mock_provider(self.config, Mock(lenient=not self.config.strict), self.folder, self.sink)
         return live_provider(endpoint.provider, base_url=endpoint.base_url)
@@ -267,10 +276,10 @@ def live_provider(name: str, *, base_url: str | None = None) -> Provider:
     """Return the provider of a vendor, with the key that the environment has for it.
 
     Args:
-        base_url: where to ask; by default, where the variables of the vendor's SDK say, else the vendor's own servers.
+        base_url: by default, the one in the variables of the vendor's SDK, else that of the vendor's own servers.
 
     Raises:
-        InputError: the vendor's own servers are to be asked, and no key is set.
+        InputError: the vendor's own servers require a key, and none is set.
     """
     vendor = VENDOR_OF[name]
     if not base_url and (address := vendor.address(os.environ)):
@@ -305,7 +314,7 @@ def _is_strict(mode: Mock | Replay) -> bool:
 
 
 def _responses_path(config: ConfigDefinition, mode: Mock | Replay, folder: Path) -> str | None:
-    """The recording that answers, if there is one."""
+    """Return the path of the recording to replay, if there is one."""
     if mode.path is not None or config.responses_file is None:
         return mode.path
     scheme, separator, path = config.responses_file.rpartition(":///")
@@ -313,7 +322,7 @@ def _responses_path(config: ConfigDefinition, mode: Mock | Replay, folder: Path)
 
 
 def _tool_recordings(config: ConfigDefinition, mode: Mode | Harnessed, folder: Path) -> Iterator[ClosableToolbox]:
-    """What records the tools, or answers in their place."""
+    """Yield the recorder or the replay of tools, as the mode requires."""
     if isinstance(mode, Mock | Replay):
         path = _responses_path(config, mode, folder)
         if path is not None and _has_tool_exchanges(path):
@@ -325,7 +334,7 @@ def _tool_recordings(config: ConfigDefinition, mode: Mode | Harnessed, folder: P
 
 
 def _outer_layers(calls: RunCalls | None, fault_outcome: FaultOutcome, sink: Sink) -> Iterator[ToolLayer]:
-    """What is put around tools that are recorded or replayed, from the inside out."""
+    """Yield the layers around recorded or replayed tools, from the inside out."""
     if calls is not None:
         yield calls
     if any(line.at.tool is not None for line in fault_outcome.plan):
@@ -333,8 +342,8 @@ def _outer_layers(calls: RunCalls | None, fault_outcome: FaultOutcome, sink: Sin
 
 
 def _has_tool_exchanges(path: str) -> bool:
-    shelf = open_store(path).read()
+    reader = open_store(path).read()
     try:
-        return len(shelf.tools) > 0
+        return len(reader.tools) > 0
     finally:
-        shelf.close()
+        reader.close()

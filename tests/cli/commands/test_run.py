@@ -131,7 +131,7 @@ def test_a_missing_model_is_told_with_the_file_and_the_step(run, greet, command)
     name, option = command
     code, out, err = run(name, greet, option, "run.json")
     assert (code, out) == (2, "")
-    assert f"{greet}: steps.hello: no model is named" in err
+    assert f"{greet}: steps.hello: the step has no model" in err
     assert run("run", greet, "--mock-responses", "run.json", "--model", "demo")[0] == 0
 
 
@@ -296,7 +296,7 @@ def test_what_steps_wrote_is_shown_however_deep_and_whatever_it_is(run, write):
     assert code == 1
     assert 'some.data: {"a":[1]}\npoem: red\n  blue [2J\nlost: null\n' in out
     assert "bad.value" not in out
-    assert "bad failed: StepError: the answer is no JSON" in err
+    assert "bad failed: StepError: the answer is not JSON" in err
 
 
 def test_a_run_that_takes_longer_than_it_may_fails(run, greet):

@@ -60,7 +60,7 @@ def test_a_packed_page_is_unpacked():
 
 @pytest.mark.parametrize("encoding", ["br", "gzip, gzip", "zstd"])
 def test_a_page_that_could_unpack_to_anything_is_not_unpacked(encoding):
-    with pytest.raises(ToolFailureError, match=f"is packed as {encoding}"):
+    with pytest.raises(ToolFailureError, match=f"has the encoding {encoding}"):
         fetched({"/": page(b"x", Content_Encoding=encoding)})
 
 
@@ -78,7 +78,7 @@ def test_any_other_status_is_told(status):
 
 
 def test_what_is_no_text_is_told_by_its_type():
-    with pytest.raises(ToolFailureError, match="is no text, but image/png"):
+    with pytest.raises(ToolFailureError, match="is not text, but image/png"):
         fetched({"/": page(b"\x89PNG\r\n\0\0", Content_Type="image/png")})
 
 

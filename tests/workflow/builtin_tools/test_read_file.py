@@ -112,7 +112,7 @@ def test_a_file_of_more_than_a_megabyte_is_not_read(tmp_path):
 
 def test_what_is_no_text_is_told(tmp_path):
     (tmp_path / "image.png").write_bytes(b"\x89PNG")
-    with pytest.raises(ToolFailureError, match=r"image\.png is no UTF-8 text"):
+    with pytest.raises(ToolFailureError, match=r"image\.png is not UTF-8 text"):
         text_of(read_file("read", root=".", folder=tmp_path), path="image.png")
 
 

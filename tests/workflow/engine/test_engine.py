@@ -233,7 +233,7 @@ def test_state_that_the_workflow_does_not_declare_is_refused():
 
 
 def test_a_workflow_without_a_model_is_refused_before_it_runs():
-    with pytest.raises(InputError, match="no model is named"):
+    with pytest.raises(InputError, match="the step has no model"):
         engine_of("config: {}\n" + CHAIN)
 
 

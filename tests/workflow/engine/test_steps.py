@@ -44,7 +44,7 @@ class TestLlmCall:
     def test_an_answer_that_is_no_json_fails_the_step(self):
         flow = {"steps": [step("llm_call", prompt="Classify", json=True, output="read")]}
         result = played(flow, {"it": {"content": "It is a question."}})
-        assert "no JSON" in result.steps["it"].error
+        assert "not JSON" in result.steps["it"].error
         assert "It is a question." in result.steps["it"].error
 
     @pytest.mark.parametrize("stream", [False, True])
@@ -52,7 +52,7 @@ class TestLlmCall:
         flow = {"steps": [step("llm_call", prompt="Where is 42?", stream=stream, output="answer")]}
         result = played(flow, {"it": asks("find_order", order_id=42)})
         assert result.steps["it"].status == "failed"
-        assert "the model asks for 'find_order' and says nothing" in result.steps["it"].error
+        assert "the model calls 'find_order' and returns no text" in result.steps["it"].error
 
     def test_text_beside_a_call_of_a_tool_is_the_answer(self):
         flow = {"steps": [step("llm_call", prompt="Where is 42?", output="answer")]}

@@ -60,7 +60,7 @@ class Desk:
         provider = Scripted(*outcomes)
         engine = WorkflowEngine(
             self.flow,
-            kept.calls.around(provider),
+            kept.calls.wrap_provider(provider),
             tools=tools,
             wrap_tools=lambda found: {name: kept.calls.wrap(tool) for name, tool in found.items()},
             checkpoint=kept.checkpoint,
@@ -215,7 +215,7 @@ async def test_a_step_that_failed_and_was_then_cut_off_keeps_its_last_answer(des
 
 async def test_calls_outside_of_steps_are_kept_too(desk):
     kept = desk().start()
-    provider = kept.calls.around(Scripted(said("1")))
+    provider = kept.calls.wrap_provider(Scripted(said("1")))
     with kept:
         async with provider:
             await provider.complete([{"role": "user", "content": "Hi"}], "m")
@@ -316,7 +316,7 @@ def test_a_run_can_be_named_by_a_part_of_its_id(desk):
     assert [chain.store.id_of(name) for name in (only, only[:10], only[-5:], "last")] == [only] * 4
     chain.start().close()
     assert chain.store.id_of("last") == chain.store.ids()[1]
-    with pytest.raises(RunError, match="means several runs"):
+    with pytest.raises(RunError, match="matches several runs"):
         chain.store.id_of("20")
     with pytest.raises(RunError, match="there is no run ''"):
         chain.store.id_of("")
@@ -325,7 +325,7 @@ def test_a_run_can_be_named_by_a_part_of_its_id(desk):
 def test_a_run_under_way_cannot_be_taken_up_or_removed(desk):
     chain = desk()
     with chain.start():
-        with pytest.raises(RunError, match="under way in another process"):
+        with pytest.raises(RunError, match="another process is running this run"):
             chain.store.resume("last")
         assert chain.store.summaries()[0].status == "running"
         assert chain.store.prune(keep=0) == []

@@ -13,8 +13,8 @@ from offbook.tools import ToolDef, tool_of
 
 
 def http_get(name: str, *, allow: Sequence[str], timeout_s: float) -> ToolDef:
-    """A tool `name` that fetches from the hosts in `allow`, within `timeout_s` in all."""
-    from offbook.workflow.builtin_tools.page_fetcher import (  # noqa: PLC0415 - it loads httpx2, which is slow
+    """Return a tool `name` that fetches pages from the hosts in `allow`, each within `timeout_s`."""
+    from offbook.workflow.builtin_tools.page_fetcher import (  # noqa: PLC0415 - it imports httpx2, which is slow
         PageFetcher,
     )
 
@@ -32,14 +32,14 @@ _WRAPPED = (IPv6Network("2002::/16"), IPv6Network("2001::/32"), IPv6Network("fec
 
 
 class AllowedHost(Struct, frozen=True):
-    """A host by its name or address, or with `*.` before it all names below it; at that port, or the usual one."""
+    """A host name or address, or with `*.` all subdomains; at its port, or the default port of the scheme."""
 
     host: str
     port: int | None
 
     @classmethod
     def parse(cls, text: str) -> AllowedHost:
-        """What is written like `example.com`, `*.example.com`, `127.0.0.1:8080` or `[::1]`."""
+        """Parse a host like `example.com`, `*.example.com`, `127.0.0.1:8080` or `[::1]`."""
         port = _PORT.search(text)
         host = text[: port.start()] if port else text
         return cls(_canonical(host.strip("[]")), int(port[1]) if port else None)
@@ -51,10 +51,9 @@ class AllowedHost(Struct, frozen=True):
 
 
 class AllowedHosts:
-    """Says of hosts and addresses whether they may be talked to.
+    """Decides which hosts and addresses may be contacted.
 
-    A name is not enough where it leads to an address that is not public: then the address must be allowed
-    too. Only `localhost` always leads to this machine.
+    An allowed name with an address that is not public needs that address allowed too, except `localhost`.
     """
 
     def __init__(self, allow: Sequence[str]) -> None:
@@ -65,14 +64,14 @@ class AllowedHosts:
         return any(allowed.covers(canonical, port, usual_port=usual_port) for allowed in self._allowed)
 
     def has_address(self, address: Address, port: int, *, host: str, usual_port: int) -> bool:
-        """Whether `host`, which has been asked for, may be at this address."""
+        """Whether the allowed `host` may be contacted at this address."""
         if is_public(address) or (host == "localhost" and address.is_loopback):
             return True
         return self.has_host(str(address), port, usual_port=usual_port)
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address is one of the internet: of no private network, no machine itself, and no group."""
+    """Whether an address is public: not private, not loopback or link-local, not multicast."""
     if isinstance(address, IPv6Address):
         if address in _TRANSLATED:
             return is_public(IPv4Address(int(address) & 0xFFFFFFFF))

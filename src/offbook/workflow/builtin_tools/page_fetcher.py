@@ -19,37 +19,37 @@ MAX_BYTES = 1_000_000
 MAX_REDIRECTS = 5
 NOT_THERE = (404, 410)
 ENCODINGS = ("", "identity", "gzip", "deflate")
-"""Others, and several on top of each other, can make a gigabyte of a kilobyte."""
+"""Other encodings, and several combined, can expand a kilobyte to a gigabyte."""
 SLOW_CHARSETS = ("idna", "punycode")
-"""They take minutes to read what others read at once, and no page is written in them."""
+"""Codecs that take minutes for a large page; no page uses them."""
 HEADERS = {"User-Agent": "offbook", "Accept": "*/*", "Accept-Encoding": "identity"}
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 
 async def system_addresses(host: str, port: int) -> list[Address]:
-    """The addresses of a host, as the system knows them.
+    """Resolve a host with the system's resolver.
 
     Raises:
-        OSError: it knows none.
+        OSError: the host cannot be resolved.
     """
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [ip_address(where[0]) for *_, where in found]
+    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [ip_address(address[0]) for *_, address in addresses]
 
 
 class PageFetcher:
     """Fetches text of up to 1 MB from the hosts in `allow`, at addresses that are public or allowed themselves.
 
-    The address that was checked is the one that is asked, so a name that leads elsewhere a moment later
-    leads nowhere. Proxies are not used, and nothing is remembered from one page to the next.
+    Requests go to the address that was checked, so that a name cannot resolve to another one later (DNS
+    rebinding). Proxies are not used, and no cookies or connections are kept between pages.
     """
 
     def __init__(self, allow: Sequence[str], *, tool: str, resolve: Resolve = system_addresses) -> None:
-        self._named, self._hosts = ", ".join(allow), AllowedHosts(allow)
+        self._allow, self._hosts = ", ".join(allow), AllowedHosts(allow)
         self._tool, self._resolve = tool, resolve
 
     async def fetch(self, url: str) -> str:
-        """The text of a page.
+        """Fetch the text of a page.
 
         Args:
             url: the address of the page, with http:// or https://
@@ -57,12 +57,12 @@ class PageFetcher:
         Raises:
             ToolRefusalError: the URL, or one that it redirects to, is not allowed.
             ToolResolutionError: there is no such page.
-            ToolFailureError: no page could be had; `status_code` is set if the server said so.
+            ToolFailureError: the page cannot be fetched; `status_code` is set if the server answered with an error.
         """
         try:
             return await self._follow(self._checked(url))
         except httpx2.InvalidURL as error:
-            raise ToolRefusalError(f"{url!r} is no URL: {error}", tool=self._tool) from None
+            raise ToolRefusalError(f"{url!r} is not a URL: {error}", tool=self._tool) from None
         except (httpx2.HTTPError, OSError, UnicodeError) as error:
             raise self._failure(f"{url} cannot be fetched: {str(error) or type(error).__name__}") from error
 
@@ -71,11 +71,11 @@ class PageFetcher:
         if parsed.scheme not in DEFAULT_PORTS or not parsed.host:
             raise ToolRefusalError(f"expected a URL like https://example.com/, got {str(url)!r}", tool=self._tool)
         if parsed.userinfo:
-            raise ToolRefusalError("no user names and passwords in URLs", tool=self._tool)
+            raise ToolRefusalError("user names and passwords in URLs are not allowed", tool=self._tool)
         host, port, usual = _host(parsed), _port(parsed), DEFAULT_PORTS[parsed.scheme]
         if not self._hosts.has_host(host, port, usual_port=usual):
-            asked = host if port == usual else f"{host}:{port}"
-            raise ToolRefusalError(f"{asked} is not allowed; allowed: {self._named}", tool=self._tool)
+            refused = host if port == usual else f"{host}:{port}"
+            raise ToolRefusalError(f"{refused} is not allowed; allowed: {self._allow}", tool=self._tool)
         return parsed
 
     async def _follow(self, url: httpx2.URL) -> str:
@@ -87,7 +87,7 @@ class PageFetcher:
         raise self._failure(f"more than {MAX_REDIRECTS} redirects, the last to {url}")
 
     async def _answer(self, client: httpx2.AsyncClient, url: httpx2.URL) -> httpx2.Response:
-        """What the first address of the host that can be reached answers."""
+        """Return the response of the first address of the host that can be reached."""
         unreachable: Exception | None = None
         for address in await self._addresses(url):
             request = client.build_request(
@@ -119,13 +119,14 @@ class PageFetcher:
         data = await self._data(answer, url)
         text = _decode(data, answer.charset_encoding or "utf-8")
         if "\0" in text:
-            raise self._failure(f"{url} is no text, but {answer.headers.get('content-type', 'something else')}")
+            content_type = answer.headers.get("content-type", "of an unknown type")
+            raise self._failure(f"{url} is not text, but {content_type}")
         return text
 
     async def _data(self, answer: httpx2.Response, url: httpx2.URL) -> bytes:
         encoding = answer.headers.get("content-encoding", "")
         if encoding.lower() not in ENCODINGS:
-            raise self._failure(f"{url} is packed as {encoding}, which was not asked for")
+            raise self._failure(f"{url} has the encoding {encoding}, which was not requested")
         data = bytearray()
         async for piece in answer.aiter_bytes():
             data += piece
@@ -138,7 +139,7 @@ class PageFetcher:
 
 
 def _client() -> httpx2.AsyncClient:
-    """A client for one host: a connection is never used for another host that happens to be at the same address."""
+    """Return a client for one request, so that a connection is never reused for another host at the same address."""
     transport = httpx2.AsyncHTTPTransport()
     return httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None, headers=HEADERS)
 

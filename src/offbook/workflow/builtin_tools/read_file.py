@@ -15,14 +15,14 @@ from offbook.tools import ToolDef, tool_of
 MAX_BYTES = 1_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Without blocking, as a pipe that nobody writes to would keep us waiting."""
+"""Without blocking: to open a pipe that nobody writes to would block."""
 
 
 def read_file(name: str, *, root: str, folder: Path) -> ToolDef:
-    """A tool `name` that reads files under `root`, which is relative to `folder` and inside it.
+    """Return a tool `name` that reads files under `root`, which is relative to `folder` and inside it.
 
     Raises:
-        InputError: `root` leads out of `folder`, or is no folder.
+        InputError: `root` is outside of `folder`, or not a folder.
     """
     source, base = f"tools.{name}", folder.resolve()
     inside = (base / root).resolve()
@@ -35,52 +35,52 @@ def read_file(name: str, *, root: str, folder: Path) -> ToolDef:
 
 
 class FileReader:
-    """Reads UTF-8 text files of up to 1 MB under `root`, a path without symbolic links, and nothing else."""
+    """Reads UTF-8 text files of up to 1 MB under `root`, a resolved path, and nothing else."""
 
     def __init__(self, root: Path, *, tool: str) -> None:
         self._root, self._tool = root, tool
 
     async def read(self, path: str) -> str:
-        """The text of a file.
+        """Read a text file.
 
         Args:
             path: the path of the file, like notes/today.txt
 
         Raises:
-            ToolRefusalError: `path` leads elsewhere, or to what is no plain file.
+            ToolRefusalError: `path` is outside of the root, or not a regular file.
             ToolResolutionError: there is no such file.
-            ToolFailureError: it is too large, no text, or cannot be read.
+            ToolFailureError: the file is too large, not UTF-8, or cannot be read.
         """
         parts = self._parts(path)
         try:
             data = self._data(parts, path)
         except OSError as error:
-            raise self._translated(error, path) from None
+            raise self._translate(error, path) from None
         if len(data) > MAX_BYTES:
             raise ToolFailureError(f"{path} is larger than {MAX_BYTES} bytes", tool=self._tool)
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise ToolFailureError(f"{path} is no UTF-8 text", tool=self._tool) from None
+            raise ToolFailureError(f"{path} is not UTF-8 text", tool=self._tool) from None
 
     def _parts(self, path: str) -> tuple[str, ...]:
-        """Where the path leads, symbolic links followed, below the root."""
+        """Return the parts of the resolved path below the root."""
         given = Path(path)
         if given.is_absolute() or ".." in given.parts or "\0" in path:
-            raise ToolRefusalError(f"{path!r} is no path below the folder, like notes/today.txt", tool=self._tool)
+            raise ToolRefusalError(f"{path!r} is not a path below the folder, like notes/today.txt", tool=self._tool)
         try:
-            found = (self._root / given).resolve()
+            resolved = (self._root / given).resolve()
         except (OSError, RuntimeError, UnicodeError):
-            raise ToolRefusalError(f"{path!r} leads nowhere", tool=self._tool) from None
-        if not found.is_relative_to(self._root):
-            raise ToolRefusalError(f"{path!r} leads out of the folder", tool=self._tool)
-        return found.relative_to(self._root).parts
+            raise ToolRefusalError(f"{path!r} cannot be resolved", tool=self._tool) from None
+        if not resolved.is_relative_to(self._root):
+            raise ToolRefusalError(f"{path!r} is outside of the folder", tool=self._tool)
+        return resolved.relative_to(self._root).parts
 
     def _data(self, parts: tuple[str, ...], path: str) -> bytes:
-        """Up to one byte more than is allowed.
+        """Read a file, at most one byte more than the limit.
 
-        Every part is opened from the one before it and without following links, so that whatever is moved
-        or linked anew while we are at it, nothing outside the root is opened.
+        Every part is opened relative to the one before it and without following links, so that nothing outside of
+        the root is opened, whatever is moved or linked in the meantime.
         """
         if not parts:
             raise ToolRefusalError(f"{path!r} is a folder", tool=self._tool)
@@ -95,14 +95,14 @@ class FileReader:
                     raise ToolResolutionError(f"there is no {path!r}; {hint}") from None
                 opened.callback(os.close, at)
             if not S_ISREG(os.fstat(at).st_mode):
-                raise ToolRefusalError(f"{path!r} is no plain file", tool=self._tool)
+                raise ToolRefusalError(f"{path!r} is not a regular file", tool=self._tool)
             return _read(at)
 
-    def _translated(self, error: OSError, path: str) -> Exception:
+    def _translate(self, error: OSError, path: str) -> Exception:
         if error.errno == errno.ENOTDIR:
             return ToolResolutionError(f"there is no {path!r}")
         if error.errno in (errno.ELOOP, errno.ENXIO):
-            return ToolRefusalError(f"{path!r} is no plain file", tool=self._tool)
+            return ToolRefusalError(f"{path!r} is not a regular file", tool=self._tool)
         return ToolFailureError(f"{path!r} cannot be read: {error.strerror}", tool=self._tool)
 
 

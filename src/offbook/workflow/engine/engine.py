@@ -29,22 +29,22 @@ WrapTools: TypeAlias = Callable[[Mapping[str, ToolDef]], Mapping[str, ToolDef]]
 
 
 class WorkflowEngine:
-    """Runs a workflow: each step as soon as those before it are done, as many at once as its config allows.
+    """Runs a workflow: each step as soon as its dependencies have ended, as many at once as its config allows.
 
     Args:
         workflow: a definition, or the path of its file.
-        provider_gateway: where models are asked; a provider that is no gateway is put behind one.
-        tools: those that the workflow calls but does not declare, and others in place of those that it does.
-        wrap_tools: puts something around all tools, such as a recorder.
-        sink: told of every step.
-        checkpoint: keeps what is done, and knows what was done before.
-        on_text: hears the pieces of streamed answers, each with its step's id.
-        folder: what paths in the workflow are relative to; by default the folder of its file.
+        provider_gateway: calls the models; a provider that is not a gateway is put behind one.
+        tools: tools that the workflow calls but does not declare, and replacements for declared tools.
+        wrap_tools: wraps all tools, for example with a recorder.
+        sink: gets the events of the run and its steps.
+        checkpoint: stores the results of steps, and has those of an earlier part of the run.
+        on_text: called with the id of a step and each piece of its streamed answers.
+        folder: the folder of relative paths in the workflow; by default that of its file.
 
     Raises:
-        WorkflowError: the workflow could not run; holds all problems.
-        InputError: a tool cannot be loaded, or is given and never called; no model is named; an argument
-            is of the wrong type.
+        WorkflowError: the workflow is invalid; the error has all problems.
+        InputError: a tool cannot be loaded, or is given but never called; a step has no model; an argument
+            has the wrong type.
     """
 
     def __init__(
@@ -75,20 +75,20 @@ class WorkflowEngine:
             return wrap_tools({**load_tools(declared, folder=Path(folder or "."), given=given), **given})
 
         environment = Environment(
-            definition.name,
-            definition.config,
-            Toolbox(load(definition.tools)),
-            self._sink,
-            checkpoint,
-            on_text or _ignore,
-            load,
+            workflow=definition.name,
+            config=definition.config,
+            toolbox=Toolbox(load(definition.tools)),
+            sink=self._sink,
+            checkpoint=checkpoint,
+            on_text=on_text or _ignore,
+            load_tools=load,
         )
         self._level = build_level(definition.steps, environment)
 
     async def run(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
-        """Run the workflow, with `state` in place of what it declares.
+        """Run the workflow. `state` overrides keys of the declared state.
 
-        A step that fails is told in the result; the workflow has then failed, unless the step says to go on.
+        A failed step is in the result, and the workflow has failed, unless the step has `on_failure: continue`.
 
         Raises:
             RecordingMismatchError: a strict replay has no answer for a step.
@@ -96,23 +96,25 @@ class WorkflowEngine:
             InputError: `state` has a key that the workflow does not declare.
         """
         definition, results = self.definition, dict[str, StepResult]()
-        own = initial_state(definition.state, dict(state or {}), source=definition.name)
+        run_state = initial_state(definition.state, dict(state or {}), source=definition.name)
         gateway = self._gateway.using(budget_usd=definition.config.budget_usd)
         started_s = SYSTEM_CLOCK.monotonic_s()
         self._sink.emit(WorkflowStarted(definition.name))
-        failed = await self._in_time(LevelRun(self._level, Scope(RunContext(gateway, results), own)))
+        failed = await self._run_in_time(LevelRun(self._level, Scope(RunContext(gateway, results), run_state)))
         status: RunStatus = "failed" if failed else "succeeded"
         latency_s = SYSTEM_CLOCK.monotonic_s() - started_s
         self._sink.emit(WorkflowEnded(definition.name, status, latency_s))
-        return WorkflowResult(definition.name, status, own, results, latency_s)
+        return WorkflowResult(
+            workflow=definition.name, status=status, state=run_state, steps=results, latency_s=latency_s
+        )
 
-    async def _in_time(self, level: LevelRun) -> list[StepResult]:
+    async def _run_in_time(self, level_run: LevelRun) -> list[StepResult]:
         name, timeout_s = self.definition.name, self.definition.config.timeout_s
         async with time_limit(timeout_s, lambda limit_s: StepTimeoutError(name, timeout_s=limit_s)):
-            return await level.run()
+            return await level_run.run()
 
     def run_sync(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
-        """`run` for scripts without an event loop.
+        """Run the workflow like `run`, from code without an event loop.
 
         Raises:
             EventLoopError: called inside a running event loop; await `run` there.
@@ -126,21 +128,21 @@ def _check_workflow(workflow: object) -> None:
     elif isinstance(workflow, Provider):
         hint = "WorkflowEngine(workflow, provider), in this order"
     else:
-        hint = "a path, or what load_workflow(), parse_workflow() or WorkflowBuilder.build() give"
+        hint = "pass a path, or the result of load_workflow(), parse_workflow() or WorkflowBuilder.build()"
     if not isinstance(workflow, WorkflowDefinition | str | os.PathLike):
         reason = f"expected a WorkflowDefinition or the path of one, got {describe_type(workflow)}"
         raise InputError(reason, source="workflow", hint=hint)
 
 
 def _ignore(step_id: str, text: str) -> None:
-    """Listen to nothing."""
+    """Do nothing: nobody listens."""
 
 
 def _gateway_of(provider: Provider) -> ProviderGateway:
     if isinstance(provider, ProviderGateway):
         return provider
     if not isinstance(provider, Provider):
-        hint = "a ProviderGateway, or any other provider"
+        hint = "pass a ProviderGateway or another provider"
         raise InputError(f"expected a provider, got {provider!r}", source="provider_gateway", hint=hint)
     gateway = ProviderGateway()
     gateway.register(provider)

@@ -1,4 +1,4 @@
-"""Runs the steps of one level: schedules them by dependency, bounds concurrency and meters usage."""
+"""Runs the steps of one level: schedules them by dependency, limits concurrency and measures usage."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from offbook.workflow.engine.step import Environment, Scope, StepRunner, set_pat
 from offbook.workflow.file.graph import Graph
 
 BranchState = Literal["open", "closed", "broken"]
-"""What a step is for those after it: done, not taken (by a router), or failed."""
+"""The state of a step for its dependants: done, not taken (by a router), or failed."""
 
 
 class Schedule:
-    """The steps of one level, from ready to settled. Takes time in proportion to steps and dependencies.
+    """The order in which the steps of one level run. Takes linear time in steps and dependencies.
 
-    A step is ready when all that it depends on are settled. It is skipped if one of these failed, or if
-    none of them was taken: where branches of a router meet again, one of them is enough.
+    A step is ready when all of its dependencies are settled. It is skipped if one of them failed, or if none of
+    them was taken: where branches of a router meet again, one taken branch is enough.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -35,21 +35,23 @@ class Schedule:
         self._broken: dict[str, str] = {}
         self.ready = deque(step_id for step_id, count in self._waiting.items() if not count)
         self.skipped: deque[tuple[str, str]] = deque()
-        """Steps that will not run, each with the reason, until somebody takes them out."""
+        """Steps that will not run, each with the reason; the caller removes them."""
 
-    def settle(self, step_id: str, passage: BranchState, *, chosen: str | None = None) -> None:
-        """Take note of what a step is for those after it; a router names the target that it has `chosen`."""
-        settled = deque([(step_id, passage)])
+    def settle(self, step_id: str, state: BranchState, *, chosen: str | None = None) -> None:
+        """Record the state of a step; `chosen` is the target that a router chose."""
+        settled = deque([(step_id, state)])
         while settled:
-            settled.extend(self._pass_on(*settled.popleft(), chosen))
+            settled.extend(self._update_dependants(*settled.popleft(), chosen))
 
-    def _pass_on(self, step_id: str, passage: BranchState, chosen: str | None) -> Iterator[tuple[str, BranchState]]:
-        """Tell the steps after a settled one; those that are settled by that, as they will not run."""
+    def _update_dependants(
+        self, step_id: str, state: BranchState, chosen: str | None
+    ) -> Iterator[tuple[str, BranchState]]:
+        """Update the dependants of a settled step, and yield those that are settled by it because they will not run."""
         router = self._graph.routers.get(step_id)
         for after in self._graph.dependants[step_id]:
-            if passage == "broken":
+            if state == "broken":
                 self._broken.setdefault(after, step_id)
-            elif passage == "open" and (router is None or after not in router.targets or after == chosen):
+            elif state == "open" and (router is None or after not in router.targets or after == chosen):
                 self._open.add(after)
             self._waiting[after] -= 1
             if not self._waiting[after]:
@@ -67,7 +69,7 @@ class Schedule:
 
 
 class UsageMeter:
-    """Hears the events of a step's calls and counts calls, attempts, tokens and cost."""
+    """A sink that adds up the calls, attempts, tokens and cost of a step."""
 
     def __init__(self) -> None:
         self.calls = self.attempts = self.prompt_tokens = self.completion_tokens = 0
@@ -85,11 +87,11 @@ class UsageMeter:
 
 
 FATAL_ERRORS = (RecordingMismatchError, MockError, EventLoopError)
-"""Errors of whoever runs the workflow, not of a step: to go on would hide them."""
+"""Errors in the setup of the run instead of a step: they end the run, so that they are not hidden in a result."""
 
 
 class RunnableLevel(Struct, frozen=True):
-    """Steps that depend on one another, ready to be run on a state any number of times."""
+    """The runners of the steps of one level, which can run any number of times."""
 
     graph: Graph
     steps: Mapping[str, StepRunner[Any]]
@@ -99,7 +101,7 @@ class RunnableLevel(Struct, frozen=True):
         """Run all steps on the scope's state.
 
         Raises:
-            StepError: a step failed whose failure was not to be passed over.
+            StepError: a step without `on_failure: continue` failed.
         """
         failed = await LevelRun(self, scope).run()
         if failed:
@@ -108,7 +110,7 @@ class RunnableLevel(Struct, frozen=True):
 
 
 class LevelRun:
-    """One run of a level. Workers take steps that are ready, in order, as many at once as the config allows."""
+    """One run of a level. Workers run the ready steps in order, as many at once as the config allows."""
 
     def __init__(self, level: RunnableLevel, scope: Scope) -> None:
         self._level, self._scope, self._environment = level, scope, level.environment
@@ -117,10 +119,10 @@ class LevelRun:
         self._free_workers = level.environment.config.max_concurrent_steps
 
     async def run(self) -> list[StepResult]:
-        """Run all steps; gives back those that failed and whose failure counts.
+        """Run all steps, and return the failed ones, without those that have `on_failure: continue`.
 
         Raises:
-            RecordingMismatchError: a replay has no answer; steps under way are cancelled.
+            RecordingMismatchError: a replay has no answer; the running steps are cancelled.
         """
         try:
             async with asyncio.TaskGroup() as self._workers:
@@ -133,7 +135,7 @@ class LevelRun:
         raise first
 
     async def _work(self) -> None:
-        """Run steps for as long as there are some that are ready."""
+        """Run steps while some are ready."""
         ready = self._schedule.ready
         while ready:
             step = self._level.steps[ready.popleft()]
@@ -142,27 +144,27 @@ class LevelRun:
         self._free_workers += 1
 
     def _start_workers(self, waiting: int) -> None:
-        """Let further workers begin, for steps that are ready too."""
+        """Start further workers for the steps that wait."""
         for _ in range(min(waiting, self._free_workers)):
             self._free_workers -= 1
             self._workers.create_task(self._work())
 
     def _settle(self, step: StepRunner[Any], result: StepResult) -> None:
         definition = step.definition
-        is_passed_over = result.status == "failed" and definition.on_failure == "continue"
-        if result.status == "failed" and not is_passed_over:
+        is_ignored = result.status == "failed" and definition.on_failure == "continue"
+        if result.status == "failed" and not is_ignored:
             self._failed.append(result)
-        if is_passed_over and definition.output is not None:
+        if is_ignored and definition.output is not None:
             set_path(self._scope.state, definition.output, None)
-        passage: BranchState = "open" if result.status == "done" or is_passed_over else "broken"
-        self._schedule.settle(definition.id, passage, chosen=result.output)
+        state: BranchState = "open" if result.status == "done" or is_ignored else "broken"
+        self._schedule.settle(definition.id, state, chosen=result.output)
         while self._schedule.skipped:
             step_id, reason = self._schedule.skipped.popleft()
             kind = self._level.steps[step_id].definition.type
-            self._keep(StepResult(step_id, kind, "skipped", error=reason))
+            self._publish(StepResult(id=step_id, type=kind, status="skipped", error=reason))
 
     async def _result(self, step: StepRunner[Any]) -> StepResult:
-        """What becomes of a step: as it was saved if it has run before, else by running it."""
+        """Return the stored result of a step, or run it."""
         definition, environment = step.definition, self._environment
         result = environment.checkpoint.find(f"{self._scope.place}{definition.id}")
         if result is None:
@@ -171,7 +173,7 @@ class LevelRun:
             self._scope.run.gateway.budget.spend(result.cost_usd)
         if result.status == "done" and definition.output is not None:
             set_path(self._scope.state, definition.output, result.output)
-        self._keep(result)
+        self._publish(result)
         return result
 
     async def _run(self, step: StepRunner[Any]) -> StepResult:
@@ -184,46 +186,47 @@ class LevelRun:
             output = await self._output(step, meter)
         except FATAL_ERRORS:
             raise
-        except Exception as failure:  # whatever a step does wrong is told in its result
+        except Exception as failure:  # whatever a step raises is in its result
             error = failure
         return StepResult(
-            definition.id,
-            definition.type,
-            "done" if error is None else "failed",
-            output,
-            None if error is None else str(error) or type(error).__name__,
-            None if error is None else type(error).__name__,
-            meter.calls,
-            meter.attempts,
-            meter.prompt_tokens,
-            meter.completion_tokens,
-            meter.cost_usd,
-            SYSTEM_CLOCK.monotonic_s() - started_s,
+            id=definition.id,
+            type=definition.type,
+            status="done" if error is None else "failed",
+            output=output,
+            error=None if error is None else str(error) or type(error).__name__,
+            error_type=None if error is None else type(error).__name__,
+            calls=meter.calls,
+            attempts=meter.attempts,
+            prompt_tokens=meter.prompt_tokens,
+            completion_tokens=meter.completion_tokens,
+            cost_usd=meter.cost_usd,
+            latency_s=SYSTEM_CLOCK.monotonic_s() - started_s,
         )
 
     async def _output(self, step: StepRunner[Any], meter: UsageMeter) -> Any:
-        """What the step gives, as JSON."""
+        """Run the step, and return its output as JSON values."""
         timeout_s = step.definition.timeout
         gateway = self._scope.run.gateway.using(retry=step.retry, sink=meter)
         async with time_limit(timeout_s, lambda limit_s: StepTimeoutError(step.definition.id, timeout_s=limit_s)):
             return json_form(await step.run(self._scope, gateway)).value
 
-    def _keep(self, result: StepResult) -> None:
+    def _publish(self, result: StepResult) -> None:
+        """Add a result to the run, store it in the checkpoint and emit its event."""
         environment, path = self._environment, f"{self._scope.place}{result.id}"
         self._scope.run.results[path] = result
         environment.checkpoint.save(path, result)
         environment.sink.emit(
             StepEnded(
-                environment.workflow,
-                path,
-                result.type,
-                result.status,
-                result.latency_s,
-                result.calls,
-                result.attempts,
-                result.prompt_tokens,
-                result.completion_tokens,
-                result.cost_usd,
-                result.error_type,
+                workflow=environment.workflow,
+                step=path,
+                type=result.type,
+                status=result.status,
+                latency_s=result.latency_s,
+                calls=result.calls,
+                attempts=result.attempts,
+                prompt_tokens=result.prompt_tokens,
+                completion_tokens=result.completion_tokens,
+                cost_usd=result.cost_usd,
+                error=result.error_type,
             )
         )

@@ -1,4 +1,4 @@
-"""Runs the steps that call a model: an llm_call or an agent."""
+"""Runs the steps that call a model: llm_call and agent."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import orjson
 from msgspec.structs import replace
 
-from offbook.agent import Message, MessageMeta, MessageRole, MessageType, ProviderClient, Workflow, WorkflowRunner
+from offbook.agent import Message, ProviderClient, Workflow, WorkflowRunner
 from offbook.agent.clients import ChunkType, StreamChunk
+from offbook.agent.message import opening_messages
 from offbook.errors import InputError, StepError
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import JsonObject, Request, Response, StreamEnd, StreamRestart, TextDelta
@@ -35,7 +36,7 @@ class ModelStepRunner(StepRunner[M]):
         self.step_id = f"{environment.prefix}{definition.id}"
 
     def prompts(self, scope: Scope) -> tuple[str, str]:
-        """The system prompt and the prompt, filled in."""
+        """Return the system prompt and the prompt, filled in."""
         names, place = scope.names, f"steps.{self.step_id}"
         return (
             self._system_prompt.render(names, place=f"{place}.system_prompt"),
@@ -43,12 +44,8 @@ class ModelStepRunner(StepRunner[M]):
         )
 
     def opening(self, scope: Scope) -> list[Message]:
-        """The prompts as the beginning of a transcript."""
-        system, prompt = self.prompts(scope)
-        opening = [Message(MessageRole.USER, prompt, MessageMeta(MessageType.USER_INPUT))]
-        if system:
-            opening.insert(0, Message(MessageRole.SYSTEM, system, MessageMeta(MessageType.SYSTEM_PROMPT)))
-        return opening
+        """Return the prompts as the first messages of a transcript."""
+        return opening_messages(*self.prompts(scope))
 
     def client(self, gateway: ProviderGateway) -> ProviderClient:
         return ProviderClient(
@@ -61,7 +58,7 @@ class ModelStepRunner(StepRunner[M]):
         )
 
     def forward_chunk(self, chunk: StreamChunk) -> None:
-        """Let listeners hear the text of a stream."""
+        """Pass the text of a stream on to `on_text`."""
         if chunk.type is ChunkType.TEXT_DELTA:
             self.environment.on_text(self.step_id, chunk.content)
 
@@ -70,7 +67,10 @@ def _model_name(definition: ModelFields, environment: Environment) -> str:
     model = definition.model or environment.config.model
     if model is None:
         raise InputError(
-            "no model is named", source=environment.workflow, place=f"steps.{definition.id}", hint="config: {model: …}"
+            "the step has no model",
+            source=environment.workflow,
+            place=f"steps.{definition.id}",
+            hint="config: {model: …}",
         )
     return model
 
@@ -79,7 +79,7 @@ _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?```\s*", re.DOTALL)
 
 
 class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
-    """Gives the model's answer: its text, or with `json` the value that the text is."""
+    """Calls a model; its text, or with `json` the parsed value, is the output."""
 
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
         text = await (self._with_tools(scope, gateway) if self.definition.tools else self._once(scope, gateway))
@@ -105,9 +105,9 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
 
     def _request(self, scope: Scope) -> Request:
         system, prompt = self.prompts(scope)
-        asked: JsonObject = {"role": "user", "content": prompt}
+        user: JsonObject = {"role": "user", "content": prompt}
         return Request(
-            ({"role": "system", "content": system}, asked) if system else (asked,),
+            ({"role": "system", "content": system}, user) if system else (user,),
             self.model,
             self.temperature,
             self.max_tokens,
@@ -130,10 +130,10 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
 
 
 def _answer_text(response: Response) -> str:
-    """What the model says. A step without tools has no use for a call of one."""
+    """Return the text of the model. Raises StepError if a step without tools gets nothing but tool calls."""
     if response.tool_calls and not response.content.strip():
         names = ", ".join(repr(call.tool) for call in response.tool_calls)
-        raise StepError(f"the model asks for {names} and says nothing, but the step has no tools")
+        raise StepError(f"the model calls {names} and returns no text, but the step has no tools")
     return response.content
 
 
@@ -142,21 +142,21 @@ def _parse_json(text: str) -> Any:
     try:
         return orjson.loads(fenced[1] if fenced else text)
     except orjson.JSONDecodeError as error:
-        raise StepError(f"the answer is no JSON: {error}; it begins with {text[:60]!r}") from None
+        raise StepError(f"the answer is not JSON: {error}; it begins with {text[:60]!r}") from None
 
 
 class AgentStepRunner(ModelStepRunner[AgentStep]):
-    """Gives what the terminal tool returned."""
+    """Runs an agent; the result of its terminal tool is the output."""
 
     def __init__(self, definition: AgentStep, environment: Environment) -> None:
         super().__init__(definition, environment)
         try:
-            self._agent = self._made()
+            self._agent = self._build_agent()
         except InputError as error:
             source = f"steps.{self.step_id}: {error.source}"
             raise InputError(error.reason, source=source, place=error.place, hint=error.hint) from error
 
-    def _made(self) -> Workflow:
+    def _build_agent(self) -> Workflow:
         definition = self.definition
         names = dict.fromkeys([*definition.tools, *definition.terminal_tool])
         return Workflow(
@@ -180,7 +180,7 @@ class AgentStepRunner(ModelStepRunner[AgentStep]):
         return await runner.run(self._agent, "", initial_messages=self.opening(scope))
 
     def _tool(self, name: str) -> ToolDef:
-        """The tool with the prerequisites that the step declares for it, beside its own."""
+        """Return the tool with the prerequisites that the step declares for it added to its own."""
         tool = self.environment.toolbox[name]
         declared = self.definition.prerequisites.get(name, ())
         if not declared:

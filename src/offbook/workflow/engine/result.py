@@ -12,12 +12,11 @@ StepStatus = Literal["done", "failed", "skipped"]
 RunStatus = Literal["succeeded", "failed"]
 
 
-class StepResult(Struct, frozen=True):
-    """What became of a step.
+class StepResult(Struct, frozen=True, kw_only=True):
+    """The result of a step.
 
-    `output` is what it gave: text, a tool's result, a router's target. `calls` counts its model calls,
-    `attempts` how often a provider was asked for them, retries and fallbacks included. `error` says why it
-    failed or was skipped.
+    `output` is text, a tool's result or a router's target. `calls` counts its model calls, `attempts` the requests
+    to providers for them, including retries and fallbacks. `error` is the reason why it failed or was skipped.
     """
 
     id: str
@@ -38,10 +37,10 @@ class StepResult(Struct, frozen=True):
         return self.prompt_tokens + self.completion_tokens
 
 
-class WorkflowResult(Struct, frozen=True):
-    """What became of a run. `steps` has one result a step, by id, in the order in which they ended.
+class WorkflowResult(Struct, frozen=True, kw_only=True):
+    """The result of a run. `steps` has the result of each step, by id, in the order in which they ended.
 
-    A step inside a loop or sub-workflow has its own: `loop[0].step`, `sub.step`.
+    The ids of steps inside a loop or sub-workflow are like `loop[0].step` and `sub.step`.
     """
 
     workflow: str
@@ -56,7 +55,7 @@ class WorkflowResult(Struct, frozen=True):
 
     @property
     def failures(self) -> list[StepResult]:
-        """The steps that failed, in the order in which they did."""
+        """The steps that failed, in order."""
         return [step for step in self.steps.values() if step.status == "failed"]
 
     @property
@@ -73,19 +72,19 @@ class WorkflowResult(Struct, frozen=True):
 
 
 class Checkpoint(Protocol):
-    """Keeps the results of steps by their place in the run (`loop[0].step`)."""
+    """Stores the results of steps by their path in the run (`loop[0].step`)."""
 
     def find(self, path: str) -> StepResult | None:
-        """The result of a step that was done in an earlier part of this run."""
+        """Return the result of a step that was done in an earlier part of this run, if there is one."""
         ...
 
     def save(self, path: str, result: StepResult) -> None:
-        """Keep a result for good."""
+        """Store a result durably."""
         ...
 
 
 class NoCheckpoint:
-    """Keeps nothing."""
+    """Stores nothing."""
 
     def find(self, path: str) -> StepResult | None:
         return None

@@ -23,12 +23,12 @@ LoadTools: TypeAlias = Callable[[Mapping[str, ToolDefinition]], Mapping[str, Too
 D = TypeVar("D", bound=StepFields)
 
 
-class Environment(Struct, frozen=True):
-    """What the steps of a workflow have in common, in every run of it.
+class Environment(Struct, frozen=True, kw_only=True):
+    """What the steps of a workflow share in all of its runs.
 
-    `load_tools` makes tools of what a file declares.
-    `prefix` comes before the ids of steps in recordings, in a sub-workflow. `on_text` hears the pieces
-    of streamed answers, each with its step's id. `names` is what expressions may begin with.
+    `on_text` is called with the id of a step and each piece of its streamed answers. `load_tools` loads the tools
+    that a file declares. `names` are the names that expressions may use. `prefix` precedes the ids of a
+    sub-workflow's steps in recordings.
     """
 
     workflow: str
@@ -43,14 +43,14 @@ class Environment(Struct, frozen=True):
 
 
 class RunContext(Struct, frozen=True):
-    """What the steps of one run have in common: where models are asked, and what became of the steps so far."""
+    """What the steps of one run share: the gateway, and the results so far."""
 
     gateway: ProviderGateway
     results: dict[str, StepResult]
 
 
 class Scope(Struct, frozen=True):
-    """What a step sees when it runs: the state, a loop's variables, and where in the run it is (`loop[0].`)."""
+    """What a step sees when it runs: the state, the variables of loops, and its place in the run (`loop[0].`)."""
 
     run: RunContext
     state: JsonObject
@@ -59,12 +59,12 @@ class Scope(Struct, frozen=True):
 
     @property
     def names(self) -> dict[str, Any]:
-        """What templates and expressions can name."""
+        """The values that templates and expressions can name."""
         return {"state": self.state, **self.variables}
 
 
 class StepRunner(ABC, Generic[D]):
-    """A step that can be run, any number of times. A subclass says how its type is run."""
+    """A step that can run any number of times; a subclass for each type."""
 
     def __init__(self, definition: D, environment: Environment) -> None:
         self.definition, self.environment = definition, environment
@@ -72,14 +72,14 @@ class StepRunner(ABC, Generic[D]):
 
     @abstractmethod
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
-        """What the step gives. `gateway` is where it asks models: it retries as the step says, and is metered."""
+        """Run the step and return its output. `gateway` has the retry policy of the step, and measures its usage."""
 
 
 def initial_state(declared: JsonObject, given: JsonObject, *, source: str) -> JsonObject:
-    """A fresh state: what the workflow declares, with what is given in place of it.
+    """Return a copy of the declared state with the given keys replaced.
 
     Raises:
-        InputError: a key is given that the workflow does not declare.
+        InputError: a given key is not declared.
     """
     for key in given:
         if key not in declared:
@@ -89,9 +89,9 @@ def initial_state(declared: JsonObject, given: JsonObject, *, source: str) -> Js
 
 
 def set_path(state: JsonObject, path: str, value: Any) -> None:
-    """Write a value at a dotted path; what is on the way and no mapping becomes one.
+    """Write a value at a dotted path; values on the way that are not mappings become mappings.
 
-    The mappings on the way are replaced, never changed: a shallow copy of a state is a copy.
+    Mappings on the way are replaced, never changed, so that a shallow copy of a state is safe.
     """
     *parents, last = path.split(".")
     for key in parents:

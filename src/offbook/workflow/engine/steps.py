@@ -1,4 +1,4 @@
-"""Runs tool, router, loop and sub-workflow steps, and builds the runner of any step definition."""
+"""Runs tool, router, loop and sub-workflow steps, and builds the runner for any step definition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NOT_RETRYABLE = (ToolArgumentsError, ToolResolutionError)
 
 
 class ToolStepRunner(StepRunner[ToolStep]):
-    """Gives what the tool returned. A failure is tried again if the step has a `retry`, as that says."""
+    """Calls a tool; its result is the output. A failure is retried if the step has a `retry`."""
 
     def __init__(self, definition: ToolStep, environment: Environment) -> None:
         super().__init__(definition, environment)
@@ -57,12 +57,12 @@ class ToolStepRunner(StepRunner[ToolStep]):
             attempt += 1
 
     def _pause_s(self, attempt: int) -> float:
-        asked = Request((), "", step_id=self.definition.id, workflow=self.environment.workflow)
-        return self._retry.pause_s(asked, attempt)
+        request = Request((), "", step_id=self.definition.id, workflow=self.environment.workflow)
+        return self._retry.pause_s(request, attempt)
 
 
 class RouterStepRunner(StepRunner[RouterStep]):
-    """Gives the id of the target of the first condition that holds, else of the default; None if there is none."""
+    """Chooses the target of the first condition that is true, otherwise the default; its id, or None, is the output."""
 
     def __init__(self, definition: RouterStep, environment: Environment) -> None:
         super().__init__(definition, environment)
@@ -80,15 +80,15 @@ class RouterStepRunner(StepRunner[RouterStep]):
 
 
 def loop_environment(environment: Environment, definition: LoopStep) -> Environment:
-    """What the steps of a loop have in common: its variables can be named."""
+    """Return the environment of a loop's steps, whose expressions may use its variables."""
     variables = ("index",) if definition.over is None else (definition.variable, "index")
     return replace(environment, names=tuple(dict.fromkeys((*environment.names, *variables))))
 
 
 class LoopStepRunner(StepRunner[LoopStep]):
-    """Gives what was collected of each round, in order; of a loop that collects nothing, how many rounds there were.
+    """Runs its steps in rounds; the collected values, or without `collect` the number of rounds, are the output.
 
-    Each round's calls are kept in recordings under the ids of the steps, one after another.
+    The calls of all rounds are recorded under the ids of the steps, one after another.
     """
 
     def __init__(self, definition: LoopStep, environment: Environment, level: RunnableLevel) -> None:
@@ -109,7 +109,7 @@ class LoopStepRunner(StepRunner[LoopStep]):
             state = dict(scope.state)
             variables = {**scope.variables, self.definition.variable: element, "index": index}
             await self._level.run(Scope(scope.run, state, variables, self._place(scope, index)))
-            collected.append(self._collected(state))
+            collected.append(self._collect(state))
         return len(collected) if self.definition.collect is None else collected
 
     async def _until_true(self, scope: Scope) -> Any:
@@ -118,24 +118,24 @@ class LoopStepRunner(StepRunner[LoopStep]):
             variables = {**scope.variables, "index": index}
             inner = Scope(scope.run, scope.state, variables, self._place(scope, index))
             await self._level.run(inner)
-            collected.append(self._collected(scope.state))
+            collected.append(self._collect(scope.state))
             if self._until is not None and self._until.is_true(inner.names):
                 return len(collected) if self.definition.collect is None else collected
-        raise StepError(f"{self.definition.until!r} was still not true after {self.definition.max_iterations} rounds")
+        raise StepError(f"{self.definition.until!r} is not true after {self.definition.max_iterations} rounds")
 
     def _place(self, scope: Scope, index: int) -> str:
         return f"{scope.place}{self.definition.id}[{index}]."
 
-    def _collected(self, state: dict[str, Any]) -> Any:
+    def _collect(self, state: dict[str, Any]) -> Any:
         path = self.definition.collect
         return None if path is None else value_at(("state", *path.split(".")), {"state": state}, "collect")
 
 
 class SubworkflowStepRunner(StepRunner[SubworkflowStep]):
-    """Gives the state that the other workflow ended with; `outputs` of it go into ours.
+    """Runs another workflow; its final state is the output, and `outputs` of it are copied to the outer state.
 
-    The ids of its steps have this step's before them in recordings and results. What its `config` does
-    not say, ours does.
+    In recordings and results, the ids of its steps are prefixed with the id of this step. It inherits the config
+    fields that it does not set.
     """
 
     def __init__(self, definition: SubworkflowStep, environment: Environment, level: RunnableLevel) -> None:
@@ -153,19 +153,19 @@ class SubworkflowStepRunner(StepRunner[SubworkflowStep]):
 
 
 def loaded_workflow(definition: SubworkflowStep) -> WorkflowDefinition:
-    """The workflow that a step runs.
+    """Return the workflow that a step runs.
 
     Raises:
-        InputError: it is in a file that was not loaded with the workflow around it.
+        InputError: its file was not loaded.
     """
     if definition.workflow is None:
         hint = "load_workflow(path) loads the files that a workflow includes"
-        raise InputError(f"{definition.path} was not loaded", place=f"steps.{definition.id}.path", hint=hint)
+        raise InputError(f"{definition.path} is not loaded", place=f"steps.{definition.id}.path", hint=hint)
     return definition.workflow
 
 
 def subworkflow_environment(environment: Environment, definition: SubworkflowStep) -> Environment:
-    """What the steps of a sub-workflow have in common."""
+    """Return the environment of a sub-workflow's steps."""
     workflow = loaded_workflow(definition)
     return replace(
         environment,
@@ -177,10 +177,10 @@ def subworkflow_environment(environment: Environment, definition: SubworkflowSte
 
 
 def build_level(steps: Sequence[AnyStep], environment: Environment) -> RunnableLevel:
-    """The steps of a level, ready to be run.
+    """Return the runners for the steps of a level.
 
     Raises:
-        InputError: one of them lacks something that only the run could give it, such as a model.
+        InputError: a step lacks something that the config must provide, such as a model.
     """
     return RunnableLevel(Graph(steps), {step.id: build_step(step, environment) for step in steps}, environment)
 

@@ -20,25 +20,24 @@ from offbook.tools import FunctionTool, ToolDef, tool_of
 from offbook.workflow.builtin_tools.http_get import http_get
 from offbook.workflow.builtin_tools.read_file import read_file
 from offbook.workflow.builtin_tools.shell import shell
-from offbook.workflow.file import schema as declarations
-from offbook.workflow.file.schema import ToolDefinition
+from offbook.workflow.file.schema import HttpGetTool, PythonFunctionTool, ReadFileTool, ShellTool, ToolDefinition
 
 _LOADED_MODULES: dict[Path, dict[str, ModuleType]] = {}
-"""The modules that were loaded from each workflow's folder, by name."""
+"""The modules that were imported from each workflow's folder, by name."""
 _IMPORT_LOCK = RLock()
 
 
 class ToolModule(Struct, frozen=True):
-    """A module that a workflow in `folder` names: the one beside the workflow if there is one, else any other."""
+    """A module that a workflow in `folder` names: one beside the workflow if there is one, otherwise any other."""
 
     name: str
     folder: Path
 
     @contextmanager
     def imported(self, *, source: str) -> Iterator[ModuleType]:
-        """The module, imported as if the workflow's folder were the first on the import path.
+        """Import the module as if the workflow's folder were the first entry of `sys.path`.
 
-        Inside, the names of modules mean what they mean to this one, even if another workflow has modules
+        While the block lasts, `sys.modules` has the modules of this workflow, even if another workflow has modules
         of the same names. `source` names the tool in errors.
 
         Raises:
@@ -54,15 +53,15 @@ class ToolModule(Struct, frozen=True):
             if isinstance(error, ModuleNotFoundError) and f"{self.name}.".startswith(f"{error.name}."):
                 hint = did_you_mean(self.name, _modules_in(self.folder), kind="modules beside the workflow")
                 raise InputError(f"there is no module {self.name!r}", source=source, hint=hint) from None
-            told = f"{type(error).__name__}: {error}"
             where = _failure_location(error, self.folder.resolve())
-            raise InputError(f"importing {self.name} fails, in {where}: {told}", source=source) from error
+            reason = f"importing {self.name} fails, in {where}: {type(error).__name__}: {error}"
+            raise InputError(reason, source=source) from error
 
 
 @contextmanager
 def _folder_first(folder: Path, name: str) -> Iterator[None]:
     before, own = set(sys.modules), _LOADED_MODULES.setdefault(folder, {})
-    hidden = {stranger: sys.modules.pop(stranger) for stranger in _shadowing_modules(folder, name)}
+    hidden = {shadowing: sys.modules.pop(shadowing) for shadowing in _shadowing_modules(folder, name)}
     sys.modules.update(own)
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
@@ -86,15 +85,15 @@ def _restore(hidden: dict[str, ModuleType], *, instead_of: dict[str, ModuleType]
 
 
 def _shadowing_modules(folder: Path, name: str) -> list[str]:
-    """Loaded modules that could be mistaken for those of `folder`: of other workflows, or with the name of ours."""
+    """Return loaded modules that hide those of `folder`: modules of other workflows, or with the name of ours."""
     others = {
         id(module) for place, modules in _LOADED_MODULES.items() if place != folder for module in modules.values()
     }
-    taken = "" if _module_file(folder, name) is None else _top_package(name)
+    own_top = "" if _module_file(folder, name) is None else _top_package(name)
     return [
         loaded
         for loaded, module in list(sys.modules.items())
-        if id(module) in others or (_top_package(loaded) == taken and not _is_from(folder, loaded, module))
+        if id(module) in others or (_top_package(loaded) == own_top and not _is_from(folder, loaded, module))
     ]
 
 
@@ -108,7 +107,7 @@ def _is_from(folder: Path, name: str, module: ModuleType) -> bool:
 
 
 def _module_file(folder: Path, name: str) -> Path | None:
-    """The file in `folder` that Python would load as the module of that name."""
+    """Return the file in `folder` that Python would import as the module of that name."""
     path = folder.joinpath(*name.split("."))
     return next((file for file in (path / "__init__.py", path.with_name(f"{path.name}.py")) if file.is_file()), None)
 
@@ -119,25 +118,25 @@ def _modules_in(folder: Path) -> list[str]:
 
 
 def _failure_location(error: BaseException, folder: Path) -> str:
-    """Where an import failed: the line that is no Python, or the last that was run, preferably of `folder`."""
+    """Return where an import failed: at a syntax error, or in the last line that ran, if possible of `folder`."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}, line {error.lineno}"
-    spots = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
-    near = [spot for spot in spots if spot[0].is_relative_to(folder) and "site-packages" not in spot[0].parts]
-    file, line = (near or spots)[-1]
+    lines = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
+    own = [(file, line) for file, line in lines if file.is_relative_to(folder) and "site-packages" not in file.parts]
+    file, line = (own or lines)[-1]
     return f"{file.name}, line {line}"
 
 
 def load_tools(
     declared: Mapping[str, ToolDefinition], *, folder: Path, given: Container[str] = ()
 ) -> dict[str, ToolDef]:
-    """The declared tools, each named as it is declared.
+    """Load the declared tools, by their declared names.
 
-    Functions are imported, which runs their modules. Paths and modules are looked for in `folder`, where
-    the workflow is. Tools that are in `given` are left out, and nothing is imported for them.
+    Functions are imported, which runs their modules. Paths and modules are relative to `folder`, the folder of the
+    workflow. Tools in `given` are skipped, and nothing is imported for them.
 
     Raises:
-        InputError: a tool cannot be loaded; `source` says which, like `tools.search`.
+        InputError: a tool cannot be loaded; `source` names it, like `tools.search`.
     """
     wanted = {name: definition for name, definition in declared.items() if name not in given}
     return {name: _load_tool(definition, name=name, folder=folder) for name, definition in wanted.items()}
@@ -145,13 +144,13 @@ def load_tools(
 
 def _load_tool(definition: ToolDefinition, *, name: str, folder: Path) -> ToolDef:
     match definition:
-        case declarations.PythonFunctionTool():
+        case PythonFunctionTool():
             return _load_function(definition.function, name=name, folder=folder)
-        case declarations.HttpGetTool():
+        case HttpGetTool():
             return http_get(name, allow=definition.allow, timeout_s=definition.timeout_s)
-        case declarations.ReadFileTool():
+        case ReadFileTool():
             return read_file(name, root=definition.root, folder=folder)
-        case declarations.ShellTool():
+        case ShellTool():
             return shell(name, allow=definition.allow, folder=folder, timeout_s=definition.timeout_s)
 
 
@@ -159,9 +158,9 @@ def _load_function(path: str, *, name: str, folder: Path) -> ToolDef:
     source = f"tools.{name}"
     module_name, _, function = path.partition(":")
     with ToolModule(module_name, folder).imported(source=source) as module:
-        found = _member(module, function, source=source)
+        member = _member(module, function, source=source)
         try:
-            return _as_tool(found, name=name)
+            return _as_tool(member, name=name)
         except InputError as error:
             raise InputError(error.reason, source=source, place=error.place, hint=error.hint) from error
 
@@ -174,21 +173,21 @@ def _member(module: ModuleType, name: str, *, source: str) -> object:
     raise InputError(f"there is no {name!r} in {module.__name__}", source=source, hint=hint)
 
 
-def _as_tool(found: object, *, name: str) -> ToolDef:
-    """What a module holds, as a tool of that name."""
-    match found:
+def _as_tool(member: object, *, name: str) -> ToolDef:
+    """Return a member of a module as a tool of that name."""
+    match member:
         case FunctionTool():
             return tool_of(
-                found.callable,
+                member.callable,
                 name=name,
-                description=found.spec.description,
-                prerequisites=found.prerequisites,
-                timeout_s=found.timeout_s,
-                side_effect=found.side_effect,
-                repeatable=found.repeatable,
+                description=member.spec.description,
+                prerequisites=member.prerequisites,
+                timeout_s=member.timeout_s,
+                side_effect=member.side_effect,
+                repeatable=member.repeatable,
             )
         case ToolDef():
-            return replace(found, spec=replace(found.spec, name=name))
-        case _ if callable(found):
-            return tool_of(found, name=name)
-    raise InputError(f"expected a function, got {type(found).__name__}")
+            return replace(member, spec=replace(member.spec, name=name))
+        case _ if callable(member):
+            return tool_of(member, name=name)
+    raise InputError(f"expected a function, got {type(member).__name__}")

@@ -9,6 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from offbook.atomic_file import replace_file
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.messages import JsonObject, Reply, Request
@@ -25,29 +27,29 @@ from offbook.recording.tool_replay import replay_tools
 from offbook.tools.definition import ToolDef, wrap_tool
 
 
-def reusable_calls(found: Document, *, has_failed: bool) -> Document:
-    """What of a step's calls holds when the step is run again, each to be answered once.
+def reusable_calls(recorded: Document, *, has_failed: bool) -> Document:
+    """Return the recorded calls of a step that can answer when the step runs again, each once.
 
-    Calls of a model that failed are to be made again. So are calls of tools that failed, unless the
-    model was told of it and went on. The answer with which a step `has_failed`, if that is what it
-    ended with, is to be asked for again too: it would fail the step once more.
+    Failed model calls are made again. So are failed tool calls, unless the model got the failure and went on.
+    If the last call of a step that `has_failed` is a model's answer, it is made again too: the same answer would
+    fail the step again.
     """
-    answers = [(key, exchange) for key, exchange in each_exchange(found.entries) if exchange.fault is None]
-    told_until = max((_recorded_at(exchange) for _, exchange in answers), default="")
+    answers = [(key, exchange) for key, exchange in each_exchange(recorded.entries) if exchange.fault is None]
+    last_answer_at = max((_recorded_at(exchange) for _, exchange in answers), default="")
     calls = [
         (tool, exchange)
-        for tool, exchange in each_exchange(found.tools)
-        if exchange.error is None or _recorded_at(exchange) < told_until
+        for tool, exchange in each_exchange(recorded.tools)
+        if exchange.error is None or _recorded_at(exchange) < last_answer_at
     ]
-    if has_failed and told_until > _last_other_call(found):
+    if has_failed and last_answer_at > _last_other_call_at(recorded):
         answers.remove(max(answers, key=lambda answer: _recorded_at(answer[1])))
-    return Document(found.meta, _as_entries(answers), found.rest, found.version, _as_entries(calls))
+    return replace(recorded, entries=_as_entries(answers), tools=_as_entries(calls))
 
 
-def _last_other_call(found: Document) -> str:
-    """When the last call ended that was not one which a model answered."""
-    failures = (_recorded_at(exchange) for _, exchange in each_exchange(found.entries) if exchange.fault is not None)
-    return max([*failures, *(_recorded_at(exchange) for _, exchange in each_exchange(found.tools))], default="")
+def _last_other_call_at(recorded: Document) -> str:
+    """Return when the last tool call or failed model call was recorded."""
+    failures = (_recorded_at(exchange) for _, exchange in each_exchange(recorded.entries) if exchange.fault is not None)
+    return max([*failures, *(_recorded_at(exchange) for _, exchange in each_exchange(recorded.tools))], default="")
 
 
 def _recorded_at(exchange: Exchange | ToolExchange) -> str:
@@ -55,7 +57,7 @@ def _recorded_at(exchange: Exchange | ToolExchange) -> str:
 
 
 def _as_entries(exchanges: Iterable[tuple[str, E]]) -> Entries[E]:
-    """The exchanges by key, in lists, of which each exchange answers one call."""
+    """Return the exchanges by key, in lists in which each exchange answers one call."""
     entries: Entries[E] = {}
     for key, exchange in exchanges:
         add_exchange(entries, key, exchange, listed=True)
@@ -72,39 +74,39 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 class StepCalls:
-    """Keeps the calls that a step makes at `path`; what it made before and need not make again answers first.
+    """Records the calls of a step at `path`; calls that were recorded before and can be reused answer first.
 
     Args:
-        has_failed: whether the step failed when it made them, and was not just cut off.
+        has_failed: whether the step failed, instead of being interrupted, when it made the recorded calls.
 
     Raises:
-        InputError: what is at `path` is no recording.
+        InputError: the file at `path` is not a recording.
     """
 
     def __init__(self, path: Path, *, has_failed: bool, clock: Clock) -> None:
         self._path, self._clock = path, clock
-        found = _load_reusable(path, has_failed=has_failed)
-        self._known = MockProvider(responses=found, strict=True, clock=clock)
-        self._known_tools = replay_tools((), found, clock=clock)
+        reusable = _load_reusable(path, has_failed=has_failed)
+        self._replay = MockProvider(responses=reusable, strict=True, clock=clock)
+        self._replayed_tools = replay_tools((), reusable, clock=clock)
         self._recorders: dict[Provider, RecordingProvider] = {}
         self._recorded_tools: RecordingTools | None = None
 
     async def send(self, request: Request, provider: Provider) -> Reply:
-        """The reply to a request: the one that was kept, or else that of `provider`, which is kept."""
-        if self._known.answers(request):
-            return await self._known.send(request)
+        """Return the recorded reply to a request, or that of `provider`, which is recorded."""
+        if self._replay.answers(request):
+            return await self._replay.send(request)
         return await self._recorder(provider).send(request)
 
     def call(self, tool: ToolDef, arguments: JsonObject) -> Any:
-        """What a call of a tool gives, or something to wait for that gives it: as it was kept, or else by calling."""
-        if self._known_tools.answers(tool.name, arguments):
-            return self._known_tools.answer(tool, arguments)
+        """Return the recorded result of a tool call, or call the tool and record it; the result may be awaitable."""
+        if self._replayed_tools.answers(tool.name, arguments):
+            return self._replayed_tools.answer(tool, arguments)
         if self._recorded_tools is None:
-            self._recorded_tools = record_tools((), self._made(), clock=self._clock)
+            self._recorded_tools = record_tools((), self._ensure_file(), clock=self._clock)
         return self._recorded_tools.wrap(tool).callable(**arguments)
 
     async def close(self) -> None:
-        """Let go of the recording."""
+        """Close the recording."""
         if self._recorded_tools is not None:
             self._recorded_tools.close()
         for recorder in self._recorders.values():
@@ -112,30 +114,30 @@ class StepCalls:
 
     def _recorder(self, provider: Provider) -> RecordingProvider:
         if provider not in self._recorders:
-            self._recorders[provider] = RecordingProvider(_BorrowedProvider(provider), self._made(), clock=self._clock)
+            self._recorders[provider] = RecordingProvider(_BorrowedProvider(provider), self._ensure_file(), clock=self._clock)
         return self._recorders[provider]
 
-    def _made(self) -> Path:
-        """The path, with a recording at it."""
+    def _ensure_file(self) -> Path:
+        """Return the path of the recording, which is created if it does not exist."""
         if not self._path.exists():
             write_private(self._path, render_document(Document()))
         return self._path
 
 
 def _load_reusable(path: Path, *, has_failed: bool) -> Document:
-    """What a recording holds that is worth keeping; the rest is taken out of it for good."""
+    """Load the reusable calls of a recording, and remove the others from the file."""
     if not path.exists():
         return Document()
     store = open_store(path)
-    found = store.load()
-    kept = reusable_calls(found, has_failed=has_failed)
-    if kept.size != found.size:
-        store.save(kept)
-    return kept
+    recorded = store.load()
+    reusable = reusable_calls(recorded, has_failed=has_failed)
+    if reusable.size != recorded.size:
+        store.save(reusable)
+    return reusable
 
 
 class _BorrowedProvider(Provider):
-    """Asks a provider that is not closed with the recorder around it."""
+    """Calls a provider, but does not close it with the recorder around it."""
 
     def __init__(self, provider: Provider) -> None:
         self.name, self._provider = provider.name, provider
@@ -151,35 +153,35 @@ NAME_CHARS = 60
 
 
 class RunCalls:
-    """Keeps every call of a model or tool that a run makes, so that a step that was cut off need not make it again.
+    """Records every model and tool call of a run, so that an interrupted step need not repeat it.
 
-    Each step has a recording of its own in `folder`: in one for all, a step could be answered with the
-    like call of another. To which step a call belongs is told by the task that makes it.
+    Each step has a recording of its own in `folder`: in a shared one, an equal call of another step could answer.
+    The task that makes a call determines its step.
     """
 
     def __init__(self, folder: Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._folder, self._clock = folder, clock
-        self._place = ContextVar("place", default="")  # one for each run: a tool may run a workflow inside a step
+        self._place = ContextVar("place", default="")  # one per run: a tool may run a workflow inside a step
         self._steps: dict[str, StepCalls] = {}
         self._ended: list[StepCalls] = []
 
     def begin(self, place: str, *, has_failed: bool = False) -> None:
-        """Count what this task calls from now on as the calls of a step, which may have failed before."""
+        """Record the further calls of this task for a step, which may have failed before."""
         self._place.set(place)
         self._steps[place] = StepCalls(self._path(place), has_failed=has_failed, clock=self._clock)
 
     def end(self, place: str) -> None:
-        """Note that a step makes no further calls."""
+        """Record that a step makes no further calls."""
         step = self._steps.pop(place, None)
         if step is not None:
             self._ended.append(step)
 
-    def around(self, provider: Provider) -> Provider:
-        """The provider, of whose calls each is kept; what was kept before answers in its place."""
+    def wrap_provider(self, provider: Provider) -> Provider:
+        """Wrap a provider so that every call is recorded, and recorded calls answer in its place."""
         return _CheckpointedProvider(provider, self)
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """The like for a tool."""
+        """Wrap a tool so that every call is recorded, and recorded calls answer in its place."""
 
         def call(**arguments: Any) -> Any:
             return self._step().call(tool, arguments)
@@ -187,12 +189,12 @@ class RunCalls:
         return wrap_tool(tool, call, timeout_s=None)
 
     async def send(self, request: Request, provider: Provider) -> Reply:
-        """The reply to a request, as `StepCalls.send` gives it."""
+        """Return the reply of the current step to a request, as `StepCalls.send` does."""
         await self._close_ended()
         return await self._step().send(request, provider)
 
     async def close(self) -> None:
-        """Let go of all recordings. Safe to call twice."""
+        """Close all recordings. Safe to call twice."""
         for place in list(self._steps):
             self.end(place)
         await self._close_ended()
@@ -208,7 +210,7 @@ class RunCalls:
             await self._ended.pop().close()
 
     def _path(self, place: str) -> Path:
-        """A file that tells its step by name, and apart from all others whatever its file system makes of names."""
+        """Return the recording of a step: a readable name, made unique by a digest on any file system."""
         name = re.sub(r"[^\w.\[\]-]+", "_", place, flags=re.ASCII)[:NAME_CHARS]
         return self._folder / f"{name}-{sha256(place.encode()).hexdigest()[:12]}.json"
 

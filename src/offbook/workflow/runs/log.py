@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -13,20 +12,18 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RunError
 from offbook.recording.record_mode import timestamp
 from offbook.recording.stores.journal import Journal
-from offbook.workflow.engine.result import StepResult
-
-Ending = Literal["succeeded", "failed"]
+from offbook.workflow.engine.result import RunStatus, StepResult
 
 
 class _LogLine(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One line: the result of a step, a failed step that is tried again, or the beginning or end of the run."""
+    """One line: the result of a step, a failed step that runs again, or the start or end of the run."""
 
     step: str | None = None
     result: StepResult | None = None
     again: str | None = None
     began: str | None = None
     ended: str | None = None
-    status: Ending | None = None
+    status: RunStatus | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -34,12 +31,12 @@ _decoder = msgspec.json.Decoder(_LogLine)
 
 
 class StoredProgress(Struct):
-    """How far a run has come: the last result of each step, by place, and how the run ended, if it did."""
+    """The progress of a run: the last result of each step, by place, and how the run ended, if it did."""
 
     results: dict[str, StepResult] = field(default_factory=dict)
-    ending: Ending | None = None
+    ending: RunStatus | None = None
 
-    def take(self, line: _LogLine) -> None:
+    def apply(self, line: _LogLine) -> None:
         if line.step is not None and line.result is not None:
             self.results[line.step] = line.result
         if line.again is not None:
@@ -49,7 +46,7 @@ class StoredProgress(Struct):
 
     @property
     def settled(self) -> int:
-        """How many steps of the workflow itself are done, or skipped for another reason than that a step failed."""
+        """How many outermost steps are done, or skipped for another reason than a failed step."""
         own = [result.status for place, result in self.results.items() if place == result.id]
         return own.count("done") + (0 if "failed" in own else own.count("skipped"))
 
@@ -59,13 +56,13 @@ class StoredProgress(Struct):
 
 
 class RunLog:
-    """The log at `path`, which is added to a line at a time. What may be read of `beside` may be read of it."""
+    """The log at `path`, to which lines are appended. It gets the permissions of the file `beside`."""
 
     def __init__(self, path: Path, *, beside: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self._path, self._journal, self._clock = path, Journal(path, beside=beside), clock
 
     def begin(self) -> StoredProgress:
-        """Note that the run begins, or goes on; gives back how far it has come. What a crash left of a line goes.
+        """Log the start of the run, or of its resumption, and return its progress. An incomplete last line is removed.
 
         Raises:
             RunError: a line of the log cannot be read.
@@ -78,19 +75,19 @@ class RunLog:
         return progress
 
     def add(self, place: str, result: StepResult) -> None:
-        """Note what became of a step."""
+        """Log the result of a step."""
         self._add(_LogLine(step=place, result=result))
 
     def add_again(self, place: str) -> None:
-        """Note that a step that failed is tried again."""
+        """Log that a failed step runs again."""
         self._add(_LogLine(again=place))
 
-    def end(self, status: Ending) -> None:
-        """Note how the run ended."""
+    def end(self, status: RunStatus) -> None:
+        """Log how the run ended."""
         self._add(_LogLine(ended=timestamp(self._clock), status=status))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._journal.close()
 
     def _add(self, line: _LogLine) -> None:
@@ -101,7 +98,7 @@ class RunLog:
 
 
 def read_progress(path: Path) -> StoredProgress:
-    """How far a run has come, by its log; no way if there is none. A last line without its end does not count.
+    """Read the progress of a run from its log; empty if there is no log. An incomplete last line is ignored.
 
     Raises:
         RunError: a line cannot be read.
@@ -113,8 +110,8 @@ def read_progress(path: Path) -> StoredProgress:
         return progress
     for number, line in enumerate(lines, 1):
         try:
-            progress.take(_decoder.decode(line))
+            progress.apply(_decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            hint = "remove the line, and the step is run again"
+            hint = "remove the line to run the step again"
             raise RunError(str(error), source=str(path), place=f"line {number}", hint=hint) from None
     return progress

@@ -16,19 +16,19 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RunError
 from offbook.messages import JsonObject
 from offbook.version import __version__
-from offbook.workflow.engine.result import StepResult
+from offbook.workflow.engine.result import RunStatus, StepResult
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.tree import included_files
 from offbook.workflow.runs.calls import RunCalls
-from offbook.workflow.runs.log import Ending, RunLog, StoredProgress
+from offbook.workflow.runs.log import RunLog, StoredProgress
 
 
 class RunManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The beginning of a run.
+    """The start of a run.
 
-    `path` is the workflow's file, absolute; `given_path` is how it was named, in the folder
-    `started_in`. `files` has the SHA-256 of it and of every file that it includes, by absolute path.
-    `steps` counts the steps of the workflow itself. `options` is what whoever runs it must know to go on.
+    `path` is the absolute path of the workflow's file; `given_path` is the path as the user gave it, in the folder
+    `started_in`. `files` has the SHA-256 of the file and of every file that it includes, by absolute path. `steps`
+    counts the outermost steps of the workflow. `options` is what the caller needs to resume the run.
     """
 
     id: str
@@ -44,28 +44,28 @@ class RunManifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     options: JsonObject = field(default_factory=dict)
 
     def changes(self) -> list[str]:
-        """What is no longer as it was when the run was started: files, and the version of offbook."""
+        """Return what has changed since the run started: files, and the version of offbook."""
         changed = [name for name, digest in self.files.items() if _digest(Path(name)) != digest]
         return changed if self.version == __version__ else [*changed, f"offbook, which was {self.version}"]
 
 
 def read_manifest(path: Path) -> RunManifest:
-    """The manifest in a file.
+    """Read the manifest in a file.
 
     Raises:
-        RunError: it cannot be read, or is none.
+        RunError: the file cannot be read, or is not a manifest.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=RunManifest)
     except OSError as error:
         raise RunError(error.strerror or str(error), source=str(path)) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = "go on with it by the offbook that started it"
-        raise RunError(f"this is no start of a run: {error}", source=str(path), hint=hint) from None
+        hint = "resume it with the version of offbook that started it"
+        raise RunError(f"not the manifest of a run: {error}", source=str(path), hint=hint) from None
 
 
 def file_digests(definition: WorkflowDefinition, path: str | os.PathLike[str]) -> dict[str, str]:
-    """The SHA-256 of a workflow's file and of all that it includes, by absolute path; empty for a missing file."""
+    """Return the SHA-256 of a workflow's file and of all that it includes, by absolute path; empty if missing."""
     file = Path(path).resolve()
     files = dict.fromkeys([file, *included_files(definition, file.parent)])
     return {str(each): _digest(each) for each in files}
@@ -82,17 +82,17 @@ _HOLDS_STEPS = frozenset(("loop", "subworkflow"))
 
 
 class FileCheckpoint:
-    """Knows how far a run had come, and notes in its log what becomes of further steps.
+    """Has the results of a run so far, and logs those of further steps.
 
-    Steps that failed or were skipped are tried again. So are those that hold steps of their own: what
-    is done of these is found in turn, and writes to the state what it wrote then.
+    Steps that failed or were skipped run again. So do loops and sub-workflows: the finished steps inside them are
+    found in turn, and write their results to the state again.
     """
 
     def __init__(self, log: RunLog, calls: RunCalls, progress: StoredProgress) -> None:
         self._log, self._calls, self._results = log, calls, progress.results
 
     def find(self, path: str) -> StepResult | None:
-        """The result of a step that is done. A step that is not found begins now, in this task."""
+        """Return the result of a step that is done. A step that is not found starts now, in this task."""
         result = self._results.get(path)
         if result is not None and result.status == "done" and result.type not in _HOLDS_STEPS:
             return result
@@ -114,13 +114,12 @@ MANIFEST, LOG, CALLS = "run.json", "steps.jsonl", "calls"
 
 
 class ResumableRun:
-    """A run under way. Until it is closed no other process can take it up.
+    """A run that this process runs; until it is closed, no other process can resume it.
 
-    `checkpoint` is for the engine; `calls` goes around the providers and tools. `lock` is the lock on
-    the folder, as `locked` gives it.
+    `checkpoint` is for the engine; `calls` wraps the providers and tools. `lock` is the lock of `lock_folder`.
 
     Raises:
-        RunError: what is in the folder cannot be read.
+        RunError: a file in the folder cannot be read.
     """
 
     def __init__(self, folder: Path, lock: int, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -133,15 +132,15 @@ class ResumableRun:
 
     @property
     def has_started(self) -> bool:
-        """Whether there is anything to go on from: a step that ended, or a call that was made."""
+        """Whether there is anything to resume from: the result of a step, or a recorded call."""
         return bool(self._progress.results) or any((self._folder / CALLS).iterdir())
 
-    def end(self, status: Ending) -> None:
-        """Note how the run ended. One that is closed without has been interrupted."""
+    def end(self, status: RunStatus) -> None:
+        """Log how the run ended. A run that is closed without an end was interrupted."""
         self._log.end(status)
 
     def close(self) -> None:
-        """Let go of the run. Safe to call twice."""
+        """Close the log and release the lock. Safe to call twice."""
         self._log.close()
         release_lock(self._lock)
         self._lock = -1
@@ -154,10 +153,10 @@ class ResumableRun:
 
 
 def lock_folder(folder: Path) -> int:
-    """The lock on a run's folder, to be given back to `release`. It ends with the process, however that ends.
+    """Lock a run's folder, until `release_lock` or the end of the process.
 
     Raises:
-        RunError: another has it.
+        RunError: another process has the lock.
     """
     return _flock(folder, fcntl.LOCK_EX)
 
@@ -168,7 +167,7 @@ def release_lock(lock: int) -> None:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process has the run in its hands."""
+    """Whether a process has locked the folder."""
     try:
         release_lock(_flock(folder, fcntl.LOCK_SH))
     except RunError:
@@ -182,5 +181,5 @@ def _flock(folder: Path, kind: int) -> int:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
-        raise RunError("the run is under way in another process", source=folder.name) from None
+        raise RunError("another process is running this run", source=folder.name) from None
     return fd

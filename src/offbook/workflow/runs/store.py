@@ -38,7 +38,7 @@ StoredRunStatus = Literal["running", "interrupted", "failed", "succeeded", "unre
 
 
 class RunSummary(Struct, frozen=True, kw_only=True):
-    """How a run stands. `settled_steps` of `steps` need not be run any more; `problem` says why it cannot be read."""
+    """The status of a stored run. `settled_steps` of `steps` will not run again; `problem` explains `unreadable`."""
 
     id: str
     workflow: str = ""
@@ -56,7 +56,7 @@ class RunSummary(Struct, frozen=True, kw_only=True):
 
 
 def summary_of(folder: Path) -> RunSummary:
-    """How the run in a folder stands."""
+    """Return the status of the run in a folder."""
     is_running = is_locked(folder)
     try:
         manifest, progress = read_manifest(folder / MANIFEST), read_progress(folder / LOG)
@@ -78,7 +78,7 @@ LATEST = "last"
 
 
 class RunStore:
-    """The runs in `folder`, which is made when the first is started. Only its owner may look into a run."""
+    """The runs in `folder`, which the first run creates. Only their owner can read them."""
 
     def __init__(self, folder: str | os.PathLike[str], *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._folder, self._clock = Path(folder), clock
@@ -91,10 +91,10 @@ class RunStore:
         state: Mapping[str, Any] | None = None,
         options: JsonObject | None = None,
     ) -> ResumableRun:
-        """A new run of the workflow in the file at `path`. `state` and `options` are JSON.
+        """Store a new run of the workflow in the file at `path`. `state` and `options` are JSON.
 
         Raises:
-            RunError: it cannot be kept here.
+            RunError: the folder cannot be written to.
         """
         try:
             folder, lock = self._new_folder()
@@ -113,15 +113,15 @@ class RunStore:
             )
             write_private(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2))
         except OSError as error:
-            hint = "name a folder that can be written to: --runs-dir, or go without: --no-checkpoint"
+            hint = "choose a writable folder with --runs-dir, or run with --no-checkpoint"
             raise RunError(error.strerror or str(error), source=str(self._folder), hint=hint) from None
         return ResumableRun(folder, lock, clock=self._clock)
 
     def resume(self, name: str, *, force: bool = False) -> ResumableRun:
-        """The run of that name, to be gone on with. Unless by `force`, its files must be as they were.
+        """Open the run of that name, to resume it. Without `force`, its files must be unchanged.
 
         Raises:
-            RunError: there is no such run, it is under way, has succeeded, or its files have changed.
+            RunError: there is no such run, it is running, has succeeded, or its files have changed.
         """
         folder = self._folder / self.id_of(name)
         lock = lock_folder(folder)
@@ -135,34 +135,35 @@ class RunStore:
             raise
 
     def id_of(self, name: str) -> str:
-        """The id that a name means: the id itself, a part that no other id has, or `last` for the latest run.
+        """Return the id of the run that `name` stands for: the id, a unique part of it, or `last` for the latest run.
 
         Raises:
-            RunError: it means none, or several.
+            RunError: no run matches, or several do.
         """
         ids = self.ids()
         if name in ids or (name == LATEST and ids):
             return name if name in ids else ids[-1]
-        fitting = [each for each in ids if name and name in each]
-        if len(fitting) == 1:
-            return fitting[0]
-        if fitting:
-            raise RunError(f"{name!r} means several runs", source="RUN_ID", hint=f"one of: {', '.join(fitting[-10:])}")
+        matching = [each for each in ids if name and name in each]
+        if len(matching) == 1:
+            return matching[0]
+        if matching:
+            hint = f"one of: {', '.join(matching[-10:])}"
+            raise RunError(f"{name!r} matches several runs", source="RUN_ID", hint=hint)
         hint = did_you_mean(name, ids, kind=f"runs in {self._folder}")
         raise RunError(f"there is no run {name!r}", source="RUN_ID", hint=hint)
 
     def ids(self) -> list[str]:
-        """The ids of all runs, the latest last."""
+        """Return the ids of all runs, the latest last."""
         return sorted(path.parent.name for path in self._folder.glob(f"*/{MANIFEST}"))
 
     def summaries(self) -> list[RunSummary]:
-        """How each run stands, the latest last."""
+        """Return the status of each run, the latest last."""
         return [summary_of(self._folder / each) for each in self.ids()]
 
     def prune(self, *, older_than: timedelta | None = None, keep: int | None = None) -> list[str]:
-        """Remove runs started longer ago than that, and all but the latest `keep`; gives back the ids.
+        """Remove runs that started longer ago than `older_than`, and all but the latest `keep`; return their ids.
 
-        Runs under way are never removed.
+        Running runs are never removed.
         """
         before = "" if older_than is None else (self._clock.utc_now() - older_than).isoformat(timespec="microseconds")
         summaries = self.summaries()
@@ -172,7 +173,7 @@ class RunStore:
         return [each for each in sorted(unwanted) if self.discard(each)]
 
     def discard(self, run_id: str) -> bool:
-        """Remove a run for good, unless it is under way; gives back whether it is gone."""
+        """Remove a run, unless it is running; return whether it was removed."""
         folder = self._folder / run_id
         try:
             lock = lock_folder(folder)
@@ -185,7 +186,7 @@ class RunStore:
         return True
 
     def _new_folder(self) -> tuple[Path, int]:
-        """A folder of its own for a run that starts now, and the lock on it."""
+        """Create the folder of a run that starts now, and lock it."""
         self._folder.mkdir(parents=True, exist_ok=True)
         ignored = self._folder / ".gitignore"
         if not ignored.exists():
@@ -195,7 +196,7 @@ class RunStore:
             number += 1
         try:
             folder.mkdir(mode=0o700)
-        except FileExistsError:  # another was quicker
+        except FileExistsError:  # another process created it first
             return self._new_folder()
         (folder / CALLS).mkdir(mode=0o700)
         return folder, lock_folder(folder)
@@ -203,11 +204,11 @@ class RunStore:
 
 def _check_unfinished(folder: Path) -> None:
     if read_progress(folder / LOG).ending == "succeeded":
-        raise RunError("the run has succeeded; there is nothing left to do", source=folder.name)
+        raise RunError("the run has succeeded; there is nothing to resume", source=folder.name)
 
 
 def _check_unchanged(folder: Path) -> None:
     changes = read_manifest(folder / MANIFEST).changes()
     if changes:
-        hint = f"offbook resume {folder.name} --force goes on all the same, and keeps what is done"
+        hint = f"offbook resume {folder.name} --force resumes it anyway, and reuses the finished steps"
         raise RunError(f"changed since the run was started: {', '.join(changes)}", source=folder.name, hint=hint)
