@@ -1,13 +1,8 @@
-"""The booking agent passes its scenarios offline, and agents that are broken on purpose are caught for what they do."""
+"""The booking agent passes its scenarios offline, and agents that are broken on purpose are caught."""
 
 import json
-import os
 import shlex
-import subprocess
-import sys
-import threading
 from pathlib import Path
-from signal import SIGTERM
 
 import pytest
 
@@ -21,40 +16,32 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 BOOKING = EXAMPLES / "booking"
 RECORDINGS = BOOKING / "recordings"
 COMMAND = "offbook test --replay recordings/"
-OFFBOOK = str(Path(sys.executable).with_name("offbook"))
-OFFLINE = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI")}
-BROKEN = ("double_booking", "ignores_errors", "skips_availability")
-INTERRUPTED = 130
-TIMEOUT_S = 60
 
 
-@pytest.fixture(scope="module")
-def modules():
-    """Lets the modules of the examples be imported."""
+@pytest.fixture
+def load():
+    """Loads objects from the modules of the examples."""
     with import_from([BOOKING, EXAMPLES]):
-        yield
+        yield lambda reference: load_object(reference, source="", place="")
 
 
-def outcome(*arguments):
-    """`offbook test` in the folder of the agent."""
-    command = [OFFBOOK, "test", *arguments]
-    return subprocess.run(
-        command, cwd=BOOKING, env=OFFLINE, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
+@pytest.fixture
+def live(command, load, monkeypatch):
+    """Run scenarios with an agent live, on the model of the examples; returns them by name."""
 
+    def live(agent, *arguments):
+        with load("local_model:serving")(load("booking_model:answer")) as base_url:
+            monkeypatch.setenv("OPENAI_BASE_URL", base_url)
+            monkeypatch.setenv("OPENAI_API_KEY", "none")
+            code, out, err = command("test", "--json", "--agent", agent, *arguments, folder=BOOKING)
+        assert code == 1, err
+        return {each["name"]: each for each in json.loads(out)["scenarios"]}
 
-@pytest.fixture(scope="module")
-def live():
-    """What became of each scenario with every agent, live on the model that plays by rule."""
-    agents = [word for agent in ("booking", *BROKEN) for word in ("--agent", agent)]
-    command = [sys.executable, EXAMPLES / "booking_live.py", "--json", *agents]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    assert done.returncode == 1, done.stderr
-    return {(each["agent"], each["name"]): each for each in json.loads(done.stdout)["scenarios"]}
+    return live
 
 
 def reasons(scenario):
-    """Why the conversations of a scenario did not pass, each as `kind: reason`."""
+    """The failures of the conversations of a scenario, each as `kind: reason`."""
     return [
         f"{failure['kind']}: {failure['reason']}"
         for conversation in scenario["conversations"]
@@ -62,42 +49,20 @@ def reasons(scenario):
     ]
 
 
-def failed(live, agent):
-    return {name for (other, name), scenario in live.items() if other == agent and not scenario["passed"]}
+def failed(scenarios):
+    return {name for name, scenario in scenarios.items() if not scenario["passed"]}
 
 
-def test_the_command_of_the_readme_passes_offline_and_uses_all_that_was_recorded():
+def test_the_command_of_the_readme_passes_offline_and_uses_all_that_was_recorded(command, tmp_path):
     assert f"\n{COMMAND}\n" in (BOOKING / "README.md").read_text()
-    done = outcome(*shlex.split(COMMAND)[2:])
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "21 of 21 scenarios passed, 22 of 22 conversations" in done.stdout
-    assert "not used" not in done.stdout
-
-
-def test_there_is_a_recording_for_each_scenario_and_no_other(modules):
-    scenarios = collect_scenarios(scenario_files(load_config(BOOKING / "offbook.toml")))
-    assert sum(not scenario.is_scripted for scenario in scenarios) == 4
-    assert {path.stem for path in RECORDINGS.iterdir()} == {slug(scenario.name) for scenario in scenarios}
-
-
-def exchanges(folder):
-    """What the recordings in a folder hold, as text, but for the version of the package that made them."""
-    documents = {path.name: json.loads(path.read_text()) for path in folder.iterdir()}
-    assert all(list(document.pop("_meta")) == ["created_by"] for document in documents.values())
-    return {name: json.dumps(document) for name, document in documents.items()}
-
-
-def test_recording_anew_gives_the_same_text(tmp_path):
-    subprocess.run(
-        [sys.executable, EXAMPLES / "booking_record.py", tmp_path], check=True, capture_output=True, timeout=TIMEOUT_S
-    )
-    assert exchanges(tmp_path) == exchanges(RECORDINGS)
-
-
-def test_simulated_customers_are_judged_from_the_recording():
-    done = outcome("sim_customers.py", "--replay", "recordings/", "--json")
-    scenarios = {each["name"]: each["conversations"][0] for each in json.loads(done.stdout)["scenarios"]}
-    assert {name: each["ending"] for name, each in scenarios.items()} == {
+    report = tmp_path / "report.json"
+    code, out, err = command(*shlex.split(COMMAND)[1:], "--reporter", f"json={report}", folder=BOOKING)
+    assert (code, err) == (0, "")
+    assert "21 of 21 scenarios passed, 22 of 22 conversations" in out
+    assert "not used" not in out
+    scenarios = {each["name"]: each["conversations"][0] for each in json.loads(report.read_text())["scenarios"]}
+    simulated = {name: each["ending"] for name, each in scenarios.items() if each["ending"] != "script_done"}
+    assert simulated == {
         "Ada wants a morning": "goal_reached",
         "Grace takes the second-best time": "goal_reached",
         "Linus cannot come": "goal_reached",
@@ -107,79 +72,71 @@ def test_simulated_customers_are_judged_from_the_recording():
     assert judged == {"goal_completion": 1.0, "use_of_tools": "sound", "honesty": 1.0}
 
 
-def test_the_sound_agent_passes_live_too(live):
-    assert failed(live, "booking") == set()
+def test_there_is_a_recording_for_each_scenario_and_no_other(load):
+    scenarios = collect_scenarios(scenario_files(load_config(BOOKING / "offbook.toml")))
+    assert sum(not scenario.is_scripted for scenario in scenarios) == 4
+    assert {path.stem for path in RECORDINGS.iterdir()} == {slug(scenario.name) for scenario in scenarios}
+
+
+def exchanges(folder):
+    """The recordings in a folder as text, without the version of the package that made them."""
+    documents = {path.name: json.loads(path.read_text()) for path in folder.iterdir()}
+    assert all(list(document.pop("_meta")) == ["created_by"] for document in documents.values())
+    return {name: json.dumps(document) for name, document in documents.items()}
+
+
+def test_the_agent_passes_live_too_and_recording_it_anew_gives_the_same_text(script, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENAI_BASE_URL", "set by the script, and restored after the test")
+    shown = script("booking_record.py", folder := tmp_path / "recordings").splitlines()
+    assert [line.rpartition(": ")[2] for line in shown] == ["passed"] * 21
+    assert exchanges(folder) == exchanges(RECORDINGS)
 
 
 def test_a_booking_that_is_repeated_blindly_is_caught_by_the_count_of_calls(live):
-    assert failed(live, "double_booking") == {
+    scenarios = live("double_booking")
+    assert failed(scenarios) == {
         "looks again before it tries again",
         "does not book twice when the answer is lost",
     }
-    [reason] = reasons(live["double_booking", "does not book twice when the answer is lost"])
+    [reason] = reasons(scenarios["does not book twice when the answer is lost"])
     assert reason.startswith("assertion: extra: call 4, create_booking(")
     assert reason.endswith("expected create_booking(…) exactly 1")
 
 
 def test_a_booking_without_a_look_at_the_diary_is_caught_by_the_order_of_calls(live):
-    [reason] = reasons(live["skips_availability", "looks at the diary before it books"])
+    scenarios = live("skips_availability", "sim_bookings.py", "sim_customers.py")
+    [reason] = reasons(scenarios["looks at the diary before it books"])
     assert reason.startswith("assertion: misplaced: call 2, create_booking(")
     assert reason.endswith("comes before any check_availability(…)")
-    assert {"Ada wants a morning", "Grace takes the second-best time"} <= failed(live, "skips_availability")
+    assert {"Ada wants a morning", "Grace takes the second-best time"} <= failed(scenarios)
 
 
-@pytest.mark.parametrize("name", ["does not claim a booking that failed", "says when there is nothing to cancel"])
-def test_an_error_that_the_user_is_not_told_of_is_caught_by_both_judges(live, name):
-    assert reasons(live["ignores_errors", name]) == [
-        "severity: use_of_tools: untrue (high)",
-        "threshold: honesty is 0 on average, below its threshold of 1",
-    ]
+def test_an_error_that_the_user_is_not_told_of_is_caught_by_both_judges(live):
+    scenarios = live("ignores_errors", "sim_failures.py", "sim_rules.py")
+    for name in ("does not claim a booking that failed", "says when there is nothing to cancel"):
+        assert reasons(scenarios[name]) == [
+            "severity: use_of_tools: untrue (high)",
+            "threshold: honesty is 0 on average, below its threshold of 1",
+        ]
 
 
-def test_a_broken_agent_is_refused_by_a_recording_of_the_sound_one():
-    done = outcome("--agent", "skips_availability", "--replay", "recordings/", "--scenario", "looks at the diary")
-    assert done.returncode == 3
-    assert "mismatch: " in done.stdout
+def test_the_script_runs_scenarios_live(load, capfd):
+    main = load("booking_live:main")
+    assert main(["--agent", "booking", "--scenario", "says when there is nothing to cancel"]) == 0
+    assert "1 of 1 scenario passed" in capfd.readouterr().out
 
 
-def test_a_run_that_is_terminated_leaves_a_report_of_what_had_ended(modules, tmp_path):
-    serving = load_object("local_model:serving", source="", place="")
-    answer = load_object("booking_model:answer", source="", place="")
-    asked, released = threading.Event(), threading.Event()
-
-    def stuck_at_stocks(request):
-        if "stocks" in str(request.messages):
-            asked.set()
-            released.wait(TIMEOUT_S)
-        return answer(request)
-
-    report = tmp_path / "report.json"
-    command = [OFFBOOK, "test", "sim_rules.py", "--concurrency", "1", "--reporter", f"json={report}"]
-    with serving(stuck_at_stocks) as base_url:
-        env = OFFLINE | {"OPENAI_BASE_URL": base_url}
-        with subprocess.Popen(command, cwd=BOOKING, env=env, stdout=subprocess.PIPE, text=True) as process:
-            assert asked.wait(TIMEOUT_S)
-            process.send_signal(SIGTERM)
-            shown, _ = process.communicate(timeout=TIMEOUT_S)
-        released.set()
-    told = json.loads(report.read_text())
-    assert process.returncode == INTERRUPTED
-    assert "cut off" in shown
-    assert (told["is_complete"], told["passed"]) == (False, False)
-    assert [(each["name"], each["passed"]) for each in told["scenarios"]] == [
-        ("cancels what it is asked to cancel", True),
-        ("says when there is nothing to cancel", True),
-        ("never cancels to make room", True),
-    ]
+def test_a_broken_agent_is_refused_by_a_recording_of_the_sound_one(command):
+    arguments = ("--agent", "skips_availability", "--replay", "recordings/", "--scenario", "looks at the diary")
+    code, out, _ = command("test", *arguments, folder=BOOKING)
+    assert code == 3
+    assert "mismatch: " in out
 
 
-async def test_without_a_conversation_the_agent_asks_the_model_by_itself(modules, monkeypatch):
-    serving = load_object("local_model:serving", source="", place="")
-    answer = load_object("booking_model:answer", source="", place="")
-    handle = load_object("agent:handle", source="", place="")
-    with serving(answer) as base_url:
+async def test_without_a_conversation_the_agent_asks_the_model_by_itself(load, monkeypatch):
+    with load("local_model:serving")(load("booking_model:answer")) as base_url:
         monkeypatch.setenv("OPENAI_BASE_URL", base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         context = HandlerContext(AgentEnvironment(Mocks({}).conversation()))
-        response = await handle([{"role": "user", "content": "Please cancel BK-3."}], context)
+        response = await load("agent:handle")([{"role": "user", "content": "Please cancel BK-3."}], context)
     assert [(call.tool, call.args) for call in response.tool_calls] == [("cancel_booking", {"booking_id": "BK-3"})]

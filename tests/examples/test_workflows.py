@@ -1,8 +1,6 @@
 """Every workflow of the examples runs, offline, on the recording that is committed with it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +25,7 @@ RESULTS = {
 
 
 def replayed(name, definition=None):
-    """What becomes of a strict replay, and what of the recording it did not use."""
+    """The result of a strict replay, and the unused entries of its recording."""
     definition = definition or load_workflow(WORKFLOWS / f"{name}.yaml")
 
     async def work():
@@ -63,19 +61,17 @@ def test_a_workflow_begins_with_what_it_shows_and_the_command_that_runs_it(path)
 
 
 def exchanges(path):
-    """What a recording holds, as text, but for the version of the package that made it."""
+    """A recording as text, without the version of the package that made it."""
     document = json.loads(path.read_text())
     assert list(document.pop("_meta")) == ["created_by"]
     return json.dumps(document)
 
 
-def test_recording_anew_gives_the_same_text(tmp_path):
-    subprocess.run(
-        [sys.executable, ROOT / "examples" / "make_recordings.py", tmp_path], check=True, capture_output=True
-    )
-    brought_along = [TEMPLATES / "project/recordings/flow.json", TEMPLATES / "demo/recordings/refund.json"]
-    committed = [*RECORDINGS.iterdir(), *brought_along]
-    anew = {path.name: exchanges(path) for path in tmp_path.iterdir()}
+def test_recording_anew_gives_the_same_text(script, tmp_path):
+    script("make_recordings.py", folder := tmp_path / "recordings")
+    of_templates = [TEMPLATES / "project/recordings/flow.json", TEMPLATES / "demo/recordings/refund.json"]
+    committed = [*RECORDINGS.iterdir(), *of_templates]
+    anew = {path.name: exchanges(path) for path in folder.iterdir()}
     assert anew == {path.name: exchanges(path) for path in committed}
 
 

@@ -30,7 +30,7 @@ def answer(**fields):
 
 
 class ByStep(Provider):
-    """Answers each call with what is said for its step: a Response, or an error to raise. Later calls end sooner."""
+    """Answers each call with the outcome for its step: a Response, or an error to raise. Later calls end sooner."""
 
     name = "by-step"
 
@@ -52,7 +52,7 @@ class ByStep(Provider):
 
 
 def data_of(request, tag="conversation"):
-    """What stands between the tags of a request."""
-    told = request.messages[1]["content"]
-    assert told.count(f"</{tag}>") == 1
-    return json.loads(told.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0])
+    """The data between the tags of a request."""
+    content = request.messages[1]["content"]
+    assert content.count(f"</{tag}>") == 1
+    return json.loads(content.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0])

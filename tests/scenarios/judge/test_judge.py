@@ -92,7 +92,7 @@ def test_what_is_said_in_a_conversation_cannot_end_the_data_it_is_in():
 def test_options_and_a_prefix_reach_the_request():
     provider = ByStep()
     judge = Judge(provider, "m", ["coherence"], temperature=0.0, max_tokens=77)
-    run(judge.judge(REFUND, TURNS[:1], step_prefix="refund.0."))
+    run(judge.judge(REFUND, TURNS[:1], step_prefix="refund.0."), virtual_time=True)
     [request] = provider.requests
     assert (request.model, request.temperature, request.max_tokens) == ("m", 0.0, 77)
     assert request.step_id == "refund.0.judge.coherence"
@@ -212,7 +212,7 @@ def test_a_call_that_failed_replays_as_a_judgement_that_failed(tmp_path):
         return judgement
 
     down = ByStep(verbosity=ProviderError("down", status_code=500))
-    assert run(judged_by(RecordingProvider(down, path))).error == "down"
+    assert run(judged_by(RecordingProvider(down, path)), virtual_time=True).error == "down"
     replayed = run(judged_by(MockProvider(path, strict=True)))
     assert replayed.value is None
     assert "HTTP 500" in replayed.error

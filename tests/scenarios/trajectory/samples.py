@@ -14,11 +14,11 @@ ORDERED = ["strict", "in_order"]
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=5,
+    max_leaves=3,
 )
 tools = st.sampled_from(["look", "book", "pay"])
 rich_calls = st.lists(
-    st.builds(ToolCall, tools, st.dictionaries(st.text(max_size=3), json_values, max_size=3)), max_size=6
+    st.builds(ToolCall, tools, st.dictionaries(st.text(max_size=3), json_values, max_size=2)), max_size=4
 )
 few_calls = st.lists(
     st.builds(ToolCall, st.sampled_from("ab"), st.dictionaries(st.sampled_from("xy"), st.integers(1, 2), max_size=2)),
