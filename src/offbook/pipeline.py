@@ -140,7 +140,7 @@ class Pipeline:
         return wrapped
 
     def unused(self) -> list[UnusedEntry]:
-        """Return the entries of a replayed recording that were not served; those of tools have keys like `_tools.search`."""
+        """Return the entries of a replayed recording that were not served. Keys of tools are like `_tools.search`."""
         unused = [] if self._mock is None else self._mock.unused()
         for layer in self._tool_layers:
             if isinstance(layer, ReplayedTools):
@@ -291,7 +291,7 @@ def live_provider(name: str, *, base_url: str | None = None) -> Provider:
 
 
 def _missing_key(name: str, vendor: Vendor) -> InputError:
-    hint = f"export {vendor.key_variables[0]}=…; a recording needs no key: offbook replay FLOW --recording PATH"
+    hint = f"export {vendor.key_variables[0]}=…; a replay needs no key: offbook replay FLOW --recording PATH"
     return InputError(f"{' or '.join(vendor.key_variables)} is not set", source=f"provider {name}", hint=hint)
 
 
