@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import offbook
+from offbook.cli.main import MainGroup, RecordingGroup
 
 COMMANDS = ["show", "check", "diff", "merge", "redact", "prune"]
 
@@ -21,26 +22,19 @@ def test_without_arguments_help_is_shown(run):
     assert "recording" in out + err
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*MainGroup.table, *(f"recording {name}" for name in RecordingGroup.table)])
 def test_each_command_has_help_with_examples(run, command):
-    code, out, _ = run("recording", command, "--help")
-    assert code == 0
-    assert "Examples" in out
-    assert f"offbook recording {command}" in out
-
-
-@pytest.mark.parametrize("command", ["run", "replay", "validate", "graph", "schema"])
-def test_each_command_for_workflows_has_help_with_examples(run, command):
-    code, out, _ = run(command, "--help")
+    code, out, _ = run(*command.split(), "--help")
     assert code == 0
     assert "Examples" in out
     assert f"offbook {command}" in out
 
 
-def test_an_unknown_command_is_bad_input(run):
-    code, _, err = run("recordings")
+@pytest.mark.parametrize(("typed", "meant"), [(["replya"], "replay"), (["recording", "shwo"], "show")])
+def test_a_mistyped_command_is_bad_input_and_the_right_one_is_proposed(run, typed, meant):
+    code, _, err = run(*typed)
     assert code == 2
-    assert "recordings" in err
+    assert f"Did you mean '{meant}'?" in err
 
 
 def test_completion_can_be_shown(run, monkeypatch):
@@ -48,6 +42,19 @@ def test_completion_can_be_shown(run, monkeypatch):
     code, out, _ = run("--show-completion", "bash")
     assert code == 0
     assert "complete" in out
+
+
+@pytest.mark.parametrize(
+    ("typed", "proposed"),
+    [("offbook re", {"replay", "recording", "resume"}), ("offbook replay --rec", {"--recording"})],
+)
+def test_commands_and_options_are_completed(run, monkeypatch, typed, proposed):
+    monkeypatch.setenv("_OFFBOOK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    code, out, _ = run()
+    assert code == 0
+    assert set(out.split()) == proposed
 
 
 def write(path, text):

@@ -9,6 +9,16 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+DESKTOP = {"width": 1280, "height": 720}
+TOGGLED = "() => new Promise((done) => setTimeout(done))"  # the browser tells what was opened in a task of its own
+COLOURS = """() => ["backgroundColor", "color"].map((name) => {
+    const parts = getComputedStyle(document.body)[name].match(/[0-9]+/g).slice(0, 3).map(Number);
+    return parts[0] + parts[1] + parts[2];
+})"""
+BLOCKED = """() => new Promise((resolve) => {
+    addEventListener('securitypolicyviolation', (event) => resolve(event.violatedDirective));
+    fetch('http://127.0.0.1:9/').catch(() => null);
+})"""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -55,5 +65,10 @@ class Watched:
     def open(self, url: str) -> None:
         """Go to a page of this machine."""
         self.page.goto(url)
-        asked_for = f"request: {url.partition('#')[0]}"
-        self.happened = [each for each in self.happened if each != asked_for]
+        own_request = f"request: {url.partition('#')[0]}"
+        self.happened = [each for each in self.happened if each != own_request]
+
+    def take_happened(self) -> list[str]:
+        """Return what has happened since the last call."""
+        happened, self.happened = self.happened, []
+        return happened

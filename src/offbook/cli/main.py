@@ -81,7 +81,7 @@ def _options(
 def main() -> None:
     """Run the command. An expected error prints one message and sets the exit code, without a traceback."""
     try:
-        app()
+        app(prog_name="offbook")
     except InputError as error:
         _end(error, BAD_INPUT)
     except RecordingMismatchError as error:

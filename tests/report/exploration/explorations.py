@@ -3,9 +3,8 @@
 from msgspec.structs import replace
 
 from offbook.explore.cases import FaultCase, cases_of
-from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun
+from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun, sites_of
 from offbook.explore.runner import CaseResult, Exploration
-from offbook.explore.sites import sites_of
 from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Assessment
 from offbook.faults import At, ConnectionReset, ToolLost
@@ -69,7 +68,7 @@ def naive(subject="refund_agent", *, left=0):
         CLEAN,
         (
             judged(first, retried(first), "recovered", "the same result, with 1 further call and 1.0 s more"),
-            judged(second, replace(CLEAN, result="later"), "not reached", "the run never came by this place"),
+            judged(second, replace(CLEAN, result="later"), "not reached", "the run never reached this site"),
             judged(first_always, crashed(first_always), "crashed", "RuntimeError: gave up"),
             judged(second_always, crashed(second_always), "crashed", "RuntimeError: gave up"),
             judged(look_up, replace(CLEAN, diverged="asked anew"), "diverged", "asked anew:\n  messages[3]"),

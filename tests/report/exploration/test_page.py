@@ -8,18 +8,13 @@ from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from offbook.explore.verdict import VERDICTS, Assessment
-from offbook.report.exploration import exploration_reporter_of, report_exploration
+from offbook.report.exploration import exploration_reporter_of
 from offbook.report.exploration.page import exploration_page
 from offbook.report.exploration.report_input import ReportOptions
 from tests.report import browser
 from tests.report.exploration import explorations
 
-TOGGLED = "() => new Promise((done) => setTimeout(done))"  # the browser tells what was opened in a task of its own
 PHONE = {"width": 360, "height": 780}
-COLOURS = """() => ["backgroundColor", "color"].map((name) => {
-    const parts = getComputedStyle(document.body)[name].match(/[0-9]+/g).slice(0, 3).map(Number);
-    return parts[0] + parts[1] + parts[2];
-})"""
 CONTRASTS = """() => [...document.querySelectorAll("#heatmap button")].map((button) => {
     const light = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255)
         .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
@@ -30,36 +25,15 @@ CONTRASTS = """() => [...document.querySelectorAll("#heatmap button")].map((butt
 })"""
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    if reason := browser.reason_to_skip():
-        if browser.is_required():
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with browser.started() as running:
-        yield running
-
-
 @pytest.fixture
-def look_at(chromium, tmp_path):
-    """Opens the page of an exploration; in the end nothing must have happened there that should not."""
-    seen = []
+def look_at(open_page):
+    """Opens the page of an exploration."""
 
-    def opened(exploration, before=None, at="", **settings):
-        path = tmp_path / "report.html"
-        declared = f"html={path}"
-        report_exploration(
-            exploration, exploration_reporter_of(declared, reproduce=explorations.reproduce, before=before)
-        )
-        watched = browser.Watched(chromium.new_page(**settings))
-        seen.append(watched)
-        watched.open(path.as_uri() + at)
-        return watched.page
+    def look_at(exploration, before=None, **settings):
+        options = ReportOptions(explorations.reproduce, before)
+        return open_page(exploration_page(options.report_input(exploration)), **settings)
 
-    yield opened
-    for watched in seen:
-        assert watched.happened == []
-        watched.page.close()
+    return look_at
 
 
 def page_of(exploration):
@@ -75,7 +49,7 @@ def open_all(page):
     inside = "dialog[open] " if page.locator("dialog[open]").count() else ""
     while (closed := page.locator(f"{inside}details:not([open]) > summary:visible")).count():
         closed.first.click()
-        page.evaluate(TOGGLED)
+        page.evaluate(browser.TOGGLED)
 
 
 def all_kinds():
@@ -280,15 +254,13 @@ def test_no_findings_are_told_as_none_and_a_budget_with_what_it_left_out(look_at
     assert page.locator("#totals").inner_text() == "6 cases, 0 findings; the budget left out 12 cases"
 
 
-def test_an_exploration_that_was_cut_off_says_so_even_before_its_first_case(chromium, tmp_path):
+def test_an_exploration_that_was_cut_off_says_so_even_before_its_first_case(open_page, tmp_path):
     path = tmp_path / "report.html"
     reporter = exploration_reporter_of(f"html={path}", reproduce=explorations.reproduce)
     reporter.begin(replace(explorations.naive(), results=()), 6)
-    page = chromium.new_page()
-    page.goto(path.as_uri())
+    page = open_page(path.read_bytes())
     assert page.get_by_text("The exploration was cut off").is_visible()
     assert page.locator("#count").inner_text() == "0 of 0 cases shown"
-    page.close()
 
 
 def test_very_long_runs_and_texts_are_shown_in_full_when_asked_for(look_at):
@@ -306,8 +278,7 @@ def test_very_long_runs_and_texts_are_shown_in_full_when_asked_for(look_at):
     assert dialog.locator("pre").first.text_content().endswith("end")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["hostile", "large", "with_pair"])
+@pytest.mark.parametrize(("name", "scheme"), [("hostile", "light"), ("large", "dark"), ("with_pair", "light")])
 def test_a_phone_scrolls_the_heatmap_and_never_the_page_sideways(look_at, name, scheme):
     exploration = getattr(explorations, name)()
     page = look_at(exploration, before=explorations.sound(), viewport=PHONE, color_scheme=scheme)
@@ -333,7 +304,7 @@ def test_a_wide_heatmap_scrolls_inside_its_own_box(look_at):
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 def test_colours_follow_the_scheme_and_every_sign_can_be_read(look_at, scheme, is_dark):
     page = look_at(all_kinds(), color_scheme=scheme)
-    paper, ink = page.evaluate(COLOURS)
+    paper, ink = page.evaluate(browser.COLOURS)
     assert (paper < ink) is is_dark
     contrasts = page.evaluate(CONTRASTS)
     assert len(contrasts) == 10
@@ -373,14 +344,7 @@ def test_printing_shows_the_findings_with_their_details_and_no_buttons(look_at):
     assert "step=agent call=1 attempt=1: connection_reset; tool=refund call=1: tool_lost" in text
 
 
-def test_the_policy_of_the_page_lets_nothing_out(chromium, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_bytes(page_of(explorations.naive()))
-    page = chromium.new_page()
-    page.goto(path.as_uri())
-    blocked = page.evaluate("""() => new Promise((resolve) => {
-        addEventListener('securitypolicyviolation', (event) => resolve(event.violatedDirective));
-        fetch('http://127.0.0.1:9/').catch(() => null);
-    })""")
-    assert blocked == "connect-src"
-    page.close()
+def test_the_policy_of_the_page_lets_nothing_out(open_page, watched_page):
+    page = open_page(page_of(explorations.naive()))
+    assert page.evaluate(browser.BLOCKED) == "connect-src"
+    watched_page.take_happened()

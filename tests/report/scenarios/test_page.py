@@ -6,46 +6,17 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from offbook.report import report, reporter_of
 from offbook.report.scenarios.json_report import html_report
 from tests.report import browser, runs
 
 PHONE = {"width": 375, "height": 812}
-TOGGLED = "() => new Promise((done) => setTimeout(done))"  # the browser tells what was opened in a task of its own
-COLOURS = """() => ["backgroundColor", "color"].map((name) => {
-    const parts = getComputedStyle(document.body)[name].match(/[0-9]+/g).slice(0, 3).map(Number);
-    return parts[0] + parts[1] + parts[2];
-})"""
 FOLDED = "() => document.querySelectorAll('details:not([open])').length"
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    if reason := browser.reason_to_skip():
-        if browser.is_required():
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with browser.started() as running:
-        yield running
-
-
 @pytest.fixture
-def look_at(chromium, tmp_path):
-    """Opens the page of a run; in the end nothing must have happened there that should not."""
-    seen = []
-
-    def opened(result, **settings):
-        path = tmp_path / "report.html"
-        report(result, reporter_of(f"html={path}"))
-        watched = browser.Watched(chromium.new_page(**settings))
-        seen.append(watched)
-        watched.open(path.as_uri())
-        return watched.page
-
-    yield opened
-    for watched in seen:
-        assert watched.happened == []
-        watched.page.close()
+def look_at(open_page):
+    """Opens the page of a run."""
+    return lambda result, **settings: open_page(html_report(result), **settings)
 
 
 def shown_names(page):
@@ -56,7 +27,7 @@ def open_all(page):
     """Open everything that can be opened, by its summary."""
     while (closed := page.locator("details:not([open]) > summary:visible")).count():
         closed.first.click()
-        page.evaluate(TOGGLED)
+        page.evaluate(browser.TOGGLED)
 
 
 def test_the_data_can_hold_no_tag():
@@ -197,20 +168,18 @@ def test_a_long_text_is_shown_in_full_when_asked_for(look_at):
     assert said.text_content().endswith("end")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_everything_without_scrolling_sideways(look_at, scheme, tmp_path):
+def test_a_phone_shows_everything_without_scrolling_sideways(look_at):
     groups = (runs.hostile_group(), runs.ErrorGroup("word" * 200, "low", ("c0",) * 50))
     result = runs.suite(*runs.two_agents().scenarios, runs.hostile(), groups=groups)
-    page = look_at(result, viewport=PHONE, color_scheme=scheme)
+    page = look_at(result, viewport=PHONE, color_scheme="dark")
     open_all(page)
-    page.screenshot(path=tmp_path / "phone.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 def test_colours_follow_the_scheme_and_can_be_read(look_at, scheme, is_dark):
     page = look_at(runs.two_agents(), color_scheme=scheme)
-    paper, ink = page.evaluate(COLOURS)
+    paper, ink = page.evaluate(browser.COLOURS)
     assert (paper < ink) is is_dark
     assert abs(paper - ink) > 500
 
@@ -236,14 +205,7 @@ def test_printing_unfolds_what_is_shown_and_folds_it_again(look_at):
     assert page.locator("details[open]").count() == 0
 
 
-def test_the_policy_of_the_page_lets_nothing_out(chromium, tmp_path):
-    path = tmp_path / "report.html"
-    report(runs.two_agents(), reporter_of(f"html={path}"))
-    page = chromium.new_page()
-    page.goto(path.as_uri())
-    blocked = page.evaluate("""() => new Promise((resolve) => {
-        addEventListener('securitypolicyviolation', (event) => resolve(event.violatedDirective));
-        fetch('http://127.0.0.1:9/').catch(() => null);
-    })""")
-    assert blocked == "connect-src"
-    page.close()
+def test_the_policy_of_the_page_lets_nothing_out(open_page, watched_page):
+    page = open_page(html_report(runs.two_agents()))
+    assert page.evaluate(browser.BLOCKED) == "connect-src"
+    watched_page.take_happened()
