@@ -8,8 +8,7 @@ from offbook import FaultInjector, FaultPlan, ProviderGateway, Request, Response
 from offbook.call_numbers import CallNumbers
 from offbook.errors import ProviderConnectionError
 from offbook.explore.observers import ModelObserver
-from offbook.explore.run import Run
-from offbook.explore.sites import recorded_run, sites_of
+from offbook.explore.run import Run, recorded_run, sites_of
 from offbook.faults import parse_fault
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.match.fingerprint import fingerprint
@@ -96,9 +95,9 @@ def number_on_the_wire(script, *, is_told, counts_all):
     for step, text, attempt, fails in attempts(script):
         headers = {"x-stainless-retry-count": str(attempt - 1)} if is_told else {}
         call = call_of(text=text, headers=headers if step is None else headers | {STEP_HEADER: step})
-        started = counter.take(call, parse_request(call))
-        assert started.attempt == attempt
-        counter.note(started, failed=fails)
+        started = counter.start(call, parse_request(call))
+        assert started.attempt_number == attempt
+        counter.finish(started, failed=fails)
     return named(counter.fired)
 
 
@@ -150,10 +149,10 @@ def test_where_nothing_is_planned_the_wire_counts_calls_alike(script):
     rough, exact = CallCounter(NO_FAULTS), CallCounter(EVERYWHERE)
     for _, text, _, fails in attempts(script):
         call = call_of(text=text)
-        started = [counter.take(call, parse_request(call)) for counter in (rough, exact)]
-        rough.note(started[0], failed=fails)
-        exact.note(started[1], failed=fails)
-        assert (started[0].call, started[0].attempt) == (started[1].call, started[1].attempt)
+        started = [counter.start(call, parse_request(call)) for counter in (rough, exact)]
+        rough.finish(started[0], failed=fails)
+        exact.finish(started[1], failed=fails)
+        assert (started[0].call, started[0].attempt_number) == (started[1].call, started[1].attempt_number)
 
 
 def test_a_repeated_request_continues_the_first_call_that_failed_with_it():

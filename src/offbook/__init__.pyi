@@ -148,11 +148,11 @@ from offbook.tools import tool as tool
 from offbook.tools import tool_of as tool_of
 from offbook.wire.api import StandIn as StandIn
 from offbook.wire.api import http_client as http_client
+from offbook.wire.api import serving as serving
 from offbook.wire.api import sync_http_client as sync_http_client
 from offbook.wire.calls import Miss as Miss
 from offbook.wire.calls import WireCall as WireCall
-from offbook.wire.server.serving import WireServer as WireServer
-from offbook.wire.server.serving import serving as serving
+from offbook.wire.server.wire_server import WireServer as WireServer
 from offbook.workflow import WorkflowBuilder as WorkflowBuilder
 from offbook.workflow import WorkflowEngine as WorkflowEngine
 from offbook.workflow import load_workflow as load_workflow

@@ -4,7 +4,8 @@ import pytest
 
 from offbook.recording.match.cursor import ResponseScript
 from offbook.subjects.wire_observer import WireObserver, chunk_kinds, requested_tools
-from offbook.wire.backend import WireBackend, WireOptions, parse_fault_plan
+from offbook.wire.backend import WireBackend
+from offbook.wire.options import WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredRun
 from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import whole_response
@@ -38,11 +39,11 @@ def test_embeddings_are_calls_of_models_too():
 
 def test_an_answer_that_is_late_has_failed_until_it_has_arrived():
     session, observer = watched(STALL)
-    taken = session.take(STREAM)
-    session.answer(taken)
+    attempt = session.start(STREAM)
+    session.answer(attempt)
     assert [(call.outcome, call.error) for call in observer.calls] == [("failed", "stream_stall")]
     assert observer.tools(["look_up"]) == ()
-    session.arrived(taken)
+    session.delivered(attempt)
     assert [call.outcome for call in observer.calls] == ["answered"]
     assert [(run.tool, run.side_effect) for run in observer.tools(["look_up"])] == [("look_up", True)]
 

@@ -8,7 +8,8 @@ import orjson
 
 from offbook.messages import Accumulator, JsonObject, Request, Response
 from offbook.vendors import CODECS
-from offbook.wire.backend import WireBackend, WireOptions
+from offbook.wire.backend import WireBackend
+from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest, ParsedRequest, parse_request
 from offbook.wire.response import HttpResponse
 from offbook.wire.session import WireSession
@@ -36,7 +37,7 @@ def http_call(protocol: str, request: Request, *, headers: dict[str, str] | None
     return HttpRequest("POST", path, query, headers or {}, orjson.dumps(wire.body))
 
 
-def asked_of(protocol: str = "openai_chat", text: str = "Hi", **fields: Any) -> ParsedRequest:
+def parsed_of(protocol: str = "openai_chat", text: str = "Hi", **fields: Any) -> ParsedRequest:
     """What such a call asks."""
     return parse_request(call_of(protocol, text, **fields))
 
@@ -62,7 +63,7 @@ def session_of(responses: JsonObject | None = None, **options: Any) -> WireSessi
 
 def answer_to(session: WireSession, call: HttpRequest) -> HttpResponse:
     """What the session answers."""
-    answer = session.answer(session.take(call))
+    answer = session.answer(session.start(call))
     assert answer is not None
     return answer
 

@@ -66,7 +66,7 @@ def test_a_default_alone_is_something_to_answer_with():
 
 
 def test_a_text_is_no_list_of_faults():
-    with pytest.raises(InputError, match="expected a list of faults, got a text"):
+    with pytest.raises(InputError, match="expected a list of faults, got a str"):
         parse_fault_plan(LINE)
 
 
@@ -96,11 +96,11 @@ def test_other_paths_name_no_session(path):
 
 def test_a_session_is_known_by_path_or_by_header_and_the_path_comes_first():
     sessions = stage().sessions
-    session, call = sessions.of(within("/s/mine", call_of(headers={SESSION_HEADER: "other"})))
+    session, call = sessions.for_request(within("/s/mine", call_of(headers={SESSION_HEADER: "other"})))
     assert (session.name, call.path) == ("mine", call_of().path)
-    session, call = sessions.of(call_of(headers={SESSION_HEADER: "other"}))
+    session, call = sessions.for_request(call_of(headers={SESSION_HEADER: "other"}))
     assert (session.name, call.path) == ("other", call_of().path)
-    session, call = sessions.of(call_of())
+    session, call = sessions.for_request(call_of())
     assert session.name == ""
 
 
@@ -167,7 +167,7 @@ def test_the_oldest_sessions_are_forgotten_when_there_are_too_many():
 
 
 def test_a_path_within_a_session_may_hold_line_breaks():
-    session, call = stage().sessions.of(HttpRequest("GET", "/s/a/v1/x\ny", "", {}, b""))
+    session, call = stage().sessions.for_request(HttpRequest("GET", "/s/a/v1/x\ny", "", {}, b""))
     assert (session.name, call.path) == ("a", "/v1/x\ny")
 
 

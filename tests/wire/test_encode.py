@@ -4,8 +4,8 @@ import orjson
 import pytest
 
 from offbook.vendors import CODECS
-from offbook.wire.encode import error_response
 from offbook.wire.request import HttpRequest
+from offbook.wire.response import error_response
 from tests.wire.http_requests import PROTOCOLS, answer_to, call_of, entry_of, read, recording_of, session_of, text_of
 
 TOOL_CALLS = [

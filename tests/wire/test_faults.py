@@ -15,10 +15,10 @@ from tests.faults.samples import SAMPLES
 from tests.wire.http_requests import (
     PROTOCOLS,
     answer_to,
-    asked_of,
     call_of,
     decode,
     error_in,
+    parsed_of,
     read,
     session_of,
     text_of,
@@ -306,7 +306,7 @@ def test_a_fault_spoils_an_answer_if_a_client_would_ask_for_it_again(line, is_sp
     session = session_of(ENTRY)
     call = call_of(stream=True)
     whole = answer_to(session, call)
-    answer = apply_fault(fault, FaultTarget(asked_of(stream=True), lambda: whole, lambda: read(whole)))
+    answer = apply_fault(fault, FaultTarget(parsed_of(stream=True), lambda: whole, lambda: read(whole)))
     assert spoils_answer(fault, answer) is is_spoilt
     assert not spoils_answer(None, whole)
 
@@ -329,7 +329,7 @@ ERRORS = {
 
 def failed(model):
     """The answer to a call of the model at which the outage fires."""
-    return apply_fault(Outage(), FaultTarget(asked_of(model=model), HttpResponse, ProviderError))
+    return apply_fault(Outage(), FaultTarget(parsed_of(model=model), HttpResponse, ProviderError))
 
 
 def test_a_fault_that_raises_becomes_the_response_that_makes_a_client_raise_the_like():

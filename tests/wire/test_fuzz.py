@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
-from offbook.wire.server.serving import serving
 from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
 

@@ -4,10 +4,11 @@ import httpx2
 import pytest
 
 from offbook.recording.match.cursor import ResponseScript
-from offbook.wire.backend import WireBackend, WireOptions, parse_fault_plan
+from offbook.wire.api import serving
+from offbook.wire.backend import WireBackend
+from offbook.wire.options import WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredRun
 from offbook.wire.request import HttpRequest
-from offbook.wire.server.serving import serving
 from tests.wire.http_requests import (
     PROTOCOLS,
     answer_to,
@@ -203,17 +204,17 @@ def test_what_was_never_served_is_listed():
 HI, HO = call_of(text="Hi"), call_of(text="Ho")
 
 
-class Watching:
-    """Keeps what it is told."""
+class Observer:
+    """Keeps the calls that it observes."""
 
     def __init__(self):
-        self.answers, self.arrivals = [], []
+        self.answers, self.deliveries = [], []
 
-    def answered(self, taken, answer, outcome):
-        self.answers.append((taken.site, answer.status, outcome))
+    def answered(self, attempt, answer, outcome):
+        self.answers.append((attempt.site, answer.status, outcome))
 
-    def arrived(self, taken):
-        self.arrivals.append(taken.number)
+    def delivered(self, attempt):
+        self.deliveries.append(attempt.number)
 
     @property
     def places(self):
@@ -221,17 +222,21 @@ class Watching:
 
 
 class Runs:
-    """The runs of a rehearsal."""
+    """The runs of an exploration."""
 
-    def __init__(self, *entries, goes_on=False, **steps):
+    def __init__(self, *entries, continues_after_miss=False, **steps):
         options = WireOptions(responses=recording_of(*entries, **steps), strict=True, default_response="what?")
-        self._stage, self._script, self._goes_on = WireBackend(options), ResponseScript(), goes_on
-        self.observer = Watching()
+        self._backend, self._script, self._continues_after_miss = (
+            WireBackend(options),
+            ResponseScript(),
+            continues_after_miss,
+        )
+        self.observer = Observer()
 
     def session(self, *faults):
-        self.observer = Watching()
-        explored_run = ExploredRun(self._script, self.observer, self._goes_on)
-        return self._stage.start("run", parse_fault_plan(faults), explored_run)
+        self.observer = Observer()
+        explored_run = ExploredRun(self._script, self.observer, self._continues_after_miss)
+        return self._backend.start("run", parse_fault_plan(faults), explored_run)
 
 
 def said(session, *calls):
@@ -281,7 +286,7 @@ def test_an_answer_that_failed_is_due_again(fault):
 
 
 def test_a_run_may_go_on_behind_a_miss_with_the_default_response():
-    runs = Runs(entry_of(HI, content="one"), goes_on=True)
+    runs = Runs(entry_of(HI, content="one"), continues_after_miss=True)
     said(runs.session(), HI)
     session = runs.session()
     assert said(session, HO) == ["what?"]
@@ -320,11 +325,11 @@ def test_a_late_answer_counts_when_it_has_arrived():
     call = call_of(text="Hi", stream=True)
     said(runs.session(), call)
     session = runs.session("call=1 attempt=1: stream_stall 1 for_ms=60000")
-    taken = session.take(call)
-    session.answer(taken)
-    session.arrived(taken)
+    attempt = session.start(call)
+    session.answer(attempt)
+    session.delivered(attempt)
     said(session, call)
-    assert runs.observer.arrivals == [1]
+    assert runs.observer.deliveries == [1]
     assert runs.observer.places == [(1, 1), (2, 1)]
 
 
@@ -346,12 +351,12 @@ def post(url, body, **options):
 def test_a_server_tells_when_a_late_answer_has_arrived_and_forgets_runs_that_have_ended():
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
-        watching = Watching()
-        explored_run = ExploredRun(ResponseScript(), watching)
+        observer = Observer()
+        explored_run = ExploredRun(ResponseScript(), observer)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=50"], explored_run=explored_run)
         assert post(server.session_url("run"), body).status_code == 200
         assert post(server.url, body | {"stream": False}).status_code == 200  # the server has noted the first by now
-        assert watching.arrivals == [1]
+        assert observer.deliveries == [1]
         server.end_session("run")
         server.end_session("run")
         assert [session.name for session in server.sessions] == [""]
@@ -360,10 +365,10 @@ def test_a_server_tells_when_a_late_answer_has_arrived_and_forgets_runs_that_hav
 def test_a_server_tells_nothing_of_an_answer_that_the_client_did_not_wait_for():
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
-        watching = Watching()
-        explored_run = ExploredRun(ResponseScript(), watching)
+        observer = Observer()
+        explored_run = ExploredRun(ResponseScript(), observer)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=60000"], explored_run=explored_run)
         with pytest.raises(httpx2.ReadTimeout):
             post(server.session_url("run"), body, timeout=0.1)
         assert post(server.url, body | {"stream": False}).status_code == 200
-        assert watching.arrivals == []
+        assert observer.deliveries == []

@@ -7,7 +7,8 @@ from offbook.errors import InputError
 from offbook.messages import Request
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import open_store
-from offbook.wire.backend import WireBackend, WireOptions
+from offbook.wire.backend import WireBackend
+from offbook.wire.options import WireOptions
 from tests.wire.http_requests import (
     PROTOCOLS,
     TOOL,
@@ -232,7 +233,7 @@ def test_the_rules_of_a_recording_are_honoured(tmp_path):
     entry = entry_of(asked[0], content="x") | {"request_hash": ""}
     path.write_bytes(orjson.dumps({"_version": 2, **rules, "step": entry}))
     session = sessions_of(path).named("")
-    first, second = (session.take(call).asked for call in asked)
+    first, second = (session.start(call).parsed for call in asked)
     assert first.request_hash == second.request_hash
 
 

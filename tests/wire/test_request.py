@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook.recording.match.fingerprint import fingerprint
-from offbook.recording.match.normalise import NormaliseRules
+from offbook.recording.match.fingerprint import NormaliseRules, fingerprint
 from offbook.vendors import CODECS
 from offbook.wire.request import MAX_CACHED, MAX_CACHED_BYTES, HttpRequest, RequestParser, parse_request, route_of
-from tests.wire.http_requests import PROTOCOLS, asked_of, call_of, http_call, request_of
+from tests.wire.http_requests import PROTOCOLS, call_of, http_call, parsed_of, request_of
 
 
 def plain(method="GET", path="/v1/models", query="", body=b"", **headers):
@@ -23,7 +22,7 @@ def chat(body, query=""):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_of_a_model_has_the_fingerprint_that_its_request_has_within_a_process(protocol, stream):
-    asked = asked_of(protocol, max_tokens=5, stream=stream)
+    asked = parsed_of(protocol, max_tokens=5, stream=stream)
     assert asked.request_hash == fingerprint(request_of(max_tokens=5))
     assert orjson.loads(asked.fields)["messages"] == [{"role": "user", "content": "Hi"}]
     assert (asked.is_streamed, asked.model, asked.method) == (stream, "m", "POST")
@@ -31,7 +30,7 @@ def test_a_call_of_a_model_has_the_fingerprint_that_its_request_has_within_a_pro
 
 @pytest.mark.parametrize("name", ["authorization", "x-stainless-retry-count", "user-agent", "anthropic-beta"])
 def test_headers_are_no_part_of_what_is_asked(name):
-    assert parse_request(call_of(headers={name: "3"})).request_hash == asked_of().request_hash
+    assert parse_request(call_of(headers={name: "3"})).request_hash == parsed_of().request_hash
 
 
 def test_the_query_of_a_call_of_a_model_is_no_part_of_what_is_asked():
@@ -144,9 +143,9 @@ def test_the_model_of_a_plain_call_is_the_one_in_its_body():
 
 
 def test_a_reader_reads_an_equal_call_once_whoever_asks():
-    reader = RequestParser()
-    first = reader.read(call_of(headers={"x-stainless-retry-count": "0"}))
-    assert reader.read(call_of(headers={"x-stainless-retry-count": "1"})) is first
+    parser = RequestParser()
+    first = parser.parse(call_of(headers={"x-stainless-retry-count": "0"}))
+    assert parser.parse(call_of(headers={"x-stainless-retry-count": "1"})) is first
 
 
 @pytest.mark.parametrize(
@@ -159,25 +158,25 @@ def test_a_reader_reads_an_equal_call_once_whoever_asks():
     ],
 )
 def test_a_reader_takes_no_call_for_another(other):
-    reader = RequestParser()
-    first = reader.read(call_of())
-    assert reader.read(other) == parse_request(other) != first
+    parser = RequestParser()
+    first = parser.parse(call_of())
+    assert parser.parse(other) == parse_request(other) != first
 
 
 def test_a_reader_tells_streams_of_events_and_of_arrays_apart():
-    reader, body = RequestParser(), call_of("gemini").body
+    parser, body = RequestParser(), call_of("gemini").body
     path = "/v1beta/models/m:streamGenerateContent"
-    events, array = (reader.read(HttpRequest("POST", path, query, {}, body)) for query in ("alt=sse", ""))
+    events, array = (parser.parse(HttpRequest("POST", path, query, {}, body)) for query in ("alt=sse", ""))
     assert (events.is_array, array.is_array) == (False, True)
 
 
 @pytest.mark.parametrize(("calls", "size"), [(MAX_CACHED + 1, 1), (3, MAX_CACHED_BYTES // 2)])
 def test_a_reader_forgets_when_it_has_read_much(calls, size):
-    reader, body = RequestParser(), call_of(text="#" * size).body
-    first = reader.read(chat(body.replace(b"#", b"-1", 1)))
+    parser, body = RequestParser(), call_of(text="#" * size).body
+    first = parser.parse(chat(body.replace(b"#", b"-1", 1)))
     for number in range(calls):
-        reader.read(chat(body.replace(b"#", b"%d" % number, 1)))
-    again = reader.read(chat(body.replace(b"#", b"-1", 1)))
+        parser.parse(chat(body.replace(b"#", b"%d" % number, 1)))
+    again = parser.parse(chat(body.replace(b"#", b"-1", 1)))
     assert again is not first
     assert again == first
 
@@ -228,7 +227,7 @@ GOT = {
 def test_a_model_is_asked_at_every_address_that_clients_use(protocol, path):
     route = route_of("POST", path, {})
     assert (route.operation, route.protocol, route.codec) == ("generate", protocol, CODECS[protocol])
-    assert route.vendor_codec is CODECS[protocol]
+    assert route.any_codec is CODECS[protocol]
 
 
 @pytest.mark.parametrize(("what", "path"), [(what, path) for what, paths in POSTED.items() for path in paths])
@@ -260,7 +259,7 @@ def test_a_model_is_asked_by_post_alone(method):
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "google", "ollama"])
 def test_errors_are_written_as_the_vendor_writes_them(vendor):
     path = {"openai": "/v1/x", "anthropic": "/v1/x", "google": "/v1beta/x", "ollama": "/api/x"}[vendor]
-    error = route_of("GET", path, ANTHROPIC if vendor == "anthropic" else {}).vendor_codec.encode_error(404, "no")
+    error = route_of("GET", path, ANTHROPIC if vendor == "anthropic" else {}).any_codec.encode_error(404, "no")
     shapes = {
         "openai": lambda: error["error"]["message"],
         "anthropic": lambda: (error["type"] == "error") and error["error"]["message"],

@@ -16,27 +16,27 @@ frames = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 2.0]), st.binary(max_size
 @given(frames)
 def test_frames_that_are_due_together_become_one_and_no_byte_is_lost(given_frames):
     answer = HttpResponse(200, frames=given_frames)
-    together = answer.together()
+    together = answer.merged()
     assert together.content == answer.content
     assert all(one != other for (one, _), (other, _) in zip(together.frames, together.frames[1:], strict=False))
-    assert together.together() == together
+    assert together.merged() == together
 
 
 def test_frames_keep_their_order_when_they_are_joined():
-    assert HttpResponse(200, frames=FRAMES).together().frames == ((0.0, b"ab"), (5.0, b"c"), (0.0, b"d"))
+    assert HttpResponse(200, frames=FRAMES).merged().frames == ((0.0, b"ab"), (5.0, b"c"), (0.0, b"d"))
 
 
 def test_an_answer_can_be_put_off():
-    late = HttpResponse(200, frames=FRAMES, is_streamed=True, end_ms=9.0).after(7.0)
+    late = HttpResponse(200, frames=FRAMES, is_streamed=True, end_ms=9.0).delayed(7.0)
     assert late.frames == tuple((7.0, data) for _, data in FRAMES)
     assert late.end_ms == 7.0
-    assert late.together().frames == ((7.0, b"abcd"),)
+    assert late.merged().frames == ((7.0, b"abcd"),)
 
 
 def test_a_whole_answer_is_json_of_a_known_length():
     answer = whole_response(200, b"{}")
     assert answer.sent_headers == {"content-type": "application/json", "content-length": "2"}
-    assert answer.is_at_once
+    assert answer.is_single_frame
 
 
 @pytest.mark.parametrize("name", ["Content-Type", "content-type"])
@@ -48,7 +48,7 @@ def test_a_content_type_among_the_headers_comes_first(name):
 def test_an_answer_that_breaks_off_tells_no_length(ending):
     answer = HttpResponse(200, frames=((0.0, b"half"),), ending=ending)
     assert "content-length" not in answer.sent_headers
-    assert not answer.is_at_once
+    assert not answer.is_single_frame
 
 
 @pytest.mark.parametrize("name", ["content-length", "transfer-encoding"])
@@ -62,21 +62,21 @@ STREAM = HttpResponse(200, {"content-type": "text/event-stream"}, ((0.0, b"data:
 
 
 def test_a_whole_answer_tells_its_length():
-    assert whole_response(404, b"{}").at_once == (
+    assert whole_response(404, b"{}").immediate_bytes == (
         b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
     )
 
 
 def test_a_stream_is_one_chunk():
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-    assert STREAM.at_once == head + b"9\r\ndata: 1\n\n\r\n0\r\n\r\n"
-    assert replace(STREAM, frames=()).at_once == head + b"0\r\n\r\n"
+    assert STREAM.immediate_bytes == head + b"9\r\ndata: 1\n\n\r\n0\r\n\r\n"
+    assert replace(STREAM, frames=()).immediate_bytes == head + b"0\r\n\r\n"
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        whole_response(200, b"{}").after(1.0),
+        whole_response(200, b"{}").delayed(1.0),
         replace(STREAM, frames=((0.0, b"a"), (1.0, b"b"))),
         replace(STREAM, ending="cut"),
         replace(STREAM, ending="reset"),
@@ -86,7 +86,7 @@ def test_a_stream_is_one_chunk():
     ids=["late", "in pieces", "cut", "reset", "silent", "nothing"],
 )
 def test_an_answer_that_takes_time_or_breaks_off_does_not_leave_in_one_piece(answer):
-    assert answer.at_once is None
+    assert answer.immediate_bytes is None
 
 
 @pytest.mark.parametrize("status", [101, 204, 304, 299, 799])
@@ -104,7 +104,7 @@ def test_a_header_that_could_do_harm_takes_a_closer_look(name, value):
 
 SSE = {"content-type": "text/event-stream; charset=utf-8"}
 LINES = {"content-type": "application/x-ndjson"}
-EVENTS = [b"event: a\ndata: 1\n\n", b"data: 2\r\n\r\n", b": comment\n\n", b"data: 3\r\r", b"data: [DONE]\n\n"]
+EVENTS = [b"event: a\ndata: 1\n\n", b"data: 2\r\n\r\n", b": comment\n\n", b"data: 3\n\n", b"data: [DONE]\n\n"]
 
 
 def streamed(headers, *frames):

@@ -146,7 +146,7 @@ def test_every_call_is_on_the_list_with_what_became_of_it():
     assert seen == [
         ("openai", "POST", "/chat/completions", "served", 200, "mine", None),
         ("openai", "POST", "/chat/completions", "default", 200, None, None),
-        ("openai", "GET", "/v1/models", "made", 200, None, None),
+        ("openai", "GET", "/v1/models", "synthetic", 200, None, None),
         ("openai", "POST", "/chat/completions", "fault", None, None, "timeout"),
     ]
     assert session.calls[0].request.messages == ({"role": "user", "content": "Hi"},)

@@ -1,20 +1,95 @@
 """Splits streamed bodies into server-sent events or JSON lines, however the bytes are cut, and writes them."""
 
-import codecs
+from __future__ import annotations
+
+import re
+from typing import Protocol
 
 from msgspec import Struct
 
+_EVENT_END = re.compile(rb"[\r\n](?:\r\n?|(?<=\n)\n)")  # CRLF, LF or CR, twice
+_LINE_END = re.compile(rb"\n")
+_EVENTS, _LINES = (_EVENT_END, b"\n\n"), (_LINE_END, b"\n")
+_FRAME_ENDS = {"text/event-stream": _EVENTS, "application/x-ndjson": _LINES, "application/jsonl": _LINES}
+_LONGEST_END = 4
+_BYTE_ORDER_MARK = "\ufeff".encode()
 _LINE_BREAKS = {"\u0085".encode(): b"\\u0085", "\u2028".encode(): b"\\u2028", "\u2029".encode(): b"\\u2029"}
-"""What clients of Gemini and Ollama take for the end of a line, though JSON allows it inside a text."""
+"""What clients of Gemini and Ollama treat as the end of a line, though JSON allows it inside a string."""
 
 
-def escape_line_breaks(data: bytes) -> bytes:
-    """The same JSON, with line breaks other than those of ASCII spelt out."""
-    if data.isascii():
-        return data
-    for character, spelt in _LINE_BREAKS.items():
-        data = data.replace(character, spelt)
-    return data
+class FrameSplitter(Protocol):
+    """Splits pieces of a body into frames. All frames joined are all pieces joined, byte for byte."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the frames that `data` completes."""
+        ...
+
+    def close(self) -> list[bytes]:
+        """Return what is left when the body has ended."""
+        ...
+
+
+def is_framed(content_type: str) -> bool:
+    """Return whether bodies of this type consist of frames."""
+    return _media_type(content_type) in _FRAME_ENDS
+
+
+def splitter_for(content_type: str) -> FrameSplitter:
+    """Return a splitter for bodies of this type: server-sent events, JSON lines, or else the pieces as they arrive."""
+    end = _FRAME_ENDS.get(_media_type(content_type))
+    return _UnsplitPieces() if end is None else _PatternSplitter(*end)
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+class _UnsplitPieces:
+    """Returns pieces as they are."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        return [data] if data else []
+
+    def close(self) -> list[bytes]:
+        return []
+
+
+class _PatternSplitter:
+    """Splits after each match of a pattern. `plain_end` is how all its matches look in bodies without CR."""
+
+    def __init__(self, end: re.Pattern[bytes], plain_end: bytes) -> None:
+        self._end, self._plain_end = end, plain_end
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        if self._pending or b"\r" in data:
+            return self._feed_pending(data)
+        frames, start = [], 0
+        while (found := data.find(self._plain_end, start)) >= 0:
+            end = found + len(self._plain_end)
+            frames.append(data[start:end])
+            start = end
+        if start < len(data):
+            self._pending += data[start:]
+        return frames
+
+    def close(self) -> list[bytes]:
+        rest = bytes(self._pending)
+        self._pending.clear()
+        return [rest] if rest else []
+
+    def _feed_pending(self, data: bytes) -> list[bytes]:
+        frames, start = [], 0
+        searched = max(0, len(self._pending) - _LONGEST_END)
+        self._pending += data
+        while (found := self._end.search(self._pending, searched)) is not None:
+            end = found.end()
+            if end == len(self._pending) and self._pending.endswith(b"\r"):
+                break  # a line feed that belongs to it may follow
+            frames.append(bytes(self._pending[start:end]))
+            start = searched = end
+        del self._pending[:start]
+        return frames
 
 
 class ServerSentEvent(Struct, frozen=True):
@@ -25,74 +100,73 @@ class ServerSentEvent(Struct, frozen=True):
 
 
 class SseDecoder:
-    """Splits a text/event-stream body into events. Comments and fields other than `data` and `event` are dropped."""
+    """Decodes a text/event-stream body to events. Comments and fields other than `data` and `event` are dropped."""
 
     def __init__(self) -> None:
-        self._text = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        self._pending = ""
-        self._data: list[str] = []
-        self._event = ""
+        self._splitter = _PatternSplitter(*_EVENTS)
+        self._is_at_start = True
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
-        """The events that `data` completes."""
-        return self._take(self._text.decode(data))
+        """Return the events that `data` completes."""
+        return self._decode(self._splitter.feed(data))
 
     def close(self) -> list[ServerSentEvent]:
-        """The event that the end of the body completes, if one was under way."""
-        return self._take(self._text.decode(b"", final=True) + "\n\n")
+        """Return the event that the end of the body completes, if one was under way."""
+        return self._decode(self._splitter.close())
 
-    def _take(self, text: str) -> list[ServerSentEvent]:
-        self._pending += text
-        held = self._pending.endswith("\r")  # a lone CR may be the first half of a CRLF
-        ready = self._pending[:-1] if held else self._pending
-        *lines, rest = ready.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._pending = rest + "\r" if held else rest
-        return [event for line in lines if (event := self._line(line)) is not None]
+    def _decode(self, frames: list[bytes]) -> list[ServerSentEvent]:
+        if frames and self._is_at_start:
+            self._is_at_start = False
+            frames[0] = frames[0].removeprefix(_BYTE_ORDER_MARK)
+        return [event for frame in frames if (event := _decode_event(frame)) is not None]
 
-    def _line(self, line: str) -> ServerSentEvent | None:
-        if not line:
-            return self._dispatch()
+
+def _decode_event(frame: bytes) -> ServerSentEvent | None:
+    text = frame.decode("utf-8", "replace")
+    if text.startswith("data: ") and text.find("\n") == len(text) - 2 and text[-1] == "\n" and "\r" not in text:
+        return ServerSentEvent(text[6:-2])  # as nearly all are
+    data, event = list[str](), ""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    for line in text.split("\n"):
         name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
         if name == "data":
-            self._data.append(value)
+            data.append(value.removeprefix(" "))
         elif name == "event":
-            self._event = value
-        return None
-
-    def _dispatch(self) -> ServerSentEvent | None:
-        event = ServerSentEvent("\n".join(self._data), self._event) if self._data else None
-        self._data, self._event = [], ""
-        return event
+            event = value.removeprefix(" ")
+    return ServerSentEvent("\n".join(data), event) if data else None
 
 
 def encode_sse_event(data: bytes, event: str = "") -> bytes:
-    """One frame. `data` must be JSON without line breaks, as compact JSON is, or a word."""
+    """Encode one frame. `data` must be JSON without line breaks, as compact JSON is, or a word."""
     name = b"event: " + event.encode() + b"\n" if event else b""
     return name + b"data: " + escape_line_breaks(data) + b"\n\n"
 
 
 class NdjsonDecoder:
-    """Splits a body into its lines. Blank ones are dropped."""
+    """Splits a body into its lines. Blank lines are dropped."""
 
     def __init__(self) -> None:
-        self._pending: list[bytes] = []
+        self._splitter = _PatternSplitter(*_LINES)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes."""
-        first, *others = data.split(b"\n")
-        self._pending.append(first)
-        if not others:
-            return []
-        lines = [b"".join(self._pending), *others[:-1]]
-        self._pending = [others[-1]]
-        return [line for line in lines if line.strip()]
+        """Return the lines that `data` completes."""
+        return [line.rstrip(b"\n") for line in self._splitter.feed(data) if not line.isspace()]
 
     def close(self) -> list[bytes]:
-        """The line that the end of the body completes, if one was under way."""
-        return self.feed(b"\n")
+        """Return the line that the end of the body completes, if one was under way."""
+        return [line for line in self._splitter.close() if not line.isspace()]
 
 
 def encode_ndjson_line(data: bytes) -> bytes:
-    """One line. `data` must be JSON without line breaks, as compact JSON is."""
+    """Encode one line. `data` must be JSON without line breaks, as compact JSON is."""
     return escape_line_breaks(data) + b"\n"
+
+
+def escape_line_breaks(data: bytes) -> bytes:
+    """Return the same JSON with line breaks other than those of ASCII escaped."""
+    if data.isascii():
+        return data
+    for character, escaped in _LINE_BREAKS.items():
+        data = data.replace(character, escaped)
+    return data

@@ -3,45 +3,43 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.events import NULL_SINK, Sink, guard_sink
-from offbook.faults import FaultPlan, PlannedFault, parse_fault
-from offbook.recording.format.document import Document
+from offbook.events import guard_sink
+from offbook.faults import FaultPlan, PlannedFault
 from offbook.recording.format.exchange import Exchange
-from offbook.recording.latency import Latency, LatencyModel
+from offbook.recording.latency import Latency
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.match.fingerprint import NO_RULES
-from offbook.recording.record_mode import RecordMode
-from offbook.recording.redact.redactor import Redactor
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import StoredExchange
 from offbook.text import printable, shorten
-from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, WireCall, ignore_call
-from offbook.wire.encode import error_response
-from offbook.wire.proxy.recorder import WireRecorder
+from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, WireCall
+from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredReplay, ExploredRun, WireReplay
 from offbook.wire.replay_source import RecordingSet, ReplaySource
 from offbook.wire.request import HttpRequest, RequestParser, route_of
-from offbook.wire.response import HttpResponse
+from offbook.wire.response import HttpResponse, refusal_response
 from offbook.wire.session import RecordingUse, SessionTotals, WireSession
+
+if TYPE_CHECKING:
+    from offbook.wire.proxy.recorder import WireRecorder
 
 MAX_DESCRIPTION_CHARS = 60
 
 
 class UnusedExchange(Struct, frozen=True):
-    """An exchange that no session was served: its key, and its place in the key's list from 0.
+    """An exchange that no session was served: its key, and its position in the key's list from 0.
 
-    `about` tells it from others: the model and what was asked, or `GET /v1/models`. `recording` has it; `session` is
-    the one that was answered from there, empty if there were several.
+    `about` describes it: the model and its last message, or `GET /v1/models`. `recording` is where it is recorded;
+    `session` is the session that was answered from there, empty if there were several.
     """
 
     key: str
@@ -54,51 +52,53 @@ class UnusedExchange(Struct, frozen=True):
 def unused_exchanges(
     uses: Mapping[ReplaySource, RecordingUse], file_of: Callable[[ReplaySource, Exchange], str]
 ) -> list[UnusedExchange]:
-    """What the sessions have left, stock by stock. What is in two stocks was used if it was used from one of them."""
-    taken = [(stock, stored) for stock, use in uses.items() for stored in stock.shelf if stored.id in use.ids]
-    left: list[UnusedExchange] = []
-    for stock, use in uses.items():
-        others: dict[str, list[Exchange]] = {}
-        for other, stored in taken:
-            if other is not stock:
-                others.setdefault(stored.key, []).append(stored.exchange)
+    """Return what the sessions did not use, source by source. An exchange of two sources is used if one served it."""
+    known = [(source, stored) for source, use in uses.items() for stored in source.reader if stored.id in use.ids]
+    unused: list[UnusedExchange] = []
+    for source, use in uses.items():
+        elsewhere: dict[str, list[Exchange]] = {}
+        for other, stored in known:
+            if other is not source:
+                elsewhere.setdefault(stored.key, []).append(stored.exchange)
         session = min(use.sessions) if len(use.sessions) == 1 else ""
-        for position, stored in _unused_in(stock, use):
-            if not any(stored.exchange.is_same(each) for each in others.get(stored.key, ())):
-                file = file_of(stock, stored.exchange)
-                left.append(UnusedExchange(stored.key, position, describe_exchange(stored.exchange), file, session))
-                taken.append((stock, stored))
-    return left
+        for position, stored in _unused_in(source, use):
+            if not any(stored.exchange.is_same(each) for each in elsewhere.get(stored.key, ())):
+                file = file_of(source, stored.exchange)
+                unused.append(UnusedExchange(stored.key, position, describe_exchange(stored.exchange), file, session))
+                known.append((source, stored))
+    return unused
 
 
-def _unused_in(stock: ReplaySource, use: RecordingUse) -> Iterator[tuple[int, StoredExchange[Exchange]]]:
-    """The exchanges that were not served from here, each with its place in its key's list."""
+def _unused_in(source: ReplaySource, use: RecordingUse) -> Iterator[tuple[int, StoredExchange[Exchange]]]:
+    """Return the exchanges that were not served from this source, each with its position in its key's list."""
     positions = dict[str, int]()
-    for stored in stock.shelf:
+    for stored in source.reader:
         position = positions[stored.key] = positions.get(stored.key, -1) + 1
         if stored.id not in use.ids:
             yield position, stored
 
 
 def describe_exchange(exchange: Exchange) -> str:
-    """An exchange in a few words: `gpt-4o: What is the weather?`, `GET /v1/models`, or where that is not told, what it
-    answers. Nothing in them can control a terminal."""
+    """Describe an exchange: `gpt-4o: What is the weather?`, `GET /v1/models`, or its answer if no request is recorded.
+
+    Control characters are escaped.
+    """
     if place := exchange.http_place():
         return shorten(place, MAX_DESCRIPTION_CHARS)
-    asked = _last_message(exchange)
-    told = ": ".join(filter(None, [exchange.model, asked])) if asked else f"answers {_answer_text(exchange)}"
-    return shorten(" ".join(printable(told).split()), MAX_DESCRIPTION_CHARS)
+    question = _last_message(exchange)
+    about = ": ".join(filter(None, [exchange.model, question])) if question else f"answers {_answer_text(exchange)}"
+    return shorten(" ".join(printable(about).split()), MAX_DESCRIPTION_CHARS)
 
 
 def _last_message(exchange: Exchange) -> str:
-    """The last text that was said to the model."""
+    """Return the last text that was sent to the model."""
     messages = (exchange.request_fields() or {}).get("messages", [])
     texts = [message["content"] for message in messages if isinstance(message.get("content"), str)]
     return texts[-1] if texts else ""
 
 
 def _answer_text(exchange: Exchange) -> str:
-    """The text of the answer, else the tools that it calls, or the fault that it is."""
+    """Return the text of the answer, else its tool calls, else its fault."""
     calls = [f"{call.name}(…)" for call in exchange.tool_calls or ()]
     return exchange.content or ", ".join(calls) or ("nothing" if exchange.fault is None else exchange.fault.type)
 
@@ -109,49 +109,49 @@ _PREFIX = re.compile(r"/s/([^/]{1,2000})(/.*)", re.DOTALL)
 
 
 def split_session_path(path: str) -> tuple[str, str]:
-    """The session that a path names, empty if it names none, and the path within it. Its name may be quoted."""
+    """Split a path into its session, unquoted and empty if it has none, and the path within the session."""
     prefixed = _PREFIX.fullmatch(path) if path.startswith("/s/") else None
     return ("", path) if prefixed is None else (unquote(prefixed[1]), prefixed[2])
 
 
 def session_prefix(name: str) -> str:
-    """What the paths of a session begin with. It is quoted twice, since servers read a quoted slash as a slash."""
+    """Return the path prefix of a session. The name is quoted twice, since servers decode a quoted slash."""
     return f"/s/{quote(quote(name, safe=''), safe='')}"
 
 
 class SessionRegistry:
-    """Makes a session when its name is first used; one that nobody started has the plan that the server was given.
+    """The sessions by name. A session is created when its name is first used, with the fault plan of the server.
 
-    Beyond 10,000 the oldest is forgotten. `past` counts what became of those that are gone.
+    Above 10,000 sessions the oldest is deleted. `past` has the totals of deleted sessions.
     """
 
-    def __init__(self, make: Callable[[str, FaultPlan], WireSession], plan: FaultPlan = NO_FAULTS) -> None:
-        self._make, self._plan = make, plan
+    def __init__(self, create: Callable[[str, FaultPlan], WireSession], plan: FaultPlan = NO_FAULTS) -> None:
+        self._create, self._plan = create, plan
         self.past = SessionTotals()
         self._sessions: dict[str, WireSession] = {}
 
-    def of(self, call: HttpRequest) -> tuple[WireSession, HttpRequest]:
-        """The session that the call belongs to, by its path or header, and the call without that."""
-        name, path = split_session_path(call.path)
+    def for_request(self, request: HttpRequest) -> tuple[WireSession, HttpRequest]:
+        """Return the session that the request names by path or header, and the request without the path prefix."""
+        name, path = split_session_path(request.path)
         if name:
-            return self.named(name), replace(call, path=path)
-        return self.named(call.headers.get(SESSION_HEADER, "")), call
+            return self.named(name), replace(request, path=path)
+        return self.named(request.headers.get(SESSION_HEADER, "")), request
 
     def named(self, name: str) -> WireSession:
-        """The session of that name, made if there is none."""
+        """Return the session of that name, and create it if there is none."""
         session = self._sessions.get(name)
         return self.start(name, self._plan) if session is None else session
 
     def find(self, name: str) -> WireSession | None:
-        """The session of that name, if there is one."""
+        """Return the session of that name, if there is one."""
         return self._sessions.get(name)
 
     def start(self, name: str, plan: FaultPlan) -> WireSession:
-        """A new session of that name, in the place of the one that may be there."""
-        return self.add(self._make(name, plan))
+        """Create a session, which replaces one of that name."""
+        return self.add(self._create(name, plan))
 
     def add(self, session: WireSession) -> WireSession:
-        """The session, from now on the one of its name."""
+        """Add a session, which replaces one of its name."""
         self.forget(session.name)
         if len(self._sessions) >= MAX_SESSIONS:
             self.forget(next(iter(self._sessions)))
@@ -159,13 +159,13 @@ class SessionRegistry:
         return session
 
     def follow(self, plan: FaultPlan) -> None:
-        """Let faults strike as this plan says, in all sessions from now on."""
+        """Use this fault plan in all sessions from now on."""
         self._plan = plan
         for session in self:
             session.follow(plan)
 
     def forget(self, name: str) -> bool:
-        """Whether there was a session of that name, which is no more."""
+        """Delete a session, and return whether there was one of that name."""
         session = self._sessions.pop(name, None)
         if session is not None:
             self.past.add(session)
@@ -175,97 +175,58 @@ class SessionRegistry:
         return iter(list(self._sessions.values()))
 
 
-DEFAULT_RESPONSE = "Mock response"
-
-
-class WireOptions(Struct, frozen=True, kw_only=True):
-    """What answers calls, and how.
-
-    `recording` is a path, a folder of recordings, or `sqlite:///path.db`; `responses` is the same as a dict, instead.
-    What neither has is refused if `strict`, else answered with `default_response`. By default a recording is strict,
-    unless a default response is given, and responses are not. `faults` are lines like `call=3: http_error 500`, or a
-    plan. `retry_after_ms` goes with injected errors that do not say how long to wait, so that SDKs try again at once.
-    `on_call` is told of each call as it is answered, on the server's thread.
-
-    `record` is the recording to be made of what the real APIs answer, instead of one to answer from. `record_mode` is
-    that of RecordingProvider: `append`, `once`, `new`, `all` or `fresh`. `upstreams` says where the APIs are, by vendor
-    (`openai`, `anthropic`, `google`, `ollama`), as the SDKs' variables would; by default at the vendors'.
-    `upstream_keys` are keys by vendor, which go there in the place of what clients give as their key.
-    `upstream_timeout_s` is the longest wait for an API to go on; None waits for ever. `redactor` says what counts as a
-    secret.
-    """
-
-    recording: str | os.PathLike[str] | None = None
-    responses: Mapping[str, Any] | Document | None = None
-    strict: bool | None = None
-    default_response: str | None = None
-    faults: Iterable[str | PlannedFault] | FaultPlan = ()
-    latency_model: LatencyModel = "constant"
-    latency_ms: float = 0.0
-    seed: int = 0
-    retry_after_ms: float | None = None
-    sink: Sink = NULL_SINK
-    on_call: Callable[[WireCall], None] = ignore_call
-    record: str | os.PathLike[str] | None = None
-    record_mode: RecordMode = "append"
-    upstreams: Mapping[str, str] | None = None
-    upstream_keys: Mapping[str, str] | None = None
-    upstream_timeout_s: float | None = None
-    redactor: Redactor | None = None
-
-
 class WireBackend:
-    """The sessions of a set of options, and the recorder if there is something to record.
+    """The sessions of a set of options, and the recorder if `record` is given.
 
     Raises:
-        InputError: an option is wrong, or a recording cannot be read.
+        InputError: an option is invalid, or a recording cannot be read.
     """
 
     def __init__(self, options: WireOptions) -> None:
-        _check_source(options)
+        options.check()
         self._options = options
         plan = parse_fault_plan(options.faults)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         self.recorder = _open_recorder(options)
-        self._library: RecordingSet | None = None
+        self._recordings: RecordingSet | None = None
         try:
-            self._library = _recording_set(options, self.recorder, latency)
+            self._recordings = _recording_set(options, self.recorder, latency)
         except InputError:
             self.close()
             raise
-        self._reader = RequestParser(NO_RULES if self.recorder is None else self.recorder.rules)
+        self._parser = RequestParser(NO_RULES if self.recorder is None else self.recorder.rules)
         self.sessions = SessionRegistry(self._session, plan)
 
     @property
     def is_live(self) -> bool:
-        """Whether what there is no answer for is asked upstream."""
+        """Whether calls without a recorded answer go upstream."""
         return self.recorder is not None and self.recorder.is_live
 
     def close(self) -> None:
         """Close the recording."""
-        if self._library is not None:
-            self._library.close()
+        if self._recordings is not None:
+            self._recordings.close()
         if self.recorder is not None:
             self.recorder.close()
 
     def unused_exchanges(self, totals: SessionTotals) -> list[UnusedExchange]:
-        """The exchanges that no session was served, of the recordings that answered one; else of the whole."""
-        if self._library is None:
+        """Return the exchanges that no session was served, of the recordings in use; if none is in use, of all."""
+        if self._recordings is None:
             return []
-        uses = totals.uses or {self._library.stock(""): RecordingUse(set(), set())}
-        return unused_exchanges(uses, self._library.file_of)
+        uses = totals.uses or {self._recordings.source(""): RecordingUse(set(), set())}
+        return unused_exchanges(uses, self._recordings.file_of)
 
     def start(self, name: str, plan: FaultPlan, explored_run: ExploredRun | None = None) -> WireSession:
-        """A new session of that name, in the place of the one that may be there."""
+        """Create a session, which replaces one of that name."""
         return self.sessions.add(self._session(name, plan, explored_run))
 
     def _session(self, name: str, plan: FaultPlan, explored_run: ExploredRun | None = None) -> WireSession:
         options = self._options
-        stock = None if self._library is None else self._library.stock(name)
+        source = None if self._recordings is None else self._recordings.source(name)
         return WireSession(
             name,
-            reader=self._reader if stock is None else stock.reader,
-            replay=None if stock is None else self._replay(stock, explored_run),
+            parser=self._parser if source is None else source.parser,
+            replay=None if source is None else self._replay(source, explored_run),
             plan=plan,
             is_live=self.is_live,
             retry_after_ms=options.retry_after_ms,
@@ -274,55 +235,25 @@ class WireBackend:
             explored_run=explored_run,
         )
 
-    def _replay(self, stock: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:
+    def _replay(self, source: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:
         default = DEFAULT_RESPONSE if self._options.default_response is None else self._options.default_response
         if explored_run is None:
-            return WireReplay(stock, default_response=default)
-        return ExploredReplay(stock, default_response=default, explored_run=explored_run)
-
-
-def parse_fault_plan(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultPlan:
-    """The plan that is given, or that the lines make; NO_FAULTS if there are none.
-
-    Raises:
-        InputError: a line cannot be read, or is about a tool.
-    """
-    if isinstance(faults, str):
-        raise InputError("expected a list of faults, got a text", source="faults", hint=f"[{faults!r}]")
-    if not isinstance(faults, FaultPlan):
-        lines = [parse_fault(fault) if isinstance(fault, str) else fault for fault in faults]
-        faults = FaultPlan(lines) if lines else NO_FAULTS
-    for line in faults:
-        if line.at.tool is not None:
-            hint = "strike them there: inject_tools(tools, plan), or tool_call_fault for a tool that the model asks for"
-            raise InputError("tools run in the program under test", source=repr(str(line)), place="tool", hint=hint)
-    return faults
-
-
-def _check_source(options: WireOptions) -> None:
-    given = (options.recording, options.responses, options.default_response, options.record)
-    if all(each is None for each in given):
-        hint = "give a recording, responses, a default_response, or record, a path to record to"
-        raise InputError("there is nothing to answer with", hint=hint)
+            return WireReplay(source, default_response=default)
+        return ExploredReplay(source, default_response=default, explored_run=explored_run)
 
 
 def _open_recorder(options: WireOptions) -> WireRecorder | None:
     if options.record is None:
-        if options.upstreams or options.upstream_keys:
-            raise InputError("nothing is asked upstream", source="upstreams", hint="give record=, a path to record to")
         return None
-    if options.recording is not None or options.responses is not None:
-        hint = "record_mode='new' answers from what the recording has, and records what it lacks"
-        raise InputError("give record, or else a recording or responses", source="record", hint=hint)
-    if options.strict is not None or options.default_response is not None:
-        raise InputError("what is not recorded yet is asked upstream: leave out strict and default_response")
+    from offbook.wire.proxy.recorder import WireRecorder  # noqa: PLC0415 - only recording needs it
+
     return WireRecorder(options.record, mode=options.record_mode, redactor=options.redactor, sink=options.sink)
 
 
 def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency: Latency) -> RecordingSet | None:
-    """What answers before upstream is asked, or instead; None if nothing does."""
+    """Open what answers before, or instead of, the real APIs; None if nothing does."""
     if recorder is None or options.record is None:
-        return RecordingSet(options.recording, responses=options.responses, latency=latency, strict=_is_strict(options))
+        return RecordingSet(options.recording, responses=options.responses, latency=latency, strict=options.is_strict)
     if not recorder.has_answers:
         return None
     if not recorder.is_live:
@@ -330,56 +261,50 @@ def _recording_set(options: WireOptions, recorder: WireRecorder | None, latency:
     return RecordingSet(responses=open_store(options.record).load(), latency=latency, strict=True)
 
 
-def _is_strict(options: WireOptions) -> bool:
-    if options.strict is not None:
-        return options.strict
-    return options.recording is not None and options.default_response is None
-
-
 class CallInspection:
-    """The calls of a stage, and what became of them. Calls that name no session belong to the one without a name."""
+    """Shows the calls of a backend and their outcomes. Calls that name no session belong to the session `""`."""
 
-    def __init__(self, stage: WireBackend) -> None:
-        self._stage = stage
+    def __init__(self, backend: WireBackend) -> None:
+        self._backend = backend
 
     @property
     def calls(self) -> list[WireCall]:
-        """The calls of all sessions, in the order in which they were answered in each."""
-        return [call for session in self._stage.sessions for call in session.calls.copy()]
+        """The calls of all sessions, session by session, in the order in which they were answered."""
+        return [call for session in self._backend.sessions for call in session.calls.copy()]
 
     @property
     def misses(self) -> list[Miss]:
         """The calls that the recording has no answer for."""
-        return [miss for session in self._stage.sessions for miss in session.misses.copy()]
+        return [miss for session in self._backend.sessions for miss in session.misses.copy()]
 
     @property
     def sessions(self) -> list[WireSession]:
-        """The sessions that there are."""
-        return list(self._stage.sessions)
+        """All sessions."""
+        return list(self._backend.sessions)
 
     def unused(self) -> list[UnusedEntry]:
-        """The entries of the recording that the session without a name was never served."""
+        """Return the entries of the recording that the session without a name was never served."""
         return self.session("").unused()
 
     def fired(self) -> list[PlannedFault]:
-        """The faults that fired, of all sessions."""
-        return [planned for session in self._stage.sessions for planned in session.fired]
+        """Return the faults that fired in all sessions."""
+        return [planned for session in self._backend.sessions for planned in session.fired]
 
     def totals(self) -> SessionTotals:
-        """What became of the calls of all sessions, also of those that are gone."""
-        return self._stage.sessions.past.plus(self._stage.sessions)
+        """Return the totals of all sessions, including deleted ones."""
+        return self._backend.sessions.past.plus(self._backend.sessions)
 
     def unused_exchanges(self) -> list[UnusedExchange]:
-        """The exchanges that no session was served, of the recordings that answered one. To be asked while it runs."""
-        return self._stage.unused_exchanges(self.totals())
+        """Return the exchanges that no session was served, of the recordings in use. Call it before closing."""
+        return self._backend.unused_exchanges(self.totals())
 
     def unfired(self) -> list[PlannedFault]:
-        """The faults planned for the session without a name that have not fired so far."""
+        """Return the faults planned for the session without a name that have not fired yet."""
         return self.session("").unfired()
 
     def session(self, name: str) -> WireSession:
-        """The session of that name, made if there is none."""
-        return self._stage.sessions.named(name)
+        """Return the session of that name, and create it if there is none."""
+        return self._backend.sessions.named(name)
 
     def start_session(
         self,
@@ -388,41 +313,44 @@ class CallInspection:
         faults: Iterable[str | PlannedFault] | FaultPlan = (),
         explored_run: ExploredRun | None = None,
     ) -> WireSession:
-        """A new session, with faults of its own, in the place of one of that name that may be there."""
-        return self._stage.start(name, parse_fault_plan(faults), explored_run)
+        """Create a session with its own faults, which replaces one of that name."""
+        return self._backend.start(name, parse_fault_plan(faults), explored_run)
 
     def end_session(self, name: str) -> None:
-        """Forget a session, if there is one of that name."""
-        self._stage.sessions.forget(name)
+        """Delete a session, if there is one of that name."""
+        self._backend.sessions.forget(name)
 
     def follow(self, plan: FaultPlan) -> None:
-        """Let faults strike as this plan says, in all sessions from now on."""
-        self._stage.sessions.follow(plan)
+        """Use this fault plan in all sessions from now on."""
+        self._backend.sessions.follow(plan)
 
 
 logger = logging.getLogger("offbook.wire")
 
-ACCEPTED_CALL = "offbook.begun"
-"""Where a scope has the call, if it was begun."""
+ACCEPTED_CALL = "offbook.accepted_call"
+"""The key of an ASGI scope that holds the AcceptedCall, if the connection has accepted it already."""
 
 
 class AcceptedCall(Struct, frozen=True, gc=False):
-    """A call with its answer. Without one, only upstream can tell it. One that could not be taken is not `taken`."""
+    """A call that its session has accepted. Without an `answer` only the real API can answer it.
+
+    `attempt` is None if the session failed, and `answer` says so.
+    """
 
     session: WireSession
-    call: HttpRequest
-    taken: CallAttempt | None
+    request: HttpRequest
+    attempt: CallAttempt | None
     answer: HttpResponse | None
 
 
-def accept(sessions: SessionRegistry, call: HttpRequest) -> AcceptedCall:
-    """Have the call taken on by its session. Never raises: what fails here is logged, and answered with a 500."""
-    session, call = sessions.of(call)
+def accept(sessions: SessionRegistry, request: HttpRequest) -> AcceptedCall:
+    """Have the session of a request answer it. Never raises: an error is logged, and answered with a 500."""
+    session, request = sessions.for_request(request)
     try:
-        taken = session.take(call)
-        return AcceptedCall(session, call, taken, session.answer(taken))
+        attempt = session.start(request)
+        return AcceptedCall(session, request, attempt, session.answer(attempt))
     except Exception:
-        logger.exception("%s %s could not be answered", call.method, call.path)
-        codec = route_of(call.method, call.path, call.headers).vendor_codec
-        told = "the stand-in failed to answer; its log says why"
-        return AcceptedCall(session, call, None, error_response(codec, 500, told, headers={"x-should-retry": "false"}))
+        logger.exception("%s %s could not be answered", request.method, request.path)
+        codec = route_of(request.method, request.path, request.headers).any_codec
+        answer = refusal_response(codec, 500, "the server failed to answer; see its log")
+        return AcceptedCall(session, request, None, answer)

@@ -14,15 +14,15 @@ from offbook.wire.request import HttpRequest, ParsedRequest
 
 
 class CallAttempt(Struct, frozen=True, gc=False):
-    """A try of a call of a run. `number` counts all that is asked; `fault` is to strike it.
+    """One attempt of a call. `number` counts the requests of the session; `fault` is to be applied to this one.
 
-    `call` counts the run's calls of models, and is 0 for others; `attempt` counts the tries of one. `site` is its place
-    among the calls of models, where faults may strike.
+    `call` counts the model calls of the session, and is 0 for other requests; `attempt_number` counts the attempts of
+    one call. `site` is where a fault plan finds it, if it is a model call.
     """
 
-    asked: ParsedRequest
+    parsed: ParsedRequest
     number: int
-    attempt: int
+    attempt_number: int
     step_id: str | None = None
     fault: AnyFault | None = None
     site: Site | None = None
@@ -30,72 +30,66 @@ class CallAttempt(Struct, frozen=True, gc=False):
 
 
 NO_FAULTS = FaultPlan()
-"""The plan of who will never plan anything: calls are then counted roughly, as doing it well takes longer than
-answering them."""
+"""The plan of sessions that never have faults. It makes CallCounter count roughly: exact sites take longer to find than
+answers."""
 
 STEP_HEADER = "x-offbook-step"
 _FAULTED_OPERATIONS = ("generate", "embed")
 
 
 class CallCounter:
-    """Numbers calls as they come, and says which fault of a plan strikes them.
+    """Numbers calls as they arrive, and finds the planned fault of each.
 
-    Faults strike calls of models, embeddings too. A client that does not tell its tries is known to try again when it
-    repeats a request whose last answer had failed. One who `counts_all` counts the calls of models even where nothing
-    is planned, and takes a repeated request for a further try whatever its client tells: an agent may try again what
-    its SDK has given up.
+    Faults apply to model calls and embeddings. If a client does not send the number of its attempt, a repeated request
+    whose last answer failed counts as the next attempt. With `counts_all`, model calls are counted even without a plan,
+    and a repeated request is the next attempt whatever its client sends: an agent may retry what its SDK has given up.
     """
 
     def __init__(self, plan: FaultPlan, *, counts_all: bool = False) -> None:
         self.fired: list[PlannedFault] = []
+        self.fired_lines: list[PlannedFault] = []
         self.total = 0
         self._calls = 0
         self._counts_all = counts_all
         self.follow(plan)
-        self._fired_lines: list[PlannedFault] = []
         self._call_numbers = CallNumbers()
         self._failed_attempts: dict[str, int] = {}
 
-    def take(self, call: HttpRequest, asked: ParsedRequest) -> CallAttempt:
-        """The call with its place among the others."""
+    def start(self, request: HttpRequest, parsed: ParsedRequest) -> CallAttempt:
+        """Number a call, and find its fault."""
         self.total += 1
-        step_id = call.headers.get(STEP_HEADER) or None
-        is_model_call = asked.route.operation in _FAULTED_OPERATIONS
+        step_id = request.headers.get(STEP_HEADER) or None
+        is_model_call = parsed.route.operation in _FAULTED_OPERATIONS
         if is_model_call and self._is_counting:
-            site = self._site(asked, call.attempt, step_id)
-            return CallAttempt(asked, self.total, site.attempt, step_id, self._fault_at(site), site, site.overall)
-        attempt = call.attempt or self._failed_attempts.get(asked.request_hash, 0) + 1
+            site = self._site(parsed, request.attempt, step_id)
+            return CallAttempt(parsed, self.total, site.attempt, step_id, self._fault_at(site), site, site.overall)
+        attempt_number = request.attempt or self._failed_attempts.get(parsed.request_hash, 0) + 1
         if not is_model_call:
-            return CallAttempt(asked, self.total, attempt, step_id)
-        self._calls += attempt == 1 or not self._calls
-        return CallAttempt(asked, self.total, attempt, step_id, call=self._calls)
+            return CallAttempt(parsed, self.total, attempt_number, step_id)
+        self._calls += attempt_number == 1 or not self._calls
+        return CallAttempt(parsed, self.total, attempt_number, step_id, call=self._calls)
 
-    def note(self, taken: CallAttempt, *, failed: bool) -> None:
-        """Remember how the call's answer ended."""
-        if taken.site is not None:
-            self._call_numbers.finish(taken.site, taken.asked.request_hash, failed=failed)
+    def finish(self, attempt: CallAttempt, *, failed: bool) -> None:
+        """Remember whether the answer to the call failed."""
+        if attempt.site is not None:
+            self._call_numbers.finish(attempt.site, attempt.parsed.request_hash, failed=failed)
         elif failed:
-            self._failed_attempts[taken.asked.request_hash] = taken.attempt
+            self._failed_attempts[attempt.parsed.request_hash] = attempt.attempt_number
         elif self._failed_attempts:
-            self._failed_attempts.pop(taken.asked.request_hash, None)
+            self._failed_attempts.pop(attempt.parsed.request_hash, None)
 
     def follow(self, plan: FaultPlan) -> None:
-        """Let faults strike as this plan says, from now on."""
+        """Use this plan from now on."""
         self._plan = plan
         self._is_counting = self._counts_all or plan is not NO_FAULTS
 
-    @property
-    def fired_lines(self) -> list[PlannedFault]:
-        """The lines of the plan that have fired so far."""
-        return self._fired_lines
-
     def unfired(self) -> list[PlannedFault]:
-        """The lines of the plan that have not fired so far."""
-        return [planned for planned in self._plan if planned not in self._fired_lines]
+        """Return the lines of the plan that have not fired yet."""
+        return [planned for planned in self._plan if planned not in self.fired_lines]
 
-    def _site(self, asked: ParsedRequest, client_attempt: int | None, step_id: str | None) -> Site:
-        """Return the site of a call; `client_attempt` is which attempt its client says it is."""
-        numbers, step, identity = self._call_numbers, ("", step_id), asked.request_hash
+    def _site(self, parsed: ParsedRequest, client_attempt: int | None, step_id: str | None) -> Site:
+        """Return the site of a call; `client_attempt` is the number of the attempt that its client sends."""
+        numbers, step, identity = self._call_numbers, ("", step_id), parsed.request_hash
         is_repeated = self._counts_all and (client_attempt or 0) <= numbers.next_attempt(step, identity)
         return numbers.start(step, identity, attempt=None if is_repeated else client_attempt)
 
@@ -104,24 +98,23 @@ class CallCounter:
         if fault is not None:
             self.fired.append(PlannedFault(At.of(site), fault))
             planned = self._plan.line_at(site)
-            if planned is not None and planned not in self._fired_lines:
-                self._fired_lines.append(planned)
+            if planned is not None and planned not in self.fired_lines:
+                self.fired_lines.append(planned)
         return fault
 
 
-WireOutcome = Literal["served", "fault", "default", "made", "recorded", "passed", "missed", "refused"]
-"""`served` from the recording, `fault` where one fired, `default` where the recording has nothing, `made` up (an
-embedding, a list of models), `recorded` from upstream, `passed` on from there without being recorded (too large, or the
-client left before anything came), `missed`, or `refused` as no call that can be answered."""
+WireOutcome = Literal["served", "fault", "default", "synthetic", "recorded", "passed", "missed", "refused"]
+"""`served` from the recording; `fault` if one fired; `default` response where the recording has nothing; `synthetic`
+(an embedding, a list of models); `recorded` from upstream; `passed` on from there without being recorded (too large, or
+the client left before anything arrived); `missed`; or `refused`, because the request cannot be answered."""
 
 
 class WireCall(Struct, frozen=True, gc=False):
-    """One try of a call that came over the wire, and what became of it.
+    """One attempt of a call over HTTP, and its outcome.
 
-    `number` counts what came to its session from 1, whatever was asked. `call` counts the calls of models as faults do,
-    and is 0 for others; `attempt` is which try of the same call this is. `status` is None if the client was sent
-    nothing; `key` names the entry that answered, or was recorded. `failure` says how the real API failed that was
-    recorded. `request` is what was asked of a model.
+    `number` counts all requests of the session from 1. `call` counts its model calls, as fault plans do, and is 0 for
+    other requests; `attempt` counts the attempts of one call. `status` is None if the client got no response; `key` is
+    the entry that answered, or was recorded. `failure` says how the real API failed. `request` is the model request.
     """
 
     number: int
@@ -141,13 +134,13 @@ class WireCall(Struct, frozen=True, gc=False):
 
 
 def ignore_call(call: WireCall) -> None:
-    """Tell nobody of a call."""
+    """Ignore a call."""
 
 
 class Miss(Struct, frozen=True, gc=False):
-    """A call that the recording has no answer for. `text` is all that is known: the nearest entry, and the diff.
+    """A call that the recording has no answer for. `text` is the whole message: the nearest entry, and the diff.
 
-    `call`, `attempt` and `number` are those of its WireCall. If it `is_after_fault`, one fired before it.
+    `call`, `attempt` and `number` are those of its WireCall. `is_after_fault` if a fault fired in the session before.
     """
 
     call: int

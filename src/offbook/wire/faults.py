@@ -31,13 +31,22 @@ from offbook.faults import (
     WrongShape,
 )
 from offbook.messages import Reply, Response, WholeReply, deltas_of
-from offbook.wire.encode import array_piece, encode_model_response, error_response
 from offbook.wire.request import ParsedRequest
-from offbook.wire.response import JSON_TYPE, Frame, HttpResponse, ResponseEnding, split_events, whole_response
+from offbook.wire.response import (
+    JSON_TYPE,
+    Frame,
+    HttpResponse,
+    ResponseEnding,
+    array_piece,
+    encode_model_response,
+    error_response,
+    split_events,
+    whole_response,
+)
 
 T = TypeVar("T")
 DRIP_PIECES = 16
-"""In how many pieces an answer drips that is not streamed."""
+"""The number of pieces in which a response that is not streamed drips."""
 
 _ENDINGS: dict[str, ResponseEnding] = {"ConnectionError": "reset", "TimeoutError": "silence", "cut": "cut"}
 _MALFORMED = b'{"broken'
@@ -51,29 +60,29 @@ _RETRYABLE_STATUSES = frozenset((408, 409, 429))
 
 
 class FaultTarget(Struct, frozen=True):
-    """The call that a fault strikes: what it asks, the answer that it would have got, and the response in that."""
+    """The call that a fault applies to: the request, its answer without the fault, and the response in that."""
 
-    asked: ParsedRequest
+    parsed: ParsedRequest
     clean: Callable[[], HttpResponse]
     response: Callable[[], Response]
 
     @property
     def codec(self) -> Codec:
-        return self.asked.route.codec or self.asked.route.vendor_codec
+        return self.parsed.route.any_codec
 
     @property
     def body_type(self) -> str:
-        """The content type of an answer to this call."""
-        return self.codec.stream_type if self.asked.is_streamed and not self.asked.is_array else JSON_TYPE
+        """The content type of an answer to the request."""
+        return self.codec.stream_type if self.parsed.is_streamed and not self.parsed.is_array else JSON_TYPE
 
 
 @singledispatch
 def apply_fault(fault: Fault, target: FaultTarget) -> HttpResponse:
-    """The answer that a client gets of a call which `fault` strikes.
+    """Return the answer that the client gets if `fault` applies to its call.
 
-    A fault of the model's own makes another response of its response, which is written in the call's protocol.
+    A fault that changes the model's response is applied to that, and the result is encoded in the call's protocol.
     """
-    request = target.asked.request
+    request = target.parsed.request
     if request is None:
         return target.clean()
 
@@ -87,7 +96,7 @@ def apply_fault(fault: Fault, target: FaultTarget) -> HttpResponse:
         response = _result_without_waiting(apply())
     except ProviderError as error:
         return _failed_response(error, target)
-    return encode_model_response(response, deltas_of(response), target.asked, target.codec)
+    return encode_model_response(response, deltas_of(response), target.parsed, target.codec)
 
 
 def _failed_response(error: ProviderError, target: FaultTarget) -> HttpResponse:
@@ -104,13 +113,13 @@ def _failed_response(error: ProviderError, target: FaultTarget) -> HttpResponse:
 
 
 def _result_without_waiting(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
     work.close()
-    raise AssertionError("a fault of the model's own waited")
+    raise AssertionError("a fault of the model's response waited")
 
 
 @apply_fault.register
@@ -132,7 +141,7 @@ def _(fault: HttpError, target: FaultTarget) -> HttpResponse:
 
 
 def _sendable(headers: dict[str, str]) -> dict[str, str]:
-    """The headers that HTTP has room for; in their values, `?` stands for characters that it has none for."""
+    """Drop the headers whose names HTTP does not allow, and replace characters that it does not allow by `?`."""
     named = {name: value for name, value in headers.items() if _HEADER_NAME.fullmatch(name)}
     return {name: _INVALID_HEADER_TEXT.sub("?", value) for name, value in named.items()}
 
@@ -170,19 +179,19 @@ def _(fault: StreamTruncate, target: FaultTarget) -> HttpResponse:
     clean = target.clean()
     if clean.status is None:
         return clean
-    kept = _first_events(clean, fault.after_chunks) if clean.is_streamed else _first_half(clean)
-    last_ms = kept[-1][0] if kept else 0.0
+    sent = _first_events(clean, fault.after_chunks) if clean.is_streamed else _first_half(clean)
+    last_ms = sent[-1][0] if sent else 0.0
     match fault.ending:
         case "clean":
-            return replace(clean, frames=kept, end_ms=last_ms)
+            return replace(clean, frames=sent, end_ms=last_ms)
         case "error_event":
-            event = _error_event(target, is_first=not kept) if clean.is_streamed else b""
-            return replace(clean, frames=(*kept, (last_ms, event)), end_ms=last_ms)
+            event = _error_event(target, is_first=not sent) if clean.is_streamed else b""
+            return replace(clean, frames=(*sent, (last_ms, event)), end_ms=last_ms)
         case "malformed":
-            return replace(clean, frames=(*kept, (last_ms, _malformed_event(target, clean))), end_ms=last_ms)
+            return replace(clean, frames=(*sent, (last_ms, _malformed_event(target, clean))), end_ms=last_ms)
         case _:
             end_ms = float("inf") if fault.ending == "TimeoutError" else last_ms
-            return replace(clean, frames=kept, ending=_ENDINGS[fault.ending], end_ms=end_ms)
+            return replace(clean, frames=sent, ending=_ENDINGS[fault.ending], end_ms=end_ms)
 
 
 def _first_half(clean: HttpResponse) -> tuple[Frame, ...]:
@@ -191,19 +200,19 @@ def _first_half(clean: HttpResponse) -> tuple[Frame, ...]:
 
 
 def _first_events(clean: HttpResponse, count: int) -> tuple[Frame, ...]:
-    """So many events, but never the last: what has all of them is not broken."""
+    """Return the first `count` events, but never the last: a stream with all its events is not truncated."""
     return split_events(clean)[:-1][:count]
 
 
 def _malformed_event(target: FaultTarget, clean: HttpResponse) -> bytes:
-    if not clean.is_streamed or target.asked.is_array:
+    if not clean.is_streamed or target.parsed.is_array:
         return _MALFORMED
     return _MALFORMED_EVENTS.get(target.codec.name, encode_sse_event(_MALFORMED))
 
 
 def _error_event(target: FaultTarget, *, is_first: bool) -> bytes:
     event = target.codec.encode_stream_error("an injected error")
-    return array_piece(event, is_first=is_first, is_last=True) if target.asked.is_array else event
+    return array_piece(event, is_first=is_first, is_last=True) if target.parsed.is_array else event
 
 
 @apply_fault.register
@@ -229,7 +238,7 @@ def _in_pieces(data: bytes) -> list[bytes]:
 
 
 def end_as_recorded(fault: AnyFault, answer: HttpResponse) -> HttpResponse:
-    """The bytes that came of a call which failed, ended as that did."""
+    """Return the recorded bytes of a failed call, ended as it was."""
     match fault:
         case StreamTruncate(ending=ending) if ending in _ENDINGS:
             silent_ms = float("inf") if ending == "TimeoutError" else answer.end_ms
@@ -239,12 +248,12 @@ def end_as_recorded(fault: AnyFault, answer: HttpResponse) -> HttpResponse:
 
 
 def is_retryable(answer: HttpResponse) -> bool:
-    """Whether a client would try such an answer again: no answer, a broken one, or an error of the server's."""
+    """Return whether a client retries after such an answer: none, a broken one, or a server error."""
     if answer.status is None or answer.ending != "complete":
         return True
     return answer.status in _RETRYABLE_STATUSES or answer.status >= 500
 
 
 def spoils_answer(fault: AnyFault | None, answer: HttpResponse) -> bool:
-    """Whether a client would ask again for what `fault`, if any, has made such an `answer` of."""
+    """Return whether a client retries after `answer`, which `fault` has changed if it is not None."""
     return is_retryable(answer) or (fault is not None and fault.breaks_response)

@@ -5,32 +5,34 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Protocol
 
+import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.errors import MismatchKind, RecordingMismatchError
+from offbook.errors import MismatchKind, RecordingMismatchError, RequestError
 from offbook.events import MatchedBy
-from offbook.messages import Response, deltas_of
+from offbook.messages import JsonObject, Response, deltas_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, RequestKey, ResponseScript, UnusedEntry
 from offbook.recording.match.mismatch import http_mismatch_error, mismatch_error
 from offbook.recording.stores.store import StoredExchange
 from offbook.wire.calls import CallAttempt, WireOutcome
-from offbook.wire.encode import encode_model_response
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
 from offbook.wire.request import ParsedRequest
-from offbook.wire.response import HttpResponse
-from offbook.wire.synthetic.answers import synthetic_response
+from offbook.wire.response import HttpResponse, encode_model_response, error_response, whole_response
 
 _HINTS: dict[MismatchKind, str] = {
     "missing": "",
-    "drifted": 'record it again with record_mode="all", which replaces what is there, or undo the change',
+    "drifted": 'record it again with record_mode="all", which replaces its entries, or undo the change',
     "exhausted": "a new session starts from the beginning",
 }
 
 
 class ReplayMatch(Struct, frozen=True, gc=False):
-    """What answers a call: an entry, or without one the default. `script_key` is its place in a script."""
+    """What answers a call: a recorded entry, or the default if there is none.
+
+    `script_key` is its place in the script of an explored run.
+    """
 
     stored: StoredExchange[Exchange] | None = None
     matched_by: MatchedBy = "default"
@@ -47,57 +49,49 @@ class ReplayMatch(Struct, frozen=True, gc=False):
 
 
 class WireReplay:
-    """Answers calls from a stock, each of its entries as often as a replay may.
+    """Answers calls from a source, with each entry as often as a replay may use it.
 
-    A call is answered by its `step_id` if it has one, by its fingerprint, by an entry of another protocol with
-    the same conversation, or by one that does not say what it answers; one of plain HTTP by its fingerprint alone.
-    What none of these finds raises RecordingMismatchError if the stock is strict, and is answered with
-    `default_response` if not.
+    A model call matches an entry by its `step_id` if it has one, by its fingerprint, by the same conversation in
+    another protocol, or an entry that does not say what it answers; plain HTTP matches by its fingerprint alone.
+    If nothing matches, a strict source raises RecordingMismatchError, and another answers with `default_response`.
     """
 
-    def __init__(self, stock: ReplaySource, *, default_response: str) -> None:
-        self._replay_source, self._default_response = stock, default_response
-        self._cursor: Cursor[Exchange] = Cursor(stock.shelf)
+    def __init__(self, source: ReplaySource, *, default_response: str) -> None:
+        self.source, self._default_response = source, default_response
+        self._cursor: Cursor[Exchange] = Cursor(source.reader)
 
-    def find(self, asked: ParsedRequest, step_id: str | None) -> ReplayMatch:
-        """What answers. Nothing is served until it is used."""
-        match = self._match(asked, step_id)
+    def find(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch:
+        """Find the entry that answers. It counts as served when it is passed to `use`."""
+        match = self._match(parsed, step_id)
         if match.mismatch is None:
             return ReplayMatch(match.stored, match.matched_by)
-        loose = self._replay_source.loose.find(asked, self._cursor) if match.mismatch == "missing" else match
-        if loose.mismatch is None:
-            return ReplayMatch(loose.stored, loose.matched_by)
-        if self._replay_source.strict:
-            raise self._refusal(asked, step_id, loose)
+        other = self.source.cross_protocol.find(parsed, self._cursor) if match.mismatch == "missing" else match
+        if other.mismatch is None:
+            return ReplayMatch(other.stored, other.matched_by)
+        if self.source.strict:
+            raise self._refusal(parsed, step_id, other)
         return ReplayMatch(match.stored, match.matched_by)
 
-    def answer(self, found: ReplayMatch, asked: ParsedRequest) -> PreparedResponse:
-        """The answer that was found."""
-        if found.stored is not None:
-            return self._replay_source.answer(found.stored, asked)
-        if asked.request is None or asked.route.codec is None:
-            return prepare_response(
-                self._replay_source.paced(synthetic_response(asked, self._replay_source.models), 0.0)
-            )
-        response = self.response(found, asked)
-        answer = encode_model_response(response, deltas_of(response), asked, asked.route.codec)
-        return prepare_response(self._replay_source.paced(answer, 0.0))
+    def answer(self, match: ReplayMatch, parsed: ParsedRequest) -> PreparedResponse:
+        """Return the answer of a match."""
+        if match.stored is not None:
+            return self.source.answer(match.stored, parsed)
+        if parsed.request is None or parsed.route.codec is None:
+            return prepare_response(self.source.paced(synthetic_response(parsed, self.source.models), 0.0))
+        response = self.response(match, parsed)
+        answer = encode_model_response(response, deltas_of(response), parsed, parsed.route.codec)
+        return prepare_response(self.source.paced(answer, 0.0))
 
-    def response(self, found: ReplayMatch, asked: ParsedRequest) -> Response:
-        """The model's response in that answer."""
-        if found.stored is None:
-            return Response(self._default_response, asked.model)
-        return found.stored.exchange.response(model=asked.model, provider="")
+    def response(self, match: ReplayMatch, parsed: ParsedRequest) -> Response:
+        """Return the model's response of a match."""
+        if match.stored is None:
+            return Response(self._default_response, parsed.model)
+        return match.stored.exchange.response(model=parsed.model, provider="")
 
-    def use(self, found: ReplayMatch) -> None:
-        """Count what was found as served."""
-        if found.stored is not None:
-            self._cursor.use(found.stored)
-
-    @property
-    def stock(self) -> ReplaySource:
-        """What answers, shared with other runs."""
-        return self._replay_source
+    def use(self, match: ReplayMatch) -> None:
+        """Count a match as served."""
+        if match.stored is not None:
+            self._cursor.use(match.stored)
 
     @property
     def used_ids(self) -> Set[int]:
@@ -105,102 +99,135 @@ class WireReplay:
         return self._cursor.used_ids
 
     def unused(self) -> list[UnusedEntry]:
-        """The exchanges that were never served, in the recording's order."""
+        """Return the exchanges that were never served, in the recording's order."""
         return self._cursor.unused()
 
-    def _match(self, asked: ParsedRequest, step_id: str | None) -> ExchangeMatch[Exchange]:
-        if asked.request is not None:
-            return self._cursor.match(step_id, asked.request_hash)
-        match = self._cursor.match(None, asked.request_hash)
-        is_answer = match.stored is not None and (match.stored.exchange.wire or match.stored.exchange.fault)
-        return match if is_answer else ExchangeMatch("default", mismatch="missing")
+    def _match(self, parsed: ParsedRequest, step_id: str | None) -> ExchangeMatch[Exchange]:
+        if parsed.request is not None:
+            return self._cursor.match(step_id, parsed.request_hash)
+        match = self._cursor.match(None, parsed.request_hash)
+        has_answer = match.stored is not None and (match.stored.exchange.wire or match.stored.exchange.fault)
+        return match if has_answer else ExchangeMatch("default", mismatch="missing")
 
     def _refusal(
-        self, asked: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]
+        self, parsed: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]
     ) -> RecordingMismatchError:
-        if asked.request is None:
+        if parsed.request is None:
             error = http_mismatch_error(
-                place=f"{asked.method} {asked.place}",
-                vendor=asked.route.vendor,
-                problem=asked.problem,
+                place=f"{parsed.method} {parsed.place}",
+                vendor=parsed.route.vendor,
+                problem=parsed.problem,
                 match=match,
-                reader=self._replay_source.shelf,
+                reader=self.source.reader,
             )
         else:
-            request = replace(asked.request, step_id=step_id)
-            error = mismatch_error(request, match, self._replay_source.shelf, self._replay_source.rules)
+            request = replace(parsed.request, step_id=step_id)
+            error = mismatch_error(request, match, self.source.reader, self.source.rules)
         return error.replace(hint=_HINTS[error.kind])
 
 
-class CallObserver(Protocol):
-    """Is told of each call of a run, on the server's thread."""
+def synthetic_response(parsed: ParsedRequest, models: list[str]) -> HttpResponse:
+    """Answer a request that is not recorded: an embedding, a list of models or a token count, always the same; or 404.
 
-    def answered(self, taken: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
-        """The call has got its answer, which may yet be on its way for long."""
+    `models` are the models that the recording names.
+    """
+    try:
+        body = _synthetic_body(parsed, models)
+    except RequestError as error:
+        return error_response(parsed.route.any_codec, 400, str(error))
+    if body is None:
+        message = parsed.problem or f"the recording has no answer for {parsed.place}, and there is no synthetic one"
+        return error_response(parsed.route.any_codec, 400 if parsed.problem else 404, message)
+    return whole_response(200, orjson.dumps(body))
+
+
+def _synthetic_body(parsed: ParsedRequest, models: list[str]) -> JsonObject | None:
+    from offbook.wire.synthetic.embeddings import embeddings_answer  # noqa: PLC0415 - most runs ask for none of these
+    from offbook.wire.synthetic.models import models_answer, token_count_answer  # noqa: PLC0415
+
+    vendor, path = parsed.route.vendor, parsed.place.partition("?")[0]
+    body = parsed.body if isinstance(parsed.body, dict) else {}
+    match parsed.route.operation:
+        case "embed":
+            return embeddings_answer(vendor, path, body)
+        case "models":
+            return models_answer(vendor, path, models, body=body)
+        case "count_tokens":
+            return token_count_answer(vendor, body)
+        case _:
+            return None
+
+
+class CallObserver(Protocol):
+    """Observes the calls of a run, on the server's thread."""
+
+    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
+        """Called when the session has answered a call. Sending the answer may still take long."""
         ...
 
-    def arrived(self, taken: CallAttempt) -> None:
-        """An answer that took its time was sent to its end, and the client was there."""
+    def delivered(self, attempt: CallAttempt) -> None:
+        """Called when an answer that a fault delayed was sent completely, and the client was still there."""
         ...
 
 
 class NullCallObserver:
-    """Is told and does nothing."""
+    """Ignores all calls."""
 
-    def answered(self, taken: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
+    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
 
-    def arrived(self, taken: CallAttempt) -> None: ...
+    def delivered(self, attempt: CallAttempt) -> None: ...
 
 
 NULL_OBSERVER = NullCallObserver()
 
 
 class ExploredRun(Struct, frozen=True):
-    """One run of many.
+    """One run of an exploration.
 
-    The first writes the `script`, as a strict replay: what was answered to which request. In the later ones equal
-    requests get their answers in order, and then the last one again, so that a program may try again or start over;
-    what the script does not have is a miss, unless the recording has that very request. A miss is refused, or
-    answered with the default response if the run `goes_on`; it is noted either way, and not logged.
+    The first run is a strict replay and writes the `script`: the answers to each request. In later runs equal requests
+    get these answers in order, and then the last one again, so that a program may retry or start over. A request that
+    the script does not have is a miss, unless the recording has exactly that request. A miss is refused, or answered
+    with the default response if the run `continues_after_miss`; it is noted either way, and not logged.
     """
 
     script: ResponseScript[ReplayMatch]
     observer: CallObserver
-    goes_on: bool = False
+    continues_after_miss: bool = False
 
 
 class ExploredReplay(WireReplay):
-    """Answers the calls of one run of a rehearsal.
+    """Answers the calls of one explored run.
 
-    A run that asks something new gets no more answers, even if it has swallowed the refusal, unless it goes on.
+    After a model call that misses, all calls are refused, even if the program ignored the first refusal, unless the
+    run continues after a miss.
     """
 
-    def __init__(self, stock: ReplaySource, *, default_response: str, explored_run: ExploredRun) -> None:
-        super().__init__(stock, default_response=default_response)
+    def __init__(self, source: ReplaySource, *, default_response: str, explored_run: ExploredRun) -> None:
+        super().__init__(source, default_response=default_response)
         self._scripted = explored_run.script.start_run()
-        self._goes_on = explored_run.goes_on
+        self._continues_after_miss = explored_run.continues_after_miss
         self._end: RecordingMismatchError | None = None
 
-    def find(self, asked: ParsedRequest, step_id: str | None) -> ReplayMatch:
+    def find(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch:
         if self._end is not None:
             raise self._end
         try:
-            return self._find(asked, step_id)
+            return self._find(parsed, step_id)
         except RecordingMismatchError as refusal:
-            if not self._goes_on and asked.request is not None:
+            if not self._continues_after_miss and parsed.request is not None:
                 self._end = refusal
             raise
 
-    def _find(self, asked: ParsedRequest, step_id: str | None) -> ReplayMatch:
-        key = (step_id or "", asked.request_hash)
-        known = self._scripted.next_answer(key)
-        if known is not None:
-            return known
-        found = super().find(asked, step_id)
-        if not self._scripted.accepts(key, None if found.stored is None else found.stored.fingerprint):
-            raise self._refusal(asked, step_id, ExchangeMatch("default", mismatch="missing"))
-        return replace(found, script_key=key)
+    def _find(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch:
+        key = (step_id or "", parsed.request_hash)
+        scripted = self._scripted.next_answer(key)
+        if scripted is not None:
+            return scripted
+        match = super().find(parsed, step_id)
+        if not self._scripted.accepts(key, None if match.stored is None else match.stored.fingerprint):
+            raise self._refusal(parsed, step_id, ExchangeMatch("default", mismatch="missing"))
+        return replace(match, script_key=key)
 
-    def use(self, found: ReplayMatch) -> None:
-        super().use(found)
-        self._scripted.use(found.script_key, found)
+    def use(self, match: ReplayMatch) -> None:
+        super().use(match)
+        self._scripted.use(match.script_key, match)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -16,13 +16,12 @@ from offbook.codecs.base import Codec, WireRequest
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request
 from offbook.recording.format.wire_record import PLAIN_HTTP, wire_text
-from offbook.recording.match.fingerprint import canonical_bytes, identify
-from offbook.recording.match.normalise import NO_RULES, NormaliseRules
-from offbook.vendors import CODECS
+from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
+from offbook.vendors import SECRET_QUERY, VENDORS, VendorName, codec_of
 
 
 class HttpRequest(Struct, frozen=True, gc=False):
-    """One HTTP request. `path` starts with a slash and has no query; the names of headers are lower-case."""
+    """An HTTP request. `path` starts with a slash and has no query; header names are lower-case."""
 
     method: str
     path: str
@@ -32,55 +31,50 @@ class HttpRequest(Struct, frozen=True, gc=False):
 
     @property
     def attempt(self) -> int | None:
-        """Which try of its call this is, from 1, if the client says so."""
+        """The number of this attempt, from 1, if the client sends it (`x-stainless-retry-count`)."""
         count = self.headers.get("x-stainless-retry-count", "")
         return int(count) + 1 if count.isascii() and count.isdigit() and len(count) < 6 else None
 
 
-Vendor = Literal["openai", "anthropic", "google", "ollama"]
+def header_dict(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return raw headers as a dict of str."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+
+
 Operation = Literal["generate", "count_tokens", "embed", "models", "other"]
 
 
 class ApiRoute(Struct, frozen=True):
-    """What stands at a path. A `generate` has the codec of its protocol; `vendor_codec` writes the vendor's errors."""
+    """The endpoint that a path belongs to. `protocol` names the codec of a `generate`; others are plain HTTP."""
 
-    vendor: Vendor
+    vendor: VendorName
     operation: Operation
-    vendor_codec: Codec
-    codec: Codec | None = None
+    protocol: str = PLAIN_HTTP
 
     @property
-    def protocol(self) -> str:
-        return PLAIN_HTTP if self.codec is None else self.codec.name
+    def codec(self) -> Codec | None:
+        """The codec of a `generate`."""
+        return None if self.protocol == PLAIN_HTTP else codec_of(self.protocol)
+
+    @property
+    def any_codec(self) -> Codec:
+        """The codec of the protocol, or else of the vendor, which encodes its errors."""
+        return self.codec or VENDORS[self.vendor].codec
 
 
-def _model_route(vendor: Vendor, codec: str) -> ApiRoute:
-    return ApiRoute(vendor, "generate", CODECS[codec], CODECS[codec])
-
-
-def _other_route(vendor: Vendor, operation: Operation) -> ApiRoute:
-    return ApiRoute(vendor, operation, CODECS[_ERROR_CODECS[vendor]])
-
-
-_ERROR_CODECS: dict[Vendor, str] = {
-    "openai": "openai_chat",
-    "anthropic": "anthropic",
-    "google": "gemini",
-    "ollama": "ollama",
-}
 _POST_ROUTES = (
-    (re.compile(r".*/chat/completions"), _model_route("openai", "openai_chat")),
-    (re.compile(r".*/responses"), _model_route("openai", "openai_responses")),
-    (re.compile(r"(.*/v1)?/messages"), _model_route("anthropic", "anthropic")),
-    (re.compile(r".*:(streamG|g)enerateContent"), _model_route("google", "gemini")),
-    (re.compile(r"/api/chat"), _model_route("ollama", "ollama")),
-    (re.compile(r"/api/embed(dings)?"), _other_route("ollama", "embed")),
-    (re.compile(r"/api/show"), _other_route("ollama", "models")),
-    (re.compile(r".*:(batchE|e)mbedContents?"), _other_route("google", "embed")),
-    (re.compile(r".*:countTokens"), _other_route("google", "count_tokens")),
-    (re.compile(r"(.*/v1)?/messages/count_tokens"), _other_route("anthropic", "count_tokens")),
-    (re.compile(r".*/responses/input_tokens"), _other_route("openai", "count_tokens")),
-    (re.compile(r".*/embeddings"), _other_route("openai", "embed")),
+    (re.compile(r".*/chat/completions"), ApiRoute("openai", "generate", "openai_chat")),
+    (re.compile(r".*/responses"), ApiRoute("openai", "generate", "openai_responses")),
+    (re.compile(r"(.*/v1)?/messages"), ApiRoute("anthropic", "generate", "anthropic")),
+    (re.compile(r".*:(streamG|g)enerateContent"), ApiRoute("google", "generate", "gemini")),
+    (re.compile(r"/api/chat"), ApiRoute("ollama", "generate", "ollama")),
+    (re.compile(r"/api/embed(dings)?"), ApiRoute("ollama", "embed")),
+    (re.compile(r"/api/show"), ApiRoute("ollama", "models")),
+    (re.compile(r".*:(batchE|e)mbedContents?"), ApiRoute("google", "embed")),
+    (re.compile(r".*:countTokens"), ApiRoute("google", "count_tokens")),
+    (re.compile(r"(.*/v1)?/messages/count_tokens"), ApiRoute("anthropic", "count_tokens")),
+    (re.compile(r".*/responses/input_tokens"), ApiRoute("openai", "count_tokens")),
+    (re.compile(r".*/embeddings"), ApiRoute("openai", "embed")),
 )
 _MODELS_PATH = re.compile(r"(.*/)?models(/.+)?|/api/(tags|ps|version)")
 _GOOGLE_PATH = re.compile(r"/(v1alpha|v1beta|upload/v1beta)/")
@@ -88,17 +82,17 @@ _OLLAMA_PATH = re.compile(r"/api/(?!v\d)")
 
 
 def route_of(method: str, path: str, headers: Mapping[str, str]) -> ApiRoute:
-    """What `method` asks at `path`."""
+    """Return the endpoint that `method` calls at `path`."""
     if method == "POST":
         for pattern, route in _POST_ROUTES:
             if pattern.fullmatch(path):
                 return route
     operation: Operation = "models" if method == "GET" and _MODELS_PATH.fullmatch(path) else "other"
-    return _other_route(_vendor_at(path, headers), operation)
+    return ApiRoute(_vendor_at(path, headers), operation)
 
 
-def _vendor_at(path: str, headers: Mapping[str, str]) -> Vendor:
-    """Whose API the path belongs to, where the path alone does not tell."""
+def _vendor_at(path: str, headers: Mapping[str, str]) -> VendorName:
+    """Return the vendor by headers, where the path alone does not show it."""
     if "anthropic-version" in headers or "anthropic-beta" in headers:
         return "anthropic"
     if _GOOGLE_PATH.match(path) or "x-goog-api-key" in headers or "x-goog-api-client" in headers:
@@ -108,15 +102,14 @@ def _vendor_at(path: str, headers: Mapping[str, str]) -> Vendor:
 
 MAX_CACHED_BYTES = 16 * 1024 * 1024
 MAX_CACHED = 4096
-_SECRET_QUERY = frozenset(("key", "api_key", "access_token"))
 _BOUNDARY = re.compile(r'multipart/[^;]+;.*boundary="?([^";\s]+)"?', re.IGNORECASE)
 
 
 class ParsedRequest(Struct, frozen=True):
-    """What a call asks. `fields` is that as canonical JSON, `request_hash` its fingerprint.
+    """A parsed request. `fields` is its content as canonical JSON, `request_hash` the fingerprint of that.
 
-    `request` is set where a codec reads the call. Where it should and cannot, `problem` says why.
-    `wants_usage` and `is_array` are wishes of streaming clients that are no part of what they ask.
+    `request` is set if a codec has decoded it. If a codec should have and could not, `problem` says why.
+    `wants_usage` and `is_array` are options of streaming clients that are not part of the fingerprint.
     """
 
     route: ApiRoute
@@ -135,12 +128,12 @@ class ParsedRequest(Struct, frozen=True):
 
     @property
     def body(self) -> Any:
-        """The JSON of a call that no codec has read, or its body as text."""
+        """The body of a request that no codec has decoded: its JSON, or its text."""
         return orjson.loads(self.fields).get("body")
 
     @property
     def model(self) -> str:
-        """The model that is asked, if one is."""
+        """The model that the request names; empty if it names none."""
         if self.request is not None:
             return self.request.model
         body = self.body
@@ -149,51 +142,51 @@ class ParsedRequest(Struct, frozen=True):
 
 
 class RequestParser:
-    """Reads calls. Calls of models are read once: clients repeat them when they retry, and tests all the time."""
+    """Parses requests, and caches model calls: clients repeat them when they retry, and tests all the time."""
 
     def __init__(self, rules: NormaliseRules = NO_RULES) -> None:
         self._rules = rules
-        self._kept: dict[tuple[str, str, bytes], ParsedRequest] = {}
-        self._kept_bytes = 0
+        self._cache: dict[tuple[str, str, bytes], ParsedRequest] = {}
+        self._cached_bytes = 0
 
-    def read(self, call: HttpRequest) -> ParsedRequest:
-        """What `call` asks. Never raises."""
-        key = (call.path, call.query, call.body)
-        asked = self._kept.get(key) if call.method == "POST" else None
-        if asked is None:
-            asked = parse_request(call, self._rules)
-            if asked.request is not None:
-                self._keep(key, asked)
-        return asked
+    def parse(self, request: HttpRequest) -> ParsedRequest:
+        """Parse `request`. Never raises."""
+        key = (request.path, request.query, request.body)
+        parsed = self._cache.get(key) if request.method == "POST" else None
+        if parsed is None:
+            parsed = parse_request(request, self._rules)
+            if parsed.request is not None:
+                self._add_to_cache(key, parsed)
+        return parsed
 
-    def _keep(self, key: tuple[str, str, bytes], asked: ParsedRequest) -> None:
-        if self._kept_bytes + len(key[2]) > MAX_CACHED_BYTES or len(self._kept) >= MAX_CACHED:
-            self._kept.clear()
-            self._kept_bytes = 0
-        self._kept[key] = asked
-        self._kept_bytes += len(key[2])
+    def _add_to_cache(self, key: tuple[str, str, bytes], parsed: ParsedRequest) -> None:
+        if self._cached_bytes + len(key[2]) > MAX_CACHED_BYTES or len(self._cache) >= MAX_CACHED:
+            self._cache.clear()
+            self._cached_bytes = 0
+        self._cache[key] = parsed
+        self._cached_bytes += len(key[2])
 
 
-def parse_request(call: HttpRequest, rules: NormaliseRules = NO_RULES) -> ParsedRequest:
-    """What `call` asks. Never raises."""
-    route = route_of(call.method, call.path, call.headers)
+def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> ParsedRequest:
+    """Parse `request`. Never raises."""
+    route = route_of(request.method, request.path, request.headers)
     if route.codec is None:
-        return _parse_plain_http(call, route)
+        return _parse_plain_http(request, route)
     try:
-        body = _json_object(call.body)
-        wished = f"{call.path}?{call.query}" if call.query else call.path
-        request = route.codec.decode_request(WireRequest(wished, body))
-        request_hash, fields = identify(request, rules)
+        body = _json_object(request.body)
+        target = f"{request.path}?{request.query}" if request.query else request.path
+        model_request = route.codec.decode_request(WireRequest(target, body))
+        request_hash, fields = identify(model_request, rules)
     except RequestError as error:
-        return _parse_plain_http(call, ApiRoute(route.vendor, route.operation, route.vendor_codec), problem=str(error))
+        return _parse_plain_http(request, ApiRoute(route.vendor, route.operation), problem=str(error))
     return ParsedRequest(
-        route,
-        call.path,
-        request,
-        request_hash,
-        fields,
+        route=route,
+        place=request.path,
+        request=model_request,
+        request_hash=request_hash,
+        fields=fields,
         wants_usage=_wants_usage(body),
-        is_array=route.vendor == "google" and request.stream and "alt=sse" not in call.query,
+        is_array=route.vendor == "google" and model_request.stream and "alt=sse" not in request.query,
     )
 
 
@@ -212,35 +205,43 @@ def _wants_usage(body: JsonObject) -> bool:
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def _parse_plain_http(call: HttpRequest, route: ApiRoute, *, problem: str = "") -> ParsedRequest:
-    """A call as HTTP alone. Keys in its query and the boundaries of its parts do not count."""
-    place = call.path + _query_without_secrets(call.query)
-    asked = {"method": call.method, "path": place, "body": _json_or_text(call)}
+def _parse_plain_http(request: HttpRequest, route: ApiRoute, *, problem: str = "") -> ParsedRequest:
+    """Parse a request as HTTP alone. Keys in its query and multipart boundaries are not part of the fingerprint."""
+    place = request.path + _query_without_secrets(request.query)
+    content = {"method": request.method, "path": place, "body": _json_or_text(request)}
     try:
-        fields = canonical_bytes(asked)
-    except RequestError:  # JSON that is nested too deep to be written again is text
-        fields = canonical_bytes(asked | {"body": _body_text(call)})
-    return ParsedRequest(route, place, None, sha256(fields).hexdigest(), fields, problem=problem, method=call.method)
+        fields = canonical_bytes(content)
+    except RequestError:  # JSON that is nested too deep to be encoded again is treated as text
+        fields = canonical_bytes(content | {"body": _body_text(request)})
+    return ParsedRequest(
+        route=route,
+        place=place,
+        request=None,
+        request_hash=sha256(fields).hexdigest(),
+        fields=fields,
+        problem=problem,
+        method=request.method,
+    )
 
 
 def _query_without_secrets(query: str) -> str:
     pairs = parse_qsl(query, keep_blank_values=True)
-    kept = urlencode([(name, value) for name, value in pairs if name.lower() not in _SECRET_QUERY])
-    return f"?{kept}" if kept else ""
+    encoded = urlencode([(name, value) for name, value in pairs if name.lower() not in SECRET_QUERY])
+    return f"?{encoded}" if encoded else ""
 
 
-def _json_or_text(call: HttpRequest) -> Any:
-    if not call.body:
+def _json_or_text(request: HttpRequest) -> Any:
+    if not request.body:
         return None
     try:
-        return orjson.loads(call.body)
+        return orjson.loads(request.body)
     except orjson.JSONDecodeError:
-        return _body_text(call)
+        return _body_text(request)
 
 
-def _body_text(call: HttpRequest) -> Any:
-    boundary = _BOUNDARY.match(call.headers.get("content-type", ""))
-    data = call.body if boundary is None else call.body.replace(boundary[1].encode("latin-1"), b"boundary")
+def _body_text(request: HttpRequest) -> Any:
+    boundary = _BOUNDARY.match(request.headers.get("content-type", ""))
+    data = request.body if boundary is None else request.body.replace(boundary[1].encode("latin-1"), b"boundary")
     text = wire_text(data)
     return text if isinstance(text, str) else {"base64": text.base64}
 
@@ -251,12 +252,12 @@ _MISSING_FIELD = re.compile(r"Object missing required field `(?P<name>.*)`")
 
 
 def read_body(body: object, shape: type[T], *, place: str = "") -> T:
-    """A JSON object as `shape`, whose own fields may also be named as in Python; other fields are ignored.
+    """Convert a JSON object to `shape`. Its fields may also be named as in Python; other fields are ignored.
 
-    `place` is where the object stands in the body.
+    `place` is the path of the object in the body.
 
     Raises:
-        RequestError: it is no object, or a field is missing or is not what the shape says.
+        RequestError: the body is not an object, or a field is missing or has the wrong type.
     """
     try:
         return msgspec.convert(_with_wire_names(body, shape), type=shape)

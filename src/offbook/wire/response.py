@@ -1,37 +1,47 @@
-"""The HTTP response as a value: status, headers, timed frames, how it ends, and its bytes in HTTP/1.1."""
+"""The HTTP response as a value: status, headers, timed frames and its end; encoded from an exchange or an error."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from http import HTTPStatus
 from itertools import groupby
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
+import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from offbook.codecs.base import NO_ID, Codec
+from offbook.codecs.framing import encode_sse_event, splitter_for
+from offbook.codecs.openai_chat.stream import is_usage_frame
+from offbook.errors import RequestError
+from offbook.messages import Response, StreamDelta
+from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.wire_record import WireRecord, json_documents
+from offbook.wire.request import ParsedRequest
+
+STATUSES_WITHOUT_BODY = frozenset((*range(100, 200), 204, 304))
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
-_WITHOUT_BODY = frozenset((*range(100, 200), 204, 304))
 _PLAIN_HEADER = re.compile(r"(?!connection:)[a-z0-9-]+: [\x20-\x7e]*")
 
 
 def http_bytes(status: int | None, headers: Mapping[str, str], body: bytes, *, is_streamed: bool) -> bytes | None:
-    """The head and the body, which is one chunk if it is streamed; if not, the headers tell its length.
+    """Return head and body in HTTP/1.1. A streamed body is one chunk; else the headers must hold its length.
 
-    None if something about the head takes a closer look before it may be sent.
+    Returns None if the status or a header needs the checks of the server.
     """
-    line = None if status is None or status in _WITHOUT_BODY else _STATUS_LINES.get(status)
+    line = None if status is None or status in STATUSES_WITHOUT_BODY else _STATUS_LINES.get(status)
     lines = [f"{name}: {value}" for name, value in headers.items()]
     if line is None or not all(_PLAIN_HEADER.fullmatch(header) for header in lines):
         return None
-    told = "".join([f"{header}\r\n" for header in lines])
+    head = "".join([f"{header}\r\n" for header in lines])
     if not is_streamed:
-        return f"{line}{told}\r\n".encode() + body
+        return f"{line}{head}\r\n".encode() + body
     chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-    return f"{line}{told}transfer-encoding: chunked\r\n\r\n".encode() + chunk + b"0\r\n\r\n"
+    return f"{line}{head}transfer-encoding: chunked\r\n\r\n".encode() + chunk + b"0\r\n\r\n"
 
 
 ResponseEnding = Literal["complete", "cut", "reset", "silence"]
@@ -43,11 +53,11 @@ _LENGTH_HEADERS = frozenset(("content-length", "transfer-encoding"))
 
 
 class HttpResponse(Struct, frozen=True, dict=True):
-    """An answer on its way out.
+    """A response to a client.
 
-    Frames are due in order. After the last one the answer ends at `end_ms`: `complete`; `cut` off by a
-    close without the end of the body; by a `reset` of the connection; or in `silence`, until the client
-    leaves or `end_ms` has come. An answer that has no `status` sends nothing before it ends.
+    Frames are due in order. After the last one the response ends at `end_ms`: `complete`; `cut` by a close without
+    the end of the body; by a `reset` of the connection; or in `silence`, until the client leaves or `end_ms` has
+    passed. A response without a `status` sends nothing before it ends.
     """
 
     status: int | None
@@ -59,17 +69,17 @@ class HttpResponse(Struct, frozen=True, dict=True):
 
     @property
     def content(self) -> bytes:
-        """All its bytes."""
+        """The whole body."""
         return b"".join(data for _, data in self.frames)
 
     @property
-    def is_at_once(self) -> bool:
-        """Whether all of it, its head too, is sent when its one frame is due."""
+    def is_single_frame(self) -> bool:
+        """Whether all of it, including its head, is sent when its only frame is due."""
         return self.ending == "complete" and len(self.frames) <= 1
 
     @property
     def sent_headers(self) -> dict[str, str]:
-        """Its headers, with its length if that is known from the start, and nothing else that tells of its length."""
+        """The headers, with a content length if it is known from the start, and without any other framing header."""
         headers = self.headers
         if not _LENGTH_HEADERS.isdisjoint(headers):
             headers = {name: value for name, value in headers.items() if name not in _LENGTH_HEADERS}
@@ -79,20 +89,20 @@ class HttpResponse(Struct, frozen=True, dict=True):
         return headers | {"content-length": str(length)}
 
     @cached_property
-    def at_once(self) -> bytes | None:
-        """All that is sent of an answer over HTTP/1.1, head and body, if it is due at once and ends well."""
+    def immediate_bytes(self) -> bytes | None:
+        """Head and body in HTTP/1.1, if the response is due at once and complete; else None."""
         due_ms, body = self.frames[0] if self.frames else (0.0, b"")
-        if not self.is_at_once or due_ms > 0:
+        if not self.is_single_frame or due_ms > 0:
             return None
         return http_bytes(self.status, self.sent_headers, body, is_streamed=self.is_streamed)
 
-    def after(self, delay_ms: float) -> HttpResponse:
-        """The same answer, all of it due in `delay_ms`."""
+    def delayed(self, delay_ms: float) -> HttpResponse:
+        """Return the same response, with all of it due in `delay_ms`."""
         frames = tuple((delay_ms, data) for _, data in self.frames)
         return replace(self, frames=frames, end_ms=delay_ms)
 
-    def together(self) -> HttpResponse:
-        """The same answer; what is due at the same time is one frame."""
+    def merged(self) -> HttpResponse:
+        """Return the same response, with frames that are due at the same time joined to one."""
         frames = tuple(
             (at_ms, b"".join(data for _, data in group)) for at_ms, group in groupby(self.frames, key=itemgetter(0))
         )
@@ -100,36 +110,151 @@ class HttpResponse(Struct, frozen=True, dict=True):
 
 
 def whole_response(
-    status: int, body: bytes, *, headers: dict[str, str] | None = None, content_type: str = JSON_TYPE
+    status: int, body: bytes, *, headers: Mapping[str, str] | None = None, content_type: str = JSON_TYPE
 ) -> HttpResponse:
-    """An answer in one piece. A content type among the `headers` comes first."""
-    told = {name.lower(): value for name, value in (headers or {}).items()}
-    return HttpResponse(status, {"content-type": content_type} | told, ((0.0, body),))
-
-
-_EVENT_ENDS = {
-    "text/event-stream": re.compile(rb"\r?\n\r?\n|\r\r"),
-    "application/x-ndjson": re.compile(rb"\n"),
-}
+    """Return a response in one piece. A content type among the `headers` overrides `content_type`."""
+    lowered = {name.lower(): value for name, value in (headers or {}).items()}
+    return HttpResponse(status, {"content-type": content_type} | lowered, ((0.0, body),))
 
 
 def split_events(answer: HttpResponse) -> tuple[Frame, ...]:
-    """The bytes of the answer with one event a frame, due when the last of it is.
+    """Split the body into one event a frame, due when the last of its bytes is.
 
-    An answer that is neither server-sent events nor JSON lines keeps its frames.
+    A body that is neither server-sent events nor JSON lines keeps its frames.
     """
-    end = _EVENT_ENDS.get(answer.headers.get("content-type", "").partition(";")[0].strip().lower())
-    return answer.frames if end is None else tuple(_split_at(answer.frames, end))
+    splitter = splitter_for(answer.headers.get("content-type", ""))
+    events = [(at_ms, event) for at_ms, data in answer.frames for event in splitter.feed(data)]
+    end_ms = answer.frames[-1][0] if answer.frames else 0.0
+    return (*events, *((end_ms, event) for event in splitter.close()))
 
 
-def _split_at(frames: tuple[Frame, ...], end: re.Pattern[bytes]) -> Iterator[Frame]:
-    pending, at_ms = b"", 0.0
-    for at_ms, data in frames:
-        pending += data
-        start = 0
-        for found in end.finditer(pending):
-            yield at_ms, pending[start : found.end()]
-            start = found.end()
-        pending = pending[start:]
-    if pending:
-        yield at_ms, pending
+def stream_events(parsed: ParsedRequest, answer: HttpResponse) -> tuple[Frame, ...]:
+    """Return the events of a streamed response. The items of a JSON array become events that are due at its end."""
+    content = answer.content if parsed.is_array else b""
+    if not content.lstrip().startswith(b"["):
+        return split_events(answer)
+    return tuple((answer.end_ms, encode_sse_event(orjson.dumps(each))) for each in json_documents(content))
+
+
+ID_CHARS = 24
+NO_RETRY = {"x-should-retry": "false"}
+"""The header that keeps SDKs from retrying."""
+_REQUEST_ID_HEADERS = {"openai_chat": "x-request-id", "openai_responses": "x-request-id", "anthropic": "request-id"}
+
+
+def has_wire_bytes(exchange: Exchange, parsed: ParsedRequest) -> bool:
+    """Return whether the exchange holds the bytes that answer the request: of its protocol, streamed as it wants."""
+    wire = exchange.wire
+    if wire is None or wire.protocol != parsed.route.protocol:
+        return False
+    if wire.status != 200 or parsed.request is None:
+        return True
+    is_array = wire.is_streamed and wire.headers.get("content-type", "").startswith(JSON_TYPE)
+    return wire.is_streamed == parsed.is_streamed and is_array == parsed.is_array
+
+
+def recorded_response(wire: WireRecord) -> HttpResponse:
+    """Return the recorded bytes as a response."""
+    frames = tuple(wire.timed_frames())
+    end_ms = frames[-1][0] if frames else 0.0
+    return HttpResponse(wire.status, dict(wire.headers), frames, wire.is_streamed, end_ms=end_ms)
+
+
+def encode_exchange(exchange: Exchange, parsed: ParsedRequest) -> HttpResponse:
+    """Encode the exchange's canonical fields in the protocol of the request.
+
+    Raises:
+        RequestError: the request is not a model call.
+    """
+    request, codec = parsed.request, parsed.route.codec
+    if request is None or codec is None:
+        raise RequestError(parsed.problem or "the entry has no bytes for a plain HTTP request", source=parsed.place)
+    response = exchange.response(model=request.model, provider="")
+    if not request.stream:
+        return _encode_whole_response(response, parsed, codec)
+    return encode_streamed_response(response, exchange.timed_deltas(), parsed, codec, end_ms=exchange.latency_ms)
+
+
+def encode_model_response(
+    response: Response, deltas: Iterable[StreamDelta], parsed: ParsedRequest, codec: Codec
+) -> HttpResponse:
+    """Encode a response in the protocol of the request, streamed if the request asks for a stream."""
+    if not parsed.is_streamed:
+        return _encode_whole_response(response, parsed, codec)
+    return encode_streamed_response(response, [(0.0, delta) for delta in deltas], parsed, codec)
+
+
+def _encode_whole_response(response: Response, parsed: ParsedRequest, codec: Codec) -> HttpResponse:
+    body = orjson.dumps(codec.encode_response(response, id=_response_id(parsed)))
+    return whole_response(200, body, headers=_request_id_header(codec, _response_id(parsed)))
+
+
+def _response_id(parsed: ParsedRequest) -> str:
+    """Return an id that differs between the responses of a run: clients treat two messages of one id as the same."""
+    return parsed.request_hash[:ID_CHARS]
+
+
+def _request_id_header(codec: Codec, id: str) -> dict[str, str]:
+    """Return the vendor's request id header, if its SDK reads one."""
+    name = _REQUEST_ID_HEADERS.get(codec.name)
+    return {} if name is None else {name: f"req_{id}"}
+
+
+def encode_streamed_response(
+    response: Response,
+    deltas: Iterable[tuple[float, StreamDelta]],
+    parsed: ParsedRequest,
+    codec: Codec,
+    *,
+    end_ms: float = 0.0,
+) -> HttpResponse:
+    """Encode a response as frames. A frame is due with its delta, those after the last delta at `end_ms`."""
+    frames = list(_timed_frames(codec, response, list(deltas), end_ms=end_ms, id=_response_id(parsed)))
+    if codec.name == "openai_chat" and not parsed.wants_usage:
+        frames = [frame for frame in frames if not is_usage_frame(frame[1])]
+    if parsed.is_array:
+        headers, frames = {"content-type": JSON_TYPE}, list(_array_frames(frames))
+    else:
+        headers = {"content-type": codec.stream_type} | _request_id_header(codec, _response_id(parsed))
+    return HttpResponse(200, headers, tuple(frames), is_streamed=True, end_ms=end_ms)
+
+
+def _timed_frames(
+    codec: Codec, response: Response, timed_deltas: list[tuple[float, StreamDelta]], *, end_ms: float, id: str
+) -> Iterator[Frame]:
+    at_ms = 0.0
+
+    def deltas() -> Iterator[StreamDelta]:
+        nonlocal at_ms
+        for due_ms, delta in timed_deltas:
+            at_ms = due_ms
+            yield delta
+        at_ms = max(at_ms, end_ms)
+
+    for frame in codec.encode_stream(response, deltas(), id=id):
+        yield at_ms, frame
+
+
+def _array_frames(frames: list[Frame]) -> Iterator[Frame]:
+    """Convert server-sent events to the pieces of one JSON array, which Gemini streams to clients without `alt=sse`."""
+    for index, (at_ms, frame) in enumerate(frames):
+        yield at_ms, array_piece(frame, is_first=index == 0, is_last=index == len(frames) - 1)
+
+
+def array_piece(event: bytes, *, is_first: bool, is_last: bool) -> bytes:
+    """Convert a server-sent event to a piece of such an array."""
+    data = event.removeprefix(b"data: ").rstrip()
+    return (b"[" if is_first else b",\r\n") + data + (b"]" if is_last else b"")
+
+
+def error_response(
+    codec: Codec, status: int, message: str, *, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
+    """Encode an error in the vendor's format."""
+    all_headers = _request_id_header(codec, NO_ID) | dict(headers or {})
+    return whole_response(status, orjson.dumps(codec.encode_error(status, message)), headers=all_headers)
+
+
+def refusal_response(codec: Codec, status: int, message: str) -> HttpResponse:
+    """Encode an error in the vendor's format that SDKs do not retry."""
+    return error_response(codec, status, message, headers=NO_RETRY)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec import Struct
 
-from offbook.wire.server.serving import WireServer, serving
+from offbook.wire.api import serving
+from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import WireSession
 from tests.wire.conformance.answers import ANSWERS
 

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from offbook.wire.server.serving import WireServer
+from offbook.wire.server.wire_server import WireServer
 from tests.wire.conformance.sdks import Sdk
 from tests.wire.conformance.seen import told_error
 

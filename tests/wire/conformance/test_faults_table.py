@@ -5,7 +5,7 @@ import re
 import pytest
 
 from offbook.faults.catalog import FAULT_TYPES
-from offbook.wire.server.serving import serving
+from offbook.wire.api import serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.conformance.sdks import SDKS
 from tests.wire.conformance.table import RENEWAL, observed, shown

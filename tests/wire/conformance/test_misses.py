@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from offbook.messages import Request
 from offbook.recording.match.fingerprint import identify
-from offbook.wire.server.serving import WireServer, serving
+from offbook.wire.api import serving
+from offbook.wire.server.wire_server import WireServer
 
 pytestmark = pytest.mark.xdist_group("sdks")
 

@@ -7,7 +7,8 @@ import pytest
 
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.messages import Response, TextDelta
-from offbook.wire.server.serving import WireServer, serving
+from offbook.wire.api import serving
+from offbook.wire.server.wire_server import WireServer
 from tests.wire.conformance.answers import PLAIN, QUESTION
 
 pytestmark = pytest.mark.xdist_group("sdks")

@@ -8,7 +8,7 @@ from itertools import product
 
 from msgspec import Struct
 
-from offbook.wire.server.serving import WireServer
+from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import WireSession
 from tests.wire.frameworks.client import PATIENCE_S, Client
 from tests.wire.frameworks.scripts import PLAIN

@@ -2,7 +2,7 @@
 
 import pytest
 
-from offbook.wire.server.serving import serving
+from offbook.wire.api import serving
 
 
 @pytest.fixture

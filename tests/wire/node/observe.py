@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from offbook.wire.server.serving import WireServer
+from offbook.wire.server.wire_server import WireServer
 from offbook.wire.session import WireSession
 from tests.wire.conformance.observe import ROWS, Row
 from tests.wire.node.driver import PATIENCE_S, Driver, Result

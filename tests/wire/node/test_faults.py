@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from offbook.faults.catalog import FAULT_TYPES
-from offbook.wire.server.serving import serving
+from offbook.wire.api import serving
 from tests.wire.conformance.answers import ANSWERS
 from tests.wire.documented_table import DOCS
 from tests.wire.node.driver import SDKS

@@ -11,7 +11,7 @@ import orjson
 import offbook
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.locate import open_store
-from offbook.wire.server.serving import WireServer
+from offbook.wire.server.wire_server import WireServer
 from tests.servers.loopback import PATIENCE_S
 
 HTTP = httpx2.Client(timeout=PATIENCE_S, limits=httpx2.Limits(max_keepalive_connections=0), trust_env=False)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offbook.codecs.framing import is_framed, splitter_for
 from offbook.messages import Response, TextDelta
 from offbook.vendors import CODECS
-from offbook.wire.proxy.capture import DecompressionError, decompressor_for, is_framed, is_last_frame, splitter_for
+from offbook.wire.proxy.capture import DecompressionError, decompressor_for, is_last_frame
 
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 pieces = st.lists(st.sampled_from([b"data: x", b": hi", b"\r", b"\n", b"\r\n", b"\xff", b"event: a", b""]), max_size=30)
@@ -105,21 +106,21 @@ def test_a_text_that_quotes_an_end_is_none():
 def test_pieces_unpack_to_the_body(encoding, pack, body, cut):
     packed, unpacker = pack(body), decompressor_for(encoding)
     pieces = [packed[start : start + cut] for start in range(0, len(packed), cut)]
-    assert b"".join(map(unpacker.unpack, pieces)) == body
+    assert b"".join(map(unpacker.decompress, pieces)) == body
 
 
 def test_members_that_follow_one_another_are_one_body():
-    assert decompressor_for("gzip").unpack(gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
+    assert decompressor_for("gzip").decompress(gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
 
 
 def test_what_was_flushed_comes_at_once():
     packer = zlib.compressobj(wbits=31)
-    assert decompressor_for("gzip").unpack(packer.compress(b"a") + packer.flush(zlib.Z_SYNC_FLUSH)) == b"a"
+    assert decompressor_for("gzip").decompress(packer.compress(b"a") + packer.flush(zlib.Z_SYNC_FLUSH)) == b"a"
 
 
 def test_a_body_that_is_not_packed_as_it_says_is_an_error():
     with pytest.raises(DecompressionError):
-        decompressor_for("gzip").unpack(b"plain text, no gzip")
+        decompressor_for("gzip").decompress(b"plain text, no gzip")
 
 
 @pytest.mark.parametrize("encoding", ["", "identity", "br", "gzip, br"])

@@ -2,7 +2,6 @@
 
 import orjson
 import pytest
-from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
@@ -11,9 +10,9 @@ from offbook.providers.pricing import Price, PriceTable
 from offbook.recording.format.exchange import StreamPiece
 from offbook.vendors import CODECS
 from offbook.wire.proxy.capture import ResponseCapture
-from offbook.wire.proxy.exchange_builder import build_exchange, provider_name_of
+from offbook.wire.proxy.recorder import build_exchange, provider_name_of
 from offbook.wire.request import HttpRequest, parse_request
-from tests.wire.http_requests import PROTOCOLS, asked_of, call_of
+from tests.wire.http_requests import PROTOCOLS, call_of, parsed_of
 
 NAMES = {
     "openai_chat": "openai",
@@ -29,16 +28,16 @@ RESPONSE = Response("Hello, you", "m", "", Usage(3, 2, 5), 0.0, 0.0, "tool_calls
 
 def heard_of(asked, *pieces, status=200, ending="complete", content_type="", has_client_left=False):
     response_capture = ResponseCapture(asked, SYSTEM_CLOCK)
-    kind = content_type or (asked.route.vendor_codec.stream_type if asked.is_streamed else "application/json")
-    response_capture.begin(status, {"content-type": kind, "x-request-id": "r"})
+    kind = content_type or (asked.route.any_codec.stream_type if asked.is_streamed else "application/json")
+    response_capture.start(status, {"content-type": kind, "x-request-id": "r"})
     for piece in pieces:
-        response_capture.hear(piece)
+        response_capture.feed(piece)
     return response_capture.end(ending, has_client_left=has_client_left)
 
 
 def kept(asked, *pieces, **options):
-    heard = heard_of(asked, *pieces, **options)
-    return build_exchange(asked, heard, prices=PRICES, recorded_at="2026-01-01T00:00:00+00:00")
+    captured = heard_of(asked, *pieces, **options)
+    return build_exchange(asked, captured, prices=PRICES, recorded_at="2026-01-01T00:00:00+00:00")
 
 
 def frames_of(protocol, response=RESPONSE):
@@ -47,7 +46,7 @@ def frames_of(protocol, response=RESPONSE):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_whole_answer_is_read(protocol):
-    asked = asked_of(protocol)
+    asked = parsed_of(protocol)
     exchange = kept(asked, orjson.dumps(CODECS[protocol].encode_response(RESPONSE)))
     assert (exchange.content, exchange.model, exchange.provider) == ("Hello, you", "m", NAMES[protocol])
     assert [(call.name, call.arguments) for call in exchange.tool_calls] == [("look_up", {"q": "x"})]
@@ -60,7 +59,7 @@ def test_a_whole_answer_is_read(protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_stream_is_read_piece_by_piece(protocol):
     frames = frames_of(protocol)
-    exchange = kept(asked_of(protocol, stream=True), *frames)
+    exchange = kept(parsed_of(protocol, stream=True), *frames)
     assert [frame for _, frame in exchange.wire.timed_frames()] == frames
     assert (exchange.content, exchange.fault) == ("Hello, you", None)
     assert "".join(piece for _, piece in exchange.chunks if isinstance(piece, str)) == "Hello, you"
@@ -86,8 +85,8 @@ def test_an_array_of_gemini_is_read_as_the_stream_that_it_is():
 )
 def test_a_stream_that_ends_too_early_says_how(protocol, ending, told):
     response = Response("Hello", "m")
-    exchange = kept(asked_of(protocol, stream=True), *frames_of(protocol, response)[:-3], b"data: {", ending=ending)
-    exchange_left = kept(asked_of(protocol, stream=True), *frames_of(protocol, response)[:-3], has_client_left=True)
+    exchange = kept(parsed_of(protocol, stream=True), *frames_of(protocol, response)[:-3], b"data: {", ending=ending)
+    exchange_left = kept(parsed_of(protocol, stream=True), *frames_of(protocol, response)[:-3], has_client_left=True)
     assert isinstance(exchange.fault, StreamTruncate | MalformedResponse)
     if ending != "complete":
         assert exchange.fault == StreamTruncate(len(exchange.chunks or ()), told)
@@ -96,38 +95,38 @@ def test_a_stream_that_ends_too_early_says_how(protocol, ending, told):
 
 
 def test_a_stream_that_was_complete_and_then_reset_has_been_reset():
-    exchange = kept(asked_of(stream=True), *frames_of("openai_chat"), ending="reset")
+    exchange = kept(parsed_of(stream=True), *frames_of("openai_chat"), ending="reset")
     assert exchange.fault == StreamTruncate(len(exchange.chunks), "ConnectionError")
 
 
 def test_a_stream_that_the_client_left_behind_its_last_event_is_complete():
-    exchange = kept(asked_of(stream=True), *frames_of("openai_chat"), has_client_left=True)
+    exchange = kept(parsed_of(stream=True), *frames_of("openai_chat"), has_client_left=True)
     assert (exchange.fault, exchange.content) == (None, "Hello, you")
 
 
 def test_bytes_inside_a_stream_that_cannot_be_read_are_told_and_kept():
     first, *_ = frames_of("openai_chat", Response("Hello"))[1:]
-    exchange = kept(asked_of(stream=True), first, b"data: {broken\n\n", b"data: [DONE]\n\n")
+    exchange = kept(parsed_of(stream=True), first, b"data: {broken\n\n", b"data: [DONE]\n\n")
     assert (exchange.fault, exchange.content) == (StreamTruncate(1, "malformed"), "Hello")
-    assert kept(asked_of(stream=True), b"data: {broken\n\n").fault == MalformedResponse("{broken")
+    assert kept(parsed_of(stream=True), b"data: {broken\n\n").fault == MalformedResponse("{broken")
 
 
 def test_an_error_inside_a_stream_is_told():
     error = CODECS["anthropic"].encode_stream_error("overloaded")
-    exchange = kept(asked_of("anthropic", stream=True), error)
+    exchange = kept(parsed_of("anthropic", stream=True), error)
     assert exchange.fault == StreamTruncate(0, "error_event")
     assert exchange.wire.content() == error
 
 
 def test_a_whole_answer_where_a_stream_was_asked_for_is_kept_as_it_came():
     body = orjson.dumps(CODECS["openai_chat"].encode_response(RESPONSE))
-    exchange = kept(asked_of(stream=True), body, content_type="application/json")
+    exchange = kept(parsed_of(stream=True), body, content_type="application/json")
     assert (exchange.fault, exchange.wire.content()) == (StreamTruncate(0, "clean"), body)
     assert exchange.wire.is_streamed
 
 
 def test_events_where_none_were_asked_for_are_a_body():
-    exchange = kept(asked_of(), *frames_of("openai_chat"), content_type="text/event-stream")
+    exchange = kept(parsed_of(), *frames_of("openai_chat"), content_type="text/event-stream")
     assert not exchange.wire.is_streamed
     assert isinstance(exchange.fault, MalformedResponse)
 
@@ -136,17 +135,17 @@ def test_events_where_none_were_asked_for_are_a_body():
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_error_status_is_the_fault_it_was(protocol, stream):
     body = orjson.dumps(CODECS[protocol].encode_error(503, "busy"))
-    exchange = kept(asked_of(protocol, stream=stream), body, status=503, content_type="application/json")
+    exchange = kept(parsed_of(protocol, stream=stream), body, status=503, content_type="application/json")
     assert exchange.fault == HttpError(503, {"content-type": "application/json", "x-request-id": "r"}, body.decode())
     assert (exchange.wire.status, exchange.wire.body, exchange.usage) == (503, body.decode(), None)
 
 
 def test_an_error_whose_body_broke_off_is_a_truncated_answer():
-    assert kept(asked_of(), b"{", status=503, ending="cut").fault == StreamTruncate(0, "cut")
+    assert kept(parsed_of(), b"{", status=503, ending="cut").fault == StreamTruncate(0, "cut")
 
 
 def test_where_nothing_came_there_are_no_bytes():
-    asked = asked_of()
+    asked = parsed_of()
     nothing = ResponseCapture(asked, SYSTEM_CLOCK).end("cut", failure="gone")
     exchange = build_exchange(asked, nothing, prices=PRICES, recorded_at="")
     assert (exchange.fault, exchange.wire, exchange.provider) == (ConnectionReset(), None, "openai")
@@ -165,10 +164,10 @@ def test_plain_http_has_nothing_beside_its_bytes():
 
 def test_a_model_that_the_answer_does_not_name_is_the_one_that_was_asked():
     body = orjson.dumps({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]})
-    assert kept(asked_of(model="mine"), body).model == "mine"
+    assert kept(parsed_of(model="mine"), body).model == "mine"
 
 
-def test_what_a_codec_chokes_on_is_kept_and_told(caplog):
+def test_bytes_that_make_a_codec_fail_are_recorded(caplog, monkeypatch):
     class Choking:
         name = "openai_chat"
         stream_type = "text/event-stream"
@@ -179,9 +178,9 @@ def test_what_a_codec_chokes_on_is_kept_and_told(caplog):
         def stream_decoder(self):
             raise KeyError("surprise")
 
-    for stream in (False, True):
-        asked = asked_of(stream=stream)
-        asked = replace(asked, route=replace(asked.route, codec=Choking()))
-        exchange = kept(asked, b"bytes")
+    requests = [parsed_of(stream=stream) for stream in (False, True)]
+    monkeypatch.setattr("offbook.wire.request.codec_of", lambda name: Choking())
+    for parsed in requests:
+        exchange = kept(parsed, b"bytes", content_type="text/event-stream")
         assert (exchange.fault, exchange.wire.content()) == (MalformedResponse("bytes"), b"bytes")
-    assert "could not be read; its bytes are kept" in caplog.text
+    assert "could not be decoded; its bytes are recorded" in caplog.text

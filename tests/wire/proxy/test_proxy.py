@@ -172,7 +172,7 @@ class TestPassingOn:
         assert HTTP.get(server.url + "/v1/files/f/content").content == b"x" * 900 + b"y" * 900 + b"z" * 900
         assert (server.calls[0].outcome, server.calls[0].status) == ("passed", 200)
         assert exchanges(path) == []
-        assert "/v1/files/f/content: not kept" in caplog.text
+        assert "/v1/files/f/content: not recorded" in caplog.text
 
 
 class TestWhatIsRecorded:
@@ -333,7 +333,7 @@ class TestSecrets:
 
     def test_while_recording_clients_keep_the_keys_they_have(self, path, upstream):
         with recording(path, upstream.url, upstream_keys={"google": "vendors"}) as server:
-            assert [name for name in server.env if "KEY" in name] == ["GEMINI_API_KEY", "GOOGLE_API_KEY"]
+            assert [name for name in server.env if "KEY" in name] == ["GOOGLE_API_KEY", "GEMINI_API_KEY"]
             assert server.env["OPENAI_BASE_URL"] == server.url + "/v1"
 
 
@@ -593,14 +593,14 @@ class TestFaults:
         with recording(path, upstream.url, faults=["call=1: partial_response"]) as server:
             answer = ask(server)
         assert (answer.status_code, exchanges(path)) == (502, [])
-        assert "more than can be held" in answer.json()["error"]["message"]
+        assert "too large to apply a fault" in answer.json()["error"]["message"]
 
 
 class TestOptions:
     def test_a_server_does_not_ask_itself(self, path):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"port {port} is where ollama is asked"):
+        with pytest.raises(InputError, match=f"port {port} is the upstream of ollama"):
             offbook.serving(record=path, port=port, upstreams={"ollama": f"http://localhost:{port}"})
         with socket.create_server(("127.0.0.1", port)):
             pass
@@ -613,7 +613,7 @@ class TestOptions:
             ({"record": "x.json", "strict": True}, "leave out strict"),
             ({"record": "x.json", "default_response": ""}, "leave out strict"),
             ({"record": "x.json", "record_mode": "some"}, "unknown mode 'some'"),
-            ({"responses": {}, "upstreams": {"openai": "http://localhost"}}, "nothing is asked upstream"),
+            ({"responses": {}, "upstreams": {"openai": "http://localhost"}}, "no call goes upstream"),
             ({"record": "x.json", "upstreams": {"opanai": "http://localhost"}}, "did you mean 'openai'"),
             ({"record": "x.json", "host": "256.0.0.1", "api_key": "k"}, "cannot listen"),
         ],

@@ -4,11 +4,12 @@ import orjson
 import pytest
 
 from offbook.vendors import CODECS
-from offbook.wire.backend import WireBackend, WireOptions
+from offbook.wire.api import serving
+from offbook.wire.backend import WireBackend
+from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.app import Access, WireApp
 from offbook.wire.server.connection import RequestLimits
-from offbook.wire.server.serving import serving
 from tests.wire.http_requests import PROTOCOLS, call_of
 from tests.wire.raw_client import ask
 
@@ -145,7 +146,7 @@ def test_a_wrong_key_is_refused_in_the_shape_of_the_vendor_and_never_told(server
     headers = {"authorization": "Bearer hush-hush", "x-api-key": "hush-hush"}
     heard = ask(server.url + prefix, call_of(protocol, headers=headers))
     assert (heard.status, heard.headers["x-should-retry"]) == (401, "false")
-    assert CODECS[protocol].decode_error(heard.body) == "the key is not the one of this server"
+    assert CODECS[protocol].decode_error(heard.body) == "the API key is not that of this server"
     assert b"hush" not in heard.body
     assert KEY.encode() not in heard.body
     assert not server.calls

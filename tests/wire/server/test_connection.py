@@ -2,9 +2,9 @@
 
 import pytest
 
+from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.connection import MAX_HELD_BYTES, REQUEST_LIMITS
-from offbook.wire.server.serving import serving
 from tests.wire.http_requests import call_of, decode
 from tests.wire.raw_client import RawClient, ask, bytes_of, frames_in
 

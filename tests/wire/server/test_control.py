@@ -4,8 +4,8 @@ import orjson
 import pytest
 
 from offbook.version import __version__
+from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
-from offbook.wire.server.serving import serving
 from tests.wire.http_requests import call_of, entry_of, recording_of
 from tests.wire.raw_client import ask
 

@@ -10,8 +10,8 @@ import pytest
 
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import open_store
+from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
-from offbook.wire.server.serving import serving
 from tests.wire.http_requests import call_of, entry_of, recording_of
 from tests.wire.raw_client import ask, bytes_of
 

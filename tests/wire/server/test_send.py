@@ -12,10 +12,10 @@ import pytest
 
 from offbook.errors import ProviderError
 from offbook.vendors import CODECS
+from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import whole_response
-from offbook.wire.server.send import send_response
-from offbook.wire.server.serving import serving
+from offbook.wire.server.connection import send_response
 from tests.wire.http_requests import PROTOCOLS, answer_to, call_of, decode, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of, frames_in
 
@@ -254,5 +254,5 @@ async def test_a_client_that_leaves_before_its_answer_is_due_is_sent_nothing():
     async def send(message):
         sent.append(message)
 
-    await send_response(whole_response(200, b"{}").after(60_000.0), {"http_version": "1.1"}, leave, send)
+    await send_response(whole_response(200, b"{}").delayed(60_000.0), {"http_version": "1.1"}, leave, send)
     assert sent == []

@@ -14,9 +14,9 @@ from offbook.errors import InputError
 from offbook.faults import HttpError, chaos
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.stores.locate import open_store
+from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
 from offbook.wire.server.connection import REQUEST_LIMITS
-from offbook.wire.server.serving import serving
 from tests.wire.http_requests import call_of, decode, entry_of, recording_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
 
@@ -80,7 +80,7 @@ def test_a_server_listens_at_every_loopback(host, http):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "example.org"])
 def test_other_hosts_than_loopback_need_a_key(host):
-    with pytest.raises(InputError, match="needs an API key"):
+    with pytest.raises(InputError, match="requires an API key"):
         serving(responses=RESPONSES, host=host)
 
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import RequestError
-from offbook.wire.synthetic import embeddings_answer
-from offbook.wire.synthetic.embeddings import float32_bytes, unit_vector
+from offbook.wire.synthetic.embeddings import embeddings_answer, float32_bytes, unit_vector
 
 OPENAI = "/v1/embeddings"
 EMBED, EMBEDDINGS = "/api/embed", "/api/embeddings"

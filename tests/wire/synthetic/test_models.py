@@ -3,7 +3,7 @@
 import pytest
 
 from offbook.errors import RequestError
-from offbook.wire.synthetic import models_answer
+from offbook.wire.synthetic.models import models_answer
 
 
 @pytest.mark.parametrize(

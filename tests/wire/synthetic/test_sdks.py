@@ -15,8 +15,8 @@ from google.genai import errors, types
 
 from offbook.errors import RequestError
 from offbook.wire.request import route_of
-from offbook.wire.synthetic import embeddings_answer, models_answer, token_count_answer
-from offbook.wire.synthetic.embeddings import unit_vector
+from offbook.wire.synthetic.embeddings import embeddings_answer, unit_vector
+from offbook.wire.synthetic.models import models_answer, token_count_answer
 from tests.servers.loopback import LoopbackServer, ServerCall
 
 HELLO = b"hello"
@@ -38,10 +38,10 @@ def answer_side_call(call: ServerCall) -> None:
         else:
             answer = models_answer(route.vendor, path, MODELS, body=body)
     except RequestError as error:
-        call.whole(orjson.dumps(route.vendor_codec.encode_error(400, str(error))), status=400)
+        call.whole(orjson.dumps(route.any_codec.encode_error(400, str(error))), status=400)
         return
     if answer is None:
-        call.whole(orjson.dumps(route.vendor_codec.encode_error(404, "no such model")), status=404)
+        call.whole(orjson.dumps(route.any_codec.encode_error(404, "no such model")), status=404)
     else:
         call.whole(orjson.dumps(answer))
 

@@ -10,7 +10,7 @@ import pytest
 
 import offbook
 from offbook.faults import parse_fault
-from offbook.wire.server.serving import serving
+from offbook.wire.api import serving
 from tests.faults.samples import SAMPLES
 
 pytestmark = pytest.mark.xdist_group("openai_sdk")

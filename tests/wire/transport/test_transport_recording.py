@@ -30,7 +30,7 @@ class Api(httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """A real API: streams the frames, each after a second, or raises `error` behind them."""
 
     def __init__(self, frames=FRAMES, *, error=None, headers=None):
-        self.asked = []
+        self.parsed = []
         self.frames, self.error = frames, error
         self.headers = headers or {"content-type": "text/event-stream"}
 
@@ -39,7 +39,7 @@ class Api(httpx2.SyncByteStream, httpx2.AsyncByteStream):
         return httpx2.MockTransport(self._answer)
 
     def _answer(self, request):
-        self.asked.append(request)
+        self.parsed.append(request)
         return httpx2.Response(200, headers=self.headers, stream=self)
 
     def __iter__(self):
@@ -92,7 +92,7 @@ def test_the_request_goes_to_its_own_address_as_it_is_without_words_to_the_stand
     client = offbook.sync_http_client(record=recording, transport=api.transport)
     headers = {"authorization": "Bearer k", "x-offbook-step": "greet", "x-mine": "1", "accept-encoding": "br"}
     assert client.post("https://api.example/s/one/v1/chat/completions?a=b", json=BODY, headers=headers).is_success
-    [asked] = api.asked
+    [asked] = api.parsed
     assert asked.url == "https://api.example/v1/chat/completions?a=b"
     assert json.loads(asked.content) == BODY
     assert asked.headers["authorization"] == "Bearer k"
@@ -244,7 +244,7 @@ def test_what_is_there_is_not_asked_again_in_the_mode_new(recording):
         ask_openai(client)
         client.post(URL, json=BODY | {"stream": True, "messages": [{"role": "user", "content": "More"}]})
     assert [call.outcome for call in stand_in.calls] == ["served", "recorded"]
-    assert len(api.asked) == 1
+    assert len(api.parsed) == 1
     assert len(entries(recording)) == 2
 
 
@@ -270,7 +270,7 @@ def test_a_step_that_cannot_be_a_key_is_refused_before_anything_is_asked(recordi
     with pytest.raises(InputError, match="step"):
         client.post(URL, json=BODY, headers={"x-offbook-step": "_tools"})
     client.close()
-    assert api.asked == []
+    assert api.parsed == []
 
 
 def test_without_a_transport_the_network_is_asked(recording):

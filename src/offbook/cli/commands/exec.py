@@ -123,7 +123,7 @@ def _run(
 
     from offbook.cli.process import run_child
     from offbook.cli.runners.wire import child_environment, discard_empty_recording, tally_wire_calls
-    from offbook.wire.server.serving import WireServer
+    from offbook.wire.server.wire_server import WireServer
 
     stage = options.wire_options(os.environ)
     with discard_empty_recording(options.record), _muted_misses(), WireServer(stage, port=port) as server:

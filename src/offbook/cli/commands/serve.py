@@ -115,7 +115,7 @@ def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_qu
     from offbook.cli.output.wire import WireCallLog, print_serving_notice
     from offbook.cli.process import SignalPipe
     from offbook.cli.runners.wire import discard_empty_recording, tally_wire_calls
-    from offbook.wire.server.serving import WireServer
+    from offbook.wire.server.wire_server import WireServer
 
     log = WireCallLog(is_quiet=is_quiet)
     stage = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)

@@ -26,7 +26,7 @@ from offbook.recording.format.keys import short_fingerprint
 from offbook.text import pluralize, printable
 from offbook.wire.backend import UnusedExchange
 from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
-from offbook.wire.server.serving import WireServer
+from offbook.wire.server.wire_server import WireServer
 
 MAX_WAITING = 1_000
 CLOSING_S = 0.3
@@ -140,7 +140,7 @@ _OUTCOME_WORDS: dict[WireOutcome, str] = {
     "served": "served",
     "passed": "passed on unrecorded",
     "default": "answered with the default",
-    "made": "made up",
+    "synthetic": "synthetic",
     "fault": "with a fault",
     "refused": "refused",
     "missed": "missed",

@@ -19,10 +19,11 @@ from offbook.cli.process import ChildExit
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.stores.locate import open_store
-from offbook.wire.backend import UnusedExchange, WireOptions
+from offbook.vendors import keys_from_environment, upstreams_from_environment
+from offbook.wire.backend import UnusedExchange
 from offbook.wire.calls import Miss, WireCall, ignore_call
-from offbook.wire.proxy.upstream import upstream_keys_from_environment, upstreams_from_environment
-from offbook.wire.server.serving import WireServer, no_proxy_variables
+from offbook.wire.options import WireOptions
+from offbook.wire.server.wire_server import WireServer, no_proxy_variables
 from offbook.wire.session import SessionTotals
 
 
@@ -102,9 +103,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             record=self.record,
             record_mode=self.record_mode or "append",
             upstreams=None if self.record is None else parse_upstreams(self.upstreams, environment),
-            upstream_keys=upstream_keys_from_environment(environment)
-            if has_own_key and self.record is not None
-            else None,
+            upstream_keys=keys_from_environment(environment) if has_own_key and self.record is not None else None,
         )
 
     def _check(self) -> None:

@@ -1,16 +1,17 @@
-"""Records a response of a real API while an in-process client reads it, and describes how an API failed."""
+"""Records the response of a real API while a client reads it, and describes how an API failed."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from msgspec.structs import replace
 
+from offbook.errors import InputError
 from offbook.faults import HttpError
 from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
 from offbook.wire.calls import CallAttempt
-from offbook.wire.encode import error_response
 from offbook.wire.proxy.capture import (
     CapturedResponse,
     DecompressionError,
@@ -20,128 +21,170 @@ from offbook.wire.proxy.capture import (
 )
 from offbook.wire.proxy.recorder import RecordedExchange, WireRecorder
 from offbook.wire.proxy.upstream import RawHeaders, client_response_headers
-from offbook.wire.response import HttpResponse, ResponseEnding
+from offbook.wire.request import header_dict
+from offbook.wire.response import HttpResponse, ResponseEnding, error_response
 from offbook.wire.session import WireSession
 
-
-def describe_no_answer(heard: CapturedResponse, address: str) -> str:
-    """Says that nothing came from an address."""
-    in_time = " in time" if heard.answer.ending == "silence" else ""
-    return f"no answer from {address}{in_time} ({heard.failure})"
+BAD_GATEWAY, GATEWAY_TIMEOUT = 502, 504
 
 
-def describe_failure(exchange: Exchange, heard: CapturedResponse, address: str) -> str:
-    """Says how an exchange failed that an address answered; empty if it did not."""
-    if heard.answer.status is None:
-        return describe_no_answer(heard, address)
-    if exchange.fault is None or heard.has_client_left:
+def describe_no_answer(captured: CapturedResponse, address: str) -> str:
+    """Say that nothing arrived from an address."""
+    in_time = " in time" if captured.answer.ending == "silence" else ""
+    return f"no answer from {address}{in_time} ({captured.failure})"
+
+
+def describe_failure(exchange: Exchange, captured: CapturedResponse, address: str) -> str:
+    """Say how the API at an address failed; empty if it did not."""
+    if captured.answer.status is None:
+        return describe_no_answer(captured, address)
+    if exchange.fault is None or captured.has_client_left:
         return ""
     if isinstance(exchange.fault, HttpError):
         return f"status {exchange.fault.status_code} from {address}"
     return f"{exchange.fault.type} from {address}"
 
 
-class InProcessForwarder:
-    """Hears one answer, and has `recorder` keep it once it has ended, or the client has left. `guard` guards that.
+def ending_of(error: Exception) -> ResponseEnding:
+    """Return how a response ended that raised this error of httpx2, of httpx, or ours."""
+    names = {each.__name__ for each in type(error).__mro__}
+    if "TimeoutException" in names:
+        return "silence"
+    return "cut" if "RemoteProtocolError" in names or isinstance(error, DecompressionError) else "reset"
 
-    The fault that is planned for the call strikes what the client gets, not what is kept.
+
+class ForwardedCall:
+    """A call that a real API answers: captures the response, records it once it has ended, and notes the call.
+
+    A fault planned for the call changes what the client gets, not what is recorded; a response that failed by itself
+    stays as it is. `address` names the API in messages. `guard` is held while the recorder and the session are used.
+
+    Raises:
+        InputError: the call cannot be recorded under its step id.
     """
 
     def __init__(
         self,
         session: WireSession,
-        taken: CallAttempt,
+        attempt: CallAttempt,
+        recorder: WireRecorder,
+        *,
+        address: str,
+        guard: AbstractContextManager[object] | None = None,
+    ) -> None:
+        if attempt.step_id is not None and (reason := unfit_reason(attempt.step_id)):
+            raise InputError(f"{quote_name(attempt.step_id)} {reason}", source="step", hint=KEY_HINT)
+        self.has_fault = attempt.fault is not None
+        self._session, self._attempt, self._recorder = session, attempt, recorder
+        self._address, self._guard = address, guard or nullcontext()
+        self._capture = ResponseCapture(attempt.parsed, recorder.clock)
+        self._decompressor: Decompressor | None = None
+        self._captured: CapturedResponse | None = None
+        self._recorded: RecordedExchange | None = None
+
+    def start(self, status: int, headers: RawHeaders) -> RawHeaders:
+        """Capture the head of the response, and return the headers for the client."""
+        encodings = [value for name, value in headers if name.lower() == b"content-encoding"]
+        self._decompressor = decompressor_for(b", ".join(encodings).decode("latin-1"))
+        sent = client_response_headers(headers, is_decompressed=self._decompressor is not None)
+        self._capture.start(status, header_dict(sent))
+        return sent
+
+    def end(self, ending: ResponseEnding, *, failure: str = "", has_client_left: bool = False) -> CapturedResponse:
+        """Record the response and note the call. Safe to call again: the first call counts.
+
+        Raises:
+            InputError: the exchange cannot be written.
+        """
+        if self._captured is None:
+            captured = self._captured = self._capture.end(ending, failure=failure, has_client_left=has_client_left)
+            with self._guard:
+                self._recorded = self._record(captured)
+                if not self._fault_applies(captured):
+                    self._note(captured, self._error_response(captured) or captured.answer)
+        return self._captured
+
+    def replacement_response(self) -> HttpResponse | None:
+        """Return what the client gets instead of the captured response; None if that was forwarded to it."""
+        captured = self._captured
+        assert captured is not None
+        if (error := self._error_response(captured)) is not None:
+            return error
+        clean = captured.answer.delayed(0.0)
+        if self._recorded is None or not self._fault_applies(captured):
+            return clean if self.has_fault else None
+        response = self._recorded.exchange.response(model=self._attempt.parsed.model, provider="")
+        with self._guard:
+            return self._session.apply_fault(self._attempt, clean, response, key=self._recorded.key)
+
+    def _record(self, captured: CapturedResponse) -> RecordedExchange | None:
+        return self._recorder.record(self._attempt, captured)
+
+    def _fault_applies(self, captured: CapturedResponse) -> bool:
+        is_sound = self._recorded is not None and self._recorded.exchange.fault is None
+        return self.has_fault and is_sound and not captured.has_client_left
+
+    def _error_response(self, captured: CapturedResponse) -> HttpResponse | None:
+        """Return the error that the client gets because the captured response cannot be sent; None if it can."""
+        if not (self.has_fault and captured.is_too_large) or captured.has_client_left:
+            return None
+        message = f"the response of {self._address} is too large to apply a fault to it"
+        return error_response(self._attempt.parsed.route.any_codec, BAD_GATEWAY, message)
+
+    def _note(self, captured: CapturedResponse, answer: HttpResponse) -> None:
+        attempt, recorded = replace(self._attempt, fault=None), self._recorded
+        if recorded is None:
+            self._session.note(attempt, answer, "passed")
+        else:
+            failure = describe_failure(recorded.exchange, captured, self._address)
+            self._session.note(attempt, answer, "recorded", key=recorded.key, failure=failure)
+
+
+class InProcessForwarder(ForwardedCall):
+    """Captures the response that a client of this process reads from the real API."""
+
+    def __init__(
+        self,
+        session: WireSession,
+        attempt: CallAttempt,
         recorder: WireRecorder,
         *,
         guard: AbstractContextManager[object],
     ) -> None:
-        self.has_fault = taken.fault is not None
-        self._session, self._taken, self._recorder, self._guard = session, taken, recorder, guard
-        self._capture = ResponseCapture(taken.asked, recorder.clock)
-        self._unpacker: Decompressor | None = None
+        super().__init__(session, attempt, recorder, address="the API", guard=guard)
         self._seems_complete = False
-        self._heard: CapturedResponse | None = None
-        self._kept: RecordedExchange | None = None
-
-    def begin(self, status: int, headers: RawHeaders) -> RawHeaders:
-        """Hear the head of the answer; the headers that go to the client."""
-        encoding = dict(headers).get(b"content-encoding", b"").decode("latin-1")
-        self._unpacker = decompressor_for(encoding)
-        kept = client_response_headers(headers, is_unpacked=self._unpacker is not None)
-        self._capture.begin(status, {name.decode("latin-1"): value.decode("latin-1") for name, value in kept})
-        return kept
 
     def forwarded_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces of the body, each heard."""
-        with self.listening():
+        """Yield the pieces of the body, and capture each."""
+        with self.capturing():
             for piece in pieces:
-                yield self._hear(piece)
-        self._end("complete")
+                yield self._feed(piece)
+        self.end("complete")
 
     async def forwarded_pieces_async(self, pieces: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        """The like, as they come on the running loop."""
-        with self.listening():
+        """Yield the pieces of the body, and capture each."""
+        with self.capturing():
             async for piece in pieces:
-                yield self._hear(piece)
-        self._end("complete")
+                yield self._feed(piece)
+        self.end("complete")
 
     def leave(self) -> None:
-        """Hear that the client reads no further. Safe to call twice."""
-        self._end("complete", has_client_left=not self._seems_complete)
+        """End the capture because the client reads no further. Safe to call twice."""
+        self.end("complete", has_client_left=not self._seems_complete)
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Hear of what goes wrong in the block, and of a client that leaves there."""
+    def capturing(self) -> Iterator[None]:
+        """Capture an error in the block, and a client that leaves in it."""
         try:
             yield
         except Exception as error:
-            self._end(_ending_of(error), failure=type(error).__name__)
+            self.end(ending_of(error), failure=type(error).__name__)
             raise
         except BaseException:
             self.leave()
             raise
 
-    def replacement_response(self) -> HttpResponse:
-        """What the call's fault makes of the answer, which has ended. One that failed by itself stays."""
-        assert self._heard is not None
-        if self._heard.is_too_large:
-            route = self._taken.asked.route
-            told = "the API answered more than can be held to be broken by a fault"
-            return error_response(route.codec or route.vendor_codec, 502, told)
-        clean = self._heard.answer.after(0.0)
-        if self._kept is None or self._kept.exchange.fault is not None:
-            return clean
-        response = self._kept.exchange.response(model=self._taken.asked.model, provider="")
-        with self._guard:
-            return self._session.broken(self._taken, clean, response, key=self._kept.key)
-
-    def _hear(self, piece: bytes) -> bytes:
-        data = piece if self._unpacker is None else self._unpacker.unpack(piece)
-        self._seems_complete = self._capture.hear(data) or self._seems_complete
+    def _feed(self, piece: bytes) -> bytes:
+        data = piece if self._decompressor is None else self._decompressor.decompress(piece)
+        self._seems_complete = self._capture.feed(data) or self._seems_complete
         return data
-
-    def _end(self, ending: ResponseEnding, *, failure: str = "", has_client_left: bool = False) -> None:
-        if self._heard is not None:
-            return
-        heard = self._heard = self._capture.end(ending, failure=failure, has_client_left=has_client_left)
-        with self._guard:
-            self._kept = self._recorder.keep(self._taken, heard)
-            fault_applies = self.has_fault and self._kept is not None and self._kept.exchange.fault is None
-            if not fault_applies or has_client_left:
-                self._note(heard)
-
-    def _note(self, heard: CapturedResponse) -> None:
-        taken, kept = replace(self._taken, fault=None), self._kept
-        if kept is None:
-            self._session.note(taken, heard.answer, "passed")
-        else:
-            failure = describe_failure(kept.exchange, heard, "the API")
-            self._session.note(taken, heard.answer, "recorded", key=kept.key, failure=failure)
-
-
-def _ending_of(error: Exception) -> ResponseEnding:
-    """How an answer ended that ended in this error: of httpx2, of httpx, or ours."""
-    names = {each.__name__ for each in type(error).__mro__}
-    if "TimeoutException" in names:
-        return "silence"
-    return "cut" if "RemoteProtocolError" in names or isinstance(error, DecompressionError) else "reset"

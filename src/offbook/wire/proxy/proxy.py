@@ -5,198 +5,97 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
+from offbook.vendors import SECRET_QUERY
 from offbook.wire.backend import split_session_path
 from offbook.wire.calls import CallAttempt
-from offbook.wire.encode import error_response
-from offbook.wire.proxy.capture import (
-    CapturedResponse,
-    DecompressionError,
-    Decompressor,
-    ResponseCapture,
-    decompressor_for,
+from offbook.wire.proxy.capture import CapturedResponse, DecompressionError, Decompressor
+from offbook.wire.proxy.forwarding import (
+    BAD_GATEWAY,
+    GATEWAY_TIMEOUT,
+    ForwardedCall,
+    describe_no_answer,
+    ending_of,
 )
-from offbook.wire.proxy.forwarding import describe_failure, describe_no_answer
 from offbook.wire.proxy.recorder import RecordedExchange, WireRecorder
-from offbook.wire.proxy.upstream import Upstreams, client_response_headers, upstream_request_headers
-from offbook.wire.request import HttpRequest, Vendor
-from offbook.wire.response import HttpResponse, ResponseEnding
-from offbook.wire.server.connection import TRANSPORT, reset_connection
-from offbook.wire.server.send import Receive, Scope, Send, send_response, until_client_leaves
+from offbook.wire.proxy.upstream import Upstreams, upstream_request_headers
+from offbook.wire.request import HttpRequest
+from offbook.wire.response import (
+    STATUSES_WITHOUT_BODY,
+    HttpResponse,
+    ResponseEnding,
+    error_response,
+    refusal_response,
+)
+from offbook.wire.server.connection import (
+    TRANSPORT,
+    Receive,
+    Scope,
+    Send,
+    reset_connection,
+    send_response,
+    until_client_leaves,
+)
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
     import httpx2
 
-
-END_PATIENCE_S = 0.25
-"""How long a piece that seems to be the last is held back, to hear first whether it is."""
-
-_LARGEST_STATUS = 599
-_BODILESS_STATUSES = (204, 304)
-
-
-class StreamForwarder:
-    """Passes upstream's answer on to `send`.
-
-    `keep` is called once, with all that came, before the client can see the end of it: also if it was cut off, or if
-    this is cancelled because the client has left.
-    """
-
-    def __init__(
-        self, response_capture: ResponseCapture, *, keep: Callable[[CapturedResponse], None], send: Send
-    ) -> None:
-        self._capture, self._keep, self._send = response_capture, keep, send
-        self._heard: CapturedResponse | None = None
-
-    async def run(self, client: httpx2.AsyncClient, request: httpx2.Request) -> CapturedResponse:
-        """Ask upstream. An answer that did not end as it should is left for the caller to break off."""
-        try:
-            ending, failure = await self._relay(client, request)
-        except asyncio.CancelledError:
-            self._end("complete", has_client_left=True)
-            raise
-        heard = self._end(ending, failure=failure)
-        if ending == "complete":
-            await self._send({"type": "http.response.body", "body": b""})
-        return heard
-
-    async def _relay(self, client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[ResponseEnding, str]:
-        """Pass the answer on; how it ended, and why so if it failed."""
-        import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
-
-        try:
-            answer = await client.send(request, stream=True)
-            try:
-                await self._pass(answer)
-            finally:
-                await answer.aclose()
-        except httpx2.TimeoutException as error:
-            return "silence", _describe_error(error)
-        except (httpx2.RemoteProtocolError, DecompressionError) as error:
-            return "cut", _describe_error(error)
-        except httpx2.HTTPError as error:
-            return "reset", _describe_error(error)
-        return "complete", ""
-
-    async def _pass(self, answer: httpx2.Response) -> None:
-        import httpx2  # noqa: PLC0415
-
-        if answer.status_code > _LARGEST_STATUS:
-            raise httpx2.RemoteProtocolError(f"status {answer.status_code}")
-        unpacker = decompressor_for(answer.headers.get("content-encoding", ""))
-        headers = client_response_headers(answer.headers.raw, is_unpacked=unpacker is not None)
-        named = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
-        self._capture.begin(answer.status_code, named)
-        head = {"type": "http.response.start", "status": answer.status_code, "headers": headers}
-        if _is_bodiless(answer):
-            await answer.aread()
-            self._end("complete")
-            await self._send(head)
-        else:
-            await self._send(head)
-            await self._pass_body(_decompressed(answer.aiter_raw(), unpacker))
-
-    async def _pass_body(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        """Pass on each piece at once. One that a client may take for the last is held until upstream has ended."""
-        upcoming = _next_piece(pieces)
-        try:
-            while (piece := await upcoming) is not None:
-                upcoming = _next_piece(pieces)
-                if self._capture.hear(piece) and await _ends_soon(upcoming):
-                    self._end("complete")
-                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-        finally:
-            upcoming.cancel()
-            await asyncio.wait([upcoming])
-            await pieces.aclose()
-
-    def _end(self, ending: ResponseEnding, *, failure: str = "", has_client_left: bool = False) -> CapturedResponse:
-        if self._heard is None:
-            self._heard = self._capture.end(ending, failure=failure, has_client_left=has_client_left)
-            self._keep(self._heard)
-        return self._heard
-
-
-def _is_bodiless(answer: httpx2.Response) -> bool:
-    """Whether the head is all that a client waits for."""
-    is_empty = answer.status_code in _BODILESS_STATUSES or answer.headers.get("content-length") == "0"
-    return is_empty or answer.request.method == "HEAD"
-
-
-def _next_piece(pieces: AsyncIterator[bytes]) -> asyncio.Future[bytes | None]:
-    """The next piece to come, or None for the end."""
-    return asyncio.ensure_future(anext(pieces, None))
-
-
-async def _ends_soon(upcoming: asyncio.Future[bytes | None]) -> bool:
-    """Whether the end comes soon, and nothing before it."""
-    await asyncio.wait([upcoming], timeout=END_PATIENCE_S)
-    return upcoming.done() and upcoming.exception() is None and upcoming.result() is None
-
-
-async def _decompressed(pieces: AsyncIterator[bytes], unpacker: Decompressor | None) -> AsyncGenerator[bytes, None]:
-    async for piece in pieces:
-        data = piece if unpacker is None else unpacker.unpack(piece)
-        if data:
-            yield data
-
-
-def _describe_error(error: Exception) -> str:
-    """What went wrong; of other failures than those to connect only the kind, as their text may hold a header."""
-    import httpx2  # noqa: PLC0415
-
-    is_harmless = isinstance(error, httpx2.ConnectError) and bool(str(error))
-    return f"{type(error).__name__}: {error}" if is_harmless else type(error).__name__
-
-
 T = TypeVar("T")
 logger = logging.getLogger("offbook.wire")
 
 CONNECT_TIMEOUT_S = 10.0
-BAD_GATEWAY, GATEWAY_TIMEOUT = 502, 504
-_SECRET_PARAMETERS = ("key", "api_key", "access_token")
+END_PATIENCE_S = 0.25
+"""How long a piece that seems to be the last is held back, to find out first whether it is."""
+
+_LARGEST_STATUS = 599
 
 
 class Proxy:
-    """Forwards calls to `upstreams`, and has `recorder` keep what comes back.
+    """Forwards calls to `upstreams`, and records what they answer.
 
-    `timeout_s` is the longest wait for upstream to go on; None waits for ever. Faults strike what clients get, not what
-    is recorded.
+    `timeout_s` is the longest wait for a real API to send more; None waits forever. Faults change what clients get, not
+    what is recorded.
     """
 
     def __init__(self, upstreams: Upstreams, recorder: WireRecorder, *, timeout_s: float | None = None) -> None:
         self._upstreams, self._recorder, self._timeout_s = upstreams, recorder, timeout_s
-        self._clients: dict[Vendor, httpx2.AsyncClient] = {}
+        self._clients: dict[str, httpx2.AsyncClient] = {}
 
     async def forward(
-        self, session: WireSession, taken: CallAttempt, call: HttpRequest, scope: Scope, receive: Receive, send: Send
+        self,
+        session: WireSession,
+        attempt: CallAttempt,
+        request: HttpRequest,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        """Ask the real API, and pass on what it answers."""
+        """Send the request to the real API, and forward its response."""
+        vendor = attempt.parsed.route.vendor
         try:
-            request = self._request(taken, call, scope)
+            forwarder = StreamForwarder(
+                session, attempt, self._recorder, address=self._upstreams.address(vendor), send=send
+            )
+            upstream_request = self._upstream_request(attempt, request, scope)
         except InputError as error:
-            await send_response(_refusal(session, taken, error), scope, receive, send)
-            return
-        vendor = taken.asked.route.vendor
-        client = self._client(vendor)
-        forwarding = _ForwardedCall(session, taken, self._recorder, self._upstreams.address(vendor))
-        response_capture = ResponseCapture(taken.asked, self._recorder.clock)
-        passage = StreamForwarder(
-            response_capture, keep=forwarding.keep, send=send if taken.fault is None else _discard
-        )
-        heard = await _while_client_waits(passage.run(client, request), receive)
-        answer = None if heard is None else forwarding.replacement_response(heard)
-        if answer is not None:
+            answer = refusal_response(attempt.parsed.route.any_codec, 400, str(error))
+            session.note(replace(attempt, fault=None), answer, "refused")
             await send_response(answer, scope, receive, send)
-        elif heard is not None and heard.answer.ending != "complete":
-            await _break_off(heard.answer, scope, receive)
+            return
+        captured = await _while_client_waits(forwarder.run(self._client(vendor), upstream_request), receive)
+        if captured is None:
+            return
+        replacement = forwarder.replacement_response()
+        if replacement is not None:
+            await send_response(replacement, scope, receive, send)
+        elif captured.answer.ending != "complete":
+            await _break_off(captured.answer, scope, receive)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -204,28 +103,22 @@ class Proxy:
             await client.aclose()
         self._clients.clear()
 
-    def _request(self, taken: CallAttempt, call: HttpRequest, scope: Scope) -> httpx2.Request:
+    def _upstream_request(self, attempt: CallAttempt, request: HttpRequest, scope: Scope) -> httpx2.Request:
         import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
-        if taken.step_id is not None and (reason := unfit_reason(taken.step_id)):
-            raise InputError(f"{quote_name(taken.step_id)} {reason}", source="step", hint=KEY_HINT)
-        route = taken.asked.route
+        route = attempt.parsed.route
         raw_path = split_session_path(scope["raw_path"].decode("latin-1"))[1]
         headers = upstream_request_headers(scope["headers"], auth=self._upstreams.auth(route))
         try:
-            url = httpx2.URL(self._upstreams.url(route, raw_path, call.query))
+            url = httpx2.URL(self._upstreams.url(route, raw_path, request.query))
         except httpx2.InvalidURL:
-            raise InputError("the path is none that can be asked for upstream") from None
-        logged, target = (
-            _without_secret_parameters(url),
-            {"target": url.raw_path},
-        )  # httpx2 logs the URLs that it asks for
-        return httpx2.Request(
-            call.method, logged, headers=headers, content=call.body, extensions=target if logged != url else None
-        )
+            raise InputError("the path cannot be requested upstream") from None
+        logged_url = _without_secrets(url)  # httpx2 logs the URLs that it requests
+        extensions = {"target": url.raw_path} if logged_url != url else None
+        return httpx2.Request(request.method, logged_url, headers=headers, content=request.body, extensions=extensions)
 
-    def _client(self, vendor: Vendor) -> httpx2.AsyncClient:
-        """The client for a vendor's server. For one on this machine, proxies of the environment do not count."""
+    def _client(self, vendor: str) -> httpx2.AsyncClient:
+        """Return the client for a vendor's server. For one on this machine, proxy variables are ignored."""
         import httpx2  # noqa: PLC0415
 
         if vendor not in self._clients:
@@ -239,74 +132,132 @@ class Proxy:
         return self._clients[vendor]
 
 
-class _ForwardedCall:
-    """A call on its way: how it is kept, noted and answered where upstream's own answer is not passed on."""
+class StreamForwarder(ForwardedCall):
+    """Forwards the response of a real API to an ASGI `send`; if the call has a fault, it is captured only.
 
-    def __init__(self, session: WireSession, taken: CallAttempt, recorder: WireRecorder, address: str) -> None:
-        self._session, self._taken, self._recorder, self._address = session, taken, recorder, address
-        self._kept: RecordedExchange | None = None
+    The response is recorded before the client can see its end, also if it breaks off, or if this is cancelled because
+    the client has left.
+    """
 
-    def keep(self, heard: CapturedResponse) -> None:
-        """Have what came recorded, and put the call on its session's list."""
+    def __init__(
+        self, session: WireSession, attempt: CallAttempt, recorder: WireRecorder, *, address: str, send: Send
+    ) -> None:
+        super().__init__(session, attempt, recorder, address=address)
+        self._send = _discard if self.has_fault else send
+
+    async def run(self, client: httpx2.AsyncClient, request: httpx2.Request) -> CapturedResponse:
+        """Send the request upstream. The caller must break off a response that is not complete."""
         try:
-            self._kept = self._recorder.keep(self._taken, heard)
-        except InputError as error:
-            logger.error("%s: not recorded, and so not answered: %s", self._taken.asked.place, error)  # noqa: TRY400
+            ending, failure = await self._forward(client, request)
+        except asyncio.CancelledError:
+            self.end("complete", has_client_left=True)
             raise
-        if not self._fault_applies(heard):
-            answer = self._failure(heard) if self._has_failed(heard) else heard.answer
-            self._note(heard, answer)
+        captured = self.end(ending, failure=failure)
+        if ending == "complete":
+            await self._send({"type": "http.response.body", "body": b""})
+        return captured
 
-    def replacement_response(self, heard: CapturedResponse) -> HttpResponse | None:
-        """What is to be sent to the client now; None if upstream's answer was passed on."""
-        if self._has_failed(heard):
-            return self._failure(heard)
-        clean = heard.answer.after(0.0)
-        if self._fault_applies(heard) and self._kept is not None:
-            response = self._kept.exchange.response(model=self._taken.asked.model, provider="")
-            return self._session.broken(self._taken, clean, response, key=self._kept.key)
-        return None if self._taken.fault is None else clean
+    async def _forward(self, client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[ResponseEnding, str]:
+        """Forward the response, and return how it ended, and how it failed if it did."""
+        import httpx2  # noqa: PLC0415
 
-    def _note(self, heard: CapturedResponse, answer: HttpResponse) -> None:
-        taken, kept = replace(self._taken, fault=None), self._kept
-        if kept is None:
-            self._session.note(taken, answer, "passed")
+        try:
+            response = await client.send(request, stream=True)
+            try:
+                await self._forward_response(response)
+            finally:
+                await response.aclose()
+        except (httpx2.HTTPError, DecompressionError) as error:
+            return ending_of(error), _describe_error(error)
+        return "complete", ""
+
+    async def _forward_response(self, response: httpx2.Response) -> None:
+        import httpx2  # noqa: PLC0415
+
+        if response.status_code > _LARGEST_STATUS:
+            raise httpx2.RemoteProtocolError(f"status {response.status_code}")
+        headers = self.start(response.status_code, response.headers.raw)
+        head = {"type": "http.response.start", "status": response.status_code, "headers": headers}
+        if _is_bodiless(response):
+            await response.aread()
+            self.end("complete")
+            await self._send(head)
         else:
-            failure = describe_failure(kept.exchange, heard, self._address)
-            self._session.note(taken, answer, "recorded", key=kept.key, failure=failure)
+            await self._send(head)
+            await self._forward_body(_decompressed(response.aiter_raw(), self._decompressor))
 
-    def _fault_applies(self, heard: CapturedResponse) -> bool:
-        """Whether a fault is to strike a sound answer: one that has failed by itself is passed on as it is."""
-        is_sound = self._kept is not None and self._kept.exchange.fault is None and not heard.has_client_left
-        return is_sound and self._taken.fault is not None
+    async def _forward_body(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        """Forward each piece at once. One that a client may treat as the last is held until upstream has ended."""
+        upcoming = _next_piece(pieces)
+        try:
+            while (piece := await upcoming) is not None:
+                upcoming = _next_piece(pieces)
+                if self._capture.feed(piece) and await _ends_soon(upcoming):
+                    self.end("complete")
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        finally:
+            upcoming.cancel()
+            await asyncio.wait([upcoming])
+            await pieces.aclose()
 
-    def _has_failed(self, heard: CapturedResponse) -> bool:
-        """Whether the client must be told that there is no answer."""
-        is_unsendable = self._taken.fault is not None and heard.is_too_large
-        return not heard.has_client_left and (heard.answer.status is None or is_unsendable)
+    def _record(self, captured: CapturedResponse) -> RecordedExchange | None:
+        try:
+            return super()._record(captured)
+        except InputError as error:
+            logger.error("%s: not recorded, and so not answered: %s", self._attempt.parsed.place, error)  # noqa: TRY400
+            raise
 
-    def _failure(self, heard: CapturedResponse) -> HttpResponse:
-        """An error in the vendor's shape, which names the server but nothing of what was asked."""
-        route = self._taken.asked.route
+    def _error_response(self, captured: CapturedResponse) -> HttpResponse | None:
+        """Return an error that names the upstream server if it did not answer, but nothing of the request."""
+        if captured.answer.status is not None or captured.has_client_left:
+            return super()._error_response(captured)
+        route = self._attempt.parsed.route
         another = f"--upstream {route.vendor}=…, or upstreams={{{route.vendor!r}: …}} in Python"
         hint = f"check that it runs and can be reached from here, or name another: {another}"
-        if heard.is_too_large:
-            status, told = BAD_GATEWAY, f"{self._address} answered more than can be held to be broken by a fault"
-        else:
-            status = GATEWAY_TIMEOUT if heard.answer.ending == "silence" else BAD_GATEWAY
-            told = f"{describe_no_answer(heard, self._address)}; {hint}"
-        return error_response(route.codec or route.vendor_codec, status, told)
+        status = GATEWAY_TIMEOUT if captured.answer.ending == "silence" else BAD_GATEWAY
+        return error_response(route.any_codec, status, f"{describe_no_answer(captured, self._address)}; {hint}")
 
 
-def _without_secret_parameters(url: httpx2.URL) -> httpx2.URL:
-    for name in _SECRET_PARAMETERS:
-        if name in url.params:
-            url = url.copy_remove_param(name)
+def _is_bodiless(response: httpx2.Response) -> bool:
+    """Return whether the head is all that a client waits for."""
+    is_empty = response.status_code in STATUSES_WITHOUT_BODY or response.headers.get("content-length") == "0"
+    return is_empty or response.request.method == "HEAD"
+
+
+def _next_piece(pieces: AsyncIterator[bytes]) -> asyncio.Future[bytes | None]:
+    """Return the next piece, or None at the end."""
+    return asyncio.ensure_future(anext(pieces, None))
+
+
+async def _ends_soon(upcoming: asyncio.Future[bytes | None]) -> bool:
+    """Return whether the end arrives soon, and nothing before it."""
+    await asyncio.wait([upcoming], timeout=END_PATIENCE_S)
+    return upcoming.done() and upcoming.exception() is None and upcoming.result() is None
+
+
+async def _decompressed(pieces: AsyncIterator[bytes], decompressor: Decompressor | None) -> AsyncGenerator[bytes, None]:
+    async for piece in pieces:
+        data = piece if decompressor is None else decompressor.decompress(piece)
+        if data:
+            yield data
+
+
+def _describe_error(error: Exception) -> str:
+    """Describe an error; by its type alone unless it is a failure to connect, as its text may contain a header."""
+    import httpx2  # noqa: PLC0415
+
+    is_harmless = isinstance(error, httpx2.ConnectError) and bool(str(error))
+    return f"{type(error).__name__}: {error}" if is_harmless else type(error).__name__
+
+
+def _without_secrets(url: httpx2.URL) -> httpx2.URL:
+    for name in SECRET_QUERY & url.params.keys():
+        url = url.copy_remove_param(name)
     return url
 
 
 async def _while_client_waits(work: Coroutine[Any, Any, T], receive: Receive) -> T | None:
-    """What the work gives, or None if the client leaves before, which ends the work."""
+    """Return the result of `work`, or None if the client leaves before, which cancels it."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(until_client_leaves(receive))
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -328,10 +279,4 @@ async def _break_off(answer: HttpResponse, scope: Scope, receive: Receive) -> No
 
 
 async def _discard(message: MutableMapping[str, Any]) -> None:
-    """Send to nobody."""
-
-
-def _refusal(session: WireSession, taken: CallAttempt, error: InputError) -> HttpResponse:
-    codec = taken.asked.route.codec or taken.asked.route.vendor_codec
-    answer = error_response(codec, 400, str(error), headers={"x-should-retry": "false"})
-    return session.note(replace(taken, fault=None), answer, "refused")
+    """Discard an ASGI message."""

@@ -1,28 +1,38 @@
-"""Records captured responses in a store, in one of the record modes."""
+"""Records captured responses in a store: builds the exchange from the bytes and what they decode to."""
 
 from __future__ import annotations
 
 import logging
 import os
+from math import isfinite
 
-from msgspec import Struct
+from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.errors import InputError
+from offbook.codecs.base import Codec
+from offbook.codecs.status import error_of_status
+from offbook.errors import InputError, MalformedResponseError, ProviderConnectionError, ProviderError
 from offbook.events import NULL_SINK, CallRecorded, Sink, guard_sink
+from offbook.faults import AnyFault, ConnectionReset, StreamTruncate, Timeout, fault_of, stream_fault_of
+from offbook.faults.stream import TruncateEnding
+from offbook.messages import Accumulator, Response
 from offbook.providers.pricing import PriceTable
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
+from offbook.recording.format.wire_record import WireRecord, replayable_headers, wire_text
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
+from offbook.vendors import PROVIDER_NAMES
 from offbook.wire.calls import CallAttempt
 from offbook.wire.proxy.capture import MAX_KEPT_BYTES, CapturedResponse
-from offbook.wire.proxy.exchange_builder import build_exchange, provider_name_of
+from offbook.wire.request import ParsedRequest
+from offbook.wire.response import HttpResponse, ResponseEnding, stream_events
 
 logger = logging.getLogger("offbook.wire")
 
 
 class RecordedExchange(Struct, frozen=True):
-    """An exchange as it was, and the key under which it was kept without its secrets."""
+    """An exchange with its secrets, and the key under which it was recorded without them."""
 
     key: str
     exchange: Exchange
@@ -63,37 +73,176 @@ class WireRecorder:
             raise
         self.has_answers, self.is_live = self._recording.has_answers, self._recording.is_live
 
-    def keep(self, taken: CallAttempt, heard: CapturedResponse) -> RecordedExchange | None:
-        """Write down what came of a call; nothing if nothing came, or too much.
+    def record(self, attempt: CallAttempt, captured: CapturedResponse) -> RecordedExchange | None:
+        """Record the response to a call. Nothing is recorded, and None returned, if it is too large or nothing came.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: the exchange cannot be written.
         """
-        if heard.is_too_large:
-            logger.warning("%s: not kept: the answer has more than %d bytes", taken.asked.place, MAX_KEPT_BYTES)
+        parsed, answer = attempt.parsed, captured.answer
+        if captured.is_too_large:
+            logger.warning("%s: not recorded: the response has more than %d bytes", parsed.place, MAX_KEPT_BYTES)
             return None
-        if heard.has_client_left and not (heard.answer.is_streamed and heard.answer.frames):
+        if captured.has_client_left and not (answer.is_streamed and answer.frames):
             return None
-        asked, key = taken.asked, taken.step_id or taken.asked.request_hash
-        exchange = build_exchange(asked, heard, prices=self._prices, recorded_at=timestamp(self.clock))
+        key = attempt.step_id or parsed.request_hash
+        exchange = build_exchange(parsed, captured, prices=self._prices, recorded_at=timestamp(self.clock))
         self._recording.append(key, self._redactor.redact(exchange))
-        self._tell(taken, exchange, heard)
+        self._emit(attempt, exchange, latency_ms=answer.end_ms)
         return RecordedExchange(key, exchange)
 
     def close(self) -> None:
         """Bring the recording into its final form. Safe to call twice."""
         self._recording.close()
 
-    def _tell(self, taken: CallAttempt, exchange: Exchange, heard: CapturedResponse) -> None:
+    def _emit(self, attempt: CallAttempt, exchange: Exchange, *, latency_ms: float) -> None:
         self._sink.emit(
             CallRecorded(
-                taken.step_id,
-                provider_name_of(taken.asked),
-                exchange.model or taken.asked.model,
-                heard.answer.end_ms / 1000.0,
-                None if exchange.fault is None else exchange.fault.type,
-                "",
-                taken.number,
-                taken.attempt,
+                step_id=attempt.step_id,
+                provider=provider_name_of(attempt.parsed),
+                model=exchange.model or attempt.parsed.model,
+                latency_s=latency_ms / 1000.0,
+                fault_type=None if exchange.fault is None else exchange.fault.type,
+                call=attempt.number,
+                attempt=attempt.attempt_number,
             )
         )
+
+
+_TRUNCATED_ENDINGS: dict[ResponseEnding, TruncateEnding] = {
+    "complete": "clean",
+    "cut": "cut",
+    "reset": "ConnectionError",
+    "silence": "TimeoutError",
+}
+
+
+class _DecodedAnswer(Struct, frozen=True):
+    """What a captured response decodes to: the response, its timed pieces, and how it failed if it did."""
+
+    response: Response
+    chunks: list[TimedPiece] | None = None
+    fault: AnyFault | None = None
+
+
+def provider_name_of(parsed: ParsedRequest) -> str:
+    """Return the name of a call's provider in recordings; for plain HTTP, that of the vendor."""
+    codec = parsed.route.codec
+    return parsed.route.vendor if codec is None else PROVIDER_NAMES[codec.name]
+
+
+def build_exchange(
+    parsed: ParsedRequest, captured: CapturedResponse, *, prices: PriceTable, recorded_at: str
+) -> Exchange:
+    """Build the exchange that is recorded. Bytes that its codec cannot decode are recorded with a fault."""
+    decoded, answer = _decode(parsed, captured), captured.answer
+    is_timeout = isinstance(decoded.fault, Timeout)
+    rest = Exchange(
+        latency_ms=0.0 if is_timeout else answer.end_ms,
+        chunks=decoded.chunks or None,
+        fault=decoded.fault,
+        recorded_at=recorded_at,
+        request_hash=parsed.request_hash,
+        request=Raw(parsed.fields),
+        wire=_wire_of(parsed, answer),
+    )
+    return rest if parsed.request is None else _with_response(rest, decoded.response, parsed, prices)
+
+
+def _with_response(rest: Exchange, response: Response, parsed: ParsedRequest, prices: PriceTable) -> Exchange:
+    provider, model = provider_name_of(parsed), response.model
+    if rest.fault is None:
+        model = model or parsed.model
+        cost_usd = prices.cost_usd(provider, model, response.usage)
+        rest = replace(rest, usage=response.usage, cost_usd=cost_usd if isfinite(cost_usd) else 0.0)
+    return replace(
+        rest,
+        content=response.content,
+        model=model,
+        provider=provider,
+        finish_reason=response.finish_reason if rest.fault is None or rest.chunks else UNSET,
+        tool_calls=recorded_calls(response.tool_calls),
+        reasoning=response.reasoning,
+    )
+
+
+def _wire_of(parsed: ParsedRequest, answer: HttpResponse) -> WireRecord | None:
+    if answer.status is None:
+        return None
+    headers = replayable_headers(answer.headers)
+    if "content-encoding" in answer.headers:  # the bytes are still compressed
+        headers["content-encoding"] = answer.headers["content-encoding"]
+    record = WireRecord(protocol=parsed.route.protocol, status=answer.status, headers=headers)
+    if answer.is_streamed:
+        return replace(record, frames=[(at_ms, wire_text(data)) for at_ms, data in answer.frames])
+    content = answer.content
+    return replace(record, body=wire_text(content) if content else None)
+
+
+def _decode(parsed: ParsedRequest, captured: CapturedResponse) -> _DecodedAnswer:
+    answer, codec = captured.answer, parsed.route.codec
+    if answer.status is None:
+        is_timeout = answer.ending == "silence"
+        return _DecodedAnswer(Response(), fault=Timeout(after_ms=answer.end_ms) if is_timeout else ConnectionReset())
+    if answer.is_streamed and codec is not None:
+        return _decode_stream(parsed, captured, codec)
+    if answer.ending != "complete" or captured.has_client_left:
+        return _DecodedAnswer(Response(), fault=_truncated(answer, len(answer.frames) if answer.is_streamed else 0))
+    if codec is None:
+        return _DecodedAnswer(Response())
+    return _decode_refusal(answer, codec) if answer.status != 200 else _decode_whole(answer, codec)
+
+
+def _truncated(answer: HttpResponse, after_chunks: int) -> StreamTruncate:
+    return StreamTruncate(after_chunks, _TRUNCATED_ENDINGS[answer.ending])
+
+
+def _decode_refusal(answer: HttpResponse, codec: Codec) -> _DecodedAnswer:
+    error = error_of_status(
+        answer.status or 0,
+        headers=replayable_headers(answer.headers),
+        body=answer.content.decode("utf-8", "replace"),
+        message=codec.decode_error(answer.content),
+        now=SYSTEM_CLOCK.utc_now(),
+    )
+    return _DecodedAnswer(Response(), fault=fault_of(error, after_ms=0.0))
+
+
+def _decode_whole(answer: HttpResponse, codec: Codec) -> _DecodedAnswer:
+    try:
+        return _DecodedAnswer(codec.decode_response(answer.content))
+    except ProviderError as error:
+        return _DecodedAnswer(Response(), fault=fault_of(error, after_ms=0.0))
+    except Exception:
+        return _DecodedAnswer(Response(), fault=fault_of(_unreadable_error(answer, codec), after_ms=0.0))
+
+
+def _unreadable_error(answer: HttpResponse, codec: Codec) -> MalformedResponseError:
+    """Return the error for bytes that made a codec fail, which must not keep them from being forwarded."""
+    logger.exception("a response of %s could not be decoded; its bytes are recorded", codec.name)
+    return MalformedResponseError("unreadable", raw=answer.content.decode("utf-8", "replace"))
+
+
+def _decode_stream(parsed: ParsedRequest, captured: CapturedResponse, codec: Codec) -> _DecodedAnswer:
+    answer, chunks, joined = captured.answer, list[TimedPiece](), Accumulator()
+    at_ms = 0.0
+    try:
+        decoder = codec.stream_decoder()
+        for at_ms, data in stream_events(parsed, answer):
+            for delta in decoder.feed(data):
+                chunks.append((at_ms, piece_from_delta(delta)))
+                joined.add(delta)
+        deltas, response = decoder.close()
+        chunks += [(at_ms, piece_from_delta(delta)) for delta in deltas]
+    except Exception as error:
+        response = joined.join(Response(finish_reason=None))
+        return _DecodedAnswer(response, chunks, _stream_fault(error, captured, codec, len(chunks)))
+    return _DecodedAnswer(response, chunks, None if answer.ending == "complete" else _truncated(answer, len(chunks)))
+
+
+def _stream_fault(error: Exception, captured: CapturedResponse, codec: Codec, after_chunks: int) -> AnyFault:
+    is_cut_off = captured.answer.ending != "complete" or captured.has_client_left
+    if is_cut_off or isinstance(error, ProviderConnectionError):
+        return _truncated(captured.answer, after_chunks)
+    known = error if isinstance(error, ProviderError) else _unreadable_error(captured.answer, codec)
+    return stream_fault_of(known, after_chunks=after_chunks) if after_chunks else fault_of(known, after_ms=0.0)

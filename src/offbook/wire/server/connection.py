@@ -1,4 +1,4 @@
-"""Client connections on top of uvicorn's: resets, size limits, and a fast path for responses that are due at once."""
+"""Client connections on top of uvicorn's: sends responses on time, ends them as they say, and limits requests."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ import socket
 import struct
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from itertools import chain
-from typing import Any
+from math import isfinite
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import httptools
 from msgspec import Struct
+from msgspec.structs import replace
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall
-from offbook.wire.request import HttpRequest
+from offbook.wire.request import HttpRequest, header_dict
+from offbook.wire.response import STATUSES_WITHOUT_BODY, HttpResponse
 
 
 class RequestLimits(Struct, frozen=True, kw_only=True):
-    """The largest body, and all headers of a request together, in bytes."""
+    """The maximum sizes of a request's body, and of all its headers together, in bytes."""
 
     body_bytes: int = 64 * 1024 * 1024
     header_bytes: int = 64 * 1024
@@ -34,11 +37,14 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
 
 REQUEST_LIMITS = RequestLimits()
 
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 TRANSPORT = "offbook.transport"
-"""Where a scope has the transport of its connection."""
+"""The key of an ASGI scope that holds the transport of its connection."""
 
-_logger = logging.getLogger("offbook.wire.http")  # what a client sends or leaves unread is not for our log
+_logger = logging.getLogger("offbook.wire.http")  # what clients send or leave unread is not logged
 _logger.addHandler(logging.NullHandler())
 _logger.propagate = False
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -49,11 +55,13 @@ _TOO_LARGE_RESPONSE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TOO_LARGE), _TOO_LARGE)
 )
-STATUS_LINE.update({status: b"HTTP/1.1 %d \r\n" % status for status in range(600, 1000)})  # faults may have these
+STATUS_LINE.update(
+    {status: b"HTTP/1.1 %d \r\n" % status for status in range(600, 1000)}
+)  # faults may have these statuses
 
 
 class ClientConnection(HttpToolsProtocol):
-    """One connection. A wish to upgrade is overheard; headers that are too large are refused by a 431."""
+    """One connection. Upgrade requests are ignored; headers that are too large are refused with a 431."""
 
     def __init__(
         self,
@@ -89,11 +97,11 @@ class ClientConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._header_bytes = len(self.url) + sum(map(len, chain.from_iterable(self.headers)))
         if self._header_bytes > REQUEST_LIMITS.header_bytes:
-            raise ValueError("the headers are too large")  # the parser makes an error of its own of it
+            raise ValueError("the headers are too large")  # the parser turns it into an error of its own
         self.on_head()
 
     def on_head(self) -> None:
-        """The head of a call has come: hand the call to the application."""
+        """Hand a request whose head is complete to the application."""
         earlier = self.cycle
         super().on_headers_complete()
         if earlier is not None and not earlier.response_complete:
@@ -106,7 +114,7 @@ class ClientConnection(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Keep the connection: a call that crosses its end would be made, and counted, twice."""
+        """Keep the connection open: a request that crosses its close would be sent, and counted, twice."""
 
     @property
     def _is_in_head(self) -> bool:
@@ -114,7 +122,7 @@ class ClientConnection(HttpToolsProtocol):
 
     @property
     def is_in_body(self) -> bool:
-        """Whether the head of a call has come, and not yet all of its body."""
+        """Whether the head of a request is complete, and its body is not."""
         return self.cycle is not None and self.cycle.more_body and not self._is_in_head
 
     def _refuse(self) -> None:
@@ -123,9 +131,9 @@ class ClientConnection(HttpToolsProtocol):
 
 
 def _without_upgrade(data: bytes) -> bytes:
-    """The bytes without a wish for another protocol, for which the parser would leave the body unread.
+    """Rename an Upgrade header, which would make the parser leave the body unread.
 
-    Java's HTTP client wishes for HTTP/2 with its first call.
+    Java's HTTP client asks for HTTP/2 with its first request.
     """
     if b"pgrade:" not in data:
         return data
@@ -134,17 +142,17 @@ def _without_upgrade(data: bytes) -> bytes:
 
 
 async def reset_connection(transport: asyncio.Transport) -> None:
-    """End a connection by a reset, when all that was written so far has arrived: a reset drops what is under way."""
+    """Reset a connection, after all that was written has arrived: a reset discards what is in transit."""
     connection: socket.socket | None = transport.get_extra_info("socket")
     while not transport.is_closing() and (transport.get_write_buffer_size() or _unsent_bytes(connection)):  # noqa: ASYNC110
-        await asyncio.sleep(_FLUSH_S)  # nobody tells when
+        await asyncio.sleep(_FLUSH_S)  # there is no event for it
     if connection is not None and connection.fileno() >= 0:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     transport.abort()
 
 
 def _unsent_bytes(connection: socket.socket | None) -> int:
-    """How many bytes the system has taken, and the client's system has not; 0 where that cannot be known."""
+    """Return the number of bytes that the client's system has not acknowledged; 0 if that is unknown."""
     if connection is None or connection.fileno() < 0:
         return 0
     try:
@@ -153,17 +161,97 @@ def _unsent_bytes(connection: socket.socket | None) -> int:
         return 0
 
 
+async def send_response(answer: HttpResponse, scope: Scope, receive: Receive, send: Send) -> bool:
+    """Send `answer`, until it has ended or the client has left, and return whether it was sent completely."""
+    if answer.status in STATUSES_WITHOUT_BODY:
+        answer = replace(answer, frames=())
+    if answer.is_single_frame:
+        at_ms, data = answer.frames[0] if answer.frames else (0.0, b"")
+        if at_ms > 0 and await _leaves_within(receive, at_ms / 1000.0):
+            return False
+        await send(_head(answer, scope))
+        await send({"type": "http.response.body", "body": data})
+        return True
+    leaving = asyncio.ensure_future(until_client_leaves(receive))
+    try:
+        return await _ResponseSender(scope, leaving, send).send(answer)
+    finally:
+        leaving.cancel()
+
+
+class _ResponseSender:
+    """Sends one answer in pieces. `leaving` is done when the client has left."""
+
+    def __init__(self, scope: Scope, leaving: asyncio.Future[None], send: Send) -> None:
+        self._transport: asyncio.Transport = scope[TRANSPORT]
+        self._scope, self._leaving, self._send = scope, leaving, send
+        self._started_s = asyncio.get_running_loop().time()
+
+    async def send(self, answer: HttpResponse) -> bool:
+        if answer.status is not None:
+            await self._send(_head(answer, self._scope))
+        for at_ms, data in answer.frames:
+            if await self._left_before(at_ms):
+                return False
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if await self._left_before(answer.end_ms):
+            return False
+        await self._end(answer)
+        return answer.ending == "complete"
+
+    async def _end(self, answer: HttpResponse) -> None:
+        match answer.ending:
+            case "complete":
+                await self._send({"type": "http.response.body", "body": b""})
+            case "cut":
+                self._transport.close()
+                await self._leaving
+            case "reset" | "silence":
+                await reset_connection(self._transport)
+                await self._leaving
+
+    async def _left_before(self, due_ms: float) -> bool:
+        """Wait until a frame is due, and return whether the client has left before."""
+        wait_ms = due_ms - (asyncio.get_running_loop().time() - self._started_s) * 1000.0
+        if wait_ms > 0:
+            await asyncio.wait([self._leaving], timeout=wait_ms / 1000.0 if isfinite(wait_ms) else None)
+        return self._leaving.done() or self._transport.is_closing()
+
+
+def _head(answer: HttpResponse, scope: Scope) -> MutableMapping[str, Any]:
+    headers = answer.sent_headers
+    if scope["http_version"] == "1.0":  # without chunks, a length that is not reached shows the cut
+        headers = headers | {"content-length": str(len(answer.content) + (answer.ending != "complete"))}
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    return {"type": "http.response.start", "status": answer.status, "headers": raw}
+
+
+async def until_client_leaves(receive: Receive) -> None:
+    """Wait until the client has left or the connection is closed."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _leaves_within(receive: Receive, wait_s: float) -> bool:
+    """Return whether the client leaves within `wait_s`."""
+    try:
+        await asyncio.wait_for(until_client_leaves(receive), wait_s)
+    except TimeoutError:
+        return False
+    return True
+
+
 MAX_HELD_BYTES = 1024 * 1024
 
 
 class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
-    """Holds a call until all of it has come, and has it begun. An answer that is due at once is sent there and then.
+    """Holds a request until it is complete, and has `accept` answer it. An answer that is due at once is sent directly.
 
-    All else is handed to the application: what was begun already, and calls that are no plain POST, are large, or
-    come before an earlier one is answered.
+    Everything else goes to the application: accepted calls with other answers, and requests that are not a plain POST,
+    are large, or arrive before an earlier one is answered.
 
-    `buffer` is what connections of one loop read into, one after the other; a new one for each read would cost more
-    than all that is done with what was read.
+    All connections of a loop read into `buffer`, one after the other: a new buffer for each read would cost more than
+    handling what was read.
     """
 
     def __init__(
@@ -172,11 +260,11 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         server_state: ServerState,
         loop: asyncio.AbstractEventLoop | None,
         *,
-        begin: Callable[[HttpRequest], AcceptedCall | None],
+        accept: Callable[[HttpRequest], AcceptedCall | None],
         buffer: memoryview,
     ) -> None:
         super().__init__(config, server_state, {}, loop)
-        self._begin, self._buffer = begin, buffer
+        self._accept, self._buffer = accept, buffer
         self._is_held = False
         self._pieces: list[bytes] = []
         self._held_bytes = 0
@@ -210,13 +298,13 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
 
     def on_message_complete(self) -> None:
         if self._is_held:
-            begun = self._begin(self._call())
-            data = None if begun is None or begun.answer is None else begun.answer.at_once
+            accepted = self._accept(self._http_request())
+            data = None if accepted is None or accepted.answer is None else accepted.answer.immediate_bytes
             if data is not None and not self.flow.write_paused:
                 self._is_held = False
                 self.transport.write(data)
                 return
-            self.scope[ACCEPTED_CALL] = begun  # type: ignore[literal-required]
+            self.scope[ACCEPTED_CALL] = accepted  # type: ignore[literal-required]
             self._hand_over()
         super().on_message_complete()
 
@@ -226,19 +314,19 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         is_plain = parser.get_method() == b"POST" and parser.get_http_version() == "1.1" and parser.should_keep_alive()
         return is_idle and is_plain and not self.expect_100_continue
 
-    def _call(self) -> HttpRequest:
+    def _http_request(self) -> HttpRequest:
         url = httptools.parse_url(self.url)
         path = url.path.decode("ascii")
         return HttpRequest(
             "POST",
             unquote(path) if "%" in path else path,
             url.query.decode("latin-1") if url.query else "",
-            {name.decode("latin-1"): value.decode("latin-1") for name, value in self.headers},
+            header_dict(self.headers),
             self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces),
         )
 
     def _hand_over(self) -> None:
-        """Leave the call to the application after all."""
+        """Hand the request to the application after all."""
         self._is_held = False
         super().on_head()
         if self._pieces:

@@ -7,79 +7,68 @@ from typing import Any
 import msgspec
 import orjson
 from msgspec import Struct, field
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
 from offbook.text import did_you_mean, suggestion
 from offbook.version import __version__
-from offbook.wire.backend import SessionRegistry, parse_fault_plan
+from offbook.wire.backend import SessionRegistry
+from offbook.wire.options import parse_fault_plan
+from offbook.wire.request import HttpRequest
+from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.session import WireSession
 
 CONTROL_PREFIX = "/_offbook"
 DEFAULT_SESSION = "default"
-"""What the session without a name is called here, unless there is one of that very name."""
+"""The name of the session without a name here, unless there is a session of that name."""
 
-_ENDPOINTS = (
-    f"GET {CONTROL_PREFIX}/health, GET {CONTROL_PREFIX}/sessions, and GET, PUT or DELETE {CONTROL_PREFIX}/sessions/NAME"
-)
+_SESSIONS = f"{CONTROL_PREFIX}/sessions"
+_ENDPOINTS = f"GET {CONTROL_PREFIX}/health, GET {_SESSIONS}, and GET, PUT or DELETE {_SESSIONS}/NAME"
 _EXAMPLE = 'like {"faults": ["call=3: http_error 500"]}'
 
 
 class _SessionBody(Struct):
-    """What a session is started with: faults, each like `call=3: http_error 500`."""
+    """The body that starts a session: faults, each like `call=3: http_error 500`."""
 
     faults: list[str] = field(default_factory=list)
 
 
-def control_app(sessions: SessionRegistry) -> Starlette:
-    """The endpoints below `/_offbook`."""
-
-    def name_in(request: Request) -> str:
-        name: str = request.path_params["name"]
-        return "" if name == DEFAULT_SESSION and sessions.find(name) is None else name
-
-    async def health(request: Request) -> Response:
-        return _json_response({"status": "ok", "version": __version__})
-
-    async def listing(request: Request) -> Response:
+def control_response(request: HttpRequest, sessions: SessionRegistry) -> HttpResponse:
+    """Answer a request below `/_offbook`."""
+    method = "GET" if request.method == "HEAD" else request.method
+    prefix, slash, name = request.path.partition(f"{_SESSIONS}/")
+    if slash and not prefix:
+        return _answer_session(method, name, request, sessions)
+    if request.path not in (f"{CONTROL_PREFIX}/health", _SESSIONS):
+        return _no_endpoint(request, 404)
+    if method != "GET":
+        return _no_endpoint(request, 405)
+    if request.path == _SESSIONS:
         return _json_response({"sessions": [session_summary(session) for session in sessions]})
+    return _json_response({"status": "ok", "version": __version__})
 
-    async def look(request: Request) -> Response:
-        name = name_in(request)
-        session = sessions.find(name) if name else sessions.named("")
-        return _unknown_session(name, sessions) if session is None else _json_response(session_report(session))
 
-    async def start(request: Request) -> Response:
-        try:
-            plan = _plan_in(await request.body() or b"{}")
-        except InputError as error:
-            return _error_json(error, 400)
-        return _json_response(session_summary(sessions.start(name_in(request), plan)), 201)
-
-    async def forget(request: Request) -> Response:
-        name = name_in(request)
-        return Response(status_code=204) if sessions.forget(name) or not name else _unknown_session(name, sessions)
-
-    name = CONTROL_PREFIX + "/sessions/{name:path}"
-    return Starlette(
-        routes=[
-            Route(CONTROL_PREFIX + "/health", health),
-            Route(CONTROL_PREFIX + "/sessions", listing),
-            Route(name, look, methods=["GET"]),
-            Route(name, start, methods=["PUT"]),
-            Route(name, forget, methods=["DELETE"]),
-        ],
-        exception_handlers={HTTPException: _not_found},
-    )
+def _answer_session(method: str, name: str, request: HttpRequest, sessions: SessionRegistry) -> HttpResponse:
+    name = "" if name == DEFAULT_SESSION and sessions.find(name) is None else name
+    match method:
+        case "GET":
+            session = sessions.find(name) if name else sessions.named("")
+            return _unknown_session(name, sessions) if session is None else _json_response(session_report(session))
+        case "PUT":
+            try:
+                plan = _parse_plan(request.body or b"{}")
+            except InputError as error:
+                return _error_json(error, 400)
+            return _json_response(session_summary(sessions.start(name, plan)), 201)
+        case "DELETE":
+            is_gone = sessions.forget(name) or not name
+            return HttpResponse(204) if is_gone else _unknown_session(name, sessions)
+        case _:
+            return _no_endpoint(request, 405)
 
 
 def session_summary(session: WireSession) -> dict[str, Any]:
-    """A session in numbers."""
+    """Return the counts of a session."""
     return {
         "name": session.name,
         "call_count": session.call_count,
@@ -92,50 +81,47 @@ def session_summary(session: WireSession) -> dict[str, Any]:
 
 
 def session_report(session: WireSession) -> dict[str, Any]:
-    """A session call by call. What was asked of models is left out: it may be large, and secret."""
+    """Return a session call by call. Model requests are left out, as they may be large or secret."""
     calls = [
         {name: value for name, value in msgspec.to_builtins(call).items() if name != "request"}
         for call in session.calls
     ]
-    unused = [msgspec.to_builtins(left) for left in session.unused()]
+    unused = [msgspec.to_builtins(entry) for entry in session.unused()]
     misses = [msgspec.to_builtins(miss) for miss in session.misses]
     return session_summary(session) | {"calls": calls, "misses": misses, "unused": unused}
 
 
-def _plan_in(body: bytes) -> FaultPlan:
-    """The faults that a session is to be started with.
+def _parse_plan(body: bytes) -> FaultPlan:
+    """Parse the faults of a session to be started.
 
     Raises:
-        InputError: the body is no such wish, or a fault cannot be read.
+        InputError: the body is invalid, or a fault cannot be parsed.
     """
     try:
-        wish, given = (
-            msgspec.json.decode(body, type=_SessionBody),
-            msgspec.json.decode(body, type=dict[str, msgspec.Raw]),
-        )
+        parsed = msgspec.json.decode(body, type=_SessionBody)
+        names = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the body cannot be read: {error}", hint=_EXAMPLE) from None
-    for name in given:
+    for name in names:
         if name not in _SessionBody.__struct_fields__:
             hint = did_you_mean(name, _SessionBody.__struct_fields__, kind="fields")
             raise InputError(f"unknown field {name!r}", hint=hint)
-    return parse_fault_plan(wish.faults)
+    return parse_fault_plan(parsed.faults)
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    told = InputError(f"there is no {request.method} {request.url.path}", hint=f"there is: {_ENDPOINTS}")
-    return _error_json(told, error.status_code)
+def _no_endpoint(request: HttpRequest, status: int) -> HttpResponse:
+    error = InputError(f"there is no {request.method} {request.path}", hint=f"there is: {_ENDPOINTS}")
+    return _error_json(error, status)
 
 
-def _unknown_session(name: str, sessions: SessionRegistry) -> Response:
+def _unknown_session(name: str, sessions: SessionRegistry) -> HttpResponse:
     names = [session.name or DEFAULT_SESSION for session in sessions]
     return _error_json(InputError(f"there is no session {name!r}", hint=suggestion(name, names, kind="sessions")), 404)
 
 
-def _error_json(error: InputError, status: int) -> Response:
+def _error_json(error: InputError, status: int) -> HttpResponse:
     return _json_response({"error": str(error)}, status)
 
 
-def _json_response(value: dict[str, Any], status: int = 200) -> Response:
-    return Response(orjson.dumps(value), status, media_type="application/json")
+def _json_response(value: dict[str, Any], status: int = 200) -> HttpResponse:
+    return whole_response(status, orjson.dumps(value))

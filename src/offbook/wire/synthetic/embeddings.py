@@ -15,17 +15,19 @@ from msgspec import Meta, Struct
 from offbook.errors import RequestError
 from offbook.messages import JsonObject
 from offbook.recording.match.fingerprint import canonical_bytes
-from offbook.wire.request import Vendor, read_body
-from offbook.wire.synthetic.token_counts import TOKENS_PER_MEDIUM, estimated_tokens
+from offbook.text import estimate_tokens
+from offbook.wire.request import read_body
 
 _HALF = 2**31
+TOKENS_PER_MEDIUM = 258
+"""The tokens of an image, a sound or a file of any size."""
 
 
 def unit_vector(content: bytes, dimensions: int) -> list[float]:
-    """A vector of length 1 for `content`: the same in every process, and another for other content.
+    """Return a vector of length 1 for `content`: the same in every process, and another for other content.
 
-    Its numbers are ones that four bytes hold, so that they are equal however they are sent. A vector of
-    fewer dimensions points where the first ones of a longer vector do.
+    Its numbers fit float32, so that they are equal however they are sent. A vector of fewer dimensions has the
+    direction of the first dimensions of a longer one.
     """
     drawn = shake_256(sha256(content).digest()).digest(4 * dimensions)
     sides = [number - _HALF + 0.5 for number in unpack(f"<{dimensions}I", drawn)]
@@ -34,7 +36,7 @@ def unit_vector(content: bytes, dimensions: int) -> list[float]:
 
 
 def float32_bytes(vector: list[float]) -> bytes:
-    """The vector as float32 numbers, the lowest byte first."""
+    """Return the vector as little-endian float32 numbers."""
     return pack(f"<{len(vector)}f", *vector)
 
 
@@ -45,18 +47,18 @@ NonEmptyText: TypeAlias = Annotated[str, Meta(min_length=1)]
 Dimensions: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_DIMENSIONS)]
 
 NOT_TEXT = b"\xff"
-"""A byte that no text holds as UTF-8: it sets what is not text apart from every text."""
+"""A byte that is not in any UTF-8 text, so that other content never equals a text."""
 
 
 class Embeddable(Struct, frozen=True):
-    """Something to embed, as bytes (a text as UTF-8), and about how many tokens it has."""
+    """Something to embed, as bytes (a text as UTF-8), and its estimated number of tokens."""
 
     content: bytes
     tokens: int
 
     @classmethod
     def of_text(cls, text: str) -> Embeddable:
-        return cls(utf8_bytes(text), estimated_tokens(text))
+        return cls(utf8_bytes(text), max(1, estimate_tokens(len(text))))
 
     @classmethod
     def of_token_ids(cls, ids: Sequence[int]) -> Embeddable:
@@ -67,7 +69,7 @@ class Embeddable(Struct, frozen=True):
 
 
 def utf8_bytes(text: str) -> bytes:
-    """The text as UTF-8; half a surrogate pair, which JSON can hold, as if it were a character."""
+    """Encode the text as UTF-8; a lone surrogate, which JSON allows, as if it were a character."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -86,22 +88,22 @@ class _OpenAIBody(Struct):
 
 
 def openai_embeddings(body: JsonObject) -> JsonObject:
-    """The answer of `/v1/embeddings`."""
-    asked = read_body(body, _OpenAIBody)
-    inputs = _openai_inputs(asked.input)
-    dimensions = asked.dimensions or _OPENAI_DIMENSIONS.get(asked.model, _OPENAI_DEFAULT_DIMENSIONS)
-    is_packed = asked.encoding_format == "base64"
+    """Answer `/v1/embeddings`."""
+    parsed = read_body(body, _OpenAIBody)
+    inputs = _openai_inputs(parsed.input)
+    dimensions = parsed.dimensions or _OPENAI_DIMENSIONS.get(parsed.model, _OPENAI_DEFAULT_DIMENSIONS)
+    is_packed = parsed.encoding_format == "base64"
     tokens = sum(each.tokens for each in inputs)
     return {
         "object": "list",
         "data": [_openai_datum(index, each.vector(dimensions), is_packed) for index, each in enumerate(inputs)],
-        "model": asked.model,
+        "model": parsed.model,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
 
 
 def _openai_inputs(given: str | list[str | int | list[int]]) -> list[Embeddable]:
-    """A text, texts, a text as token ids, or texts as token ids: one kind at a time."""
+    """Read a text, texts, a text as token ids, or texts as token ids; they must not be mixed."""
     if isinstance(given, str):
         return [Embeddable.of_text(given)]
     texts = [item for item in given if isinstance(item, str)]
@@ -154,15 +156,15 @@ class _GoogleEmbedding(Struct, frozen=True):
 
 
 def google_embedding(path: str, body: JsonObject) -> JsonObject:
-    """The answer of `models/{model}:embedContent`."""
+    """Answer `models/{model}:embedContent`."""
     embedded = _google_vector(path, body)
     return {"embedding": {"values": embedded.values}, "usageMetadata": {"promptTokenCount": embedded.tokens}}
 
 
 def google_embeddings(path: str, body: JsonObject) -> JsonObject:
-    """The answer of `models/{model}:batchEmbedContents`."""
-    asked = read_body(body, _GoogleBatch).requests
-    embedded = [_google_vector(path, each, place=f"requests[{index}]") for index, each in enumerate(asked)]
+    """Answer `models/{model}:batchEmbedContents`."""
+    parsed = read_body(body, _GoogleBatch).requests
+    embedded = [_google_vector(path, each, place=f"requests[{index}]") for index, each in enumerate(parsed)]
     return {
         "embeddings": [{"values": each.values} for each in embedded],
         "usageMetadata": {"promptTokenCount": sum(each.tokens for each in embedded)},
@@ -170,10 +172,10 @@ def google_embeddings(path: str, body: JsonObject) -> JsonObject:
 
 
 def _google_vector(path: str, body: JsonObject, *, place: str = "") -> _GoogleEmbedding:
-    asked = read_body(body, _GoogleBody, place=place)
-    config = read_body(asked.embed_content_config or {}, _GoogleConfig, place=f"{place}.embedContentConfig")
-    dimensions = asked.output_dimensionality or config.output_dimensionality or _google_default_dimensions(path)
-    content = _google_embeddable(asked.content, f"{place}.content".lstrip("."))
+    parsed = read_body(body, _GoogleBody, place=place)
+    config = read_body(parsed.embed_content_config or {}, _GoogleConfig, place=f"{place}.embedContentConfig")
+    dimensions = parsed.output_dimensionality or config.output_dimensionality or _google_default_dimensions(path)
+    content = _google_embeddable(parsed.content, f"{place}.content".lstrip("."))
     return _GoogleEmbedding(content.vector(dimensions), content.tokens)
 
 
@@ -183,12 +185,12 @@ def _google_default_dimensions(path: str) -> int:
 
 
 def _google_embeddable(content: JsonObject, place: str) -> Embeddable:
-    """All parts of a content as one; texts are joined."""
+    """Join all parts of a content."""
     parts = read_body(content, _GoogleContent, place=place).parts
     each = [_google_part(part, f"{place}.parts[{index}]") for index, part in enumerate(parts)]
     joined = b"".join(part.content for part in each)
     if not joined:
-        raise RequestError("there is no text in it", source="request body", place=place)
+        raise RequestError("the content is empty", source="request body", place=place)
     return Embeddable(joined, sum(part.tokens for part in each))
 
 
@@ -196,7 +198,7 @@ def _google_part(part: JsonObject, place: str) -> Embeddable:
     text = read_body(part, _GooglePart, place=place).text
     if text is None:
         return Embeddable(NOT_TEXT + canonical_bytes(part), TOKENS_PER_MEDIUM)
-    return Embeddable(utf8_bytes(text), estimated_tokens(text))
+    return Embeddable.of_text(text)
 
 
 OLLAMA_DIMENSIONS = 768
@@ -213,13 +215,13 @@ class _OllamaPrompt(Struct):
 
 
 def ollama_embeddings(body: JsonObject) -> JsonObject:
-    """The answer of `/api/embed`. Durations are in nanoseconds."""
-    asked = read_body(body, _OllamaBody)
-    texts = [asked.input] if isinstance(asked.input, str) else asked.input
+    """Answer `/api/embed`. Durations are in nanoseconds."""
+    parsed = read_body(body, _OllamaBody)
+    texts = [parsed.input] if isinstance(parsed.input, str) else parsed.input
     inputs = [Embeddable.of_text(text) for text in texts]
-    dimensions = asked.dimensions or OLLAMA_DIMENSIONS
+    dimensions = parsed.dimensions or OLLAMA_DIMENSIONS
     return {
-        "model": asked.model,
+        "model": parsed.model,
         "embeddings": [each.vector(dimensions) for each in inputs],
         "total_duration": 0,
         "load_duration": 0,
@@ -228,18 +230,18 @@ def ollama_embeddings(body: JsonObject) -> JsonObject:
 
 
 def ollama_embedding(body: JsonObject) -> JsonObject:
-    """The answer of `/api/embeddings`, which is older and takes one text."""
+    """Answer `/api/embeddings`, which is older and takes one text."""
     prompt = read_body(body, _OllamaPrompt).prompt
     return {"embedding": Embeddable.of_text(prompt).vector(OLLAMA_DIMENSIONS)}
 
 
-def embeddings_answer(vendor: Vendor, path: str, body: JsonObject) -> JsonObject:
-    """The answer of the vendor's endpoint for embeddings at `path`.
+def embeddings_answer(vendor: str, path: str, body: JsonObject) -> JsonObject:
+    """Answer the vendor's endpoint for embeddings at `path`.
 
-    A text has the same vector wherever it is asked for, as far as the number of dimensions is the same.
+    A text has the same vector at every endpoint, if the number of dimensions is the same.
 
     Raises:
-        RequestError: the body is no request for embeddings, or the vendor makes none at this path.
+        RequestError: the body is not a request for embeddings, or the vendor has no such endpoint at this path.
     """
     match vendor, path.rpartition("/")[2].rpartition(":")[2]:
         case "openai", "embeddings":
@@ -252,4 +254,4 @@ def embeddings_answer(vendor: Vendor, path: str, body: JsonObject) -> JsonObject
             return ollama_embeddings(body)
         case "ollama", "embeddings":
             return ollama_embedding(body)
-    raise RequestError(f"{vendor} makes no embeddings here", source="path", place=path)
+    raise RequestError(f"{vendor} has no endpoint for embeddings here", source="path", place=path)

@@ -1,23 +1,25 @@
-"""Lists of models, and single models, in the formats of OpenAI, Anthropic, Gemini and Ollama."""
+"""Lists of models, single models, and estimated token counts, in the formats of the vendors."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from typing import Annotated
 from urllib.parse import unquote
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from offbook.codecs.ollama.response import CREATED_AT
 from offbook.errors import RequestError
 from offbook.messages import JsonObject
-from offbook.wire.request import Vendor, read_body
-from offbook.wire.synthetic.embeddings import OLLAMA_DIMENSIONS
+from offbook.text import CHARS_PER_TOKEN, estimate_tokens
+from offbook.wire.request import read_body
+from offbook.wire.synthetic.embeddings import OLLAMA_DIMENSIONS, TOKENS_PER_MEDIUM
 
 OLLAMA_VERSION = "0.12.0"
 CONTEXT_LENGTH = 131_072
-"""The tokens that a model is said to hold."""
+"""The context length of each model."""
 
 _ARCHITECTURE = "offbook"
 _FAR_FUTURE = "2200-01-01T00:00:00Z"
@@ -30,9 +32,9 @@ class _ShowBody(Struct):
 
 
 def ollama_models_answer(path: str, names: Sequence[str], body: JsonObject) -> JsonObject | None:
-    """The answer at `path`; None if the body asks for a model that is not in `names`, or there is no such path.
+    """Answer at `path`; None if the body names a model that is not in `names`, or there is no such path.
 
-    A name without a tag is that of the tag `latest`.
+    A name without a tag has the tag `latest`.
     """
     tagged = list(dict.fromkeys(map(_tagged, names)))
     match path:
@@ -72,10 +74,10 @@ def _details() -> JsonObject:
 
 
 def _show_model(body: JsonObject, names: Sequence[str]) -> JsonObject | None:
-    asked = read_body(body, _ShowBody)
-    name = asked.model or asked.name
+    parsed = read_body(body, _ShowBody)
+    name = parsed.model or parsed.name
     if not name:
-        raise RequestError("it names no model", source="request body", place="model")
+        raise RequestError("the body names no model", source="request body", place="model")
     return _description(name) if _tagged(name) in names else None
 
 
@@ -102,15 +104,13 @@ _LONG_AGO = "1970-01-01T00:00:00Z"
 _GOOGLE_PREFIX = "models/"
 
 
-def models_answer(
-    vendor: Vendor, path: str, names: Sequence[str], *, body: JsonObject | None = None
-) -> JsonObject | None:
-    """The answer of the vendor's endpoint for models at `path`; None if the model that is asked for is not in `names`.
+def models_answer(vendor: str, path: str, names: Sequence[str], *, body: JsonObject | None = None) -> JsonObject | None:
+    """Answer the vendor's endpoint for models at `path`; None if it names a model that is not in `names`.
 
     A list is one page: the names in their order, each once. Ollama's `/api/show` names its model in the `body`.
 
     Raises:
-        RequestError: the body names no model where it must.
+        RequestError: the body must name a model, and does not.
     """
     known = list(dict.fromkeys(names))
     return ollama_models_answer(path, known, body or {}) if vendor == "ollama" else _ANSWERS[vendor](path, known)
@@ -177,15 +177,112 @@ def _google_list(models: list[JsonObject]) -> JsonObject:
 def _list_or_one(
     path: str, models: dict[str, JsonObject], listed: Callable[[list[JsonObject]], JsonObject]
 ) -> JsonObject | None:
-    """The model that the path names, or the list of all if it names none."""
-    asked = _MODELS_PATH.fullmatch(path)
-    if asked is None:
+    """Return the model that the path names, or the list of all if it names none."""
+    parsed = _MODELS_PATH.fullmatch(path)
+    if parsed is None:
         return None
-    return models.get(unquote(asked["name"])) if asked["name"] else listed(list(models.values()))
+    return models.get(unquote(parsed["name"])) if parsed["name"] else listed(list(models.values()))
 
 
-_ANSWERS: dict[Vendor, Callable[[str, Iterable[str]], JsonObject | None]] = {
+_ANSWERS: dict[str, Callable[[str, Iterable[str]], JsonObject | None]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "google": _google,
 }
+
+
+TOKENS_PER_MESSAGE = 4
+"""The tokens of a message besides its text: its role, and its delimiters."""
+
+_UNCOUNTED_FIELDS = frozenset({"type", "role"})
+_MEDIA = frozenset({"image", "input_image", "input_audio", "input_file"})
+_MEDIA_TYPES = ("media_type", "mimeType", "mime_type")
+
+
+class _Messages(Struct):
+    messages: Annotated[list[JsonObject], Meta(min_length=1)]
+    system: str | list[JsonObject] | None = None
+    tools: list[JsonObject] | None = None
+
+
+class _Contents(Struct, rename="camel"):
+    contents: Annotated[list[JsonObject], Meta(min_length=1)]
+    system_instruction: JsonObject | None = None
+    tools: list[JsonObject] | None = None
+
+
+class _WrappedContents(Struct, rename="camel"):
+    generate_content_request: JsonObject | None = None
+
+
+class _Input(Struct):
+    input: str | list[JsonObject] | None = None
+    instructions: str | None = None
+    tools: list[JsonObject] | None = None
+
+
+def token_count_answer(vendor: str, body: JsonObject) -> JsonObject:
+    """Answer the vendor's endpoint that counts the tokens of a request.
+
+    Raises:
+        RequestError: the body is not a request of this vendor, or the vendor has no such endpoint.
+    """
+    count = _COUNTS.get(vendor)
+    if count is None:
+        raise RequestError(f"{vendor} has no endpoint that counts tokens", source="vendor", place=vendor)
+    return count(body)
+
+
+def _anthropic_count(body: JsonObject) -> JsonObject:
+    parsed = read_body(body, _Messages)
+    return {"input_tokens": _count(parsed.messages, parsed.system, parsed.tools)}
+
+
+def _google_count(body: JsonObject) -> JsonObject:
+    wrapped = read_body(body, _WrappedContents).generate_content_request
+    if wrapped is None:
+        parsed = read_body(body, _Contents)
+    else:
+        parsed = read_body(wrapped, _Contents, place="generateContentRequest")
+    count = _count(parsed.contents, parsed.system_instruction, parsed.tools)
+    return {"totalTokens": count, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": count}]}
+
+
+def _openai_count(body: JsonObject) -> JsonObject:
+    parsed = read_body(body, _Input)
+    items = [parsed.input] if isinstance(parsed.input, str) else parsed.input or []
+    return {"object": "response.input_tokens", "input_tokens": _count(items, parsed.instructions, parsed.tools)}
+
+
+_COUNTS: dict[str, Callable[[JsonObject], JsonObject]] = {
+    "anthropic": _anthropic_count,
+    "google": _google_count,
+    "openai": _openai_count,
+}
+
+
+def _count(messages: Sequence[object], *others: object) -> int:
+    return TOKENS_PER_MESSAGE * len(messages) + estimate_tokens(_chars([*messages, *others]))
+
+
+def _chars(values: Iterable[object]) -> int:
+    """Count the characters of all text in the values; a medium counts as many as its tokens would have."""
+    total, waiting = 0, list(values)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, dict) and _is_medium(value):
+            total += TOKENS_PER_MEDIUM * CHARS_PER_TOKEN
+        elif isinstance(value, dict):
+            waiting.extend(inner for name, inner in value.items() if name not in _UNCOUNTED_FIELDS)
+    return total
+
+
+def _is_medium(part: JsonObject) -> bool:
+    kind = part.get("type")
+    if kind == "text":
+        return False
+    return kind in _MEDIA or any(isinstance(part.get(name), str) for name in _MEDIA_TYPES)

@@ -1,0 +1,135 @@
+"""The options of servers and in-process clients: what answers calls, which faults fire, and what is recorded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.events import NULL_SINK, Sink
+from offbook.faults import FaultPlan, PlannedFault, parse_fault
+from offbook.wire.calls import NO_FAULTS, WireCall, ignore_call
+
+if TYPE_CHECKING:
+    from offbook.recording.format.document import Document
+    from offbook.recording.latency import LatencyModel
+    from offbook.recording.record_mode import RecordMode
+    from offbook.recording.redact.redactor import Redactor
+
+DEFAULT_RESPONSE = "Mock response"
+LOOPBACK = "127.0.0.1"
+
+
+class StandInOptions(TypedDict, total=False):
+    """The fields of WireOptions that `StandIn` and `http_client` take by keyword."""
+
+    responses: Mapping[str, Any] | Document | None
+    strict: bool | None
+    default_response: str | None
+    faults: Iterable[str | PlannedFault] | FaultPlan
+    latency_model: LatencyModel
+    latency_ms: float
+    seed: int
+    retry_after_ms: float | None
+    sink: Sink
+    record: str | os.PathLike[str] | None
+    record_mode: RecordMode
+    redactor: Redactor | None
+
+
+class ServingOptions(StandInOptions, total=False):
+    """The fields of WireOptions that `serving` takes by keyword."""
+
+    upstreams: Mapping[str, str] | None
+    upstream_keys: Mapping[str, str] | None
+    upstream_timeout_s: float | None
+
+
+class WireOptions(Struct, frozen=True, kw_only=True):
+    """What answers calls, and how.
+
+    Attributes:
+        recording: a path, a folder of recordings, or `sqlite:///path.db`.
+        responses: a recording as a dict, instead of `recording`.
+        strict: whether a call that is not recorded is refused; otherwise it gets `default_response`. By default a
+            recording is strict unless a default response is given, and responses are not.
+        faults: a plan, or lines like `call=3: http_error 500`.
+        latency_model, latency_ms, seed: how long answers take, as in MockProvider.
+        retry_after_ms: added to injected errors that do not say how long to wait, so that SDKs retry at once.
+        sink: gets an event for each call.
+        on_call: called with each call when it is answered, on the server's thread.
+        record: where to record the answers of the real APIs: a path, or `sqlite:///path.db`.
+        record_mode: as in RecordingProvider: `append`, `once`, `new`, `all` or `fresh`.
+        upstreams: base URLs of the real APIs by vendor (`openai`, `anthropic`, `google`, `ollama`), as in the SDKs'
+            variables; by default the vendors' own.
+        upstream_keys: API keys by vendor, sent upstream instead of those of the clients.
+        upstream_timeout_s: the longest wait for a real API to send more; None waits forever.
+        redactor: removes secrets from what is recorded.
+    """
+
+    recording: str | os.PathLike[str] | None = None
+    responses: Mapping[str, Any] | Document | None = None
+    strict: bool | None = None
+    default_response: str | None = None
+    faults: Iterable[str | PlannedFault] | FaultPlan = ()
+    latency_model: LatencyModel = "constant"
+    latency_ms: float = 0.0
+    seed: int = 0
+    retry_after_ms: float | None = None
+    sink: Sink = NULL_SINK
+    on_call: Callable[[WireCall], None] = ignore_call
+    record: str | os.PathLike[str] | None = None
+    record_mode: RecordMode = "append"
+    upstreams: Mapping[str, str] | None = None
+    upstream_keys: Mapping[str, str] | None = None
+    upstream_timeout_s: float | None = None
+    redactor: Redactor | None = None
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether a call that is not recorded is refused."""
+        if self.strict is not None:
+            return self.strict
+        return self.recording is not None and self.default_response is None
+
+    def check(self) -> None:
+        """Check that the options fit together.
+
+        Raises:
+            InputError: there is nothing to answer with, or two options exclude each other.
+        """
+        if self.record is not None:
+            self._check_record()
+        elif self.upstreams or self.upstream_keys:
+            raise InputError("no call goes upstream", source="upstreams", hint="give record=, a path to record to")
+        elif self.recording is None and self.responses is None and self.default_response is None:
+            hint = "give a recording, responses, a default_response, or record, a path to record to"
+            raise InputError("there is nothing to answer with", hint=hint)
+
+    def _check_record(self) -> None:
+        if self.recording is not None or self.responses is not None:
+            hint = "record_mode='new' answers from what the recording has, and records the rest"
+            raise InputError("give record, or else a recording or responses", source="record", hint=hint)
+        if self.strict is not None or self.default_response is not None:
+            raise InputError("calls that are not recorded go upstream: leave out strict and default_response")
+
+
+def parse_fault_plan(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultPlan:
+    """Return `faults` as a plan; NO_FAULTS if there are none.
+
+    Raises:
+        InputError: a line cannot be parsed, or is for a tool.
+    """
+    if isinstance(faults, str):
+        raise InputError("expected a list of faults, got a str", source="faults", hint=f"[{faults!r}]")
+    if not isinstance(faults, FaultPlan):
+        lines = [parse_fault(fault) if isinstance(fault, str) else fault for fault in faults]
+        faults = FaultPlan(lines) if lines else NO_FAULTS
+    for line in faults:
+        if line.at.tool is not None:
+            hint = "inject them there: inject_tools(tools, plan), or tool_call_fault for a call that the model requests"
+            raise InputError("tools run in the program under test", source=repr(str(line)), place="tool", hint=hint)
+    return faults

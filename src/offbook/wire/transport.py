@@ -1,0 +1,248 @@
+"""The transport of in-process HTTP clients: delivers answers on time, within read timeouts, with broken endings."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from math import isfinite
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.wire.api import StandIn
+from offbook.wire.backend import split_session_path
+from offbook.wire.proxy.forwarding import InProcessForwarder
+from offbook.wire.proxy.upstream import upstream_request_headers
+from offbook.wire.request import HttpRequest
+from offbook.wire.response import HttpResponse
+
+ConnectionFailure = Literal["cut", "reset", "timeout"]
+ErrorTypes: TypeAlias = Mapping[ConnectionFailure, Callable[[str], Exception]]
+"""The errors that a client library raises if a connection is `cut` or `reset`, or if a read takes too long."""
+
+DeliveryStep: TypeAlias = float | bytes
+"""Seconds to wait, or bytes that have arrived."""
+
+_ERROR_TEXTS: dict[ConnectionFailure, str] = {
+    "cut": "peer closed connection without sending complete message body (incomplete chunked read)",
+    "reset": "[Errno 104] Connection reset by peer",
+    "timeout": "timed out",
+}
+
+
+class Delivery:
+    """Delivers one answer to a client. Times count from its creation.
+
+    Every read waits until a frame is due, but at most `read_timeout_s`; None waits forever. A read that fails raises
+    one of `error_types`.
+    """
+
+    def __init__(self, answer: HttpResponse, *, read_timeout_s: float | None, error_types: ErrorTypes) -> None:
+        self.headers = answer.sent_headers
+        self._answer, self._read_timeout_s, self._error_types = answer, read_timeout_s, error_types
+        self._started_s = SYSTEM_CLOCK.monotonic_s()
+
+    def open(self) -> int:
+        """Wait for the head of the answer in this thread, and return its status."""
+        for wait_s in self._until_head():
+            _sleep(wait_s)
+        return self._status
+
+    async def open_async(self) -> int:
+        """Wait for the head of the answer on the running loop, and return its status."""
+        for wait_s in self._until_head():
+            await _sleep_async(wait_s)
+        return self._status
+
+    def __iter__(self) -> Iterator[bytes]:
+        for step in self._body():
+            if isinstance(step, bytes):
+                yield step
+            else:
+                _sleep(step)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for step in self._body():
+            if isinstance(step, bytes):
+                yield step
+            else:
+                await _sleep_async(step)
+
+    @property
+    def _status(self) -> int:
+        assert self._answer.status is not None
+        return self._answer.status
+
+    def _until_head(self) -> Iterator[float]:
+        """A whole answer arrives with its frame, a head before pieces at once, and without a status there is none."""
+        answer = self._answer
+        if answer.status is None:
+            yield from self._end()
+        elif answer.is_single_frame and answer.frames:
+            yield from self._until(answer.frames[0][0])
+
+    def _body(self) -> Iterator[DeliveryStep]:
+        for at_ms, data in self._answer.frames:
+            yield from self._until(at_ms)
+            yield data
+        if not self._answer.is_single_frame:
+            yield from self._end()
+
+    def _end(self) -> Iterator[float]:
+        yield from self._until(self._answer.end_ms)
+        if self._answer.ending != "complete":
+            raise self._error("cut" if self._answer.ending == "cut" else "reset")
+
+    def _until(self, due_ms: float) -> Iterator[float]:
+        wait_s = due_ms / 1000.0 - (SYSTEM_CLOCK.monotonic_s() - self._started_s)
+        if self._read_timeout_s is not None and wait_s > self._read_timeout_s:
+            yield self._read_timeout_s
+            raise self._error("timeout")
+        if wait_s > 0:
+            yield wait_s
+
+    def _error(self, failure: ConnectionFailure) -> Exception:
+        return self._error_types[failure](_ERROR_TEXTS[failure])
+
+
+def _sleep(wait_s: float) -> None:
+    threading.Event().wait(wait_s if wait_s < threading.TIMEOUT_MAX else None)
+
+
+async def _sleep_async(wait_s: float) -> None:
+    if isfinite(wait_s):
+        await SYSTEM_CLOCK.sleep_s(wait_s)
+    else:
+        await asyncio.get_running_loop().create_future()
+
+
+class InProcessTransport:
+    """Has a StandIn answer the requests of httpx or httpx2 clients, and raises what the library raises over a socket.
+
+    Calls that only the real API can answer go through `live` or `live_async`, by default over the network. httpx and
+    httpx2 have the same names: a subclass sets `library` to one of the modules, and inherits from its transports.
+    """
+
+    library: ClassVar[Any]
+    delivered_body: ClassVar[type[DeliveredBody]]
+    captured_body: ClassVar[type[CapturedBody]]
+
+    def __init__(self, stand_in: StandIn, *, live: Any = None, live_async: Any = None) -> None:
+        self._stand_in, self._live, self._live_async = stand_in, live, live_async
+
+    def handle_request(self, request: Any) -> Any:
+        answer = self._stand_in.answer(_http_request(request, request.read()))
+        if isinstance(answer, InProcessForwarder):
+            response = self._send_upstream(request, answer)
+            if not answer.has_fault:
+                return response
+            response.read()
+            answer = _replacement(answer)
+        delivery = self._delivery(answer, request)
+        return self.library.Response(delivery.open(), headers=delivery.headers, stream=self.delivered_body(delivery))
+
+    async def handle_async_request(self, request: Any) -> Any:
+        answer = self._stand_in.answer(_http_request(request, await request.aread()))
+        if isinstance(answer, InProcessForwarder):
+            response = await self._send_upstream_async(request, answer)
+            if not answer.has_fault:
+                return response
+            await response.aread()
+            answer = _replacement(answer)
+        delivery = self._delivery(answer, request)
+        status = await delivery.open_async()
+        return self.library.Response(status, headers=delivery.headers, stream=self.delivered_body(delivery))
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.close()
+        self._stand_in.close()
+
+    async def aclose(self) -> None:
+        if self._live_async is not None:
+            await self._live_async.aclose()
+        self._stand_in.close()
+
+    def _send_upstream(self, request: Any, forwarder: InProcessForwarder) -> Any:
+        if self._live is None:
+            self._live = self.library.HTTPTransport()
+        with forwarder.capturing():
+            response = self._live.handle_request(self._upstream_request(request))
+        return self._captured_response(response, forwarder)
+
+    async def _send_upstream_async(self, request: Any, forwarder: InProcessForwarder) -> Any:
+        if self._live_async is None:
+            self._live_async = self.library.AsyncHTTPTransport()
+        with forwarder.capturing():
+            response = await self._live_async.handle_async_request(self._upstream_request(request))
+        return self._captured_response(response, forwarder)
+
+    def _captured_response(self, response: Any, forwarder: InProcessForwarder) -> Any:
+        headers = forwarder.start(response.status_code, response.headers.raw)
+        body = self.captured_body(response, forwarder)
+        return self.library.Response(response.status_code, headers=headers, stream=body)
+
+    def _upstream_request(self, request: Any) -> Any:
+        """Return the request for the real API, without the session and the headers of offbook."""
+        path = split_session_path(request.url.raw_path.decode("latin-1"))[1]
+        return self.library.Request(
+            request.method,
+            request.url.copy_with(raw_path=path.encode("latin-1")),
+            headers=upstream_request_headers(request.headers.raw),
+            content=request.content,
+            extensions=request.extensions,
+        )
+
+    def _delivery(self, answer: HttpResponse, request: Any) -> Delivery:
+        read_timeout_s = request.extensions.get("timeout", {}).get("read")
+        error_types: ErrorTypes = {
+            "cut": self.library.RemoteProtocolError,
+            "reset": self.library.ReadError,
+            "timeout": self.library.ReadTimeout,
+        }
+        return Delivery(answer, read_timeout_s=read_timeout_s, error_types=error_types)
+
+
+def _http_request(request: Any, body: bytes) -> HttpRequest:
+    url = request.url
+    return HttpRequest(request.method, url.path, url.query.decode("latin-1"), dict(request.headers), body)
+
+
+def _replacement(forwarder: InProcessForwarder) -> HttpResponse:
+    answer = forwarder.replacement_response()
+    assert answer is not None, "a call with a fault has a replacement"
+    return answer
+
+
+class DeliveredBody:
+    """The body of an answer from a StandIn. A subclass inherits from the library's byte streams, too."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._delivery)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return aiter(self._delivery)
+
+
+class CapturedBody:
+    """The body of a response of a real API. A subclass inherits from the library's byte streams, too."""
+
+    def __init__(self, response: Any, forwarder: InProcessForwarder) -> None:
+        self._response, self._forwarder = response, forwarder
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._forwarder.forwarded_pieces(self._response.stream)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._forwarder.forwarded_pieces_async(self._response.stream)
+
+    def close(self) -> None:
+        self._response.close()
+        self._forwarder.leave()
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+        self._forwarder.leave()

@@ -1,1 +1,0 @@
-"""Transports that answer HTTP clients of the same process."""
