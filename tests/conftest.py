@@ -31,11 +31,12 @@ def pytest_runtest_protocol():
     before = len(sys.modules)
     result = yield
     if len(sys.modules) != before:
-        _forget_written_modules()
+        forget_written_modules()
     return result
 
 
-def _forget_written_modules():
+def forget_written_modules():
+    """Forget the modules in pytest's temporary folders."""
     for name in list(sys.modules):  # names only: making anything else may let a thread import meanwhile
         file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
         if isinstance(file, str) and "/pytest-of-" in file:  # where pytest has its temporary folders

@@ -8,13 +8,14 @@ import inspect
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import offbook
+from offbook.cli.main import main
+from tests.conftest import forget_written_modules
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -25,7 +26,7 @@ WITHOUT_EXAMPLES = {"design", "wire-frameworks", "wire-node"}
 
 FILE = re.compile(r"[\w-]+\.\w+")
 
-FEW_PLUGINS = {
+INNER_PYTEST = {
     "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     "PYTEST_PLUGINS": "offbook.pytest_plugin.plugin,pytest_asyncio.plugin",
 }
@@ -61,27 +62,39 @@ def fits(shown, expected):
     return len(shown) - end >= len(rest[-1]) and shown.endswith(rest[-1])
 
 
-def run_console(text, folder):
+def run_console(text, capfd):
     """Run each `$` line; the lines under it are its output, in which `…` stands for anything."""
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE):
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        done = subprocess.run(
-            shlex.split(command),
-            cwd=folder,
-            env=os.environ | {"PATH": path} | FEW_PLUGINS,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        shown = "\n".join(line.rstrip() for line in (done.stdout + done.stderr).strip().splitlines())
+        capfd.readouterr()
+        run_command(shlex.split(command))
+        output = "".join(capfd.readouterr())
+        shown = "\n".join(line.rstrip() for line in output.strip().splitlines())
         assert fits(shown, expected.strip()), f"$ {command}\n{shown}"
 
 
+def run_command(command):
+    """Run a command in this process, without what it would find of earlier ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+        match command:
+            case ["offbook", *_]:
+                patch.setattr(sys, "argv", command)
+                with pytest.raises(SystemExit):
+                    main()
+            case ["pytest", *arguments] | ["python", "-m", "pytest", *arguments]:
+                pytest.main([*arguments, "-o", "asyncio_default_fixture_loop_scope=function"])
+            case _:
+                raise AssertionError(f"a page runs {command[0]}")
+    forget_written_modules()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
+def test_the_examples_of_a_page_run(page, tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {"__name__": "__main__"}
-    ran = 0
+    for name, value in INNER_PYTEST.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    namespace, ran = {"__name__": "__main__"}, 0
     for kind, note, text in blocks(page):
         if note == "no-run":
             continue
@@ -91,7 +104,7 @@ def test_the_examples_of_a_page_run(page, tmp_path, monkeypatch):
         elif kind == "python":
             run_python(text, namespace)
         else:
-            run_console(text, tmp_path)
+            run_console(text, capfd)
     assert ran or page.stem in WITHOUT_EXAMPLES
 
 
