@@ -15,7 +15,8 @@ from tests.report import browser  # noqa: E402
 from local_model import serving  # noqa: E402
 from offbook import run  # noqa: E402
 from offbook.explore.harness import Harness  # noqa: E402
-from offbook.explore.runner import Exploration, ExploreOptions, Explorer  # noqa: E402
+from offbook.explore.options import ExploreOptions  # noqa: E402
+from offbook.explore.runner import Exploration, Explorer  # noqa: E402
 from offbook.explore.variants import select_variants  # noqa: E402
 from offbook.report.exploration import exploration_reporter_of, report_exploration  # noqa: E402
 from offbook.subjects.function import FunctionSubject  # noqa: E402

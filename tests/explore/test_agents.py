@@ -11,7 +11,8 @@ import orjson
 import pytest
 from msgspec import Struct
 
-from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.options import ExploreOptions
+from offbook.explore.runner import Explorer
 from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Verdict
 from offbook.subjects.executors import ThreadExecutor

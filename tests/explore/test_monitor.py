@@ -8,7 +8,8 @@ import pytest
 
 from offbook import ProviderGateway, RetryPolicy, explore_function
 from offbook.errors import AllProvidersFailedError, DeadlineExceededError
-from offbook.explore.monitor import Deadlines, MonitoredFunction
+from offbook.explore.monitor import MonitoredFunction
+from offbook.explore.options import Deadlines
 from tests.explore.runs import clean_harness_of, plan_of
 from tests.fakes import user
 

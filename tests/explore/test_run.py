@@ -1,6 +1,101 @@
-"""Texts that are the same in every run."""
+"""The record of a run: its sites, and texts that are the same in every run."""
 
-from offbook.explore.run import normalize_text
+import pytest
+
+from offbook.explore.run import normalize_text, positions_of, recorded_run, sites_of
+from offbook.faults import At
+from offbook.recording.format.file import document_from_dict
+from tests.explore.runs import clean_run, model_call, streamed, tool_run
+
+
+def test_the_sites_are_the_tries_of_calls_of_models_and_then_the_calls_of_tools():
+    calls = (model_call(1), model_call(2, attempt=2))
+    sites = sites_of(clean_run(calls=calls, tools=(tool_run("refund", 1), tool_run("refund", 2))))
+    assert [(site.row, site.at, site.is_tool) for site in sites] == [
+        ("1", At(call=1, attempt=1), False),
+        ("2 try 2", At(call=2, attempt=2), False),
+        ("refund 1", At(tool="refund", call=1), True),
+        ("refund 2", At(tool="refund", call=2), True),
+    ]
+
+
+def test_calls_of_a_step_are_named_by_it():
+    call = model_call(5, step_id="answer", step_call=2, has_tools=True)
+    (site,) = sites_of(clean_run(calls=(call,)))
+    assert (site.row, site.at, site.has_tools) == ("5 answer", At(step_id="answer", call=2, attempt=1), True)
+    assert model_call(5, step_id="answer", attempt=3).row == "5 answer try 3"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "positions"),
+    [
+        ([], []),
+        (["text"], [("start", 0)]),
+        (["text"] * 3, [("start", 0), ("text", 1), ("end", 3)]),
+        (["reasoning", "text"], [("start", 0), ("end", 2)]),
+        (["text", "text", "tool_call", "tool_call"], [("start", 0), ("text", 1), ("tool call", 3), ("end", 4)]),
+        (["other", "text", "text", "other", "other"], [("start", 0), ("text", 2), ("end", 3)]),
+        (["other", "text", "other"], [("start", 0), ("end", 2)]),
+        (["other", "other"], [("start", 0)]),
+    ],
+)
+def test_a_stream_has_places_before_it_inside_text_and_tool_calls_and_before_its_end(chunks, positions):
+    assert list(positions_of(streamed(*chunks))) == positions
+
+
+def test_what_is_not_streamed_has_no_places_inside():
+    assert list(positions_of(model_call(chunks=("text", "text")))) == []
+
+
+TOOL = {"function": {"name": "refund"}, "type": "function"}
+
+
+def run_of(**entries):
+    return recorded_run(document_from_dict({"_version": 2, **entries}, source="test"))
+
+
+def test_calls_are_numbered_overall_and_by_step():
+    run = run_of(plan={"content": "a"}, say=[{"content": "b"}, {"content": "c"}])
+    told = [(call.number, call.step_id, call.step_call, call.attempt) for call in run.calls]
+    assert told == [(1, "plan", 1, 1), (2, "say", 1, 1), (3, "say", 2, 1)]
+
+
+def test_calls_are_in_the_order_of_their_moments():
+    run = run_of(a={"content": "a", "recorded_at": "2026-01-02"}, b={"content": "b", "recorded_at": "2026-01-01"})
+    assert [call.step_id for call in run.calls] == ["b", "a"]
+
+
+def test_a_call_that_had_failed_is_tried_again():
+    run = run_of(say=[{"fault": {"type": "timeout", "after_ms": 5}}, {"content": "b"}, {"content": "c"}])
+    assert [(call.number, call.step_call, call.attempt) for call in run.calls] == [(1, 1, 1), (1, 1, 2), (2, 2, 1)]
+
+
+def test_a_call_without_a_step_is_known_by_its_number():
+    digest = "a" * 64
+    run = run_of(**{digest: {"content": "b", "request_hash": digest}})
+    assert [str(site.at) for site in sites_of(run)] == ["call=1 attempt=1"]
+
+
+def test_streams_and_tools_are_known_from_the_entry():
+    run = run_of(
+        say={"content": "a b", "chunks": [[0, "a "], [1, {"reasoning": "hm"}], [2, "b"]]},
+        act={"tool_calls": [{"name": "refund"}], "chunks": [[0, {"tool_call": {"index": 0, "name": "refund"}}]]},
+        ask={"content": "c", "request": {"messages": [], "model": "m", "tools": [TOOL]}},
+    )
+    assert [call.chunks for call in run.calls] == [("text", "reasoning", "text"), ("tool_call",), ()]
+    assert [call.is_streamed for call in run.calls] == [True, True, False]
+    assert [call.has_tools for call in run.calls] == [False, True, True]
+
+
+def test_plain_http_is_no_call_of_a_model():
+    run = run_of(say={"request": {"method": "GET", "path": "/v1/models", "body": None}})
+    assert run.calls == ()
+
+
+def test_calls_of_tools_are_numbered_by_tool():
+    run = run_of(_tools={"refund": [{"arguments": {"id": 1}, "result": 1}, {"result": 2}], "find": [{"result": 3}]})
+    told = [(each.tool, each.call, each.arguments) for each in run.tools]
+    assert told == [("refund", 1, {"id": 1}), ("refund", 2, {}), ("find", 1, {})]
 
 
 def test_names_are_replaced_longest_first():

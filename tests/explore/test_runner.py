@@ -5,8 +5,9 @@ from typing import ClassVar
 import pytest
 
 from offbook.errors import InputError
+from offbook.explore.options import ExploreOptions
 from offbook.explore.run import Run
-from offbook.explore.runner import Exploration, ExploreOptions, Explorer, SerialExecutor
+from offbook.explore.runner import Exploration, Explorer, SerialExecutor
 from offbook.explore.variants import select_variants
 from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
 

@@ -219,7 +219,7 @@ def test_uses(offbook):
 @pytest.mark.parametrize(
     ("use", "reason"),
     [
-        ('offbook.faults("call=1: timeout")', "an explored test is given its faults by the case"),
+        ('offbook.faults("call=1: timeout")', "the faults of an explored test come from its case"),
         ("offbook.http_client()", "HTTP clients are not explored in a test"),
         ("offbook.typo", "has no attribute 'typo'"),
     ],
@@ -247,15 +247,15 @@ def test_early(early):
     pass
 """.replace("{use}", "offbook.run(asyncio.sleep(1))")
     )
-    assert "nothing runs before the test does" in told(explored.run("-k", "clean"))
+    assert "no coroutine runs before the test does" in told(explored.run("-k", "clean"))
     explored.test((explored.folder / "test_it.py").read_text().replace("run(asyncio.sleep(1))", "gateway"))
-    assert "nothing is asked before the test runs" in told(explored.run("-k", "clean"))
+    assert "no call is answered before the test runs" in told(explored.run("-k", "clean"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ("'run.json'", "it takes no arguments without names"),
+        ("'run.json'", "it takes no positional arguments"),
         ("fault='all'", "unknown argument 'fault'"),
         ("faults='timeot'", "there is no fault 'timeot' to try"),
         ("budget='many'", "budget: expected `int | null`, got `str`"),

@@ -11,7 +11,7 @@ from tests.pytest_plugin.conftest import told
         ('recordin="x.json"', "unknown argument 'recordin'\n  hint: did you mean 'recording'?"),
         (
             '"x.json"',
-            "it takes no arguments without names\n  hint: name it: @pytest.mark.offbook(recording='x.json')",
+            "it takes no positional arguments\n  hint: name it: @pytest.mark.offbook(recording='x.json')",
         ),
         ("recording=5", "recording: expected `str | null`, got `int`\n  hint: given: 5"),
         ('strict="no"', "strict: expected `bool`, got `str`\n  hint: given: 'no'"),

@@ -6,8 +6,9 @@ from contextlib import closing
 import pytest
 
 from offbook.errors import InputError
+from offbook.explore.options import ExploreOptions
 from offbook.explore.run import Run
-from offbook.explore.runner import ExploreOptions, Explorer, SerialExecutor
+from offbook.explore.runner import Explorer, SerialExecutor
 from offbook.explore.variants import select_variants
 from offbook.subjects.executors import AutoExecutor, ProcessExecutor, WorkerProcess
 from offbook.subjects.open import open_subject
@@ -153,8 +154,8 @@ def test_programs_run_in_threads_and_tell_the_same_however_many(project):
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        (ExploreSettings(on_divergence="live"), "cannot be asked live"),
-        (ExploreSettings(declared=("ValueError",)), "a program ends by an exit code, not by 'ValueError'"),
+        (ExploreSettings(on_divergence="live"), "cannot be answered live"),
+        (ExploreSettings(declared=("ValueError",)), "a program ends with an exit code, not with 'ValueError'"),
     ],
 )
 def test_terms_that_do_not_fit_a_program_are_refused(settings, reason):

@@ -8,7 +8,8 @@ import time
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.options import ExploreOptions
+from offbook.explore.runner import Explorer
 from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan
 from offbook.subjects.executors import ThreadExecutor
@@ -242,7 +243,7 @@ def test_a_crew_stops_what_runs_when_nobody_wants_the_results(tmp_path):
 
 
 def test_what_cannot_be_run_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no command"):
+    with pytest.raises(InputError, match="the command is empty"):
         ProgramSubject([], replay=tmp_path / "run.json")
     with pytest.raises(InputError):
         ProgramSubject(["true"], replay=tmp_path / "none.json")

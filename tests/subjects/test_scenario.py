@@ -3,7 +3,8 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.options import ExploreOptions
+from offbook.explore.runner import Explorer
 from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan
 from offbook.subjects.open import open_subject
@@ -129,13 +130,13 @@ def test_a_simulated_user_who_does_not_play_along_ends_the_run(project):
 
 def test_an_agent_that_is_an_endpoint_is_refused(project):
     given = project.scenario(config='[agent]\nname = "desk"\nendpoint = "http://127.0.0.1:1"\n')
-    with pytest.raises(InputError, match=r"agent desk: it asks its models elsewhere(.|\n)*-- COMMAND"):
+    with pytest.raises(InputError, match=r"agent desk: its models are called elsewhere(.|\n)*-- COMMAND"):
         clean(given)
 
 
 def test_an_agent_that_asks_no_model_by_what_it_is_given_is_refused(project):
     desk = "async def handle(messages, ctx):\n    return str(await ctx.resolve_tool('refund', {}))\n"
-    with pytest.raises(InputError, match=r"agent desk: the agent asks no model(.|\n)*-- COMMAND"):
+    with pytest.raises(InputError, match=r"agent desk: the agent makes no model calls(.|\n)*-- COMMAND"):
         clean(project.scenario(desk=desk))
 
 
@@ -148,7 +149,7 @@ def test_a_recording_that_is_not_there_is_told_with_how_to_make_it(project):
 
 def test_a_recording_of_another_conversation_is_refused(project):
     given = project.scenario(answers={"refunds/other/1/agent": {"content": "yes"}})
-    with pytest.raises(InputError, match="there is nothing of the conversation 'refunds/desk/1' in it"):
+    with pytest.raises(InputError, match="it has no entry of the conversation 'refunds/desk/1'"):
         clean(given)
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.runner import ExploreOptions, Explorer
+from offbook.explore.options import ExploreOptions
+from offbook.explore.runner import Explorer
 from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan, parse_fault
 from offbook.subjects.open import open_subject
@@ -140,7 +141,7 @@ NO_TOOLS = {"plan": {"content": "yes"}, "tell": {"content": "Done"}}
 
 
 def test_a_tool_with_a_side_effect_is_not_run_for_real(project):
-    with pytest.raises(InputError, match=r"tools\.refund: it has a side effect, and would run for real"):
+    with pytest.raises(InputError, match=r"tools\.refund: it has a side effect and would run for real"):
         subject_of(project.workflow(answers=NO_TOOLS))
 
 

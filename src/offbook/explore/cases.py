@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.explore.sites import ExploredSite
+from offbook.explore.run import ExploredSite
 from offbook.explore.variants import FaultVariant
 from offbook.faults import FaultPlan, PlannedFault
 
@@ -15,14 +15,14 @@ EVERY_ATTEMPT = "always"
 
 
 class HeatmapCell(Struct, frozen=True):
-    """A place in the picture of an exploration: which call, which fault."""
+    """A cell of the heatmap: a call and a fault."""
 
     row: str
     column: str
 
 
 class FaultCase(Struct, frozen=True):
-    """Faults to replay a run with. Equivalent cells of the picture share one."""
+    """The faults of one run. Equivalent cells of the heatmap share one case."""
 
     id: str
     lines: tuple[PlannedFault, ...]
@@ -39,23 +39,23 @@ class FaultCase(Struct, frozen=True):
 def cases_of(
     sites: Sequence[ExploredSite], variants: Iterable[FaultVariant], *, budget: int | None = None
 ) -> list[FaultCase]:
-    """Every fault at every site that it can strike, the most telling first: each fault goes round all sites in turn.
+    """Return every fault at every site where it can fire, most telling first: each fault at all sites in turn.
 
-    Cases that would do the same are one. A `budget` is the most that there may be.
+    Equivalent cases are one. A `budget` is the largest number of cases.
     """
     found: dict[str, tuple[PlannedFault, list[HeatmapCell]]] = {}
     for variant in variants:
         for column, line, site in _planned_faults(variant, sites):
             found.setdefault(str(line), (line, []))[1].append(HeatmapCell(site.row, column))
     numbered = enumerate(found.values(), 1)
-    made = [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
-    return made if budget is None else made[:budget]
+    cases = [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
+    return cases if budget is None else cases[:budget]
 
 
 def _planned_faults(
     variant: FaultVariant, sites: Sequence[ExploredSite]
 ) -> Iterator[tuple[str, PlannedFault, ExploredSite]]:
-    """The lines that a dish makes, with the column of each: all sites once, then again for what lasts."""
+    """Yield the faults of a variant with their columns: at all sites once, then at every attempt if it persists."""
     for site in sites:
         if not variant.fits(site):
             continue
@@ -71,7 +71,7 @@ def _planned_faults(
 def pairs_of(
     first: FaultCase, sites: Sequence[ExploredSite], variants: Iterable[FaultVariant]
 ) -> Iterator[tuple[PlannedFault, ...]]:
-    """The case with a second fault at each of `sites`: those that a run of it came by behind the first."""
+    """Yield the case with a second fault at each of `sites`, which are those that its run reached after the first."""
     for variant in variants:
         for _, line, site in _planned_faults(replace(variant, is_persistent=False), sites):
             if all(other.at != site.at for other in first.lines):
@@ -81,13 +81,13 @@ def pairs_of(
 def minimise(
     lines: Sequence[PlannedFault], fails: Callable[[tuple[PlannedFault, ...]], bool]
 ) -> tuple[PlannedFault, ...]:
-    """The lines without those that can be left out, one by one, while `fails` stays true."""
-    kept = tuple(lines)
+    """Drop lines one by one while `fails` stays true, and return the rest."""
+    needed = tuple(lines)
     place = 0
-    while place < len(kept) and len(kept) > 1:
-        without = kept[:place] + kept[place + 1 :]
-        if fails(without):
-            kept = without
+    while place < len(needed) and len(needed) > 1:
+        fewer = needed[:place] + needed[place + 1 :]
+        if fails(fewer):
+            needed = fewer
         else:
             place += 1
-    return kept
+    return needed

@@ -1,4 +1,4 @@
-"""What an exploration has covered, and how its verdicts differ from those of an earlier one."""
+"""The coverage of an exploration, and how its verdicts differ from those of an earlier one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 
 
 class VerdictChange(Struct, frozen=True):
-    """A case whose verdict is another; None where only one of the two has the case."""
+    """A case whose verdict changed. A verdict is None if its exploration does not have the case."""
 
     case: str
     before: Verdict | None
@@ -19,14 +19,14 @@ class VerdictChange(Struct, frozen=True):
 
     @property
     def is_worse(self) -> bool:
-        """Whether something is a finding now that was none, or a worse one."""
+        """Whether the case is a finding now and was none or a less severe one."""
         if self.after is None or self.after not in FINDINGS:
             return False
         return self.before is None or VERDICTS.index(self.after) < VERDICTS.index(self.before)
 
 
 class ExplorationComparison(Struct, frozen=True):
-    """The cases whose verdicts differ, in the order of the second exploration, and how many have the same."""
+    """The cases whose verdicts differ, in the order of the later exploration, and how many are the same."""
 
     changes: tuple[VerdictChange, ...]
     same: int
@@ -37,7 +37,7 @@ class ExplorationComparison(Struct, frozen=True):
 
 
 def compare_explorations(before: Exploration, after: Exploration) -> ExplorationComparison:
-    """Case by case, by the faults that they are made of."""
+    """Compare two explorations case by case. Cases are the same if their faults are."""
     old = {str(each.case): each.verdict for each in before.results}
     new = {str(each.case): each.verdict for each in after.results}
     names = list(new) + [name for name in old if name not in new]
@@ -49,7 +49,10 @@ RECOVERY_PATHS = ("retry", "fallback", "breaker open")
 
 
 class Coverage(Struct, frozen=True):
-    """`met` has the faults that each call met, `missed` the calls that met none, `never_ran` the paths nobody took."""
+    """What an exploration has covered.
+
+    `met` has the faults of each call, `missed` the calls without one, `never_ran` the recovery paths that no run took.
+    """
 
     met: dict[str, list[str]]
     missed: list[str]
@@ -58,12 +61,12 @@ class Coverage(Struct, frozen=True):
 
 
 def coverage_of(exploration: Exploration) -> Coverage:
-    """What the cases of an exploration have covered."""
+    """Return what the cases of an exploration have covered."""
     met: dict[str, list[str]] = {row: [] for row in exploration.rows}
     paths = Counter[str]()
-    for explored in exploration.results:
-        paths.update(explored.run.paths)
-        for cell in explored.case.cells if explored.verdict != "not reached" else ():
+    for result in exploration.results:
+        paths.update(result.run.paths)
+        for cell in result.case.cells if result.verdict != "not reached" else ():
             met.setdefault(cell.row, []).append(cell.column)
     return Coverage(
         met={row: faults for row, faults in met.items() if faults},

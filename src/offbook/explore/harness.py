@@ -24,61 +24,72 @@ from offbook.tools.toolbox import GivenTool, GivenTools
 
 
 class Harness:
-    """What a run is given in the place of its models and tools. `provider` and `gateway` answer, `tools` wraps."""
+    """The models and tools of one explored run.
 
-    def __init__(self, plan: FaultPlan, *, models: ExploredModels, tools: ExploredTools | None, max_calls: int) -> None:
+    `provider` and `gateway` answer model calls from the recording, with the faults of the plan; `tools` does the same
+    for tools. Every call is observed.
+    """
+
+    def __init__(
+        self,
+        plan: FaultPlan,
+        *,
+        models: ExploredModels,
+        tools: ExploredTools | None,
+        max_calls: int,
+        side_effects: Collection[str] = (),
+    ) -> None:
         self.recovery_counter = RecoveryCounter()
-        self._models = models
         self.diverged: list[str] = []
-        self._fault_log = FaultLog()
-        self._recorded, self._tool_observer = tools, ToolObserver()
+        self._models, self._replayed_tools, self._side_effects = models, tools, side_effects
+        self._fault_log, self._tool_observer = FaultLog(), ToolObserver()
         models.on_diverged = self.diverged.append
         if tools is not None:
             tools.on_diverged = self.diverged.append
             tools.on_end = models.end
         injector = FaultInjector(models, plan, fault_log=self._fault_log)
         self._model_observer = ModelObserver(injector, models, max_calls=max_calls)
-        self._faulty = inject_tools((), plan, fault_log=self._fault_log)
+        self._faulty_tools = inject_tools((), plan, fault_log=self._fault_log)
 
     @property
     def provider(self) -> Provider:
-        """What is asked instead of a model: its failures are not tried again."""
+        """The provider that answers model calls. It does not retry."""
         return self._model_observer
 
     @property
     def unobserved(self) -> Provider:
-        """The same for those who are not explored, such as a simulated user: unseen, and no fault strikes there."""
+        """The same answers without faults and observers, for what is not explored, such as a simulated user."""
         return self._models
 
     @cached_property
     def gateway(self) -> ProviderGateway:
-        """The same behind a gateway that tries failed calls again."""
+        """A gateway around `provider`, which retries failed calls."""
         gateway = ProviderGateway(sink=self.recovery_counter)
         gateway.register(self.provider)
         return gateway
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
-        """The tools, answered from the recording if it has calls of tools, and watched: `tools(search, book)`."""
-        named: dict[str, ToolDef] = {}
-        for each in given:
-            named |= Toolbox([each] if callable(each) or isinstance(each, ToolDef) else each)
-        return Toolbox(list(self.wrap_tools(named).values()))
+        """Wrap tools: `tools(search, book)`. They are replayed if the recording has any calls of tools."""
+        return Toolbox(list(self.wrap_tools(Toolbox.of(*given)).values()))
 
     def wrap_tools(self, tools: Mapping[str, ToolDef]) -> dict[str, ToolDef]:
-        """The like for tools by name."""
+        """Wrap tools by name."""
         return {name: self.wrap(tool) for name, tool in tools.items()}
 
     def wrap(self, tool: ToolDef) -> ToolDef:
-        """One tool, from the inside out: itself or its recording, whether it has run, faults, what the agent sees."""
-        inner = self._tool_observer.inside(tool if self._recorded is None else _replayed_tool(tool, self._recorded))
-        return self._tool_observer.outside(self._faulty.wrap(inner))
+        """Wrap one tool: inside is the tool or its recording, around it are faults, outside is what the agent sees."""
+        marked = replace(tool, side_effect=True) if tool.name in self._side_effects else tool
+        inner = marked if self._replayed_tools is None else _replay_tool(marked, self._replayed_tools)
+        return self._tool_observer.outside(self._faulty_tools.wrap(self._tool_observer.inside(inner)))
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
+        """The model calls so far."""
         return tuple(self._model_observer.calls)
 
     @property
     def tool_runs(self) -> tuple[ToolRun, ...]:
+        """The tool calls so far."""
         return self._tool_observer.runs
 
     @property
@@ -87,7 +98,7 @@ class Harness:
         return tuple(str(planned) for planned in self._fault_log.fired)
 
 
-def _replayed_tool(tool: ToolDef, recorded: ExploredTools) -> ToolDef:
+def _replay_tool(tool: ToolDef, recorded: ExploredTools) -> ToolDef:
     def answer(**arguments: Any) -> Any:
         return recorded.answer(tool, arguments)
 
@@ -98,54 +109,49 @@ def _replayed_tool(tool: ToolDef, recorded: ExploredTools) -> ToolDef:
 
 
 SPARE_CALLS = 100
-"""How many calls of models a run may make beyond five times those of the clean one, before it counts as endless."""
+"""How many model calls a run may make beyond five times those of the clean run, before it counts as endless."""
 
 MAX_CLEAN_CALLS = 10_000
 
 
 class HarnessFactory:
-    """Stages runs of one recording. The first must be the clean one: it writes the script that the others are read."""
+    """Creates the harnesses of runs on one recording. The first is for the clean run, which writes the script.
 
-    def __init__(self, shelf: RecordingReader, divergence: Divergence = STOP_ON_DIVERGENCE) -> None:
-        self._shelf = shelf
-        self._models = ModelRecording(shelf, divergence)
-        self._tools = ToolRecording(shelf.tools, divergence)
+    Args:
+        reader: the recording. It is closed with the factory.
+        divergence: what answers a request that was never recorded.
+        side_effects: names of tools that have side effects, beside those that declare it.
+    """
+
+    def __init__(
+        self,
+        reader: RecordingReader,
+        divergence: Divergence = STOP_ON_DIVERGENCE,
+        *,
+        side_effects: Collection[str] = (),
+    ) -> None:
+        self._reader, self._side_effects = reader, side_effects
+        self._models = ModelRecording(reader, divergence)
+        self._tools = ToolRecording(reader.tools, divergence)
         self._clean: Harness | None = None
 
     def create(self, plan: FaultPlan) -> Harness:
-        """A harness for the next run."""
-        if self._clean is None:
-            self._clean = Harness(
-                plan, models=self._models.start_run(), tools=self._recorded(), max_calls=MAX_CLEAN_CALLS
-            )
-            return self._clean
-        max_calls = max_calls_after(len(self._clean.calls))
-        return Harness(plan, models=self._models.start_run(), tools=self._recorded(), max_calls=max_calls)
+        """Return the harness of the next run. Tools run for real if the recording has no calls of tools."""
+        harness = Harness(
+            plan,
+            models=self._models.start_run(),
+            tools=None if self._tools.is_empty else self._tools.start_run(),
+            max_calls=MAX_CLEAN_CALLS if self._clean is None else max_calls_after(len(self._clean.calls)),
+            side_effects=self._side_effects,
+        )
+        self._clean = self._clean or harness
+        return harness
 
     def close(self) -> None:
-        self._shelf.close()
-
-    def _recorded(self) -> ExploredTools | None:
-        """The recorded tools, or None where the real ones are to run, as nothing of them is recorded."""
-        return None if self._tools.is_empty else self._tools.start_run()
+        """Close the recording."""
+        self._reader.close()
 
 
 def max_calls_after(clean_calls: int) -> int:
-    """How many calls a run may make, where the clean one has made so many."""
+    """Return how many model calls a run may make where the clean run made `clean_calls`."""
     return 5 * clean_calls + SPARE_CALLS
-
-
-class SideEffectHarness:
-    """The stand-ins of a harness, with the tools of these names marked as having side effects."""
-
-    def __init__(self, harness: Harness, side_effects: Collection[str]) -> None:
-        self._harness, self._side_effects = harness, side_effects
-
-    @property
-    def provider(self) -> Provider:
-        return self._harness.provider
-
-    def wrap(self, tool: ToolDef) -> ToolDef:
-        """The tool, answered, watched and with faults as the harness has it."""
-        marked = replace(tool, side_effect=True) if tool.name in self._side_effects else tool
-        return self._harness.wrap(marked)

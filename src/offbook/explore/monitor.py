@@ -11,8 +11,6 @@ from inspect import isawaitable
 from types import FrameType
 from typing import Any, TypeVar
 
-from msgspec import Struct
-
 from offbook.clock import run, time_limit
 from offbook.errors import (
     AgentError,
@@ -24,6 +22,7 @@ from offbook.errors import (
 )
 from offbook.explore.harness import Harness
 from offbook.explore.observers import EndlessRunError
+from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
 from offbook.explore.run import Run, RunFailure, normalize_text
 from offbook.recording.format.tool_exchange import json_form
 
@@ -37,27 +36,17 @@ GAVE_UP_ERRORS = (
     StepError,
     StreamInterruptedError,
 )
-"""The errors by which offbook's own parts say that they have tried and given up: declared everywhere."""
-
-
-class Deadlines(Struct, frozen=True):
-    """How long a run may take: `virtual_s` by its own clock, `real_s` by the wall's."""
-
-    virtual_s: float = 3600.0
-    real_s: float = 30.0
-
-
-DEFAULT_DEADLINES = Deadlines()
+"""Errors of offbook itself which say that it has tried and given up. They are always declared."""
 
 
 class RunDeadlineError(BaseException):
-    """A run that does not end. No agent may catch it, so it is no Exception."""
+    """A run exceeds its deadline. It is not an Exception, so that no agent catches it."""
 
 
 class RunMonitor:
-    """Watches one run on a harness, and tells what it did.
+    """Runs something on a harness once, and reports what it did.
 
-    `declared` are the classes of errors, or their names, that the run is said to raise.
+    `declared` are the errors that the run is expected to raise when it gives up, as classes or names.
     """
 
     def __init__(
@@ -70,16 +59,16 @@ class RunMonitor:
         self._harness, self._declared, self._deadlines = harness, tuple(declared), deadlines
         self._took_s = 0.0
 
-    def seen(self, play: Callable[[], Any]) -> Run:
-        """What the run did that `play` makes. Nothing that it raises comes through, except interrupts."""
+    def observe(self, work: Callable[[], Any]) -> Run:
+        """Call `work` and report the run. What it raises is part of the report; only interrupts are raised."""
         result, error, hung = None, None, ""
         try:
             with real_time_limit(self._deadlines.real_s):
-                result = play()
+                result = work()
         except (EndlessRunError, RunDeadlineError) as endless:
             hung = str(endless)
         except Exception as raised:
-            error = self._ending(raised)
+            error = self._failure(raised)
         except BaseExceptionGroup as group:
             hung = _hang_reason(group)
         harness = self._harness
@@ -96,7 +85,7 @@ class RunMonitor:
         )
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` in virtual time, whose seconds count. Raises TooLateError when they are too many."""
+        """Run `work` in virtual time. Raises RunDeadlineError when it takes too long by that time."""
         return run(self._in_time(work), virtual_time=True)
 
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
@@ -108,7 +97,7 @@ class RunMonitor:
         finally:
             self._took_s += loop.time()
 
-    def _ending(self, error: Exception) -> RunFailure:
+    def _failure(self, error: Exception) -> RunFailure:
         inner = _first_error(error)
         names = {kind.__name__ for kind in type(inner).__mro__}
         is_declared = isinstance(inner, GAVE_UP_ERRORS) or any(
@@ -118,7 +107,7 @@ class RunMonitor:
 
 
 class MonitoredFunction:
-    """Runs `work` on harnesses. `declared` are the classes of errors, or their names, that it is said to raise."""
+    """A function that takes a harness, sync or async. `declared` are the errors it raises when it gives up."""
 
     def __init__(
         self,
@@ -130,17 +119,17 @@ class MonitoredFunction:
         self._work, self._declared, self._deadlines = work, tuple(declared), deadlines
 
     def run(self, harness: Harness) -> Run:
-        """What the work did on this harness. Nothing that it raises comes through, except interrupts."""
-        watch = RunMonitor(harness, declared=self._declared, deadlines=self._deadlines)
-        return watch.seen(lambda: watch.run(self._played(harness)))
+        """Run the function on this harness and report the run. Only interrupts are raised."""
+        monitor = RunMonitor(harness, declared=self._declared, deadlines=self._deadlines)
+        return monitor.observe(lambda: monitor.run(self._call(harness)))
 
-    async def _played(self, harness: Harness) -> Any:
-        given = self._work(harness)
-        return await given if isawaitable(given) else given
+    async def _call(self, harness: Harness) -> Any:
+        result = self._work(harness)
+        return await result if isawaitable(result) else result
 
 
 def _hang_reason(group: BaseExceptionGroup[BaseException]) -> str:
-    """Why a run does not end that has several tasks. Raises the group if it tells nothing of that."""
+    """Return why a run with several tasks does not end. Raises the group if that is not what it is about."""
     endless = group.subgroup((EndlessRunError, RunDeadlineError))
     if endless is None:
         raise group
@@ -148,13 +137,13 @@ def _hang_reason(group: BaseExceptionGroup[BaseException]) -> str:
 
 
 def _first_error(error: BaseException) -> BaseException:
-    """The error, or the first in a group of several."""
+    """Return the error, or the first one of a group."""
     return _first_error(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
 @contextmanager
 def real_time_limit(limit_s: float) -> Iterator[None]:
-    """Raise TooLateError in what takes longer than `limit_s` of real time; only the main thread can be stopped so."""
+    """Raise RunDeadlineError in a block that takes longer than `limit_s` of real time, in the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -39,7 +39,7 @@ from offbook.tools.result_text import result_text
 
 
 def lost_messages(before: Sequence[JsonObject], now: Sequence[JsonObject]) -> int:
-    """How many messages of the request `before` the one `now` lacks; 0 if it has anything that the other had not."""
+    """Return how many messages of the request `before` the request `now` lacks; 0 if it has any new one."""
     if len(now) >= len(before) or any(message not in before for message in now):
         return 0
     return len(before) - len(now)
@@ -49,7 +49,7 @@ _TOLERANCE_S = 1e-6
 
 
 class EndlessRunError(BaseException):
-    """A run that goes on and on. No agent may catch it, so it is no Exception."""
+    """A run makes too many calls. It is not an Exception, so that no agent catches it."""
 
 
 class _Attempt(Struct, frozen=True):
@@ -61,7 +61,9 @@ class _Attempt(Struct, frozen=True):
 
 
 class ModelObserver(Provider):
-    """Stands before the faults and the recording of one run. `calls` are the tries of calls, in the order they ended.
+    """Observes the model calls of one run: a provider around its faults and its recording.
+
+    `calls` are the attempts in the order in which they ended.
 
     Raises:
         EndlessRunError: from `send`, when the run has made more calls than `max_calls`.
@@ -72,25 +74,25 @@ class ModelObserver(Provider):
     def __init__(self, provider: Provider, models: ExploredModels, *, max_calls: int) -> None:
         self.calls: list[ModelCall] = []
         self._provider, self._models, self._max_calls = provider, models, max_calls
-        self._begun = 0
+        self._sent = 0
         self._call_numbers, self._has_failed = CallNumbers(), False
         self._due_s: dict[tuple[str, str | None, int], float] = {}
         self._last_failed: dict[str | None, Request] = {}
 
     async def send(self, request: Request) -> Reply:
-        self._begun += 1
-        if self._begun > self._max_calls:
+        self._sent += 1
+        if self._sent > self._max_calls:
             raise EndlessRunError(f"it made more than {self._max_calls} calls of models")
-        tried = self._start(request)
+        attempt = self._start(request)
         try:
-            reply = await self._provider.send(tried.request)
+            reply = await self._provider.send(attempt.request)
             if request.stream:
-                return StreamedReply(self._watched(reply, tried), source=reply)
+                return StreamedReply(self._observe_stream(reply, attempt), source=reply)
             response = reply.response if isinstance(reply, WholeReply) else await reply.collect()
         except (Exception, asyncio.CancelledError) as error:
-            self._note_failure(tried, error)
+            self._note_failure(attempt, error)
             raise
-        self._note(tried, response=response)
+        self._note(attempt, response=response)
         return WholeReply(response)
 
     def _start(self, request: Request) -> _Attempt:
@@ -106,44 +108,44 @@ class ModelObserver(Provider):
         numbered = replace(request, call=site.call, attempt=site.attempt)
         return _Attempt(numbered, site, is_too_soon=_now_s() < due_s - _TOLERANCE_S)
 
-    async def _watched(self, reply: Reply, tried: _Attempt) -> AsyncIterator[StreamEvent]:
+    async def _observe_stream(self, reply: Reply, attempt: _Attempt) -> AsyncIterator[StreamEvent]:
         chunks: list[ChunkKind] = []
         has_ended = False
         try:
             async for event in reply:
                 if isinstance(event, StreamEnd):
                     has_ended = True
-                    self._note(tried, response=event.response, chunks=chunks)
+                    self._note(attempt, response=event.response, chunks=chunks)
                 elif not isinstance(event, StreamRestart):
                     chunks.append(chunk_kind(event))
                 yield event
         except (Exception, asyncio.CancelledError) as error:
-            self._note_failure(tried, error, chunks=chunks)
+            self._note_failure(attempt, error, chunks=chunks)
             raise
         except GeneratorExit:
-            if not has_ended:  # the agent has read as much as it wanted
-                self._note(tried, chunks=chunks)
+            if not has_ended:  # the agent has stopped reading
+                self._note(attempt, chunks=chunks)
             raise
 
-    def _note_failure(self, tried: _Attempt, error: BaseException, *, chunks: list[ChunkKind] | None = None) -> None:
-        request = tried.request
+    def _note_failure(self, attempt: _Attempt, error: BaseException, *, chunks: list[ChunkKind] | None = None) -> None:
+        request = attempt.request
         self._models.take_back(request)
-        told = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
         if isinstance(error, RecordingMismatchError):
             last = self._last_failed.get(request.step_id)
             forgot = 0 if last is None else lost_messages(last.messages, request.messages)
-            self._note(tried, outcome="diverged", error=told, forgot=forgot)
+            self._note(attempt, outcome="diverged", error=message, forgot=forgot)
             return
-        site = tried.site
+        site = attempt.site
         self._call_numbers.finish(site, fingerprint(request), failed=True)
         self._has_failed = True
         self._due_s[site.workflow, site.step_id, site.call] = _now_s() + _requested_wait_s(error)
         self._last_failed[request.step_id] = request
-        self._note(tried, outcome="failed", error=told, chunks=chunks)
+        self._note(attempt, outcome="failed", error=message, chunks=chunks)
 
     def _note(
         self,
-        tried: _Attempt,
+        attempt: _Attempt,
         *,
         response: Response | None = None,
         outcome: CallOutcome = "answered",
@@ -151,7 +153,7 @@ class ModelObserver(Provider):
         chunks: list[ChunkKind] | None = None,
         forgot: int = 0,
     ) -> None:
-        request, site = tried.request, tried.site
+        request, site = attempt.request, attempt.site
         self.calls.append(
             ModelCall(
                 number=site.overall,
@@ -165,7 +167,7 @@ class ModelObserver(Provider):
                 asks_for=() if response is None else tuple((call.tool, call.args) for call in response.tool_calls),
                 outcome=outcome,
                 error=error,
-                is_too_soon=tried.is_too_soon,
+                is_too_soon=attempt.is_too_soon,
                 forgot=forgot,
             )
         )
@@ -176,13 +178,13 @@ def _now_s() -> float:
 
 
 def _requested_wait_s(error: BaseException) -> float:
-    """How long the API asks to wait before the next try."""
+    """Return how long the API asks to wait before the next attempt."""
     headers = error.headers if isinstance(error, ProviderError) else {}
     return retry_after_s(headers, now=SYSTEM_CLOCK.utc_now()) or 0.0 if headers else 0.0
 
 
 class _ToolCall:
-    """A call under way."""
+    """A tool call in progress."""
 
     def __init__(self, tool: ToolDef, number: int, arguments: JsonObject) -> None:
         self.tool, self.number, self.arguments = tool, number, arguments
@@ -190,7 +192,7 @@ class _ToolCall:
         self.result = ""
         self.error: str | None = None
 
-    def ended(self) -> ToolRun:
+    def to_run(self) -> ToolRun:
         return ToolRun(
             tool=self.tool.name,
             call=self.number,
@@ -206,7 +208,7 @@ _current_call: ContextVar[_ToolCall | None] = ContextVar("_current_call", defaul
 
 
 class ToolObserver:
-    """Puts itself around the tools of one run: `outside` sees what the agent calls, `inside` what has really run."""
+    """Observes the tool calls of one run: `outside` sees what the agent calls, `inside` which tools really run."""
 
     def __init__(self) -> None:
         self._counts = Counter[str]()
@@ -214,23 +216,23 @@ class ToolObserver:
 
     @property
     def runs(self) -> tuple[ToolRun, ...]:
-        """The calls so far, in the order in which they were made."""
-        return tuple(call.ended() for call in self._calls)
+        """The calls so far, in the order in which they started."""
+        return tuple(call.to_run() for call in self._calls)
 
     def outside(self, tool: ToolDef) -> ToolDef:
-        """The tool as the agent has it."""
+        """Wrap the tool as the agent gets it, around faults."""
 
         def call(**arguments: Any) -> Any:
-            return self._told(self._begin(tool, arguments), tool, arguments)
+            return self._call(self._start_call(tool, arguments), tool, arguments)
 
         async def call_and_wait(**arguments: Any) -> Any:
-            value = self._told(self._begin(tool, arguments), tool, arguments)
+            value = self._call(self._start_call(tool, arguments), tool, arguments)
             return await value if isinstance(value, Awaitable) else value
 
         return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=tool.timeout_s)
 
     def inside(self, tool: ToolDef) -> ToolDef:
-        """The tool where nothing stands between the call and itself."""
+        """Wrap the tool itself, inside faults."""
 
         def call(**arguments: Any) -> Any:
             _mark_run()
@@ -242,18 +244,18 @@ class ToolObserver:
 
         return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=None)
 
-    def _begin(self, tool: ToolDef, arguments: JsonObject) -> _ToolCall:
+    def _start_call(self, tool: ToolDef, arguments: JsonObject) -> _ToolCall:
         self._counts[tool.name] += 1
         call = _ToolCall(tool, self._counts[tool.name], json_arguments(arguments))
         self._calls.append(call)
         return call
 
-    def _told(self, call: _ToolCall, tool: ToolDef, arguments: JsonObject) -> Any:
+    def _call(self, call: _ToolCall, tool: ToolDef, arguments: JsonObject) -> Any:
         token = _current_call.set(call)
         try:
             value = tool.callable(**arguments)
             if isinstance(value, Awaitable):
-                return self._awaited(call, value)
+                return self._wait(call, value)
             call.result = result_text(value)
         except Exception as error:
             call.error = normalize_text(f"{type(error).__name__}: {error}")
@@ -263,7 +265,7 @@ class ToolObserver:
         finally:
             _current_call.reset(token)
 
-    async def _awaited(self, call: _ToolCall, value: Awaitable[Any]) -> Any:
+    async def _wait(self, call: _ToolCall, value: Awaitable[Any]) -> Any:
         token = _current_call.set(call)
         try:
             result = await value
@@ -283,7 +285,7 @@ def _mark_run() -> None:
 
 
 class RecoveryCounter:
-    """A sink that counts retries, fallbacks and changes of breakers."""
+    """A sink that counts retries, fallbacks and state changes of breakers."""
 
     def __init__(self) -> None:
         self.paths = Counter[str]()

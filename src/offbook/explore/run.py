@@ -1,22 +1,25 @@
-"""The record of one run: its calls of models and tools, how it ended, and its result."""
+"""The record of one run: its model and tool calls, how it ended, its result, and the sites at which it can fail."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from offbook.call_numbers import CallNumbers
+from offbook.faults import At
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
+from offbook.recording.format.document import Document, each_exchange
 
 ChunkKind = Literal["text", "reasoning", "tool_call", "other"]
-"""What a piece of a streamed answer brings; `other` are the events around those, which only the wire has."""
+"""What a chunk of a streamed answer carries. `other` are the events around those, which only the wire has."""
 
 
 def chunk_kind(delta: StreamDelta) -> ChunkKind:
-    """Return what a piece of a stream brings."""
+    """Return what a chunk of a stream carries."""
     if isinstance(delta, TextDelta):
         return "text"
     return "reasoning" if isinstance(delta, ReasoningDelta) else "tool_call"
@@ -27,14 +30,14 @@ ErrorKind = Literal["declared", "undeclared"]
 
 
 class ModelCall(Struct, frozen=True, kw_only=True):
-    """One try of a call of a model.
+    """One attempt of a model call.
 
-    `number` counts the calls of the run from 1 and `step_call` those of its step; `attempt` counts the tries of a
-    call. `has_tools` is whether the model was given any. `chunks` are the kinds of the pieces that a streamed answer
-    came in, `asks_for` the tools that the answer asked for, with their arguments.
+    `number` counts the calls of the run from 1, `step_call` those of its step, and `attempt` the attempts of the
+    call. `has_tools` is whether the request offers tools. `chunks` are the kinds of the chunks of a streamed answer,
+    `asks_for` the tools that the answer asks for, with their arguments.
 
-    `is_too_soon` is a try before the wait was over that the answer to the last one had asked for. `forgot` is how many
-    messages of the call that had failed just before are missing, in one that asks nothing else.
+    `is_too_soon` is whether the attempt came before the wait was over that the last answer had asked for. `forgot` is
+    how many messages of the failed call before it are missing in a request that has no new ones.
     """
 
     number: int
@@ -51,12 +54,18 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     is_too_soon: bool = False
     forgot: int = 0
 
+    @property
+    def row(self) -> str:
+        """The name of the attempt in a heatmap: its number, its step and, from the second on, its attempt."""
+        name = f"{self.number}" if self.step_id is None else f"{self.number} {self.step_id}"
+        return name if self.attempt == 1 else f"{name} try {self.attempt}"
+
 
 class ToolRun(Struct, frozen=True, kw_only=True):
-    """One call of a tool: `call` counts those of this tool from 1.
+    """One call of a tool. `call` counts the calls of this tool from 1.
 
-    `has_run` is whether the tool itself ran, which a fault may prevent; `error` is what the agent was told instead of
-    a result.
+    `has_run` is whether the tool itself ran, which a fault may prevent. `error` is what the agent got instead of a
+    result.
     """
 
     tool: str
@@ -69,7 +78,7 @@ class ToolRun(Struct, frozen=True, kw_only=True):
 
 
 class RunFailure(Struct, frozen=True):
-    """The error that ended a run. One that the agent is said to raise is declared."""
+    """The error that ended a run. It is declared if the agent is expected to raise it."""
 
     kind: ErrorKind
     type: str
@@ -77,11 +86,11 @@ class RunFailure(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """A run from its beginning to its end.
+    """One run, from start to end.
 
-    `result` is what it gave, as JSON. `broken` lists the assertions that do not hold, `diverged` says what was asked
-    that was never recorded, `hung` that it did not end in time. `took_s` is in virtual time where there is such.
-    `paths` counts what was done to recover: retries, fallbacks, breakers.
+    `result` is its result as JSON. `broken` lists the assertions that do not hold, `fired` the faults that fired.
+    `diverged` describes a request that was never recorded, `hung` why the run counts as hung; both are empty otherwise.
+    `took_s` is in virtual time if the run has it. `paths` counts what it did to recover: retries, fallbacks, breakers.
     """
 
     result: Any = None
@@ -97,12 +106,12 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def trajectory(self) -> list[tuple[str, JsonObject]]:
-        """The tools that were called, in order, with their arguments."""
+        """The tool calls in order, as names and arguments."""
         return [(each.tool, each.arguments) for each in self.tools]
 
     @property
     def side_effects(self) -> Counter[str]:
-        """How often each tool with a side effect has run."""
+        """How often each tool with a side effect ran."""
         return Counter(each.tool for each in self.tools if each.side_effect and each.has_run)
 
 
@@ -110,7 +119,96 @@ _OBJECT_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")
 
 
 def normalize_text(text: str, names: Mapping[str, str] | None = None) -> str:
-    """The text with other `names` for what is named there, longest first, and without addresses of objects."""
+    """Replace `names` in the text, longest first, and remove addresses of objects."""
     for name in sorted(names or {}, key=len, reverse=True):
         text = text.replace(name, (names or {})[name])
     return _OBJECT_ADDRESS.sub("0x…", text)
+
+
+class ExploredSite(Struct, frozen=True):
+    """A place in a run at which a fault can fire, with its row in a heatmap, like `2 answer` or `refund 1`.
+
+    `positions` are the places in its stream that are worth a fault, by name, as the number of chunks before them.
+    """
+
+    row: str
+    at: At
+    has_tools: bool = False
+    positions: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_tool(self) -> bool:
+        return self.at.tool is not None
+
+
+def sites_of(run: Run) -> list[ExploredSite]:
+    """Return the sites of a run in the order in which it reached them: models first, then tools."""
+    return [*_model_sites(run.calls), *_tool_sites(run.tools)]
+
+
+def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
+    for call in calls:
+        at = (
+            At(call=call.number, attempt=call.attempt)
+            if call.step_id is None
+            else At(step_id=call.step_id, call=call.step_call, attempt=call.attempt)
+        )
+        yield ExploredSite(call.row, at, call.has_tools, tuple(positions_of(call)))
+
+
+def _tool_sites(tools: Iterable[ToolRun]) -> Iterator[ExploredSite]:
+    for each in tools:
+        yield ExploredSite(f"{each.tool} {each.call}", At(tool=each.tool, call=each.call))
+
+
+def positions_of(call: ModelCall) -> Iterator[tuple[str, int]]:
+    """Yield the positions in a stream: before it starts, inside text, inside a tool call, before its end."""
+    if not call.is_streamed or not call.chunks:
+        return
+    yield "start", 0
+    for name, kind in (("text", "text"), ("tool call", "tool_call")):
+        places = [place for place, each in enumerate(call.chunks) if each == kind]
+        if len(places) > 1:
+            yield name, places[len(places) // 2]
+    telling = [place for place, each in enumerate(call.chunks) if each != "other"]
+    if telling and len(call.chunks) > 1:
+        yield "end", telling[-1] + 1
+
+
+def recorded_run(document: Document) -> Run:
+    """Return the recorded model and tool calls, in the order of their recording.
+
+    A call that failed and was repeated has several attempts. How often an entry was asked that answers every call is
+    not known.
+    """
+    return Run(calls=tuple(_recorded_calls(document)), tools=tuple(_recorded_tools(document)))
+
+
+def _recorded_calls(document: Document) -> Iterator[ModelCall]:
+    numbers = CallNumbers()
+    for key, exchange in sorted(document, key=lambda entry: entry[1].recorded_at or ""):
+        if exchange.http_fields() is not None:
+            continue
+        step_id, identity = None if key == exchange.request_hash else key, exchange.request_hash
+        site = numbers.start(("", step_id), identity)
+        numbers.finish(site, identity, failed=exchange.fault is not None)
+        request = exchange.request_fields() or {}
+        deltas = exchange.timed_deltas() if exchange.chunks is not None else ()
+        yield ModelCall(
+            number=site.overall,
+            step_id=step_id,
+            step_call=site.call,
+            attempt=site.attempt,
+            model=exchange.model,
+            has_tools=bool(request.get("tools") or exchange.tool_calls),
+            is_streamed=exchange.chunks is not None,
+            chunks=tuple(chunk_kind(delta) for _, delta in deltas),
+        )
+
+
+def _recorded_tools(document: Document) -> Iterator[ToolRun]:
+    calls = Counter[str]()
+    for tool, exchange in sorted(each_exchange(document.tools), key=lambda entry: entry[1].recorded_at or ""):
+        calls[tool] += 1
+        arguments = exchange.arguments if isinstance(exchange.arguments, dict) else {}
+        yield ToolRun(tool=tool, call=calls[tool], arguments=arguments)

@@ -1,4 +1,4 @@
-"""Runs and judges every case of a subject."""
+"""Runs every case of a subject and assesses the runs."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, pairs_of
-from offbook.explore.run import Run
-from offbook.explore.sites import ExploredSite, sites_of
-from offbook.explore.variants import FaultVariant
-from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Invariant, Verdict, assess, broken_invariants
+from offbook.explore.options import ExploreOptions
+from offbook.explore.run import ExploredSite, Run, sites_of
+from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
 from offbook.faults import FaultPlan, PlannedFault
 
 
 class Subject(Protocol):
-    """Something that can be run. The first run is without a fault: the clean one."""
+    """Something that can be run. The first run is the clean run, without a fault."""
 
     name: str
 
     def run(self, plan: FaultPlan) -> Run:
-        """Run it from its beginning, isolated from other runs. Never raises what the run itself raises."""
+        """Run it from the start, isolated from other runs. What the run itself raises is part of the Run."""
         ...
 
 
 PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")
-"""The second faults that are tried in pairs: those that a run is most likely to meet."""
+"""The faults that are tried as the second of a pair: the most likely ones."""
 
 
 class CaseResult(Struct, frozen=True):
-    """A case that was run: what the run did, and the verdict on it."""
+    """A case, its run, and the assessment of the run."""
 
     case: FaultCase
     run: Run
@@ -44,12 +43,16 @@ class CaseResult(Struct, frozen=True):
         return self.assessment.verdict
 
     @property
+    def evidence(self) -> tuple[str, ...]:
+        return self.assessment.evidence
+
+    @property
     def is_finding(self) -> bool:
         return self.verdict in FINDINGS
 
 
 class Exploration(Struct, frozen=True):
-    """What became of all cases of a subject, in the order of the cases. `left` is how many a budget has left out."""
+    """The results of all cases of a subject, in order. `left` is how many cases the budget left out."""
 
     subject: str
     clean: Run
@@ -58,48 +61,39 @@ class Exploration(Struct, frozen=True):
 
     @property
     def findings(self) -> list[CaseResult]:
-        """What tells of a defect, worst first."""
+        """The results that show a defect, worst first."""
         found = [each for each in self.results if each.is_finding]
         return sorted(found, key=lambda each: VERDICTS.index(each.verdict))
 
     @property
     def counts(self) -> dict[Verdict, int]:
-        """How many cases have which verdict, worst first."""
+        """The number of cases by verdict, worst first."""
         counts = {verdict: sum(each.verdict == verdict for each in self.results) for verdict in VERDICTS}
         return {verdict: count for verdict, count in counts.items() if count}
 
     @property
     def rows(self) -> list[str]:
-        """The calls of the clean run, as a picture names them."""
+        """The calls of the clean run, as the heatmap names them."""
         return [site.row for site in sites_of(self.clean)]
 
     @property
     def columns(self) -> list[str]:
-        """The faults that were tried, as a picture names them."""
+        """The faults that were tried, as the heatmap names them."""
         return list(dict.fromkeys(cell.column for each in self.results for cell in each.case.cells))
 
     def at(self, row: str, column: str) -> CaseResult | None:
-        """What was explored at a cell of the picture."""
+        """Return the result at a cell of the heatmap."""
         return next((each for each in self.results if HeatmapCell(row, column) in each.case.cells), None)
 
 
-class ExploreOptions(Struct, frozen=True, kw_only=True):
-    """What is to be explored: which faults, whether in pairs too, how many cases at most, and what must hold always."""
-
-    variants: Sequence[FaultVariant]
-    pairs: bool = False
-    budget: int | None = None
-    invariants: Sequence[Invariant] = ()
-
-
 class CaseExecutor(Protocol):
-    """Runs cases of a subject, one after the other or several at once; the results come in the order of the cases."""
+    """Runs the cases of a subject, serially or in parallel. The runs come in the order of the cases."""
 
     def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]: ...
 
 
 class SerialExecutor:
-    """Runs cases one after the other, right here."""
+    """Runs cases one after the other in this thread."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
@@ -117,8 +111,9 @@ class Explorer:
     """Explores a subject.
 
     Args:
-        on_begin: told of the clean run and of how many cases there are, before the first.
-        on_case: told of each case when it is judged.
+        executor: runs the cases; serially by default.
+        on_begin: called before the first case, with the clean run and the number of cases.
+        on_case: called with each result.
 
     Raises:
         InputError: from `clean`, `cases` and `explore`, if the run fails even without a fault.
@@ -139,62 +134,60 @@ class Explorer:
 
     @cached_property
     def clean(self) -> Run:
-        """The run without a fault, made when it is first asked for."""
+        """The run without a fault, made on first access."""
         run = self._subject.run(FaultPlan())
         problem = _clean_run_problem(run) or next(iter(broken_invariants(run, self._options.invariants)), "")
         if problem:
-            hint = "an exploration starts from a run that is fine: record it again, or mend it first"
+            hint = "an exploration starts from a run that succeeds: record it again, or fix it first"
             raise InputError(f"the run fails without any fault: {problem}", source=self._subject.name, hint=hint)
         if not run.calls and not run.tools:
-            hint = "it is not led to the stand-in, or asks nothing"
+            hint = "it does not use the base URL or the provider that it is given, or makes no calls"
             raise InputError("the run made no call that could fail", source=self._subject.name, hint=hint)
         return run
 
     @cached_property
     def cases(self) -> list[FaultCase]:
-        """Every case of a single fault that the options asks for, whatever the budget."""
+        """Every case with a single fault, regardless of the budget."""
         return cases_of(sites_of(self.clean), self._options.variants)
 
     def explore(self, only: Sequence[FaultCase] | None = None) -> Exploration:
-        """Run the subject once without a fault, and then with each case, or with those given alone."""
+        """Run the subject once without a fault, and then with each case, or only with those of `only`."""
         cases = self.cases[: self._options.budget] if only is None else only
         self._on_begin(Exploration(self._subject.name, self.clean), len(cases))
-        explored = list(self._judged(cases, self.clean))
+        results = list(self._assess(cases, self.clean))
         if only is not None:
-            return Exploration(self._subject.name, self.clean, tuple(explored))
+            return Exploration(self._subject.name, self.clean, tuple(results))
         if self._options.pairs:
-            explored += self._pairs(explored, self.clean)
-        return Exploration(self._subject.name, self.clean, tuple(explored), len(self.cases) - len(cases))
+            results += self._run_pairs(results, self.clean)
+        return Exploration(self._subject.name, self.clean, tuple(results), len(self.cases) - len(cases))
 
-    def _judged(self, cases: Sequence[FaultCase], clean: Run) -> Iterator[CaseResult]:
+    def _assess(self, cases: Sequence[FaultCase], clean: Run) -> Iterator[CaseResult]:
         runs = self._executor.run(cases)
         try:
             for case, run in zip(cases, runs, strict=True):
-                explored = CaseResult(case, run, assess(run, clean, invariants=self._options.invariants))
-                self._on_case(explored)
-                yield explored
+                result = CaseResult(case, run, assess(run, clean, invariants=self._options.invariants))
+                self._on_case(result)
+                yield result
         finally:
-            if isinstance(runs, Generator):  # what still runs is to end, if who is told of a case wants no more
+            if isinstance(runs, Generator):  # stop what is still running if a callback raises
                 runs.close()
 
-    def _pairs(self, singles: list[CaseResult], clean: Run) -> list[CaseResult]:
-        """Two faults: the second where the run with the first came by afterwards."""
+    def _run_pairs(self, singles: list[CaseResult], clean: Run) -> list[CaseResult]:
+        """Run cases with two faults: the second at a site that the run with the first one reached afterwards."""
+        variants = [variant for variant in self._options.variants if variant.name in PAIRED_FAULTS]
         known: dict[frozenset[str], tuple[PlannedFault, ...]] = {}
         for single in singles:
-            behind = _sites_after(single)
-            for lines in pairs_of(
-                single.case, behind, [variant for variant in self._options.variants if variant.name in PAIRED_FAULTS]
-            ):
+            for lines in pairs_of(single.case, _sites_after(single), variants):
                 known.setdefault(frozenset(str(line) for line in lines), lines)
-        return list(self._judged(self._numbered(list(known.values()), len(singles)), clean))
+        return list(self._assess(self._number(list(known.values()), len(singles)), clean))
 
-    def _numbered(self, pairs: Sequence[tuple[PlannedFault, ...]], before: int) -> list[FaultCase]:
+    def _number(self, pairs: Sequence[tuple[PlannedFault, ...]], before: int) -> list[FaultCase]:
         room = None if self._options.budget is None else max(0, self._options.budget - before)
         return [FaultCase(f"{before + place:04}", lines, ()) for place, lines in enumerate(pairs[:room], 1)]
 
 
 def _sites_after(single: CaseResult) -> list[ExploredSite]:
-    """The sites that a run with a fault came by after the fault."""
+    """Return the sites that a run with a fault reached after the fault."""
     sites = sites_of(single.run)
     lines = [replace(line.at, chunk=None) for line in single.case.lines]
     fired = [place for place, site in enumerate(sites) if site.at in lines or replace(site.at, attempt=None) in lines]

@@ -9,19 +9,18 @@ import msgspec
 from msgspec import Struct
 
 from offbook.explore.run import Run
-from offbook.explore.sites import row_of
 from offbook.text import pluralize
 
 
 def is_empty_result(result: Any) -> bool:
-    """Whether a result says nothing: it is empty, or all that it has is."""
+    """Return whether a result is empty."""
     if isinstance(result, str):
         return not result.strip()
     return result is None or (isinstance(result, dict | list) and not result)
 
 
 def is_truncated(result: Any, whole: Any) -> bool:
-    """Whether `result` is `whole` with the ends of some texts missing, or all of them, and nothing else in it."""
+    """Return whether `result` is `whole` with the ends of some strings missing, or all of them, and nothing else."""
     if result == whole or is_empty_result(whole):
         return False
     if is_empty_result(result):
@@ -36,7 +35,7 @@ def is_truncated(result: Any, whole: Any) -> bool:
 
 
 def _is_truncated_text(text: str, whole: str) -> bool:
-    """Whether the text ends before the other does, or its lines before those of the other."""
+    """Return whether the text is a beginning of the other, or its lines are beginnings of the other's lines."""
     text, whole = text.strip(), whole.strip()
     if whole.startswith(text):
         return text != whole
@@ -61,25 +60,25 @@ Verdict = Literal[
     "recovered",
     "not reached",
 ]
-"""Worst first. `not reached`: the run never came by the place where the fault was to strike."""
+"""Worst first. `not reached`: the run never reached the site of the fault."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 FINDINGS: frozenset[Verdict] = frozenset(("repeated side effect", "hung", "wrong", "crashed", "undetected"))
-"""The verdicts that tell of a defect."""
+"""The verdicts that show a defect."""
 
 Invariant: TypeAlias = Callable[[Run], Any]
-"""Must hold for every run: raises AssertionError, or returns False, where it does not."""
+"""A check that must hold for every run. It fails by raising AssertionError or returning False."""
 
 
 class Assessment(Struct, frozen=True):
-    """A verdict, and what it rests on."""
+    """A verdict, and the evidence for it."""
 
     verdict: Verdict
     evidence: tuple[str, ...] = ()
 
 
 def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = ()) -> Assessment:
-    """The verdict on a run, beside the run without a fault."""
+    """Return the verdict on a run, compared with the clean run."""
     broken = [*run.broken, *broken_invariants(run, invariants)]
     repeated = _repeated_side_effects(run, clean)
     if repeated:
@@ -89,7 +88,7 @@ def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = ()) -> Ass
     if broken and not run.diverged:
         return Assessment("wrong", tuple(broken))
     if not run.fired:
-        return Assessment("not reached", ("the run never came by this place",))
+        return Assessment("not reached", ("the run never reached this site",))
     careless = [*_too_soon(run), *_lost_context(run)]
     if careless:
         return Assessment("wrong", tuple(careless))
@@ -107,75 +106,71 @@ def _assess_end(run: Run, clean: Run) -> Assessment:
 def _assess_same_result(run: Run, clean: Run) -> Assessment:
     missing = _missing_side_effects(run, clean)
     if missing:
-        return Assessment("wrong", (f"it says the same, and {', '.join(missing)} did not run",))
+        return Assessment("wrong", (f"the result is the same, but {', '.join(missing)} did not run",))
     if _without_repeats(run) != _without_repeats(clean):
-        return Assessment("degraded", ("the same result by other calls of tools",))
+        return Assessment("degraded", ("the same result by other tool calls",))
     if _was_ignored(run, clean):
-        return Assessment("undetected", ("a tool gave something broken, and the answer is the same",))
+        return Assessment("undetected", ("a tool returned a broken result, and the answer is the same",))
     return Assessment("recovered", (_recovery_text(run, clean),))
 
 
 def _assess_failure(run: Run, clean: Run) -> Assessment:
     assert run.error is not None
-    told = f"{run.error.type}: {run.error.message}"
+    message = f"{run.error.type}: {run.error.message}"
     if run.error.kind == "undeclared":
-        return Assessment("crashed", (told,))
+        return Assessment("crashed", (message,))
     missing = _missing_side_effects(run, clean)
     if run.side_effects and missing:
         half = f"half done: {', '.join(sorted(run.side_effects))} ran, {', '.join(missing)} did not"
-        return Assessment("wrong", (half, told))
-    return Assessment("failed cleanly", (told,))
+        return Assessment("wrong", (half, message))
+    return Assessment("failed cleanly", (message,))
 
 
 def _assess_other_result(run: Run, clean: Run) -> Assessment:
     if _has_fired(run, "tool_empty") or not is_truncated(run.result, clean.result):
-        return Assessment("degraded", ("another result, and no assertion is broken",))
-    given = "nothing" if is_empty_result(run.result) else "only a part of the result"
-    return Assessment("undetected", (f"it gave {given}, and no error",))
+        return Assessment("degraded", ("a different result, and no assertion is broken",))
+    returned = "nothing" if is_empty_result(run.result) else "only a part of the result"
+    return Assessment("undetected", (f"it returned {returned}, and no error",))
 
 
 def _too_soon(run: Run) -> list[str]:
-    return [
-        f"call {row_of(call)} came sooner than the answer before had asked for"
-        for call in run.calls
-        if call.is_too_soon
-    ][:1]
+    return [f"call {call.row} came sooner than the last answer asked for" for call in run.calls if call.is_too_soon][:1]
 
 
 def _lost_context(run: Run) -> list[str]:
-    """The call that lacks messages for no reason: after an overflow it would have one."""
+    """Describe the first request that lacks messages. After a context overflow it may."""
     if _has_fired(run, "context_overflow"):
         return []
     return [
-        f"after the failure it asked without {pluralize(call.forgot, 'message')} of its conversation"
+        f"the request after the failure lacks {pluralize(call.forgot, 'message')} of its conversation"
         for call in run.calls
         if call.forgot
     ][:1]
 
 
 def _missing_side_effects(run: Run, clean: Run) -> list[str]:
-    """The tools whose side effects came less often than in the clean run."""
+    """Return the tools with side effects that ran less often than in the clean run."""
     done, wanted = run.side_effects, clean.side_effects
     return [tool for tool in wanted if done[tool] < wanted[tool]]
 
 
 def _without_repeats(run: Run) -> list[bytes]:
-    """The calls of tools, each as often as one: what is called again with the same arguments is tried again."""
+    """Return the tool calls, each once: a repeated call with the same arguments is a retry."""
     return list(dict.fromkeys(msgspec.json.encode(call, order="sorted") for call in run.trajectory))
 
 
 def _repeated_side_effects(run: Run, clean: Run) -> list[str]:
-    """The tools whose side effects came more often than in the clean run."""
-    usual = clean.side_effects
+    """Describe the tools with side effects that ran more often than in the clean run."""
+    expected = clean.side_effects
     return [
-        f"{tool} ran {pluralize(times, 'time')}, without the fault {pluralize(usual[tool], 'time')}"
+        f"{tool} ran {pluralize(times, 'time')}, without the fault {pluralize(expected[tool], 'time')}"
         for tool, times in sorted(run.side_effects.items())
-        if times > usual[tool]
+        if times > expected[tool]
     ]
 
 
 def _was_ignored(run: Run, clean: Run) -> bool:
-    """Whether a tool's result was broken, told to the agent as good, and nothing came of it."""
+    """Return whether a tool returned a broken result without an error and the run went on as if it were good."""
     is_broken = _has_fired(run, "tool_garbled") or _has_fired(run, "tool_empty")
     return is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools
 
@@ -185,24 +180,24 @@ def _has_fired(run: Run, fault: str) -> bool:
 
 
 def _recovery_text(run: Run, clean: Run) -> str:
-    told = f"the same result, with {pluralize(len(run.calls) - len(clean.calls), 'further call')}"
+    recovery = f"the same result, with {pluralize(len(run.calls) - len(clean.calls), 'further call')}"
     waited_s = run.took_s - clean.took_s
-    return f"{told} and {waited_s:.1f} s more" if run.took_s or clean.took_s else told
+    return f"{recovery} and {waited_s:.1f} s more" if run.took_s or clean.took_s else recovery
 
 
 def broken_invariants(run: Run, invariants: Sequence[Invariant]) -> list[str]:
-    """What the invariants that do not hold say."""
-    told = []
+    """Describe the invariants that do not hold."""
+    broken = []
     for invariant in invariants:
         name = getattr(invariant, "__name__", "invariant")
         try:
             holds = invariant(run)
         except AssertionError as error:
-            told.append(f"{name}: {error}" if str(error) else name)
+            broken.append(f"{name}: {error}" if str(error) else name)
             continue
         except Exception as error:
-            told.append(f"{name} raised {type(error).__name__}: {error}")
+            broken.append(f"{name} raised {type(error).__name__}: {error}")
             continue
         if holds is False:
-            told.append(name)
-    return told
+            broken.append(name)
+    return broken

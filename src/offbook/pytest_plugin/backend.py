@@ -1,4 +1,4 @@
-"""What answers the calls of a test: its recording, or the real models and tools with a recorder around them."""
+"""Answers the calls of a test: from its recording, or by the real models and tools with a recorder around them."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_record import RecordingTools, record_tools
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
-from offbook.wire.api import StandIn, StandInOptions
-from offbook.wire.backend import CallInspection, WireOptions
+from offbook.vendors import upstreams_from_environment
+from offbook.wire.api import StandIn
+from offbook.wire.backend import CallInspection
 from offbook.wire.calls import Miss
-from offbook.wire.proxy.upstream import upstreams_from_environment
+from offbook.wire.options import StandInOptions, WireOptions
 
 if TYPE_CHECKING:
-    from offbook.wire.server.serving import WireServer
+    from offbook.wire.server.wire_server import WireServer
 
 
 AnsweredCall: TypeAlias = ReplayServed | CallRecorded
 
 
-class RecordingUsage(Struct, frozen=True, omit_defaults=True):
-    """Calls of models and tools: served from a recording, recorded live, and missed by the recording.
+class RecordingUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a test used its recording: the calls that were served from it, recorded live, and missing in it.
 
-    `dropped` were recorded by a test that failed, and not kept. `unused` names the entries of the recording that were
-    left.
+    `dropped` calls were recorded by a test that failed, and not saved. `unused` names the unused entries.
     """
 
     recording: str = ""
@@ -59,13 +59,13 @@ class RecordingUsage(Struct, frozen=True, omit_defaults=True):
     unused: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The tally in plain values, as a report carries it."""
-        told: dict[str, object] = msgspec.to_builtins(self)
-        return told
+        """Return it as plain values, for a report."""
+        fields: dict[str, object] = msgspec.to_builtins(self)
+        return fields
 
 
 class AnsweredCallLog:
-    """A sink that keeps the calls of a test."""
+    """A sink that collects the calls of a test."""
 
     def __init__(self) -> None:
         self.calls: list[AnsweredCall] = []
@@ -79,12 +79,12 @@ class AnsweredCallLog:
 
     @property
     def served(self) -> int:
-        """How many calls a recording answered."""
+        """How many calls the recording answered."""
         return sum(isinstance(call, ReplayServed) and call.matched_by != "default" for call in self.calls)
 
 
 class HttpDoubles:
-    """What stands in for APIs behind HTTP in one test, opened as far as it is asked for."""
+    """The doubles of HTTP APIs in one test, opened on first use."""
 
     def __init__(self, recording: str | None = None, **options: Unpack[StandInOptions]) -> None:
         self._recording, self._options = recording, options
@@ -92,7 +92,7 @@ class HttpDoubles:
 
     @cached_property
     def stand_in(self) -> StandIn:
-        """Answers clients in the test's own process."""
+        """Answers clients in this process."""
         stand_in = StandIn(self._recording, **self._options)
         self._opened.append(stand_in)
         return stand_in
@@ -101,14 +101,14 @@ class HttpDoubles:
     def serving(
         self, *, upstreams: Mapping[str, str] | None, upstream_keys: Mapping[str, str] | None
     ) -> Iterator[WireServer]:
-        """Answers programs at an address, while the block runs. `upstreams` and `upstream_keys` count when recording:
-        an API that is not named is asked where the environment says that it is."""
-        from offbook.wire.server.serving import WireServer  # noqa: PLC0415 - few tests need a server
+        """Answer programs at an address, for a block. `upstreams` and `upstream_keys` are used when recording; the
+        environment has the addresses of other APIs."""
+        from offbook.wire.server.wire_server import WireServer  # noqa: PLC0415 - few tests need a server
 
         options = WireOptions(recording=self._recording, **self._options)
         if options.record is not None:
-            told = upstreams_from_environment(os.environ) | dict(upstreams or {})
-            options = replace(options, upstreams=told, upstream_keys=upstream_keys)
+            urls = upstreams_from_environment(os.environ) | dict(upstreams or {})
+            options = replace(options, upstreams=urls, upstream_keys=upstream_keys)
         with WireServer(options) as server:
             self._opened.append(server)
             yield server
@@ -123,24 +123,24 @@ class HttpDoubles:
         return [miss for opened in self._opened for miss in opened.misses]
 
     def unused(self) -> list[list[UnusedEntry]]:
-        """The entries of the recording that were not served, of every run over it."""
+        """Return the unused entries of the recording, of every session."""
         return [session.unused() for opened in self._opened for session in opened.sessions or [opened.session("")]]
 
     def follow(self, plan: FaultPlan) -> None:
-        """Let faults strike as this plan says, from now on. Those of tools strike where the tools are called."""
-        of_models = FaultPlan([line for line in plan if line.at.tool is None], chaos=plan.chaos)
-        self._options["faults"] = of_models
+        """Follow this plan from now on. Faults of tools fire where the tools are called."""
+        model_faults = FaultPlan([line for line in plan if line.at.tool is None], chaos=plan.chaos)
+        self._options["faults"] = model_faults
         for opened in self._opened:
-            opened.follow(of_models)
+            opened.follow(model_faults)
 
     def close(self) -> None:
-        """Let go of the recording."""
+        """Close the recording."""
         if "stand_in" in vars(self):
             self.stand_in.close()
 
 
 class RecordingBackend(ABC):
-    """What answers a test, opened as far as it is asked for. `log` has the calls of models so far."""
+    """Answers one test, opened on first use. `log` has the model calls so far."""
 
     is_live: bool
 
@@ -150,53 +150,54 @@ class RecordingBackend(ABC):
     @property
     @abstractmethod
     def provider(self) -> Provider:
-        """Answers the calls of models."""
+        """Answers model calls."""
 
     @property
     @abstractmethod
     def toolbox(self) -> ClosableToolbox:
-        """Wraps tools; all their calls count together."""
+        """Wraps tools. All their calls are numbered together."""
 
     @property
     @abstractmethod
-    def wires(self) -> HttpDoubles:
-        """Stands in behind HTTP clients."""
+    def http(self) -> HttpDoubles:
+        """Answers HTTP clients."""
 
     def unused(self) -> list[UnusedEntry]:
-        """The entries of a replayed recording that were not served; of tools, under keys like `_tools.search`."""
+        """Return the unused entries of a replayed recording; those of tools have keys like `_tools.search`."""
         return []
 
     async def disconnect(self) -> None:
-        """Close connections made on the running loop."""
+        """Close the connections of the running loop."""
 
     @abstractmethod
     def close(self, *, passed: bool) -> RecordingUsage:
-        """Let go of everything, and tell what was done. What was recorded is kept if the test has passed."""
+        """Close everything and return the usage. What was recorded is saved if the test has passed."""
 
 
 class OnDemandProvider(Provider):
-    """Made by `make` when it is first asked: who asks nothing needs neither a key nor a recording."""
+    """A provider that `make` creates on the first request: without one, no key and no recording is needed."""
 
     def __init__(self, make: Callable[[], Provider], *, name: str) -> None:
         self.name = name
         self._make = make
-        self._made: Provider | None = None
+        self._created: Provider | None = None
 
     async def send(self, request: Request) -> Reply:
-        if self._made is None:
-            self._made = self._make()
-        return await self._made.send(request)
+        if self._created is None:
+            self._created = self._make()
+        return await self._created.send(request)
 
     async def close(self) -> None:
-        if self._made is not None:
-            await self._made.close()
+        if self._created is not None:
+            await self._created.close()
 
 
 class LiveBackend(RecordingBackend):
-    """The provider that `live` makes, and the real tools, recorded into a file that is kept if the test passes.
+    """Calls the provider that `live` creates and the real tools, and records them. The recording is saved if the test
+    passes.
 
     Raises:
-        InputError: there is something at the recording's place that is none.
+        InputError: the file of the recording is not a recording.
     """
 
     is_live = True
@@ -204,28 +205,28 @@ class LiveBackend(RecordingBackend):
     def __init__(self, plan: RecordingPlan, record: RecordMode, live: Callable[[], Provider]) -> None:
         super().__init__(plan)
         self._live = OnDemandProvider(live, name=plan.provider or "live")
-        self._staged = PendingRecording(plan.location, record, since=plan.since)
+        self._pending = PendingRecording(plan.location, record, since=plan.since)
         self._mode: RecordMode = "new" if record == "new" else "append"
         self._provider: RecordingProvider | None = None
         self._toolbox: RecordingTools | None = None
-        self._wires = HttpDoubles(record=self._staged.location, record_mode=self._mode, sink=self.log)
+        self._http = HttpDoubles(record=self._pending.location, record_mode=self._mode, sink=self.log)
 
     @property
     def provider(self) -> RecordingProvider:
         if self._provider is None:
-            location = self._staged.location
+            location = self._pending.location
             self._provider = RecordingProvider(self._live, location, record=self._mode, sink=self.log)
         return self._provider
 
     @property
     def toolbox(self) -> RecordingTools:
         if self._toolbox is None:
-            self._toolbox = record_tools((), self._staged.location, record=self._mode)
+            self._toolbox = record_tools((), self._pending.location, record=self._mode)
         return self._toolbox
 
     @property
-    def wires(self) -> HttpDoubles:
-        return self._wires
+    def http(self) -> HttpDoubles:
+        return self._http
 
     async def disconnect(self) -> None:
         await self._live.close()
@@ -233,32 +234,37 @@ class LiveBackend(RecordingBackend):
     def close(self, *, passed: bool) -> RecordingUsage:
         try:
             self._close_recorders()
-            added = self._staged.added()
-            is_kept = passed or self.plan.keeps_failed
-            if self._is_opened and is_kept:
-                self._staged.keep(added)
+            added = self._pending.added()
+            is_saved = passed or self.plan.keeps_failed
+            if self._is_opened and is_saved:
+                self._pending.merge(added)
         finally:
-            self._staged.remove()
-        recorded, dropped = (added.size, 0) if is_kept else (0, added.size)
-        return RecordingUsage(self.plan.location, self.log.served, recorded, self.log.missed, dropped)
+            self._pending.remove()
+        return RecordingUsage(
+            recording=self.plan.location,
+            served=self.log.served,
+            recorded=added.size if is_saved else 0,
+            missed=self.log.missed,
+            dropped=0 if is_saved else added.size,
+        )
 
     @property
     def _is_opened(self) -> bool:
-        return self._provider is not None or self._toolbox is not None or self._wires.is_opened
+        return self._provider is not None or self._toolbox is not None or self._http.is_opened
 
     def _close_recorders(self) -> None:
         if self._provider is not None:
             run(self._provider.close())
         if self._toolbox is not None:
             self._toolbox.close()
-        self._wires.close()
+        self._http.close()
 
 
 class ReplayBackend(RecordingBackend):
-    """The recording alone, strict unless the plan says otherwise.
+    """Answers from the recording alone, strictly unless the plan says otherwise.
 
     Raises:
-        InputError: from `provider`, `toolbox` and `wires`: there is no recording, or none that can be read.
+        InputError: from `provider`, `toolbox` and `http`: there is no recording, or it cannot be read.
     """
 
     is_live = False
@@ -267,7 +273,7 @@ class ReplayBackend(RecordingBackend):
         super().__init__(plan)
         self._provider: MockProvider | None = None
         self._toolbox: ReplayedTools | None = None
-        self._wires: HttpDoubles | None = None
+        self._http: HttpDoubles | None = None
 
     @property
     def provider(self) -> MockProvider:
@@ -284,35 +290,36 @@ class ReplayBackend(RecordingBackend):
         return self._toolbox
 
     @property
-    def wires(self) -> HttpDoubles:
+    def http(self) -> HttpDoubles:
         __tracebackhide__ = True
-        if self._wires is None:
-            self._wires = HttpDoubles(self._location(), strict=self.plan.strict, sink=self.log)
-        return self._wires
+        if self._http is None:
+            self._http = HttpDoubles(self._location(), strict=self.plan.strict, sink=self.log)
+        return self._http
 
     def unused(self) -> list[UnusedEntry]:
-        left = self._unused_calls()
         tools = [] if self._toolbox is None else self._toolbox.unused()
-        return [*left, *(UnusedEntry(tool_key(each.key), each.position) for each in tools)]
+        return [*self._unused_calls(), *(UnusedEntry(tool_key(each.key), each.position) for each in tools)]
 
     def close(self, *, passed: bool) -> RecordingUsage:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls
-        misfits = sum(call.mismatch is not None for call in tool_calls)
+        mismatches = sum(call.mismatch is not None for call in tool_calls)
         unused = tuple(entry_names(self.unused())) if passed else ()
         if self._provider is not None:
             run(self._provider.close())
         if self._toolbox is not None:
             self._toolbox.close()
-        if self._wires is not None:
-            self._wires.close()
-        served = self.log.served + len(tool_calls) - misfits
-        return RecordingUsage(self.plan.location, served, missed=self.log.missed + misfits, unused=unused)
+        if self._http is not None:
+            self._http.close()
+        served = self.log.served + len(tool_calls) - mismatches
+        return RecordingUsage(
+            recording=self.plan.location, served=served, missed=self.log.missed + mismatches, unused=unused
+        )
 
     def _unused_calls(self) -> list[UnusedEntry]:
-        """The entries that neither the provider has served nor a run over HTTP, of those that there were."""
+        """Return the entries that neither the provider nor any session over HTTP has served."""
         runs = [] if self._provider is None else [self._provider.unused()]
-        runs += [] if self._wires is None else self._wires.unused()
-        return [left for left in runs[0] if all(left in others for others in runs[1:])] if runs else []
+        runs += [] if self._http is None else self._http.unused()
+        return [entry for entry in runs[0] if all(entry in others for others in runs[1:])] if runs else []
 
     def _location(self) -> str:
         __tracebackhide__ = True
@@ -323,9 +330,9 @@ class ReplayBackend(RecordingBackend):
 
 
 def backend_for(plan: RecordingPlan, live: Callable[[], Provider]) -> RecordingBackend:
-    """What answers by a plan; `live` makes the provider that is asked when recording.
+    """Return the backend for a plan. `live` creates the provider to record from.
 
     Raises:
-        InputError: there is something at the recording's place that is none.
+        InputError: the file of the recording is not a recording.
     """
     return ReplayBackend(plan) if plan.record is None else LiveBackend(plan, plan.record, live)

@@ -17,8 +17,7 @@ from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, cases_of
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import RunMonitor
-from offbook.explore.run import ModelCall, Run
-from offbook.explore.sites import recorded_run, sites_of
+from offbook.explore.run import ModelCall, Run, recorded_run, sites_of
 from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Assessment, assess
 from offbook.faults import FaultPlan
@@ -27,6 +26,7 @@ from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import RecordingUsage
 from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of
+from offbook.pytest_plugin.options import OFFBOOK
 from offbook.pytest_plugin.plan import recording_plan_of
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
@@ -35,61 +35,62 @@ from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.toolbox import GivenTool, GivenTools
 
-FIXTURE = "offbook"
 CLEAN = "clean"
+"""The id of the item without a fault."""
 
 
 class ExploredCase(Struct, frozen=True):
-    """A case of a test, or without one its run without a fault. `recording` is where it is answered from."""
+    """A case of a test on its recording. Without `case` it is the clean run."""
 
-    said: ExploreMarker
+    marker: ExploreMarker
     recording: str
     case: FaultCase | None = None
 
     @property
     def id(self) -> str:
-        """The case in the name of its item, like `2 agent: timeout`: the same in every process."""
+        """The case in the name of its item, like `2 agent: timeout`. It is the same in every process."""
         if self.case is None:
             return CLEAN
         return ": ".join((self.case.cells[0].row, self.case.cells[0].column))
 
 
 def parametrize_cases(metafunc: pytest.Metafunc) -> None:
-    """Make an item for each case of a test, the run without a fault first.
+    """Generate an item for each case of a test, the clean run first.
 
-    Where there is no recording yet, and while one is made, that is the only one.
+    It is the only one if there is no recording yet, and while recording.
 
     Raises:
-        CollectError: the marker says something that cannot be, or the recording cannot be read.
+        CollectError: an argument of the marker is wrong, or the recording cannot be read.
     """
     try:
         cases = _explored_cases(metafunc.definition)
     except InputError as error:
         raise pytest.Collector.CollectError(str(error)) from None
     ids = [CLEAN if case is None else case.id for case in cases]
-    metafunc.parametrize(FIXTURE, cases, ids=ids, indirect=True)
+    metafunc.parametrize(OFFBOOK, cases, ids=ids, indirect=True)
 
 
 def _explored_cases(node: pytest.Item) -> list[ExploredCase | None]:
-    said = explore_marker_of(node)
-    if said is None:
+    marker = explore_marker_of(node)
+    if marker is None:
         return [None]
-    variants = select_variants(said.faults)
+    variants = select_variants(marker.faults)
     plan = recording_plan_of(node)
     store = open_store(plan.location)
     if plan.record is not None or not store.exists():
         return [None]
-    found = cases_of(sites_of(recorded_run(store.load())), variants, budget=said.budget)
-    return [ExploredCase(said, plan.location, case) for case in (None, *found)]
+    cases = cases_of(sites_of(recorded_run(store.load())), variants, budget=marker.budget)
+    return [ExploredCase(marker, plan.location, case) for case in (None, *cases)]
 
 
 T = TypeVar("T")
 
 
 class ExploredFixture:
-    """Stands in for models and tools in the runs of one item: without a fault if need be, then with its case.
+    """The fixture `offbook` of an explored test: models and tools for the runs of one item.
 
-    What is asked by `provider` and `tools(…)` goes to the harness of the run under way, whenever they were taken.
+    An item may make the clean run before its case. `provider` and `tools(…)` use the harness of the current run, even
+    if they were created before it.
     """
 
     is_recording = False
@@ -98,83 +99,80 @@ class ExploredFixture:
         self.recording = recording
         self.provider: Provider = _CurrentHarness(self)
         self._harness: Harness | None = None
-        self._watch: RunMonitor | None = None
+        self._monitor: RunMonitor | None = None
         self._gateway: ProviderGateway | None = None
 
     def __repr__(self) -> str:
         return f"<offbook exploring {self.recording}>"
 
-    def bind(self, harness: Harness, watch: RunMonitor) -> None:
-        """Let a run begin."""
-        self._harness, self._watch, self._gateway = harness, watch, None
+    def bind(self, harness: Harness, monitor: RunMonitor) -> None:
+        """Use this harness for the next run."""
+        self._harness, self._monitor, self._gateway = harness, monitor, None
 
     @property
     def harness(self) -> Harness:
-        """The harness of the run under way.
+        """The harness of the current run.
 
         Raises:
-            InputError: none is, as while fixtures are set up.
+            InputError: the test does not run yet, as while fixtures are set up.
         """
         if self._harness is None:
-            hint = "let fixtures keep offbook.provider or offbook.tools(…), and ask in the test"
-            raise InputError("nothing is asked before the test runs", source="offbook", hint=hint)
+            hint = "let fixtures keep offbook.provider or offbook.tools(…), and call them in the test"
+            raise InputError("no call is answered before the test runs", source="offbook", hint=hint)
         return self._harness
 
     @property
     def gateway(self) -> ProviderGateway:
-        """The provider behind a gateway that tries failed calls again. It is of the run under way alone."""
+        """A gateway around `provider`, which retries failed calls. Every run has its own."""
         if self._gateway is None:
             self._gateway = ProviderGateway(sink=self.harness.recovery_counter)
             self._gateway.register(self.provider)
         return self._gateway
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
-        """The same tools, answered from the recording if it has calls of tools, and failing as the case says.
+        """Wrap tools so that they are replayed, if the recording has calls of tools, and fail where the case says.
 
         Raises:
-            InputError: one of them is no tool.
+            InputError: one of them is not a tool.
         """
-        named: dict[str, ToolDef] = {}
-        for each in given:
-            named |= Toolbox([each] if callable(each) or isinstance(each, ToolDef) else each)
-        return Toolbox([self._staged(tool) for tool in named.values()])
+        return Toolbox([self._on_current_harness(tool) for tool in Toolbox.of(*given).values()])
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end, in virtual time.
+        """Run a coroutine in virtual time.
 
         Raises:
-            EventLoopError: the test is async itself; await `work` there.
+            EventLoopError: the test is async itself; await `work` instead.
         """
         refuse_in_loop(work)
-        if self._watch is None:
+        if self._monitor is None:
             work.close()
-            raise InputError("nothing runs before the test does", source="offbook.run")
-        return self._watch.run(work)
+            raise InputError("no coroutine runs before the test does", source="offbook.run")
+        return self._monitor.run(work)
 
     @property
     def calls(self) -> list[ModelCall]:
-        """The calls of models in the run under way, in the order they ended."""
+        """The model calls of the current run, in the order in which they ended."""
         return [] if self._harness is None else list(self._harness.calls)
 
     def live(self, provider: object) -> None:
-        """Nothing is asked live."""
+        """Do nothing: an explored test never asks a live provider."""
 
     def unused(self) -> list[UnusedEntry]:
-        """What a run with a fault leaves unused says nothing."""
+        """Return nothing: a run with a fault may leave entries unused."""
         return []
 
     def faults(self, *faults: object) -> Never:
-        """The case says which faults strike."""
-        hint = "leave out mark.explore, or offbook.faults"
-        raise InputError("an explored test is given its faults by the case", source="offbook.faults", hint=hint)
+        """Raise InputError: the case has the faults."""
+        hint = "remove mark.explore or offbook.faults"
+        raise InputError("the faults of an explored test come from its case", source="offbook.faults", hint=hint)
 
     def __getattr__(self, name: str) -> Never:
         if name in {"stand_in", "http_client", "sync_http_client", "serving"}:
-            hint = "ask offbook.provider, or explore it as a program: offbook explore --replay PATH -- COMMAND"
+            hint = "use offbook.provider, or explore it as a program: offbook explore --replay PATH -- COMMAND"
             raise InputError("HTTP clients are not explored in a test", source=f"offbook.{name}", hint=hint)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _staged(self, tool: ToolDef) -> ToolDef:
+    def _on_current_harness(self, tool: ToolDef) -> ToolDef:
         def call(**arguments: Any) -> Any:
             return self.harness.wrap(tool).callable(**arguments)
 
@@ -186,7 +184,7 @@ class ExploredFixture:
 
 
 class _CurrentHarness(Provider):
-    """Asks the harness of the run under way."""
+    """Passes requests on to the harness of the current run."""
 
     name = "explore"
 
@@ -197,10 +195,10 @@ class _CurrentHarness(Provider):
         return await self._offbook.harness.provider.send(request)
 
 
-def finding_text(judged: Assessment, case: str, again: str) -> str:
-    """The verdict and what it rests on, the faults, and the command that shows it again."""
-    first, *more = judged.evidence or ("",)
-    return "\n  ".join([f"{judged.verdict}: {first}", *more, f"fault: {case}", f"again: {again}"])
+def finding_text(assessment: Assessment, case: str, again: str) -> str:
+    """Return the verdict with its evidence, the faults, and the command that reproduces it."""
+    first, *more = assessment.evidence or ("",)
+    return "\n  ".join([f"{assessment.verdict}: {first}", *more, f"fault: {case}", f"again: {again}"])
 
 
 ASSERTION_ERRORS = (AssertionError, pytest.fail.Exception)
@@ -208,106 +206,105 @@ _RECORDINGS = pytest.StashKey["dict[object, ExploredRecording]"]()
 
 
 class ExploredRecording:
-    """The theatre of a test in this process, and what its run without a fault did, once that was made."""
+    """The recording of an explored test in this process, and its clean run, once it was made."""
 
     def __init__(self, explored: ExploredCase) -> None:
-        self.harnesses = HarnessFactory(open_store(explored.recording).read(), explored.said.divergence)
+        self.harnesses = HarnessFactory(open_store(explored.recording).read(), explored.marker.divergence)
         self.clean: Run | None = None
 
 
 class ObservedRun(Struct, frozen=True):
-    """What a run of the test did, and the error that ended it, if one did."""
+    """A run of the test, and the error that ended it, if any."""
 
     run: Run
     error: BaseException | None = None
 
     @property
     def problem(self) -> str:
-        """Why a run without a fault is none to start from."""
+        """Why the clean run has failed; empty if it has not."""
         if self.error is not None:
             return f"{type(self.error).__name__}: {self.error}"
         return self.run.hung or self.run.diverged
 
 
 class ExploredTest:
-    """An item of a test that is explored."""
+    """An item of an explored test."""
 
     def __init__(self, item: pytest.Function, explored: ExploredCase) -> None:
         self._item, self._explored = item, explored
-        self._offbook = cast("ExploredFixture", item.funcargs[FIXTURE])
+        self._offbook = cast("ExploredFixture", item.funcargs[OFFBOOK])
 
     def run(self) -> RecordingUsage:
-        """Run the case, fail if its verdict is one to fail on, and tell how many calls were answered."""
+        """Run the case, fail if its verdict is one to fail on, and return the usage of the recording."""
         __tracebackhide__ = True
         recording = self._recording()
         case = self._explored.case
         if recording.clean is None or case is None:
-            seen = self._seen(recording.harnesses.create(FaultPlan()))
-            self._check_clean(seen)
-            recording.clean = recording.clean or seen.run
+            observed = self._observe(recording.harnesses.create(FaultPlan()))
+            self._check_clean(observed)
+            recording.clean = recording.clean or observed.run
         if case is None:
-            return self._tally(recording.clean)
-        seen = self._seen(recording.harnesses.create(case.plan))
-        self._check(seen, assess(seen.run, recording.clean))
-        return self._tally(seen.run)
+            return self._usage(recording.clean)
+        observed = self._observe(recording.harnesses.create(case.plan))
+        self._check(observed, assess(observed.run, recording.clean))
+        return self._usage(observed.run)
 
     def _recording(self) -> ExploredRecording:
         recordings = self._item.session.stash.setdefault(_RECORDINGS, {})
-        others = {name: place for name, place in self._item.callspec.indices.items() if name != FIXTURE}
+        others = {name: place for name, place in self._item.callspec.indices.items() if name != OFFBOOK}
         key = self._item.nodeid.partition("[")[0], tuple(sorted(others.items()))
         if key not in recordings:
             recordings[key] = ExploredRecording(self._explored)
         return recordings[key]
 
-    def _seen(self, harness: Harness) -> ObservedRun:
-        """What one run on the harness did. An assertion of the test that does not hold is broken."""
-        said, errors = self._explored.said, list[BaseException]()
-        watch = RunMonitor(harness, declared=said.declared, deadlines=said.deadlines)
-        self._offbook.bind(harness, watch)
+    def _observe(self, harness: Harness) -> ObservedRun:
+        """Run the test on the harness. An assertion of the test that does not hold is broken."""
+        marker, errors = self._explored.marker, list[BaseException]()
+        monitor = RunMonitor(harness, declared=marker.declared, deadlines=marker.deadlines)
+        self._offbook.bind(harness, monitor)
 
-        def play() -> Any:
+        def work() -> Any:
             try:
-                return self._called(watch)
+                return self._call(monitor)
             except ASSERTION_ERRORS as error:
                 errors.append(error)
             except Exception as error:
                 errors.append(error)
                 raise
 
-        run = watch.seen(play)
+        run = monitor.observe(work)
         broken = [str(error) or type(error).__name__ for error in errors if isinstance(error, ASSERTION_ERRORS)]
         return ObservedRun(replace(run, broken=tuple(broken)), errors[0] if errors else None)
 
-    def _called(self, watch: RunMonitor) -> Any:
-        function = _test_function(self._item.obj)
-        given = self._item.funcargs
-        arguments = {name: given[name] for name in signature(function).parameters if name in given}
+    def _call(self, monitor: RunMonitor) -> Any:
+        function, values = _test_function(self._item.obj), self._item.funcargs
+        arguments = {name: values[name] for name in signature(function).parameters if name in values}
         if iscoroutinefunction(function):
-            return watch.run(function(**arguments))
+            return monitor.run(function(**arguments))
         return function(**arguments)
 
-    def _check_clean(self, seen: ObservedRun) -> None:
+    def _check_clean(self, observed: ObservedRun) -> None:
         __tracebackhide__ = True
-        if not seen.problem:
+        if not observed.problem:
             return
-        if seen.error is not None and self._explored.case is None:
-            raise seen.error
-        pytest.fail(f"the run fails without any fault: {seen.problem}", pytrace=False)
+        if observed.error is not None and self._explored.case is None:
+            raise observed.error
+        pytest.fail(f"the run fails without any fault: {observed.problem}", pytrace=False)
 
-    def _check(self, seen: ObservedRun, judged: Assessment) -> None:
+    def _check(self, observed: ObservedRun, assessment: Assessment) -> None:
         __tracebackhide__ = True
-        if seen.error is not None:
-            self._item.add_report_section("call", "error", _traceback(seen.error))
-        if judged.verdict in self._explored.said.fail_on:
+        if observed.error is not None:
+            self._item.add_report_section("call", "error", _traceback(observed.error))
+        if assessment.verdict in self._explored.marker.fail_on:
             again = f"pytest {shlex.quote(self._item.nodeid)}"
-            pytest.fail(finding_text(judged, str(self._explored.case), again), pytrace=False)
+            pytest.fail(finding_text(assessment, str(self._explored.case), again), pytrace=False)
 
-    def _tally(self, run: Run) -> RecordingUsage:
-        return RecordingUsage(self._explored.recording, served=len(run.calls) + len(run.tools))
+    def _usage(self, run: Run) -> RecordingUsage:
+        return RecordingUsage(recording=self._explored.recording, served=len(run.calls) + len(run.tools))
 
 
 def _traceback(error: BaseException) -> str:
-    """The traceback of an error, from the test on."""
+    """Return the traceback of an error, from the test on."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
@@ -315,13 +312,13 @@ def _traceback(error: BaseException) -> str:
 
 
 def _test_function(found: Callable[..., Any]) -> Callable[..., Any]:
-    """The test's own function, where a plugin has put one around it that runs what is async in real time."""
+    """Return the function of the test, inside the wrapper of a plugin that runs async tests in real time."""
     inner = getattr(found, "__wrapped__", None)
     return inner if inner is not None and iscoroutinefunction(inner) and not iscoroutinefunction(found) else found
 
 
 def explored_case_of(item: pytest.Item) -> ExploredCase | None:
-    """The case that an item is of, if its test is explored."""
+    """Return the case of an item; None if its test is not explored."""
     callspec = getattr(item, "callspec", None)
-    case = None if callspec is None else callspec.params.get(FIXTURE)
+    case = None if callspec is None else callspec.params.get(OFFBOOK)
     return case if isinstance(case, ExploredCase) else None

@@ -24,7 +24,6 @@ from offbook.pytest_plugin.recordings import fail_if_unused
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.text import pluralize
 from offbook.tools import Toolbox
-from offbook.tools.definition import ToolDef
 from offbook.tools.toolbox import GivenTool, GivenTools
 from offbook.wire.api import StandIn
 from offbook.wire.calls import Miss
@@ -32,14 +31,14 @@ from offbook.wire.calls import Miss
 if TYPE_CHECKING:
     import httpx2
 
-    from offbook.wire.server.serving import WireServer
+    from offbook.wire.server.wire_server import WireServer
 
 
 class RuntimeFaultInjector(Provider):
-    """Passes requests on to `provider`, except where a fault was asked for. Calls are counted from the first.
+    """Passes requests on to `provider` with faults that may change during the run. Calls are numbered throughout.
 
-    What it passes on to stays open when this is closed. `strikes` keeps what fired. What a replay has no answer for
-    though nothing fired before says `hint`.
+    The provider stays open when this is closed. `fault_log` has the faults that fired. An unrecorded request raises an
+    error with `hint`, unless a fault fired before it.
     """
 
     def __init__(self, provider: Provider, plan: FaultPlan, *, fault_log: FaultLog, hint: str) -> None:
@@ -48,7 +47,7 @@ class RuntimeFaultInjector(Provider):
         self.follow(plan)
 
     def follow(self, plan: FaultPlan) -> None:
-        """Let faults strike as this plan says, from now on."""
+        """Follow this plan from now on."""
         self._injector = FaultInjector(self._provider, plan, call_numbers=self._call_numbers, fault_log=self._fault_log)
 
     async def send(self, request: Request) -> Reply:
@@ -59,37 +58,38 @@ class RuntimeFaultInjector(Provider):
 
 
 def record_again_hint(node_id: str) -> str:
-    """The hint to whoever changed what a test asks."""
+    """Return the hint for a test whose requests have changed."""
     return f"record the test again, or undo the change: pytest {shlex.quote(node_id)} --offbook-record=fresh"
 
 
 def fail_if_missed(misses: list[Miss], recording: str, node_id: str) -> None:
-    """Fail the test that is running if there are some: show the first, and how to record the test again.
+    """Fail the current test if there are misses: show the first, and how to record the test again.
 
-    That is not told if a fault has fired before every miss: what follows one is not to be recorded.
+    The hint is left out if a fault fired before every miss, because what follows a fault is not recorded.
     """
     __tracebackhide__ = True
     if not misses:
         return
-    told = f"{recording}: {pluralize(len(misses), 'call')} not recorded; the first, to {misses[0].place}:\n{misses[0]}"
+    first = misses[0]
+    message = f"{recording}: {pluralize(len(misses), 'call')} not recorded; the first, to {first.place}:\n{first}"
     if not all(miss.is_after_fault for miss in misses):
-        told += f"\n  hint: {record_again_hint(node_id)}"
-    pytest.fail(told, pytrace=False)
+        message += f"\n  hint: {record_again_hint(node_id)}"
+    pytest.fail(message, pytrace=False)
 
 
 T = TypeVar("T")
 
 
 class Offbook:
-    """Stands in for models and tools in one test, or records them. `recording` is where."""
+    """The fixture `offbook` of one test: models and tools, replayed from `recording` or recorded to it."""
 
     def __init__(self, plan: RecordingPlan) -> None:
         self.recording = plan.location
         self._plan = plan
-        self._given: Provider | Callable[[], Provider] = self._vendor
+        self._live_source: Provider | Callable[[], Provider] = self._vendor
         self._fault_injector: RuntimeFaultInjector | None = None
         self._gateway: ProviderGateway | None = None
-        self._is_wired = False
+        self._has_http = False
         self._faults, self._fault_log = FaultPlan(), FaultLog()
         self._faulty_tools = inject_tools((), self._faults, fault_log=self._fault_log)
 
@@ -98,27 +98,27 @@ class Offbook:
 
     @property
     def is_recording(self) -> bool:
-        """Whether the real models and tools are asked."""
+        """Whether the test calls the real models and tools."""
         return self._plan.record is not None
 
     @property
     def provider(self) -> Provider:
-        """What a test asks instead of a model.
+        """The provider that answers model calls.
 
         Raises:
-            InputError: it is to replay, and there is no recording.
+            InputError: there is no recording to replay.
         """
         __tracebackhide__ = True
         if self._fault_injector is None:
             hint = record_again_hint(self._plan.node_id)
             self._fault_injector = RuntimeFaultInjector(
-                self._answers.provider, self._faults, fault_log=self._fault_log, hint=hint
+                self._backend.provider, self._faults, fault_log=self._fault_log, hint=hint
             )
         return self._fault_injector
 
     @property
     def gateway(self) -> ProviderGateway:
-        """The provider behind a gateway that tries failed calls again. Raises like `provider`."""
+        """A gateway around `provider`, which retries failed calls. Raises like `provider`."""
         __tracebackhide__ = True
         if self._gateway is None:
             self._gateway = ProviderGateway()
@@ -127,20 +127,20 @@ class Offbook:
 
     @property
     def stand_in(self) -> StandIn:
-        """Stands in for APIs behind HTTP clients in this process: its transports, its calls. Raises like `provider`."""
+        """The stand-in for the APIs of HTTP clients in this process. Raises like `provider`."""
         __tracebackhide__ = True
-        return self._wires().stand_in
+        return self._http().stand_in
 
     def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
-        """What an SDK asks instead of its API: `AsyncOpenAI(http_client=offbook.http_client())`.
+        """Return a client for an SDK: `AsyncOpenAI(http_client=offbook.http_client())`.
 
-        What is to be recorded is asked through `transport`, by default over the network. Raises like `provider`.
+        Recording goes through `transport`, by default over the network. Raises like `provider`.
         """
         __tracebackhide__ = True
         return self.stand_in.http_client(transport)
 
     def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
-        """The like for SDKs that do not await: `OpenAI(http_client=offbook.sync_http_client())`."""
+        """Return a client for a synchronous SDK: `OpenAI(http_client=offbook.sync_http_client())`."""
         __tracebackhide__ = True
         return self.stand_in.sync_http_client(transport)
 
@@ -150,110 +150,109 @@ class Offbook:
         upstreams: Mapping[str, str] | None = None,
         upstream_keys: Mapping[str, str] | None = None,
     ) -> AbstractContextManager[WireServer]:
-        """A server that stands in for the APIs: `with offbook.serving() as server: …`; see `offbook.serving`.
+        """Serve the APIs at an address: `with offbook.serving() as server: …`; see `offbook.serving`.
 
-        `upstreams` and `upstream_keys` count when recording; an API that is not named is asked where its SDK would ask
-        by the environment, as by OPENAI_BASE_URL. Raises like `provider`.
+        `upstreams` and `upstream_keys` are used when recording. The address of an API that is not named is that of its
+        SDK, which environment variables like OPENAI_BASE_URL may set. Raises like `provider`.
         """
         __tracebackhide__ = True
-        return self._wires().serving(upstreams=upstreams, upstream_keys=upstream_keys)
+        return self._http().serving(upstreams=upstreams, upstream_keys=upstream_keys)
 
     @property
     def calls(self) -> list[AnsweredCall]:
-        """The calls of models that were answered, in order: ReplayServed, or CallRecorded."""
-        return list(self._answers.log.calls)
+        """The answered model calls in order: ReplayServed, or CallRecorded."""
+        return list(self._backend.log.calls)
 
     def live(self, provider: Provider | Callable[[], Provider]) -> None:
-        """Say what is asked when the test is recorded: a provider, or what makes one.
+        """Set the provider to record from, or a function that returns one.
 
-        The latter is called only if something is asked live, so that a replay needs no key.
+        The function is called on the first live request only, so that a replay needs no key.
         """
-        self._given = provider
+        self._live_source = provider
 
     def tools(self, *given: GivenTool | GivenTools) -> Toolbox:
-        """The same tools, recorded or answered from the recording: `tools(search, book)`, or `tools([search, book])`.
+        """Wrap tools so that they are recorded or replayed: `tools(search, book)`, or `tools([search, book])`.
 
-        They fail where `faults` say so.
+        They fail where `faults` have a fault for them.
 
         Raises:
-            InputError: one of them is no tool, or there is no recording to replay.
+            InputError: one of them is not a tool, or there is no recording to replay.
         """
         __tracebackhide__ = True
-        named: dict[str, ToolDef] = {}
-        for each in given:
-            named |= Toolbox([each] if callable(each) or isinstance(each, ToolDef) else each)
-        toolbox = self._answers.toolbox
-        return Toolbox([self._faulty_tools.wrap(toolbox.wrap(tool)) for tool in named.values()])
+        tools, recorded = Toolbox.of(*given), self._backend.toolbox
+        return Toolbox([self._faulty_tools.wrap(recorded.wrap(tool)) for tool in tools.values()])
 
     def faults(self, *faults: str | PlannedFault) -> None:
-        """Let calls fail on purpose, from now on: `faults("call=1: http_error 500", "tool=refund: tool_lost")`.
+        """Add faults from now on: `faults("call=1: http_error 500", "tool=refund: tool_lost")`.
 
-        Those asked for first go first.
+        Earlier ones take precedence.
 
         Raises:
-            InputError: a text is no fault.
+            InputError: a str is not a fault.
         """
         __tracebackhide__ = True
         planned = [parse_fault(each) if isinstance(each, str) else each for each in faults]
         self._faults = self._faulty_tools.plan = FaultPlan([*self._faults, *planned])
         if self._fault_injector is not None:
             self._fault_injector.follow(self._faults)
-        if self._is_wired:
-            self._answers.wires.follow(self._faults)
+        if self._has_http:
+            self._backend.http.follow(self._faults)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end: in virtual time when replaying, where waiting costs nothing, else in real time.
+        """Run a coroutine: in virtual time when replaying, in which waits take no time, else in real time.
 
         Raises:
-            EventLoopError: the test is async itself; await `work` there.
+            EventLoopError: the test is async itself; await `work` instead.
         """
         __tracebackhide__ = True
         refuse_in_loop(work)
-        return run(self._disconnected_after(work), virtual_time=not self.is_recording)
+        return run(self._run_and_disconnect(work), virtual_time=not self.is_recording)
 
     def unused(self) -> list[UnusedEntry]:
-        """The entries of the recording that were not served so far; none while recording."""
-        return self._answers.unused()
+        """Return the entries of the recording that were not served so far; none while recording."""
+        return self._backend.unused()
 
     def check_missed(self) -> None:
-        """Fail the test if its recording lacked an answer over HTTP, whatever became of the error that told so."""
+        """Fail the test if it made an unrecorded call over HTTP, even if it caught the error."""
         __tracebackhide__ = True
-        if self._is_wired:
-            fail_if_missed(self._answers.wires.misses, self.recording, self._plan.node_id)
+        if self._has_http:
+            fail_if_missed(self._backend.http.misses, self.recording, self._plan.node_id)
 
     def check_unused(self) -> None:
-        """Fail the test if it left something of its recording unused, and that is to be an error."""
+        """Fail the test if it left entries of its recording unused and that is an error."""
         __tracebackhide__ = True
         if self._plan.is_unused_error:
             fail_if_unused(self.unused(), self.recording)
 
     def close(self, *, passed: bool) -> RecordingUsage:
-        """Let go of the recording. What was recorded is kept if the test has passed."""
-        return self._answers.close(passed=passed) if "_answers" in vars(self) else RecordingUsage(self.recording)
+        """Close the recording, and save what was recorded if the test has passed."""
+        return (
+            self._backend.close(passed=passed) if "_backend" in vars(self) else RecordingUsage(recording=self.recording)
+        )
 
-    def _wires(self) -> HttpDoubles:
+    def _http(self) -> HttpDoubles:
         __tracebackhide__ = True
-        wires = self._answers.wires
-        if not self._is_wired:
-            wires.follow(self._faults)
-            self._is_wired = True
-        return wires
+        http = self._backend.http
+        if not self._has_http:
+            http.follow(self._faults)
+            self._has_http = True
+        return http
 
     @cached_property
-    def _answers(self) -> RecordingBackend:
+    def _backend(self) -> RecordingBackend:
         return backend_for(self._plan, self._live)
 
     def _live(self) -> Provider:
-        return self._given if isinstance(self._given, Provider) else self._given()
+        return self._live_source if isinstance(self._live_source, Provider) else self._live_source()
 
     def _vendor(self) -> Provider:
         if self._plan.provider is None:
             hint = 'call offbook.live(provider) first, or mark the test: @pytest.mark.offbook(provider="openai")'
-            raise InputError("there is nothing to record from", source=self._plan.node_id, hint=hint)
+            raise InputError("there is no provider to record from", source=self._plan.node_id, hint=hint)
         return live_provider(self._plan.provider)
 
-    async def _disconnected_after(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _run_and_disconnect(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             return await work
         finally:
-            await self._answers.disconnect()
+            await self._backend.disconnect()

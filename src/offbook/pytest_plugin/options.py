@@ -6,24 +6,30 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import pytest
 
+OFFBOOK = "offbook"
+"""The name of the fixture and of its marker."""
+
+EXPLORE = "explore"
+"""The name of the marker of explored tests."""
+
 RecordOption: TypeAlias = Literal["none", "once", "new", "all", "append", "fresh"]
 OFFBOOK_MARKER_HELP = (
     "offbook(recording=None, strict=True, record=None, provider=None, unused='report'): how the fixture "
-    "`offbook` records and replays. recording= is a file, relative to the test's folder; strict=False answers what "
-    "it lacks with a default; record= is a mode as for --offbook-record; provider= names the vendor that is asked "
-    "when recording; unused='error' fails a test that leaves entries of its recording unused."
+    "`offbook` records and replays. recording= is a file, relative to the folder of the test; strict=False answers "
+    "unrecorded requests with a default; record= is a mode of --offbook-record; provider= names the vendor to record "
+    "from; unused='error' fails a test that leaves entries of its recording unused."
 )
 
 EXPLORE_MARKER_HELP = (
     "explore(recording=None, faults='all', budget=None, declared=(), fail_on=None, on_divergence='stop', "
-    "default_response='Mock response', deadline_s=3600): the test, which uses the fixture `offbook`, is replayed "
-    "with each fault at each place of its recording, one item a case. It fails on a verdict that is a finding, or one "
-    "of fail_on. declared= are the errors that it may end with, by class or name."
+    "default_response='Mock response', deadline_s=3600): replay the test, which uses the fixture `offbook`, with each "
+    "fault at each site of its recording, one item for each case. It fails if the verdict is a finding, or one of "
+    "fail_on. declared= are the errors that it may end with, as classes or names."
 )
 
 
 class PluginOptions(NamedTuple):
-    """What the command line asks for. `record` is None where it says nothing."""
+    """The options of the command line. `record` is None if it is not given."""
 
     record: RecordOption | None
     keep_failed: bool
@@ -32,30 +38,29 @@ class PluginOptions(NamedTuple):
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Let pytest know the options."""
-    group = parser.getgroup("offbook", "models and tools, recorded and replayed")
+    """Add the options to pytest."""
+    group = parser.getgroup("offbook", "recorded and replayed models and tools")
     group.addoption(
         "--offbook-record",
         choices=get_args(RecordOption),
-        help="none: replay, and refuse what is not recorded (the default); once: record where there is no recording; "
-        "new: record what is missing; all: record everything again; append: record everything, behind what is there; "
-        "fresh: record everything again, and remove what is no longer asked",
+        help="none: replay, and refuse unrecorded requests (the default); once: record if there is no recording; "
+        "new: record what is missing; all: record everything again; append: record everything after what is there; "
+        "fresh: record everything again, and remove what is no longer requested",
     )
     flags = {
-        "keep-failed": "keep what failed tests have recorded, too",
+        "keep-failed": "keep the recordings of failed tests, too",
         "strict-unused": "fail a test that leaves entries of its recording unused",
-        "report-unused": "list the recordings that no test used, if whole folders were run",
+        "report-unused": "list the recordings that no test used, if all tests of a folder ran",
     }
-    for name, told in flags.items():
-        group.addoption(f"--offbook-{name}", action="store_true", help=told)
+    for name, text in flags.items():
+        group.addoption(f"--offbook-{name}", action="store_true", help=text)
 
 
 def options_of(config: pytest.Config) -> PluginOptions:
-    """The options as given."""
-    given = config.getoption
+    """Return the options of a run."""
     return PluginOptions(
-        given("offbook_record"),
-        given("offbook_keep_failed"),
-        given("offbook_strict_unused"),
-        given("offbook_report_unused"),
+        record=config.getoption("offbook_record"),
+        keep_failed=config.getoption("offbook_keep_failed"),
+        strict_unused=config.getoption("offbook_strict_unused"),
+        report_unused=config.getoption("offbook_report_unused"),
     )

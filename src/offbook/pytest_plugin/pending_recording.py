@@ -1,4 +1,4 @@
-"""A recording in progress: kept in a temporary file until its test has passed."""
+"""A recording in progress: in a temporary file until its test has passed."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from offbook.recording.stores.locate import open_store
 E = TypeVar("E", bound=AnyExchange)
 
 _STARTED_FRESH: set[tuple[Path, str]] = set()
-"""Where recordings were begun afresh, and since when: once for all tests of a run that share one."""
+"""Recordings that were started afresh, and since when: once for all tests of a run that share one."""
 
 
 class NewExchanges(Struct, frozen=True):
-    """What a test has recorded, with its keys and tools, in order."""
+    """The exchanges that a test recorded, with their keys or tools, in order."""
 
     calls: tuple[tuple[str, Exchange], ...]
     tool_calls: tuple[tuple[str, ToolExchange], ...]
@@ -41,34 +41,34 @@ class NewExchanges(Struct, frozen=True):
 
 
 class PendingRecording:
-    """Stands for the recording at `real`, in a file of its own at `location`.
+    """A temporary recording at `location` that is merged into the real one when the test has passed.
 
-    With the mode `new` it begins as what is there, with others empty. `since` is the moment before which entries go
-    that are recorded again with the mode `all`. With the mode `fresh` all go that were there before the first test
-    that records to the same place.
+    With the mode `new` it starts with the entries of the real recording, with other modes empty. With the mode `all`,
+    entries from before `since` are removed when they are recorded again. With the mode `fresh`, all entries from before
+    the first test are removed that records to the same file.
 
     Raises:
-        InputError: what is there is no recording.
+        InputError: the real recording cannot be read.
     """
 
     def __init__(self, real: str, record: RecordMode, *, since: str) -> None:
         self._real, self._since = open_store(real), since if record == "all" else None
         self._first = (self._real.path, since) if record == "fresh" else None
-        self._found = self._real.load() if self._real.exists() else Document()
+        self._initial = self._real.load() if self._real.exists() else Document()
         if record != "new":
-            self._found.entries, self._found.tools = {}, {}
+            self._initial.entries, self._initial.tools = {}, {}
         self._folder = TemporaryDirectory(prefix="offbook-")
         self.location = str(Path(self._folder.name) / "recording.json")
-        open_store(self.location).save(self._found)
+        open_store(self.location).save(self._initial)
 
     def added(self) -> NewExchanges:
-        """What is in it that was not there at first."""
+        """Return what was recorded."""
         now = open_store(self.location).load()
-        calls = tuple(_new_exchanges(self._found.entries, now.entries))
-        return NewExchanges(calls, tuple(_new_exchanges(self._found.tools, now.tools)))
+        calls = tuple(_new_exchanges(self._initial.entries, now.entries))
+        return NewExchanges(calls, tuple(_new_exchanges(self._initial.tools, now.tools)))
 
-    def keep(self, added: NewExchanges) -> None:
-        """Bring what was added into the real recording, where others may be adding too; it is made even if empty.
+    def merge(self, added: NewExchanges) -> None:
+        """Merge what was recorded into the real recording, which others may write too. It is created even if empty.
 
         Raises:
             InputError: it cannot be written.
@@ -97,12 +97,12 @@ class PendingRecording:
             document.add_tool(tool, call)
 
     def remove(self) -> None:
-        """Let go of the file. Safe to call twice."""
+        """Delete the temporary file. Safe to call twice."""
         self._folder.cleanup()
 
 
 def _new_exchanges(before: Entries[E], now: Entries[E]) -> Iterator[tuple[str, E]]:
-    """The exchanges of each key that stand behind those that were there before."""
+    """Yield the exchanges of each key that come after those of `before`."""
     for key in now:
         for exchange in exchanges_of(now, key)[len(exchanges_of(before, key)) :]:
             yield key, exchange

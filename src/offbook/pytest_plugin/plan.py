@@ -18,10 +18,10 @@ from offbook.recording.stores.locate import open_store
 _STARTED_AT = pytest.StashKey[str]()
 
 
-class RecordingPlan(Struct, frozen=True):
-    """Where the recording is and what becomes of it: replayed if `record` is None.
+class RecordingPlan(Struct, frozen=True, kw_only=True):
+    """Where the recording of a test is, and how it is recorded; it is replayed if `record` is None.
 
-    `node_id` is the test's. `since` is a moment before the first of all tests.
+    `node_id` is the id of the test. `since` is a time before the first of all tests.
     """
 
     location: str
@@ -35,48 +35,47 @@ class RecordingPlan(Struct, frozen=True):
 
 
 def recording_plan_of(item: pytest.Item) -> RecordingPlan:
-    """The plan for a test. What the command line says goes before its marker.
+    """Return the plan for a test. The command line overrides its marker.
 
     Raises:
-        InputError: the marker says something that cannot be, or names no recording.
+        InputError: an argument of the marker is wrong, or `recording` is not a recording.
     """
-    said, explored = offbook_marker_of(item), explore_marker_of(item)
-    if explored is not None:
-        said = replace(said, recording=explored.recording or said.recording)
-    return recording_plan(
-        item, said, default_recording(item.path, _recording_name(item, is_explored=explored is not None))
-    )
+    marker, explore_marker = offbook_marker_of(item), explore_marker_of(item)
+    if explore_marker is not None:
+        marker = replace(marker, recording=explore_marker.recording or marker.recording)
+    name = _recording_name(item, is_explored=explore_marker is not None)
+    return recording_plan(item, marker, default_recording(item.path, name))
 
 
-def recording_plan(item: pytest.Item, said: OffbookMarker, recording: Path) -> RecordingPlan:
-    """The plan for what a marker says, with `recording` where it names none."""
+def recording_plan(item: pytest.Item, marker: OffbookMarker, recording: Path) -> RecordingPlan:
+    """Return the plan for a marker. `recording` is used if the marker does not name one."""
     options = options_of(item.config)
-    location = resolve_recording(said.recording, item.path.parent) if said.recording else str(recording)
+    location = resolve_recording(marker.recording, item.path.parent) if marker.recording else str(recording)
     return RecordingPlan(
-        location,
-        item.nodeid,
-        _started_at(item.config),
-        _record_mode(options.record or said.record or "none", location),
-        said.strict,
-        said.provider,
-        options.strict_unused or said.unused == "error",
-        options.keep_failed,
+        location=location,
+        node_id=item.nodeid,
+        since=_started_at(item.config),
+        record=_record_mode(options.record or marker.record or "none", location),
+        strict=marker.strict,
+        provider=marker.provider,
+        is_unused_error=options.strict_unused or marker.unused == "error",
+        keeps_failed=options.keep_failed,
     )
 
 
 def _record_mode(mode: RecordOption, location: str) -> RecordMode | None:
-    """The mode to record by; None to replay, and so does `once` where there was a recording before the first test."""
+    """Return the mode to record with; None to replay, also for `once` if there was a recording before all tests."""
     if mode == "none" or (mode == "once" and open_store(location).exists()):
         return None
     return mode
 
 
 def _recording_name(item: pytest.Item, *, is_explored: bool) -> str:
-    """The name of a test with the classes that it is in; if it is explored, the same for all its cases."""
+    """Return the name of a test with its classes. All cases of an explored test have the same."""
     classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     return ".".join([*classes, item.name.partition("[")[0] if is_explored else item.name])
 
 
 def _started_at(config: pytest.Config) -> str:
-    """When this was first asked for: every test is planned before the first of them runs."""
+    """Return when this was first called: every test is planned before the first one runs."""
     return config.stash.setdefault(_STARTED_AT, timestamp(SYSTEM_CLOCK))

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from offbook.pytest_plugin.options import EXPLORE_MARKER_HELP, OFFBOOK_MARKER_HELP, add_options
+from offbook.pytest_plugin.options import EXPLORE, EXPLORE_MARKER_HELP, OFFBOOK, OFFBOOK_MARKER_HELP, add_options
 from offbook.pytest_plugin.summary import PLAN, USAGE, RecordingSummary, attach_usage, has_passed
 
 if TYPE_CHECKING:
     from offbook.pytest_plugin.explored_test import ExploredFixture
     from offbook.pytest_plugin.fixture import Offbook
 
-FIXTURE = "offbook"
-EXPLORE = "explore"
 _MARKER_ERROR = pytest.StashKey[str]()
-_OPENED: pytest.StashKey[Offbook] = pytest.StashKey()
+_FIXTURE: pytest.StashKey[Offbook] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _is_worker(config: pytest.Config) -> bool:
-    """Whether this is a worker process of pytest-xdist."""
+    """Return whether this is a worker process of pytest-xdist."""
     return hasattr(config, "workerinput")
 
 
@@ -41,22 +39,22 @@ def _is_worker(config: pytest.Config) -> bool:
 def pytest_collect_file(
     file_path: Path, parent: pytest.Collector
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """A file of scenarios is collected as such, and not as a module of tests as well; so is a finding that was kept."""
-    found = yield
+    """Collect files of scenarios, which are not modules of tests as well, and regression files."""
+    collectors = yield
     if _is_regression(file_path):
         from offbook.pytest_plugin.regression_item import RegressionFile
 
-        return [*found, RegressionFile.from_parent(parent, path=file_path)]
+        return [*collectors, RegressionFile.from_parent(parent, path=file_path)]
     if not _declares_scenarios(file_path):
-        return found
+        return collectors
     from offbook.pytest_plugin.scenario_item import ScenarioFile
 
-    others = [each for each in found if not isinstance(each, pytest.Module)]
+    others = [each for each in collectors if not isinstance(each, pytest.Module)]
     return [*others, ScenarioFile.from_parent(parent, path=file_path)]
 
 
 def _declares_scenarios(file: Path) -> bool:
-    """Whether a file is ours: others may have files of such names, and those must not be executed."""
+    """Return whether a file declares scenarios. Other files of such names must not be executed."""
     return file.name.startswith("sim_") and file.suffix == ".py" and b"offbook" in file.read_bytes()
 
 
@@ -69,17 +67,17 @@ def _is_regression(file: Path) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that is explored has an item for each case."""
-    if metafunc.definition.get_closest_marker(EXPLORE) is not None and FIXTURE in metafunc.fixturenames:
+    """Generate an item for each case of an explored test."""
+    if metafunc.definition.get_closest_marker(EXPLORE) is not None and OFFBOOK in metafunc.fixturenames:
         from offbook.pytest_plugin.explored_test import parametrize_cases
 
         parametrize_cases(metafunc)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Plan what becomes of each recording, and refuse markers that are wrong, before anything runs."""
+    """Plan the recording of each test, and refuse wrong markers, before anything runs."""
     for item in items:
-        if item.get_closest_marker(FIXTURE) is not None or FIXTURE in getattr(item, "fixturenames", ()):
+        if item.get_closest_marker(OFFBOOK) is not None or OFFBOOK in getattr(item, "fixturenames", ()):
             _plan_recording(item)
 
 
@@ -94,20 +92,20 @@ def _plan_recording(item: pytest.Item) -> None:
             raise pytest.UsageError(str(error)) from None
         item.stash[_MARKER_ERROR] = str(error)
         return
-    if FIXTURE in getattr(item, "fixturenames", ()):
+    if OFFBOOK in getattr(item, "fixturenames", ()):
         item.stash[PLAN] = plan
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test whose marker is wrong, in a worker: there, a usage error would take everything down."""
+    """Fail a test with a wrong marker in a worker, where a usage error would end the whole run."""
     if _MARKER_ERROR in item.stash:
         pytest.fail(item.stash[_MARKER_ERROR], pytrace=False)
 
 
-@pytest.fixture(name=FIXTURE)
+@pytest.fixture(name=OFFBOOK)
 def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixture]:
-    """Stands in for models and tools: `provider`, `http_client()`, `tools(…)`, answered from the test's recording."""
+    """Models and tools for a test, answered from its recording: `provider`, `http_client()`, `tools(…)`."""
     from offbook.pytest_plugin.fixture import Offbook
     from offbook.pytest_plugin.plan import recording_plan_of
 
@@ -118,16 +116,16 @@ def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixtu
 
         yield ExploredFixture(explored.recording)
         return
-    if PLAN not in item.stash:  # asked for by name, while the test runs
+    if PLAN not in item.stash:  # requested by name while the test runs
         item.stash[PLAN] = recording_plan_of(item)
-    opened = item.stash[_OPENED] = Offbook(item.stash[PLAN])
-    yield opened
-    item.stash[USAGE] = opened.close(passed=has_passed(item))
+    offbook = item.stash[_FIXTURE] = Offbook(item.stash[PLAN])
+    yield offbook
+    item.stash[USAGE] = offbook.close(passed=has_passed(item))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an item of a test that is explored as its case says."""
+    """Run a case of an explored test."""
     if pyfuncitem.get_closest_marker(EXPLORE) is None:
         return None
     from offbook.pytest_plugin.explored_test import ExploredTest, explored_case_of
@@ -141,18 +139,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test that missed something over HTTP; and one that leaves entries unused, if that is asked for."""
+    """Fail a test that made an unrecorded call over HTTP or, if that is an error, left entries unused."""
     yield
-    if _OPENED in item.stash:
-        item.stash[_OPENED].check_missed()
-        item.stash[_OPENED].check_unused()
+    if _FIXTURE in item.stash:
+        item.stash[_FIXTURE].check_missed()
+        item.stash[_FIXTURE].check_unused()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note whether the test passed, and tell on its reports what it did with its recording."""
+    """Note whether the test passed, and attach the usage of its recording to its reports."""
     report = yield
     attach_usage(report, item)
     return report

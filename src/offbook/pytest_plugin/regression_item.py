@@ -22,14 +22,14 @@ class RegressionFile(pytest.File):
 
 
 class RegressionItem(pytest.Item):
-    """A finding, run again: it passes when it is none any more."""
+    """A finding, run again. It passes when it is no longer a finding."""
 
     def runtest(self) -> None:
         regression = load_regression(self.path)
-        explored = reproduce(self.path)
-        if explored.is_finding:
+        result = reproduce(self.path)
+        if result.is_finding:
             again = f"offbook replay --plan {shlex.quote(str(self.path))}"
-            pytest.fail(finding_text(explored.assessment, str(regression), again), pytrace=False)
+            pytest.fail(finding_text(result.assessment, str(regression), again), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, None, f"{self.path.name}: regression"

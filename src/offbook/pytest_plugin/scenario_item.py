@@ -30,13 +30,13 @@ MAX_CONVERSATIONS = 3
 
 
 def failure_text(result: ScenarioResult) -> str:
-    """Why a scenario did not pass: each reason, with what differs."""
+    """Describe why a scenario did not pass: each reason with its details."""
     lines = [line for note in failure_notes(result) for line in (note.headline, *(f"  {more}" for more in note.detail))]
     return "\n".join(lines)
 
 
 def conversation_text(result: ScenarioResult) -> str:
-    """The conversations of a scenario, those that did not pass first, and not too many."""
+    """Return the first conversations of a scenario as text, failed ones first."""
     order = sorted(result.conversations, key=lambda each: each.passed)
     return "\n".join(line for each in order[:MAX_CONVERSATIONS] for line in _conversation_lines(each))
 
@@ -51,30 +51,30 @@ def _conversation_lines(conversation: ConversationResult) -> Iterator[str]:
 
 
 class ScenarioItem(pytest.Item):
-    """A scenario, held with the agent of the nearest config: recorded live, or replayed in virtual time.
+    """A scenario with the agent of the nearest config: recorded live, or replayed in virtual time.
 
-    Its recording is in the folder `recordings` beside its file, under the name that `offbook test --record` gives.
+    Its recording is in the folder `recordings` beside its file, with the name that `offbook test --record` uses.
     """
 
     def __init__(self, *, scenario: Scenario, **given: Any) -> None:
         super().__init__(**given)
         self.scenario = scenario
-        self._answers: RecordingBackend | None = None
+        self._backend: RecordingBackend | None = None
         recording = self.path.parent / FOLDER / f"{slug(scenario.name)}.json"
         self.stash[PLAN] = recording_plan(self, OffbookMarker(), recording)
 
     def runtest(self) -> None:
         plan = self.stash[PLAN]
-        result = run(self._held(plan), virtual_time=plan.record is None)
+        result = run(self._hold(plan), virtual_time=plan.record is None)
         self.add_report_section("call", "conversation", conversation_text(result))
         if not result.passed:
             pytest.fail(failure_text(result), pytrace=False)
-        if plan.is_unused_error and self._answers is not None:
-            fail_if_unused(self._answers.unused(), plan.location)
+        if plan.is_unused_error and self._backend is not None:
+            fail_if_unused(self._backend.unused(), plan.location)
 
     def teardown(self) -> None:
-        if self._answers is not None:
-            self.stash[USAGE] = self._answers.close(passed=has_passed(self))
+        if self._backend is not None:
+            self.stash[USAGE] = self._backend.close(passed=has_passed(self))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         return self.path, parse_location(self.scenario.source).line - 1, self.name
@@ -83,22 +83,22 @@ class ScenarioItem(pytest.Item):
         error = excinfo.value
         return str(error) if isinstance(error, OffbookError) else super().repr_failure(excinfo, *style)
 
-    async def _held(self, plan: RecordingPlan) -> ScenarioResult:
+    async def _hold(self, plan: RecordingPlan) -> ScenarioResult:
         config = cast("ScenarioFile", self.parent).project
         mode = Replay(f"{Path(plan.location).parent}/") if plan.record is None else Live()
         wanted = plan_run(config, [self.scenario])
         async with open_participants(config, wanted, mode) as opened:
-            answers = self._answers = backend_for(plan, lambda: cast("Provider", opened.participants.provider))
-            provider = OnDemandProvider(lambda: answers.provider, name="offbook")
+            backend = self._backend = backend_for(plan, lambda: cast("Provider", opened.participants.provider))
+            provider = OnDemandProvider(lambda: backend.provider, name="offbook")
             runner = ScenarioRunner(replace(opened.participants, provider=provider), run_rules(config))
-            held = await runner.run([self.scenario], agents=wanted.agents, repeat=config.run.repeat)
-            return held.scenarios[0]
+            result = await runner.run([self.scenario], agents=wanted.agents, repeat=config.run.repeat)
+            return result.scenarios[0]
 
 
 class ScenarioFile(pytest.File):
     """A file like `sim_booking.py`, with an item for each scenario that it declares.
 
-    `project` is the config nearest to it; modules beside it and beside that can be imported while scenarios run.
+    `project` is the nearest config. Scenarios can import modules beside either of them.
     """
 
     project: Config
@@ -114,11 +114,11 @@ class ScenarioFile(pytest.File):
             yield ScenarioItem.from_parent(self, name=scenario.name, scenario=scenario)
 
     def setup(self) -> None:
-        self._opened = ExitStack()
-        self._opened.enter_context(import_from(self._folders()))
+        self._imports = ExitStack()
+        self._imports.enter_context(import_from(self._folders()))
 
     def teardown(self) -> None:
-        self._opened.close()
+        self._imports.close()
 
     def _folders(self) -> list[Path]:
         return [self.project.folder, self.path.parent]

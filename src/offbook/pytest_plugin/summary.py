@@ -1,4 +1,4 @@
-"""What tests did with their recordings: noted on their reports, and summed up at the end of the run."""
+"""How tests used their recordings: attached to their reports, and summed up at the end of the run."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PLAN: pytest.StashKey[RecordingPlan] = pytest.StashKey()
 PASSED = pytest.StashKey[bool]()
 USAGE: pytest.StashKey[RecordingUsage] = pytest.StashKey()
 REPORT_ATTRIBUTE = "offbook"
-"""The attribute of a test's report that tells what it did with its recording; reports of workers keep it."""
+"""The attribute of a report with the usage of the recording. Reports of workers keep it."""
 
 
 def has_passed(item: pytest.Item) -> bool:
-    """Whether the test itself has run to its end without a failure."""
+    """Return whether the test itself has passed."""
     return item.stash.get(PASSED, False)
 
 
 def attach_usage(report: pytest.TestReport, item: pytest.Item) -> None:
-    """Tell on the reports of a test what its recording is, and in the end what it did with it."""
+    """Attach the recording of a test to its first report, and the usage to its last."""
     if report.when == "call":
         item.stash[PASSED] = report.passed
     if report.when == "setup" and PLAN in item.stash:
@@ -44,25 +44,25 @@ COMPLETE_RUNS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 class RecordingSummary:
-    """Gathers what the reports of tests tell, also of those that ran in workers."""
+    """Sums up the usage on all reports, also on those of workers."""
 
     def __init__(self) -> None:
-        self._told: list[dict[str, object]] = []
-        self._is_cut_off = False
+        self._usages: list[dict[str, object]] = []
+        self._is_interrupted = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        told = getattr(report, REPORT_ATTRIBUTE, None)
-        if told is not None:
-            self._told.append(told)
+        usage = getattr(report, REPORT_ATTRIBUTE, None)
+        if usage is not None:
+            self._usages.append(usage)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        self._is_cut_off = bool(session.shouldstop or session.shouldfail)
+        self._is_interrupted = bool(session.shouldstop or session.shouldfail)
 
     def pytest_terminal_summary(
         self, terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
     ) -> None:
         lines = [*self._counts(), *self._unused(config.rootpath)]
-        if options_of(config).report_unused and exitstatus in COMPLETE_RUNS and not self._is_cut_off:
+        if options_of(config).report_unused and exitstatus in COMPLETE_RUNS and not self._is_interrupted:
             lines += self._unused_recordings(config)
         if lines:
             terminalreporter.section("offbook")
@@ -70,23 +70,23 @@ class RecordingSummary:
             terminalreporter.line(line)
 
     def _counts(self) -> Iterable[str]:
-        if self._told:
+        if self._usages:
             served, recorded, missed = (self._sum(name) for name in ("served", "recorded", "missed"))
             yield f"{pluralize(served, 'call')} served from recordings, {recorded:,} recorded live, {missed:,} missed"
         if dropped := self._sum("dropped"):
             yield f"{pluralize(dropped, 'call')} of failed tests not kept; --offbook-keep-failed keeps them"
 
     def _sum(self, name: str) -> int:
-        return sum(int(str(told.get(name, 0))) for told in self._told)
+        return sum(int(str(usage.get(name, 0))) for usage in self._usages)
 
     def _unused(self, root: Path) -> Iterable[str]:
-        for told in self._told:
-            left = told.get("unused", ())
-            if isinstance(left, list | tuple) and left:
-                yield f"not used in {_relative(str(told['recording']), root)}: {join_entries(list(left))}"
+        for usage in self._usages:
+            unused = usage.get("unused", ())
+            if isinstance(unused, list | tuple) and unused:
+                yield f"not used in {_relative(str(usage['recording']), root)}: {join_entries(list(unused))}"
 
     def _unused_recordings(self, config: pytest.Config) -> Iterable[str]:
-        used = {str(told["recording"]) for told in self._told}
+        used = {str(usage["recording"]) for usage in self._usages}
         for file in unused_recordings(config, used):
             yield f"no test used {_relative(str(file), config.rootpath)}"
 

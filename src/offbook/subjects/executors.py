@@ -7,12 +7,12 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, redirect_stdout, suppress
 from queue import SimpleQueue
 from types import TracebackType
-from typing import IO, Literal, Protocol, Self, TypeAlias
+from typing import IO, Literal, NoReturn, Protocol, Self, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -22,45 +22,53 @@ from offbook.explore.cases import FaultCase
 from offbook.explore.run import Run, RunFailure
 from offbook.explore.runner import CaseExecutor, SerialExecutor, Subject
 from offbook.faults import FaultPlan, PlannedFault
-from offbook.subjects.program import ProgramSubject
-from offbook.subjects.specs import WorkerMessage, WorkerReady, WorkerRejection, WorkerSpec
+from offbook.subjects.specs import WorkerMessage, WorkerReady, WorkerRejection, WorkerResult, WorkerSpec
 
 
+def _run_in_threads(
+    count: int, run: Callable[[FaultCase], Run], cases: Sequence[FaultCase], *, stop: Callable[[], object]
+) -> Iterator[Run]:
+    """Run cases in `count` threads. `stop` ends what is running when the results are no longer wanted."""
+    with ThreadPoolExecutor(count) as pool:
+        runs = [pool.submit(run, case) for case in cases]
+        try:
+            for each in runs:
+                yield each.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop()
+            raise
+
+
+@runtime_checkable
 class StoppableSubject(Subject, Protocol):
-    """A subject whose runs can be ended from outside."""
+    """A subject whose runs can be ended from outside: a program."""
 
     def stop(self) -> None:
-        """End what is running, and what is started from now on."""
+        """End the current runs, and those that are started from now on."""
         ...
 
 
 class ThreadExecutor:
-    """Runs several cases at once. What is running is stopped when nobody wants the results any more."""
+    """Runs several cases at once in threads."""
 
     def __init__(self, subject: StoppableSubject, workers: int) -> None:
         self._subject, self._workers = subject, workers
 
     def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]:
-        with ThreadPoolExecutor(self._workers) as pool:
-            runs = [pool.submit(self._subject.run, case.plan) for case in cases]
-            try:
-                for run in runs:
-                    yield run.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                self._subject.stop()
-                raise
+        subject = self._subject
+        return _run_in_threads(self._workers, lambda case: subject.run(case.plan), cases, stop=subject.stop)
 
 
 START_LIMIT_S = 120.0
-"""How long a worker may take to make its clean run."""
+"""How long a worker may take to start and make its clean run."""
 
 
 class WorkerProcess:
-    """A process of its own that runs the cases of a subject, one after the other.
+    """A process that runs the cases of a subject, one after the other.
 
-    A case during which the process ends has crashed, and one that takes longer than `limit_s` has hung; whoever asks
-    again starts another process.
+    A case during which the process ends has crashed, and one that takes longer than `limit_s` has hung. The next case
+    starts another process.
 
     Raises:
         InputError: from `run`: the worker cannot run its subject.
@@ -71,20 +79,21 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, lines: tuple[PlannedFault, ...]) -> Run:
-        """What a run with these faults did."""
+        """Run the subject with these faults."""
         process = self._process or self._start()
-        said = self._asked(process, lines)
-        if said is not None:
-            return said
-        code, is_late = process.poll(), process.poll() is None
+        message = self._request(process, lines, self._limit_s)
+        if isinstance(message, WorkerResult):
+            return message.run
+        if isinstance(message, WorkerRejection):
+            self._reject(message)
+        code, fired = process.poll(), tuple(str(line) for line in lines)
         self.end()
-        fired = tuple(str(line) for line in lines)
-        if is_late:
+        if code is None:
             return Run(hung=f"its process had to be ended after {self._limit_s:g} s", fired=fired)
         return Run(error=RunFailure("undeclared", "ProcessEnded", _exit_text(code)), fired=fired)
 
     def end(self) -> None:
-        """End the process, if there is one. Safe to call from any thread."""
+        """Kill the process, if there is one. Safe to call from any thread."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -97,39 +106,33 @@ class WorkerProcess:
         process = self._process = subprocess.Popen(  # noqa: S603 - it is this very Python
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
         )
-        said = self._said(process, self._spec, START_LIMIT_S)
-        if isinstance(said, WorkerReady):
+        message = self._request(process, self._spec, START_LIMIT_S)
+        if isinstance(message, WorkerReady):
             return process
+        if isinstance(message, WorkerRejection):
+            self._reject(message)
         self.end()
-        if isinstance(said, WorkerRejection):
-            raise InputError(said.reason, source=said.source, place=said.place, hint=said.hint)
         raise InputError("a worker ended before its first case", hint="explore with --workers 1 to see why")
 
-    def _asked(self, process: subprocess.Popen[bytes], lines: tuple[PlannedFault, ...]) -> Run | None:
-        """What became of a case, or None if the process has ended, or does not answer."""
-        match self._said(process, lines, self._limit_s):
-            case WorkerRejection(reason, source, place, hint):
-                self.end()
-                raise InputError(reason, source=source, place=place, hint=hint)
-            case WorkerReady() | None:
-                return None
-            case done:
-                return done.run
+    def _reject(self, rejection: WorkerRejection) -> NoReturn:
+        self.end()
+        raise InputError(rejection.reason, source=rejection.source, place=rejection.place, hint=rejection.hint)
 
-    def _said(self, process: subprocess.Popen[bytes], told: object, limit_s: float) -> WorkerMessage | None:
+    def _request(self, process: subprocess.Popen[bytes], line: object, limit_s: float) -> WorkerMessage | None:
+        """Send a line and return the answer; None if the process has ended or does not answer in time."""
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(told) + b"\n")
+            process.stdin.write(msgspec.json.encode(line) + b"\n")
             process.stdin.flush()
         if not select.select([process.stdout], [], [], limit_s)[0]:
             return None
-        line = process.stdout.readline()
-        if not line.endswith(b"\n"):
+        answer = process.stdout.readline()
+        if not answer.endswith(b"\n"):
             process.wait()
             return None
-        said: WorkerMessage = msgspec.json.decode(line, type=WorkerMessage)
-        return said
+        message: WorkerMessage = msgspec.json.decode(answer, type=WorkerMessage)
+        return message
 
 
 def _exit_text(code: int | None) -> str:
@@ -145,13 +148,13 @@ def _close_pipe(pipe: IO[bytes] | None) -> None:
 
 
 GRACE_S = 10.0
-"""How much longer than its deadline a run may take before its worker is ended: it should have ended itself."""
+"""How much longer than its deadline a run may take before its worker is killed: it should have ended by itself."""
 
 
 class ProcessExecutor:
-    """Runs `count` cases at once, each in a process of its own, and tells of them in the order of the cases.
+    """Runs `count` cases at once, each in its own process.
 
-    Processes are started when they are needed, and ended with the block.
+    Processes start when they are needed and end with the block.
     """
 
     def __init__(self, spec: WorkerSpec, count: int) -> None:
@@ -162,18 +165,10 @@ class ProcessExecutor:
             self._idle.put(worker)
 
     def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]:
-        with ThreadPoolExecutor(len(self._workers)) as pool:
-            runs = [pool.submit(self._run, case) for case in cases]
-            try:
-                for run in runs:
-                    yield run.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                self.close()
-                raise
+        return _run_in_threads(len(self._workers), self._run, cases, stop=self.close)
 
     def close(self) -> None:
-        """End all processes."""
+        """Kill all processes."""
         for worker in self._workers:
             worker.end()
 
@@ -194,7 +189,7 @@ class ProcessExecutor:
 
 
 class SilentSubject:
-    """The subject itself, without what it prints to standard output."""
+    """A subject whose standard output is discarded."""
 
     def __init__(self, subject: Subject) -> None:
         self.name, self._subject = subject.name, subject
@@ -206,11 +201,11 @@ class SilentSubject:
 
 Workers: TypeAlias = int | Literal["auto"]
 PARALLEL_THRESHOLD_S = 2.0
-"""What all cases together must take, for further workers to pay off."""
+"""How long all cases together must take for several workers to pay off."""
 
 
 class TimedSubject:
-    """A subject of which it is known how long its last run took, in real time."""
+    """A subject that measures how long its last run took, in real time."""
 
     def __init__(self, subject: Subject) -> None:
         self.name, self._subject = subject.name, subject
@@ -225,22 +220,22 @@ class TimedSubject:
 
 
 class AutoExecutor:
-    """Chooses its `executor` when the first cases are there, by how long the clean run took. Ends them with the block.
+    """Chooses an `executor` for the first cases, by how long the clean run took. It is closed with the block.
 
-    With `auto` there is one for each core, but a single one, right here, if all cases take little time. Programs are
-    processes anyway: threads wait for them. What runs print is not heard.
+    With `auto` there is a worker for each core, or none beside this process if all cases take little time. Programs
+    are processes anyway, so that threads are enough. Standard output of the runs is discarded.
     """
 
     def __init__(self, subject: Subject, spec: WorkerSpec, workers: Workers) -> None:
         self._silent = SilentSubject(subject)
         self.subject = TimedSubject(self._silent)
-        self._own, self._spec, self._workers = subject, spec, workers
+        self._subject, self._spec, self._workers = subject, spec, workers
         self.executor: CaseExecutor | None = None
-        self._opened = ExitStack()
+        self._stack = ExitStack()
 
     def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]:
         if self.executor is None:
-            self.executor = self._of(min(self._count(cases), max(len(cases), 1)))
+            self.executor = self._choose(min(self._count(cases), max(len(cases), 1)))
         return self.executor.run(cases)
 
     def __enter__(self) -> Self:
@@ -249,16 +244,16 @@ class AutoExecutor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._opened.close()
+        self._stack.close()
 
     def _count(self, cases: Sequence[FaultCase]) -> int:
         if self._workers != "auto":
             return self._workers
         return 1 if len(cases) * self.subject.took_s < PARALLEL_THRESHOLD_S else os.cpu_count() or 1
 
-    def _of(self, count: int) -> CaseExecutor:
+    def _choose(self, count: int) -> CaseExecutor:
         if count == 1:
             return SerialExecutor(self._silent)
-        if isinstance(self._own, ProgramSubject):
-            return ThreadExecutor(self._own, count)
-        return self._opened.enter_context(ProcessExecutor(self._spec, count))
+        if isinstance(self._subject, StoppableSubject):
+            return ThreadExecutor(self._subject, count)
+        return self._stack.enter_context(ProcessExecutor(self._spec, count))

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from offbook.explore.harness import Harness, HarnessFactory
-from offbook.explore.monitor import DEFAULT_DEADLINES, Deadlines, MonitoredFunction
-from offbook.explore.options import STOP_ON_DIVERGENCE, Divergence
+from offbook.explore.monitor import MonitoredFunction
+from offbook.explore.options import DEFAULT_DEADLINES, STOP_ON_DIVERGENCE, Deadlines, Divergence, ExploreOptions
 from offbook.explore.run import Run
-from offbook.explore.runner import Exploration, ExploreOptions, Explorer
+from offbook.explore.runner import Exploration, Explorer
 from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
@@ -18,10 +18,10 @@ from offbook.recording.stores.locate import open_store
 
 
 class FunctionSubject:
-    """A function that takes a harness and gives a result, run on a recording.
+    """A function that takes a harness and returns a result, run on a recording.
 
     Args:
-        declared: the errors that the function is said to raise when it has to give up, by class or name.
+        declared: the errors that the function raises when it gives up, as classes or names.
 
     Raises:
         InputError: the recording cannot be read.
@@ -59,20 +59,20 @@ def explore_function(
     divergence: Divergence = STOP_ON_DIVERGENCE,
     deadlines: Deadlines = DEFAULT_DEADLINES,
 ) -> Exploration:
-    """Replay a function with each fault at each place of its recorded run.
+    """Replay a function with each fault at each site of its recorded run.
 
     Args:
-        function: takes a harness, whose `provider` or `gateway` it asks and whose `tools(…)` it calls; sync or async.
+        function: takes a harness, calls its `provider` or `gateway` and its `tools(…)`; sync or async.
         faults: `all`, or names of faults.
-        pairs: whether to try a second fault behind each.
-        budget: how many cases to run at most, the most telling ones.
-        declared: the errors that the function raises when it has to give up, by class or name.
+        pairs: whether to also try a second fault after each.
+        budget: the largest number of cases, most telling first.
+        declared: the errors that the function raises when it gives up, as classes or names.
         invariants: what must hold for every run.
-        divergence: what becomes of requests that were never recorded.
+        divergence: what answers requests that were never recorded.
         deadlines: how long a run may take.
 
     Raises:
-        InputError: the recording cannot be read, there is no such fault, or the function fails without any.
+        InputError: the recording cannot be read, there is no such fault, or the function fails without a fault.
     """
     subject = FunctionSubject(function, recording, declared=declared, divergence=divergence, deadlines=deadlines)
     try:

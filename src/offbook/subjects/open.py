@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from offbook.config import Config, collect_scenarios, find_config, import_from, load_config, plan_run
-from offbook.config.modules import execute_file
 from offbook.errors import InputError
 from offbook.explore.runner import Subject
 from offbook.explore.verdict import Invariant
-from offbook.scenarios.scenario import Scenario
-from offbook.subjects.program import ProgramSubject
-from offbook.subjects.scenario import ScenarioSubject
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec
-from offbook.subjects.workflow import WorkflowSubject
-from offbook.text import did_you_mean
-from offbook.workflow.file.load import load_workflow
+
+if TYPE_CHECKING:
+    from offbook.subjects.program import ProgramSubject
+    from offbook.subjects.scenario import ScenarioSubject
+    from offbook.subjects.workflow import WorkflowSubject
 
 PROGRAM_DEADLINE_S = 20.0
-"""How long a program may run, where nothing else is said."""
+"""The default deadline of a program."""
 
 
 @contextmanager
 def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Subject]:
-    """The subject, until the block ends.
+    """Open the subject that the spec describes, for a block.
 
     Raises:
         InputError: something that it needs is missing or wrong, or the settings do not fit it.
@@ -45,12 +43,18 @@ def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Su
 
 
 def _open_workflow(spec: WorkflowSpec, settings: ExploreSettings) -> WorkflowSubject:
+    from offbook.subjects.workflow import WorkflowSubject  # noqa: PLC0415 - each subject loads what it alone needs
+    from offbook.workflow.file.load import load_workflow  # noqa: PLC0415
+
     definition = load_workflow(spec.file)
     folder = Path(spec.file).parent
     return WorkflowSubject(definition, spec.recording, state=spec.state, folder=folder, settings=settings)
 
 
 def _open_scenario(spec: ScenarioSpec, settings: ExploreSettings, stack: ExitStack) -> ScenarioSubject:
+    from offbook.config import import_from, plan_run  # noqa: PLC0415
+    from offbook.subjects.scenario import ScenarioSubject, config_of, scenario_of  # noqa: PLC0415
+
     config, file = config_of(spec.file, spec.config), Path(spec.file).resolve()
     stack.enter_context(import_from([config.folder, file.parent]))
     scenario = scenario_of(file, spec.scenario)
@@ -58,38 +62,12 @@ def _open_scenario(spec: ScenarioSpec, settings: ExploreSettings, stack: ExitSta
     return ScenarioSubject(config, scenario, spec.agent, spec.recording, settings=settings)
 
 
-def config_of(file: str, config: str | None) -> Config:
-    """The config that is named, or the one nearest to a file of scenarios.
-
-    Raises:
-        InputError: there is none, or it is wrong.
-    """
-    return find_config(Path(file).resolve().parent) if config is None else load_config(config)
-
-
-def scenario_of(file: Path, name: str | None) -> Scenario:
-    """The scenario of a file: the one of that name, or else the only one.
-
-    Raises:
-        InputError: the file cannot be imported, there is no such scenario, or none is named and there are several.
-    """
-    scenarios = {scenario.name: scenario for scenario in collect_scenarios([file])}
-    if name is None and len(scenarios) == 1:
-        return next(iter(scenarios.values()))
-    if name in scenarios:
-        return scenarios[name]
-    names = ", ".join(map(repr, scenarios)) or "none"
-    if name is None:
-        reason, hint = f"it declares {len(scenarios)} scenarios", f"choose one by --scenario: {names}"
-    else:
-        reason, hint = f"there is no scenario {name!r}", did_you_mean(name, scenarios, kind="scenarios")
-    raise InputError(reason, source=str(file), hint=hint)
-
-
 def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubject:
+    from offbook.subjects.program import ProgramSubject  # noqa: PLC0415
+
     if settings.on_divergence == "live":
-        reason = "a program's calls that were never recorded cannot be asked live"
-        raise InputError(reason, source="--on-divergence", hint="stop, or default")
+        reason = "unrecorded calls of a program cannot be answered live"
+        raise InputError(reason, source="--on-divergence", hint="use stop or default")
     codes = [_exit_code(each) for each in settings.declared]
     return ProgramSubject(
         spec.command,
@@ -104,7 +82,7 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubjec
 
 def _exit_code(declared: str) -> int:
     if not declared.isdigit():
-        reason = f"a program ends by an exit code, not by {declared!r}"
+        reason = f"a program ends with an exit code, not with {declared!r}"
         raise InputError(reason, source="--declared", hint="--declared 3,4")
     return int(declared)
 
@@ -113,11 +91,13 @@ INVARIANT_PREFIX = "invariant_"
 
 
 def load_invariants(file: str) -> list[Invariant]:
-    """The functions of a Python file whose names start with `invariant_`, in order. Each takes a Run.
+    """Load the functions of a Python file whose names start with `invariant_`, in order. Each takes a Run.
 
     Raises:
-        InputError: the file is not there, cannot be imported, or has no such function.
+        InputError: the file does not exist, cannot be imported, or has no such function.
     """
+    from offbook.config.modules import execute_file, import_from  # noqa: PLC0415
+
     path = Path(file)
     if not path.is_file():
         raise InputError("there is no such file", source=file)

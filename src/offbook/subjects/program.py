@@ -21,17 +21,18 @@ from offbook.explore.variants import WIRE_VARIANTS, FaultVariant
 from offbook.faults import FaultPlan
 from offbook.recording.match.cursor import ResponseScript
 from offbook.subjects.wire_observer import WireObserver
-from offbook.wire.backend import DEFAULT_RESPONSE, WireOptions
+from offbook.vendors import api_key_variables, base_url_variables
+from offbook.wire.options import DEFAULT_RESPONSE, WireOptions
 from offbook.wire.replay import ExploredRun, ReplayMatch
-from offbook.wire.server.serving import WireServer, api_key_variables, base_url_variables, no_proxy_variables
+from offbook.wire.server.wire_server import WireServer, no_proxy_variables
 from offbook.wire.session import WireSession
 
 MAX_OUTPUT_BYTES = 1024 * 1024
-"""How much of each output is kept: the beginning."""
+"""How much of each output is read, from its start."""
 
 
 class ProgramExit(Struct, frozen=True):
-    """How a program ended: its exit code, minus N if signal N has ended it; None if it was ended from here."""
+    """How a program ended: its exit code, -N if signal N ended it, None if it was killed from here."""
 
     code: int | None
     stdout: str
@@ -77,39 +78,39 @@ _ERROR_LINE = re.compile(r"(?:Uncaught )?[\w.$]*(?:Error|Exception|Timeout|Inter
 
 
 def error_line(stderr: str) -> str:
-    """The last line that names an error, else the last line; empty if there is none."""
+    """Return the last line that names an error, else the last line; empty if there is none."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     named = [line for line in lines if _ERROR_LINE.fullmatch(line)]
     return (named or lines or [""])[-1][:MAX_ERROR_CHARS]
 
 
 RETRY_AFTER_MS = 1.0
-"""The wait that injected errors ask for which say nothing of it: SDKs then try again at once."""
+"""The `retry-after` of injected errors that do not have one: SDKs then retry at once."""
 
 _URL_ALIAS = "http://offbook"
 
 
 class ProgramSubject:
-    """A program that is run on a recording, once for each case, with one server for all.
+    """A program, run on a recording. One server answers all runs.
 
-    The result of a run is its exit code and its output. It is taken to have run the tools that it was asked to, where
-    an answer came to its end. Every run has a folder of its own for temporary files.
+    The result of a run is its exit code and its output. A tool counts as run when a complete answer asks for it. Every
+    run has its own folder for temporary files.
 
     Args:
         command: the program and its arguments.
-        replay: the recording that answers, or a folder of them.
-        env: further variables of its environment.
-        deadline_s: how long a run may take, in real time; then it is ended, and has hung.
-        side_effects: the tools whose running twice does harm.
-        declared_exits: the exit codes by which it says that it has given up, beside 0 for success.
-        on_divergence: whether what was never recorded is refused, or answered with `default_response`.
+        replay: the recording, or a folder of recordings.
+        env: further environment variables.
+        deadline_s: how long a run may take in real time; a longer one is killed and counts as hung.
+        side_effects: the tools that must not run twice.
+        declared_exits: the exit codes with which it gives up, beside 0 for success.
+        on_divergence: whether a request that was never recorded is refused or answered with `default_response`.
 
     Raises:
         InputError: the recording cannot be read, or no command is given; from `run`, the program cannot be started.
     """
 
     variants: ClassVar[Sequence[FaultVariant]] = WIRE_VARIANTS
-    """The faults that can strike it: those of models, as its tools are its own."""
+    """The faults that can fire: those of models, because tools run inside the program."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class ProgramSubject:
         default_response: str = DEFAULT_RESPONSE,
     ) -> None:
         if not command:
-            raise InputError("no command is given", source="explore")
+            raise InputError("the command is empty", source="explore")
         self.name = shlex.join(command)
         self._command, self._env, self._deadline_s = list(command), dict(env or {}), deadline_s
         self._side_effects, self._declared_exits = frozenset(side_effects), frozenset(declared_exits)
@@ -143,25 +144,25 @@ class ProgramSubject:
         name = f"explore-{next(self._numbers)}"
         is_first = not self._max_calls
         with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
-            child = ProgramProcess(self._command, self._environment(name, folder))
-            observer = WireObserver(max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=child.kill)
+            process = ProgramProcess(self._command, self._environment(name, folder))
+            observer = WireObserver(max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=process.kill)
             explored_run = ExploredRun(self._script, observer, self._goes_on)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
-            ended = self._ended(child)
-            run = self._told(ended, observer, session, self._aliases(name, folder))
+            program_exit = self._wait_for(process)
+            run = self._run_of(program_exit, observer, session, self._aliases(name, folder))
         self._server.end_session(name)
         if is_first:
             self._max_calls = max_calls_after(len(run.calls))
         return run
 
     def stop(self) -> None:
-        """End the programs that are running, and those that are started from now on."""
+        """Kill the running programs, and those that are started from now on."""
         self._is_stopped = True
-        for child in list(self._running):
-            child.kill()
+        for process in list(self._running):
+            process.kill()
 
     def close(self) -> None:
-        """End what is running, and the server."""
+        """Kill the running programs and stop the server."""
         self.stop()
         self._server.stop()
 
@@ -173,23 +174,23 @@ class ProgramSubject:
     ) -> None:
         self.close()
 
-    def _ended(self, child: ProgramProcess) -> ProgramExit:
-        self._running.add(child)
+    def _wait_for(self, process: ProgramProcess) -> ProgramExit:
+        self._running.add(process)
         if self._is_stopped:
-            child.kill()
+            process.kill()
         try:
-            return child.run(self._deadline_s)
+            return process.run(self._deadline_s)
         finally:
-            self._running.discard(child)
+            self._running.discard(process)
 
     def _environment(self, name: str, folder: str) -> dict[str, str]:
         url = self._server.session_url(name)
-        given = {"PYTHONHASHSEED": "0"} | os.environ | self._env
-        led = {**base_url_variables(url), **api_key_variables(), "OFFBOOK_URL": url, "TMPDIR": folder}
-        return {**given, **led, **no_proxy_variables(given)}
+        inherited = {"PYTHONHASHSEED": "0"} | os.environ | self._env
+        own = {**base_url_variables(url), **api_key_variables(), "OFFBOOK_URL": url, "TMPDIR": folder}
+        return {**inherited, **own, **no_proxy_variables(inherited)}
 
     def _aliases(self, name: str, folder: str) -> dict[str, str]:
-        """What the texts of a run have that no other run has, and what is told instead."""
+        """Return what differs in the texts of every run, and what replaces it."""
         url = self._server.url
         return {
             self._server.session_url(name): _URL_ALIAS,
@@ -198,7 +199,7 @@ class ProgramSubject:
             folder: "$TMPDIR",
         }
 
-    def _told(
+    def _run_of(
         self, ended: ProgramExit, observer: WireObserver, session: WireSession, aliases: Mapping[str, str]
     ) -> Run:
         calls = observer.calls
@@ -216,7 +217,7 @@ class ProgramSubject:
         )
 
     def _error(self, ended: ProgramExit, aliases: Mapping[str, str]) -> RunFailure | None:
-        """The error that ended the program, by its exit code."""
+        """Return the error that ended the program, by its exit code."""
         if not ended.code:
             return None
         kind: ErrorKind = "declared" if ended.code in self._declared_exits else "undeclared"

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
+from offbook.explore.options import ExploreOptions
 from offbook.explore.run import Run
-from offbook.explore.runner import CaseResult, ExploreOptions, Explorer, Subject
+from offbook.explore.runner import CaseResult, Explorer, Subject
 from offbook.explore.verdict import Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.schema_errors import explain_json_error, explain_msgspec_error
@@ -26,9 +27,9 @@ from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSett
 
 
 class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A finding: what was explored, on which settings, with which faults, and what came of it.
+    """A finding: the subject, its settings, the faults, and the verdict with its evidence.
 
-    `folder` is the working directory that paths and commands are relative to, seen from the file's own.
+    `folder` is the working directory of paths and commands, relative to the folder of the file.
     """
 
     offbook: Literal["regression"]
@@ -44,7 +45,7 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
         return "; ".join(str(line) for line in self.faults)
 
     def reproduce(self) -> CaseResult:
-        """Run the subject once without a fault and once with these, and judge it.
+        """Run the subject once without a fault and once with these, and assess it.
 
         Raises:
             InputError: something that the subject needs is missing or wrong, or it fails without a fault.
@@ -56,10 +57,10 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
 
 
 def load_regression(path: str | os.PathLike[str]) -> Regression:
-    """The regression in a file.
+    """Load a regression from a file.
 
     Raises:
-        InputError: it cannot be read as one; names the file, the place in it and the reason.
+        InputError: it is not a regression; names the file, the place in it and the reason.
     """
     source = os.fspath(path)
     try:
@@ -76,7 +77,7 @@ def load_regression(path: str | os.PathLike[str]) -> Regression:
 
 
 def reproduce(path: str | os.PathLike[str]) -> CaseResult:
-    """What becomes of the regression in a file now, run in the folder that it names.
+    """Run the regression in a file again, in the folder that it names.
 
     Raises:
         InputError: the file, or something that the regression needs, is missing or wrong.
@@ -90,30 +91,30 @@ def reproduce(path: str | os.PathLike[str]) -> CaseResult:
 
 
 class RegressionFolder:
-    """Writes regressions into a folder, those that are there already left as they are."""
+    """Writes regressions into a folder. Existing files are not changed."""
 
     def __init__(self, folder: str | os.PathLike[str], kind: Regression) -> None:
         self._folder, self._kind = Path(folder), kind
 
     def keep(self, subject: Subject, clean: Run, found: Iterable[CaseResult]) -> list[Path]:
-        """Write a file for each finding, its faults minimised; gives the files of all, new or not.
+        """Write a file for each finding, with as few faults as it needs, and return the files, new or not.
 
         Raises:
             InputError: the folder cannot be written to.
         """
         invariants = [] if self._kind.invariants is None else load_invariants(self._kind.invariants)
-        kept = _Minimiser(subject, clean, invariants)
+        minimiser = _Minimiser(subject, clean, invariants)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             known = {file.read_bytes(): file for file in self._files()}
-            return [self._written(*each, known) for each in kept.of(found)]
+            return [self._write(*each, known) for each in minimiser.minimise_all(found)]
         except OSError as error:
             raise InputError(error.strerror or str(error), source=str(self._folder)) from None
 
     def _files(self) -> Iterator[Path]:
         return (file for file in sorted(self._folder.glob("*.json")) if is_regression(file))
 
-    def _written(self, explored: CaseResult, lines: tuple[PlannedFault, ...], known: dict[bytes, Path]) -> Path:
+    def _write(self, explored: CaseResult, lines: tuple[PlannedFault, ...], known: dict[bytes, Path]) -> Path:
         regression = replace(
             self._kind,
             verdict=explored.verdict,
@@ -128,27 +129,27 @@ class RegressionFolder:
         return known[data]
 
     def _free(self, name: str) -> Path:
-        """A file that is not there yet: `0007.json`, or `0007-2.json` if another finding has taken that."""
+        """Return a file that does not exist: `0007.json`, or `0007-2.json` if another finding has that name."""
         names = [name, *(f"{name}-{number}" for number in range(2, 1000))]
         return next(file for each in names if not (file := self._folder / f"{each}.json").exists())
 
 
 class _Minimiser:
-    """Leaves out of findings the faults that they do not need."""
+    """Drops the faults that a finding does not need."""
 
     def __init__(self, subject: Subject, clean: Run, invariants: Sequence[Invariant]) -> None:
         self._subject, self._clean, self._invariants = subject, clean, invariants
 
-    def of(self, found: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, tuple[PlannedFault, ...]]]:
-        """Each finding with its lines; those that come down to the same as one before are left out."""
+    def minimise_all(self, found: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, tuple[PlannedFault, ...]]]:
+        """Yield each finding with its lines. Findings with the same lines as an earlier one are left out."""
         seen: set[frozenset[str]] = set()
         for explored in found:
-            lines = minimise(explored.case.lines, partial(self._is, explored.verdict))
+            lines = minimise(explored.case.lines, partial(self._has_verdict, explored.verdict))
             known = frozenset(str(line) for line in lines)
             if known not in seen:
                 seen.add(known)
                 yield explored, lines
 
-    def _is(self, verdict: Verdict, lines: tuple[PlannedFault, ...]) -> bool:
+    def _has_verdict(self, verdict: Verdict, lines: tuple[PlannedFault, ...]) -> bool:
         run = self._subject.run(FaultPlan(lines))
         return assess(run, self._clean, invariants=self._invariants).verdict == verdict

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 FILE_START = b'{\n  "offbook": "regression"'
-"""How such a file begins."""
+"""The first bytes of such a file."""
 
 
 def is_regression(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds a regression, by how it begins; False if it cannot be read."""
+    """Return whether a file starts like a regression; False if it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(len(FILE_START)) == FILE_START

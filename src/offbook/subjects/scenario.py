@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from offbook.config import Config, run_rules
+from offbook.config import Config, collect_scenarios, find_config, load_config, run_rules
 from offbook.config.agents import build_agent
 from offbook.config.participants import user_maker
 from offbook.config.recordings import MissingRecording
@@ -18,7 +18,7 @@ from offbook.config.roles import StepNames, open_role_providers
 from offbook.config.schema import EndpointConfig
 from offbook.errors import InputError, MockError, RecordingMismatchError, TargetError
 from offbook.events import Event
-from offbook.explore.harness import Harness, HarnessFactory, SideEffectHarness
+from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.observers import RecoveryCounter
 from offbook.explore.replay import LazyProvider
@@ -35,13 +35,14 @@ from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentEnvironment, Dialogue, Target
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
+from offbook.text import did_you_mean
 
 
 def open_conversation(recording: str | os.PathLike[str], prefix: str) -> MemoryReader:
-    """The exchanges whose steps begin with `prefix`, under what follows it. Calls of tools are left to their mocks.
+    """Read the exchanges whose steps start with `prefix`, without the prefix. Tool calls are left to the mocks.
 
     Raises:
-        InputError: the recording cannot be read, or has nothing of the conversation.
+        InputError: the recording cannot be read, or has no entry of the conversation.
     """
     store = open_store(recording)
     if not store.exists():
@@ -50,8 +51,8 @@ def open_conversation(recording: str | os.PathLike[str], prefix: str) -> MemoryR
     whole = store.load()
     entries = {key.removeprefix(prefix): entry for key, entry in whole.entries.items() if key.startswith(prefix)}
     if not entries:
-        hint = "record it with this scenario and agent: offbook test FILE --record PATH"
-        reason = f"there is nothing of the conversation {prefix.removesuffix('/')!r} in it"
+        hint = "record this scenario with this agent: offbook test FILE --record PATH"
+        reason = f"it has no entry of the conversation {prefix.removesuffix('/')!r}"
         raise InputError(reason, source=os.fspath(recording), hint=hint)
     return MemoryReader(Document(whole.meta, entries, version=whole.version), source=store.location)
 
@@ -60,7 +61,7 @@ OnError = Callable[[Exception], object]
 
 
 class ErrorCapturingTarget:
-    """The agent itself; `on_error` is told what it raises."""
+    """An agent whose errors are also passed to `on_error`."""
 
     def __init__(self, target: Target, on_error: OnError) -> None:
         self.name, self._target, self._on_error = target.name, target, on_error
@@ -70,7 +71,7 @@ class ErrorCapturingTarget:
 
 
 class ErrorCapturingDialogue:
-    """A conversation with it."""
+    """A conversation with such an agent."""
 
     def __init__(self, dialogue: Dialogue, on_error: OnError) -> None:
         self._dialogue, self._on_error = dialogue, on_error
@@ -84,7 +85,7 @@ class ErrorCapturingDialogue:
 
 
 class _RoleRouter(Provider):
-    """Passes calls on without the conversation's `prefix` before their steps: the agent's to where faults strike."""
+    """Passes calls on without the `prefix` of their steps: those of the agent to where faults fire."""
 
     name = "explore"
 
@@ -104,12 +105,12 @@ EXPLORE_AS_PROGRAM = "explore it as a program: offbook explore --replay PATH -- 
 class ScenarioSubject:
     """A conversation of a scenario with an agent of the config, run on a recording.
 
-    Faults strike the model calls of the agent and its mocked tools, and not those of a simulated user; judges are not
-    asked. Assertions that do not hold are broken, unless the agent has said that it failed.
+    Faults fire at the model calls of the agent and at its mocked tools, not at the calls of a simulated user. Judges
+    are not asked. Assertions that do not hold are broken, unless the agent raised an error.
 
     Raises:
-        InputError: the recording cannot be read or has nothing of the conversation, the agent is an endpoint, or
-            something that the config names is missing; from `run`, if the agent asks no model here.
+        InputError: the recording cannot be read or has no entry of the conversation, the agent is an endpoint, or
+            something that the config names is missing; from `run`, if the agent makes no model calls here.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class ScenarioSubject:
         settings: ExploreSettings = DEFAULT_SETTINGS,
     ) -> None:
         if isinstance(config.agents[agent], EndpointConfig):
-            reason = "it asks its models elsewhere, where no fault can strike"
+            reason = "its models are called elsewhere, where no fault can fire"
             raise InputError(reason, source=config.source, place=f"agent {agent}", hint=EXPLORE_AS_PROGRAM)
         self.name = f"{scenario.name}, with {agent}"
         self._config, self._agent, self._settings = config, agent, settings
@@ -130,54 +131,55 @@ class ScenarioSubject:
         self._scenario = replace(scenario, conversations=1, schemas=schemas)
         self._prefix = f"{scenario.name}/{agent}/1/"
         self._rules = replace(run_rules(config), answer_timeout_s=None, budget_usd=None, thresholds={})
-        self._paths = _RecoveryEvents()
-        nobody = MissingRecording(Path(recording))
-        self._target = build_agent(config, agent, nobody, sink=self._paths)
+        self._recovery = _RecoveryEvents()
+        self._target = build_agent(config, agent, MissingRecording(Path(recording)), sink=self._recovery)
         self._make_user = user_maker(config, [] if scenario.is_scripted else [scenario])
-        shelf = open_conversation(recording, self._prefix)
-        self._harnesses = HarnessFactory(
-            shelf, settings.divergence(PrefixedProvider(LazyProvider(self._live), self._prefix))
-        )
+        reader = open_conversation(recording, self._prefix)
+        divergence = settings.divergence(PrefixedProvider(LazyProvider(self._live), self._prefix))
+        self._harnesses = HarnessFactory(reader, divergence, side_effects=settings.side_effects)
         self._is_clean = True
 
     def run(self, plan: FaultPlan) -> Run:
-        held: list[ConversationResult] = []
+        results: list[ConversationResult] = []
         monitored = MonitoredFunction(
-            partial(self._play, held.append), declared=self._settings.declared, deadlines=self._settings.deadlines
+            partial(self._hold_conversation, results.append),
+            declared=self._settings.declared,
+            deadlines=self._settings.deadlines,
         )
         run = monitored.run(self._harnesses.create(plan))
         if self._is_clean and not run.calls and run.error is None:
-            reason = "the agent asks no model by what it is given, so that none can fail"
-            hint = f"let it ask ctx.provider, or {EXPLORE_AS_PROGRAM}"
+            reason = "the agent makes no model calls by the provider that it is given, so that none can fail"
+            hint = f"let it call ctx.provider, or {EXPLORE_AS_PROGRAM}"
             raise InputError(reason, source=self._config.source, place=f"agent {self._agent}", hint=hint)
         self._is_clean = False
-        return self._told(run, held)
+        return self._with_conversation(run, results)
 
     def close(self) -> None:
         self._harnesses.close()
 
-    async def _play(self, note: Callable[[ConversationResult], object], harness: Harness) -> JsonObject:
-        self._paths.to = harness.recovery_counter
+    async def _hold_conversation(self, note: Callable[[ConversationResult], object], harness: Harness) -> JsonObject:
+        self._recovery.counter = harness.recovery_counter
         raised: list[Exception] = []
         participants = Participants(
             {self._agent: ErrorCapturingTarget(self._target, raised.append)},
             _RoleRouter(harness, self._prefix),
             self._make_user,
-            wrap_tool=SideEffectHarness(harness, self._settings.side_effects).wrap,
+            wrap_tool=harness.wrap,
         )
         result = await ScenarioRunner(participants, self._rules).run([self._scenario], agents=[self._agent])
-        held = result.scenarios[0].conversations[0]
-        note(held)
+        conversation = result.scenarios[0].conversations[0]
+        note(conversation)
         for error in raised:
             raise _cause(error)
-        for failure in held.failures:
+        for failure in conversation.failures:
             if failure.kind == "error":
                 raise TargetError(failure.reason)
-        return {"ending": held.ending, "turns": [{"user": turn.user, "agent": turn.agent} for turn in held.turns]}
+        turns = [{"user": turn.user, "agent": turn.agent} for turn in conversation.turns]
+        return {"ending": conversation.ending, "turns": turns}
 
-    def _told(self, run: Run, held: list[ConversationResult]) -> Run:
-        """The run with what is known of its conversation: what is broken, and what nobody has an answer for."""
-        failures = [failure for each in held for failure in each.failures]
+    def _with_conversation(self, run: Run, results: list[ConversationResult]) -> Run:
+        """Return the run with the broken assertions of its conversation, and with what has no answer."""
+        failures = [failure for each in results for failure in each.failures]
         missed = next((failure.reason for failure in failures if failure.kind == "mismatch"), "")
         if run.error is not None and run.error.type in _MISMATCH_ERRORS:
             missed = run.error.message
@@ -192,19 +194,47 @@ class ScenarioSubject:
 
 
 _MISMATCH_ERRORS = {kind.__name__ for kind in (RecordingMismatchError, MockError, *MockError.__subclasses__())}
-"""The errors by which a test says that it has no answer."""
+"""The errors of a replay or a mock that has no answer."""
 
 
 class _RecoveryEvents:
-    """Counts what the agent does to recover, for the run under way."""
+    """Counts what the agent does to recover in the current run."""
 
     def __init__(self) -> None:
-        self.to = RecoveryCounter()
+        self.counter = RecoveryCounter()
 
     def emit(self, event: Event) -> None:
-        self.to.emit(event)
+        self.counter.emit(event)
 
 
 def _cause(error: Exception) -> Exception:
-    """What made an agent fail, where that is known."""
+    """Return what made an agent fail, if that is known."""
     return error.__cause__ if isinstance(error, TargetError) and isinstance(error.__cause__, Exception) else error
+
+
+def config_of(file: str, config: str | None) -> Config:
+    """Load the named config, or the one nearest to a file of scenarios.
+
+    Raises:
+        InputError: there is none, or it is wrong.
+    """
+    return find_config(Path(file).resolve().parent) if config is None else load_config(config)
+
+
+def scenario_of(file: Path, name: str | None) -> Scenario:
+    """Load the scenario of that name from a file; without a name, the only one.
+
+    Raises:
+        InputError: the file cannot be imported, there is no such scenario, or none is named and there are several.
+    """
+    scenarios = {scenario.name: scenario for scenario in collect_scenarios([file])}
+    if name is None and len(scenarios) == 1:
+        return next(iter(scenarios.values()))
+    if name in scenarios:
+        return scenarios[name]
+    names = ", ".join(map(repr, scenarios)) or "none"
+    if name is None:
+        reason, hint = f"it declares {len(scenarios)} scenarios", f"choose one with --scenario: {names}"
+    else:
+        reason, hint = f"there is no scenario {name!r}", did_you_mean(name, scenarios, kind="scenarios")
+    raise InputError(reason, source=str(file), hint=hint)

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from offbook.explore.monitor import DEFAULT_DEADLINES, Deadlines
-from offbook.explore.options import Divergence, OnDivergence
+from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, OnDivergence
 from offbook.explore.run import Run
 from offbook.faults import PlannedFault
 from offbook.messages import JsonObject
@@ -18,26 +17,26 @@ from offbook.providers.provider import Provider
 
 
 class SubjectSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
-    """Something that can be explored, and its recording. Paths are relative to the working directory."""
+    """Something to explore, and its recording. Paths are relative to the working directory."""
 
     recording: str
 
 
 class WorkflowSpec(SubjectSpec, frozen=True, tag="workflow"):
-    """A workflow file, and the state that it is run with."""
+    """A workflow file, and the state of its runs."""
 
     file: str
     state: JsonObject = field(default_factory=dict)
 
     @property
     def arguments(self) -> list[str]:
-        """What a command line says of it."""
+        """Its arguments on the command line."""
         settings = (f"{key}={value if isinstance(value, str) else _json(value)}" for key, value in self.state.items())
         return [self.file, "--recording", self.recording, *(word for each in settings for word in ("--set", each))]
 
 
 class ScenarioSpec(SubjectSpec, frozen=True, tag="scenario"):
-    """A scenario of a file, with an agent of a config; None is the config nearest to the file."""
+    """A scenario of a file with an agent of a config. Without `config` it is the one nearest to the file."""
 
     file: str
     scenario: str
@@ -52,7 +51,7 @@ class ScenarioSpec(SubjectSpec, frozen=True, tag="scenario"):
 
 
 class ProgramSpec(SubjectSpec, frozen=True, tag="program"):
-    """A program, with its arguments."""
+    """A program and its arguments."""
 
     command: tuple[str, ...]
 
@@ -65,9 +64,9 @@ AnySubjectSpec: TypeAlias = WorkflowSpec | ScenarioSpec | ProgramSpec
 
 
 def explore_command(spec: AnySubjectSpec, options: list[str]) -> str:
-    """The command that explores it with further options, for a shell."""
-    behind = ["--", *spec.command] if isinstance(spec, ProgramSpec) else []
-    return shlex.join(["offbook", "explore", *spec.arguments, *options, *behind])
+    """Return the shell command that explores it with further options."""
+    program = ["--", *spec.command] if isinstance(spec, ProgramSpec) else []
+    return shlex.join(["offbook", "explore", *spec.arguments, *options, *program])
 
 
 def _json(value: object) -> str:
@@ -75,12 +74,12 @@ def _json(value: object) -> str:
 
 
 class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How runs of a subject are taken.
+    """How a subject is run.
 
-    `declared` names the errors that it is said to raise, or of a program its exit codes. `deadline_s` is how long a
-    run may take: by its own clock in this process, by the wall's for a program. `side_effects` names tools of which
-    running one twice does harm, beside those that say so themselves. Such tools are not run for real, where nothing
-    of tools is recorded, unless `runs_tools`.
+    `declared` names the errors that it raises when it gives up, or the exit codes of a program. `deadline_s` is how
+    long a run may take: in virtual time in this process, in real time for a program. `side_effects` names tools with
+    side effects, beside those that declare them. If the recording has no calls of tools, such tools are refused, as
+    they would run for real, unless `runs_tools`.
     """
 
     on_divergence: OnDivergence = "stop"
@@ -92,15 +91,15 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     @property
     def arguments(self) -> list[str]:
-        """What a command line says of them."""
-        told = {
+        """The settings as arguments on the command line."""
+        values = {
             "--on-divergence": "" if self.on_divergence == "stop" else self.on_divergence,
             "--default-response": "" if self.on_divergence != "default" else self.default_response,
             "--declared": ",".join(self.declared),
             "--deadline": "" if self.deadline_s is None else f"{self.deadline_s:g}",
             "--side-effects": ",".join(self.side_effects),
         }
-        options = [word for name, value in told.items() if value for word in (name, value)]
+        options = [word for name, value in values.items() if value for word in (name, value)]
         return [*options, "--run-tools"] if self.runs_tools else options
 
     @property
@@ -108,7 +107,7 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
         return DEFAULT_DEADLINES if self.deadline_s is None else replace(DEFAULT_DEADLINES, virtual_s=self.deadline_s)
 
     def divergence(self, live: Provider) -> Divergence:
-        """What becomes of a request that was never recorded; `live` is asked if that is wished."""
+        """Return what answers a request that was never recorded. The policy `live` asks `live`."""
         return Divergence(self.on_divergence, self.default_response, live)
 
 
@@ -116,18 +115,18 @@ DEFAULT_SETTINGS = ExploreSettings()
 
 
 class WorkerSpec(Struct, frozen=True):
-    """The first line to a worker: what it is to run."""
+    """The first line to a worker: what to run."""
 
     subject: AnySubjectSpec
     settings: ExploreSettings
 
 
 class WorkerReady(Struct, frozen=True, tag="ready"):
-    """The worker has run its subject without a fault, and waits for cases."""
+    """The worker has made its clean run and waits for cases."""
 
 
 class WorkerRejection(Struct, frozen=True, tag="refused"):
-    """The worker cannot run its subject, or a case of it: bad input."""
+    """The worker cannot run its subject, because of bad input."""
 
     reason: str
     source: str = ""
@@ -136,7 +135,7 @@ class WorkerRejection(Struct, frozen=True, tag="refused"):
 
 
 class WorkerResult(Struct, frozen=True, tag="done"):
-    """What a run with the faults of a case did."""
+    """The run of a case."""
 
     run: Run
 

@@ -1,4 +1,4 @@
-"""The worker process, `python -m offbook.subjects.worker`: runs cases read as JSON lines."""
+"""The worker process, `python -m offbook.subjects.worker`: runs cases that it reads as JSON lines."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from offbook.subjects.specs import FaultLines, WorkerMessage, WorkerReady, Worke
 
 
 def main() -> None:
-    """Run what the first line says once without a fault, and then with the faults of each further line."""
-    asked, told = _private_stream(0, "rb"), _private_stream(1, "wb")
-    for said in _messages(asked):
-        told.write(msgspec.json.encode(said) + b"\n")
-        told.flush()
+    """Run the subject of the first line once without a fault, and then with the faults of each further line."""
+    requests, messages = _private_stream(0, "rb"), _private_stream(1, "wb")
+    for message in _messages(requests):
+        messages.write(msgspec.json.encode(message) + b"\n")
+        messages.flush()
 
 
-def _messages(asked: BinaryIO) -> Iterator[WorkerMessage]:
-    spec = msgspec.json.decode(asked.readline(), type=WorkerSpec)
+def _messages(requests: BinaryIO) -> Iterator[WorkerMessage]:
+    spec = msgspec.json.decode(requests.readline(), type=WorkerSpec)
     try:
         with open_subject(spec.subject, spec.settings) as subject:
             subject.run(FaultPlan())
             yield WorkerReady()
-            for line in asked:
+            for line in requests:
                 yield WorkerResult(subject.run(FaultPlan(msgspec.json.decode(line, type=FaultLines))))
     except InputError as error:
         yield WorkerRejection(error.reason, error.source, error.place, error.hint)
 
 
 def _private_stream(number: int, mode: str) -> BinaryIO:
-    """An input or output of ours, which nothing that is run here gets to see."""
+    """Return a standard stream under another number. The subject gets the null device in its place."""
     own = os.fdopen(os.dup(number), mode)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, number)
-    os.close(nothing)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, number)
+    os.close(null)
     return own  # type: ignore[return-value]
 
 

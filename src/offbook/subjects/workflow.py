@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from offbook import errors
-from offbook.config.recordings import MissingRecording
 from offbook.errors import InputError
-from offbook.explore.harness import Harness, HarnessFactory, SideEffectHarness
+from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.replay import LazyProvider
 from offbook.explore.run import Run, RunFailure
@@ -33,17 +31,18 @@ from offbook.workflow.file.tree import endpoints_of
 
 
 class WorkflowSubject:
-    """A workflow, run on a recording. Its result is the final state and what each step gave.
+    """A workflow, run on a recording. Its result is the final state and the output of each step.
 
-    A workflow that fails has failed cleanly if an error of ours ended it, and crashed if one of a tool's did.
+    A workflow fails cleanly if an error of offbook ended it, and crashes if an error of a tool did.
 
     Args:
-        state: in place of what the workflow declares.
-        folder: what paths in the workflow are relative to.
+        state: replaces the state that the workflow declares.
+        folder: the base of relative paths in the workflow.
+        settings: how it is run.
 
     Raises:
-        InputError: the recording or a tool cannot be read, or a tool would do harm: it has a side effect, and would
-            run for real, as no calls of tools are recorded.
+        InputError: the recording or a tool cannot be loaded, or a tool with a side effect would run for real in every
+            case, because the recording has no calls of tools.
     """
 
     def __init__(
@@ -58,42 +57,49 @@ class WorkflowSubject:
         self.name = definition.name
         self._definition, self._state, self._folder, self._settings = definition, dict(state or {}), folder, settings
         self._models = endpoints_of(definition)
-        shelf = open_store(recording).read()
-        self._harnesses = HarnessFactory(shelf, settings.divergence(LazyProvider(self._live)))
-        harmless = dict if len(shelf.tools) or settings.runs_tools else self._harmless
+        reader = open_store(recording).read()
+        live = LazyProvider(self._live)
+        divergence = settings.divergence(live)
+        self._harnesses = HarnessFactory(reader, divergence, side_effects=settings.side_effects)
+        check_tools = dict if len(reader.tools) or settings.runs_tools else self._refuse_side_effects
         try:
-            WorkflowEngine(definition, MissingRecording(Path(recording)), wrap_tools=harmless, folder=folder)
+            WorkflowEngine(definition, live, wrap_tools=check_tools, folder=folder)
         except InputError:
             self.close()
             raise
 
     def run(self, plan: FaultPlan) -> Run:
-        ended: list[WorkflowResult] = []
+        results: list[WorkflowResult] = []
         monitored = MonitoredFunction(
-            partial(self._play, ended.append), declared=self._settings.declared, deadlines=self._settings.deadlines
+            partial(self._run_workflow, results.append),
+            declared=self._settings.declared,
+            deadlines=self._settings.deadlines,
         )
         run = monitored.run(self._harnesses.create(plan))
-        failures = [failure for result in ended for failure in self._failures(result)]
+        failures = [failure for result in results for failure in self._failures(result)]
         return replace(run, result=None, error=failures[0]) if failures else run
 
     def close(self) -> None:
         self._harnesses.close()
 
-    def _harmless(self, tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
-        """The tools, if none of them does harm when it runs again and again."""
+    def _refuse_side_effects(self, tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
+        """Return the tools if none has a side effect; raise InputError otherwise."""
         for tool in tools.values():
             if tool.side_effect or tool.name in self._settings.side_effects:
-                reason = "it has a side effect, and would run for real in every case: no calls of tools are recorded"
-                hint = "record a run with its tools: offbook run FLOW --record PATH; or let them run: --run-tools"
+                reason = (
+                    "it has a side effect and would run for real in every case: the recording has no calls of tools"
+                )
+                hint = "record a run with its tools: offbook run FLOW --record PATH; or allow it: --run-tools"
                 raise InputError(reason, source=f"tools.{tool.name}", hint=hint)
         return tools
 
-    async def _play(self, note: Callable[[WorkflowResult], object], harness: Harness) -> JsonObject:
-        staged = Harnessed(SideEffectHarness(harness, self._settings.side_effects))
+    async def _run_workflow(self, note: Callable[[WorkflowResult], object], harness: Harness) -> JsonObject:
         config, sink = self._definition.config, harness.recovery_counter
-        async with open_pipeline(config, staged, folder=self._folder, models=self._models, sink=sink) as session:
+        async with open_pipeline(
+            config, Harnessed(harness), folder=self._folder, models=self._models, sink=sink
+        ) as pipeline:
             engine = WorkflowEngine(
-                self._definition, session.gateway, wrap_tools=session.wrap_tools, folder=self._folder
+                self._definition, pipeline.gateway, wrap_tools=pipeline.wrap_tools, folder=self._folder
             )
             result = await engine.run(deepcopy(self._state))
         note(result)
@@ -102,11 +108,11 @@ class WorkflowSubject:
     @asynccontextmanager
     async def _live(self) -> AsyncIterator[Provider]:
         config = self._definition.config
-        async with open_pipeline(config, Live(), folder=self._folder, models=self._models) as session:
-            yield session.gateway
+        async with open_pipeline(config, Live(), folder=self._folder, models=self._models) as pipeline:
+            yield pipeline.gateway
 
     def _failures(self, result: WorkflowResult) -> Iterator[RunFailure]:
-        """What ended the workflow, if it has failed: the innermost of the steps that did."""
+        """Yield what ended a failed workflow: the failure of the innermost step."""
         counting = [step.id for step in self._definition.steps if step.on_failure != "continue"]
         outer = [result.steps[step_id] for step_id in counting if _has_failed(result, step_id)]
         for failed in outer[:1]:
@@ -121,6 +127,6 @@ def _has_failed(result: WorkflowResult, step_id: str) -> bool:
 
 
 def _is_offbook_error(name: str) -> bool:
-    """Whether an error of that name is in our tree."""
+    """Return whether that is the name of an error of offbook."""
     kind = vars(errors).get(name)
     return isinstance(kind, type) and issubclass(kind, errors.OffbookError)

@@ -18,20 +18,28 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Toolbox(Mapping[str, ToolDef]):
-    """Tools by name, in the order given; never changed.
+    """An immutable mapping of tools by name, in the given order.
 
     Args:
-        tools: functions, and tools as `tool_of` and `ToolDef` make them. Under a mapping the key is the
-            name: a function takes it, a tool must have it already.
+        tools: functions, `tool_of(…)` or `ToolDef` values. In a mapping, the key is the name: a function gets it, a
+            tool must already have it.
 
     Raises:
-        InputError: a name that models do not take, or that is there twice; something that is no tool.
+        InputError: a name is invalid or used twice, or something is not a tool.
     """
 
     def __init__(self, tools: GivenTools = ()) -> None:
         self._tools = _by_name(tools)
         self.specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self._tools.values())
         self.functions: tuple[JsonObject, ...] = tuple(spec.function for spec in self.specs)
+
+    @classmethod
+    def of(cls, *given: GivenTool | GivenTools) -> Toolbox:
+        """Return a toolbox of tools and collections of tools. Of two tools with one name, the later is taken."""
+        named: dict[str, ToolDef] = {}
+        for each in given:
+            named |= Toolbox([each] if callable(each) or isinstance(each, ToolDef) else each)
+        return Toolbox(list(named.values()))
 
     def __getitem__(self, name: str) -> ToolDef:
         return self._tools[name]
@@ -63,7 +71,9 @@ def _by_name(tools: GivenTools) -> dict[str, ToolDef]:
 def _tool(given: object, *, name: str | None = None, place: str = "") -> ToolDef:
     if isinstance(given, ToolDef):
         if name is not None and given.name != name:
-            raise InputError(f"the tool is named {given.name}", source="tools", place=name, hint="name it as its key")
+            raise InputError(
+                f"the tool is named {given.name}", source="tools", place=name, hint="use its name as the key"
+            )
         return given
     if callable(given):
         return tool_of(given, name=name)
@@ -80,7 +90,7 @@ def _checked_name(name: object) -> str:
     if isinstance(name, str) and NAME.fullmatch(name):
         return name
     raise InputError(
-        f"{name!r} is no name that models take",
+        f"{name!r} is not a valid tool name",
         source="tools",
-        hint="letters, digits, _ and -, 64 at most; tool_of(function, name=…) gives another name",
+        hint="use letters, digits, _ and -, 64 at most; tool_of(function, name=…) sets another name",
     )

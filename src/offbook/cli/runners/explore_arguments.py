@@ -13,7 +13,7 @@ from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.subjects.executors import Workers
-from offbook.subjects.open import config_of, scenario_of
+from offbook.subjects.scenario import config_of, scenario_of
 from offbook.subjects.specs import AnySubjectSpec, ProgramSpec, ScenarioSpec, WorkflowSpec
 from offbook.text import did_you_mean
 from offbook.workflow.file.load import load_workflow

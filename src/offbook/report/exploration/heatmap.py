@@ -70,7 +70,7 @@ VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
     "degraded": VerdictStyle("~", "~", "yellow", "another result or other calls, and nothing is broken"),
     "failed cleanly": VerdictStyle("–", "-", "blue", "an error that the agent is said to raise"),
     "recovered": VerdictStyle("✓", "+", "green", "the same result as without the fault"),
-    "not reached": VerdictStyle("·", ".", "dim", "the run never came by this place"),
+    "not reached": VerdictStyle("·", ".", "dim", "the run never reached this site"),
 }
 
 

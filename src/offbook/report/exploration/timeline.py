@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from offbook.explore.cases import FaultCase
 from offbook.explore.run import ModelCall, Run, ToolRun
-from offbook.explore.sites import row_of
 from offbook.faults import Site, ToolSite
 from offbook.messages import JsonObject
 from offbook.report.text import encode_json
@@ -117,7 +116,7 @@ def _step(call: ModelCall | ToolRun) -> TimelineStep:
         asked = tuple(RequestedCall(tool, arguments) for tool, arguments in call.asks_for)
         notes = tuple(_model_notes(call))
         return TimelineStep(
-            kind="model", name=row_of(call), asks_for=asked, model=call.model, error=_failure(call), notes=notes
+            kind="model", name=call.row, asks_for=asked, model=call.model, error=_failure(call), notes=notes
         )
     return TimelineStep(
         kind="tool",
