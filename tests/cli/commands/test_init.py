@@ -2,30 +2,24 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from offbook.cli.commands.init import FILES
-
-COMMAND = Path(sys.executable).with_name("offbook")
 
 
 def files_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
-def test_a_fresh_project_validates_replays_and_passes_its_tests_at_once(run, tmp_path):
+def test_a_fresh_project_validates_replays_and_passes_its_tests_at_once(run, tmp_path, monkeypatch):
     assert run("init", tmp_path / "new")[0] == 0
-    for command in (
-        [COMMAND, "validate", "flow.yaml"],
-        [COMMAND, "recording", "check", "recordings/flow.json"],
-        [COMMAND, "replay", "flow.yaml", "--recording", "recordings/flow.json", "--strict-unused"],
-        [sys.executable, "-m", "pytest", "-q"],
-    ):
-        done = subprocess.run(command, cwd=tmp_path / "new", capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    monkeypatch.chdir(tmp_path / "new")
+    assert run("validate", "flow.yaml")[0] == 0
+    assert run("recording", "check", "recordings/flow.json")[0] == 0
+    assert run("replay", "flow.yaml", "--recording", "recordings/flow.json", "--strict-unused")[0] == 0
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 def test_the_files_are_listed_with_what_to_do_next(run, tmp_path):

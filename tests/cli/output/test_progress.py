@@ -1,25 +1,22 @@
 """What a run shows on a terminal."""
 
-import fcntl
 import os
 import pty
 import re
-import struct
-import subprocess
 import sys
-import termios
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from offbook.cli.main import main
 from offbook.cli.output.progress import LiveProgress
 from offbook.events import StepEnded, StepStarted
 from offbook.workflow import parse_workflow
 from tests.cli import flows
 
-COMMAND = Path(sys.executable).parent / "offbook"
 STREAMED = """\
 name: story
 config: {provider: mock, model: demo, responses_file: answers.json, latency_model: replay}
@@ -35,27 +32,34 @@ steps:
 """
 
 
-def on_terminal(*arguments, columns=80, lines=24, **env):
+@pytest.fixture
+def on_terminal(monkeypatch):
     """Run the command on a terminal of its own; gives its exit code and all that it showed."""
-    control, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
-    started = subprocess.Popen(
-        [COMMAND, *map(str, arguments)],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        env=environment | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"} | env,
-    )
-    os.close(terminal)
+
+    def on_terminal(*arguments, columns=80, lines=24, encoding="utf-8", **env):
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        for name, value in {"TERM": "xterm-256color", "COLUMNS": columns, "LINES": lines, **env}.items():
+            monkeypatch.setenv(name, str(value))
+        monkeypatch.setattr(sys, "argv", ["offbook", *map(str, arguments)])
+        control, terminal = pty.openpty()
+        with ThreadPoolExecutor(1) as reader, open(terminal, "w", encoding=encoding) as screen:  # noqa: PTH123
+            shown = reader.submit(read_all, control)
+            with redirect_stdout(screen), redirect_stderr(screen), pytest.raises(SystemExit) as ended:
+                main()
+            screen.close()
+            return ended.value.code or 0, shown.result().decode()
+
+    return on_terminal
+
+
+def read_all(control):
+    """All that is written to a terminal until it is closed."""
     shown = b""
-    try:
+    with suppress(OSError):  # how Linux tells that the other side of a terminal is closed
         while piece := os.read(control, 65536):
             shown += piece
-    except OSError:  # how Linux tells that the other side of a terminal is closed
-        pass
     os.close(control)
-    return started.wait(timeout=30), shown.decode()
+    return shown
 
 
 def shown_by(*events, lines=24, texts=(), is_ended=True):
@@ -95,7 +99,7 @@ def story(write):
     return write("flow.yaml", STREAMED)
 
 
-def test_each_step_has_a_line_with_a_mark(greet):
+def test_each_step_has_a_line_with_a_mark(on_terminal, greet):
     code, shown = on_terminal("replay", greet, "--recording", "run.json")
     assert code == 0
     assert "✓  hello  llm_call  5 tokens  0.00 s" in plain(shown)
@@ -105,19 +109,19 @@ def test_each_step_has_a_line_with_a_mark(greet):
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")
 
 
-def test_colours_are_left_out_if_the_environment_says_so(greet):
+def test_colours_are_left_out_if_the_environment_says_so(on_terminal, greet):
     _, shown = on_terminal("replay", greet, "--recording", "run.json", NO_COLOR="1")
     assert "✓" in shown
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", shown)
 
 
-def test_marks_are_plain_where_the_terminal_has_no_others(greet):
-    code, shown = on_terminal("replay", greet, "--recording", "run.json", PYTHONIOENCODING="ascii")
+def test_marks_are_plain_where_the_terminal_has_no_others(on_terminal, greet):
+    code, shown = on_terminal("replay", greet, "--recording", "run.json", encoding="ascii")
     assert code == 0
     assert "+  hello" in plain(shown)
 
 
-def test_a_running_step_shows_the_last_line_of_its_stream_and_nothing_a_terminal_could_obey(story):
+def test_a_running_step_shows_the_last_line_of_its_stream_and_nothing_a_terminal_could_obey(on_terminal, story):
     code, shown = on_terminal("run", story, "--real-time")
     assert code == 1
     assert "Once" in plain(shown)
@@ -125,7 +129,7 @@ def test_a_running_step_shows_the_last_line_of_its_stream_and_nothing_a_terminal
     assert "\x1b[2J" not in shown
 
 
-def test_failed_steps_inside_others_stay_and_skipped_ones_are_marked(story):
+def test_failed_steps_inside_others_stay_and_skipped_ones_are_marked(on_terminal, story):
     _, shown = on_terminal("run", story)
     last = plain(shown)
     assert "✗  each         loop" in last
@@ -134,7 +138,7 @@ def test_failed_steps_inside_others_stay_and_skipped_ones_are_marked(story):
     assert "each[1]" not in last
 
 
-def test_a_step_that_was_cut_off_is_marked(greet, write):
+def test_a_step_that_was_cut_off_is_marked(on_terminal, greet, write):
     write("part.json", flows.recording({"hello": "Hi."}))
     code, shown = on_terminal("replay", greet, "--recording", "part.json")
     assert code == 3
@@ -142,7 +146,7 @@ def test_a_step_that_was_cut_off_is_marked(greet, write):
     assert "step 'bye'" in plain(shown)
 
 
-def test_on_a_small_terminal_all_steps_are_shown_at_the_end(write):
+def test_on_a_small_terminal_all_steps_are_shown_at_the_end(on_terminal, write):
     steps = "".join(f"  - {{id: s{n}, type: llm_call, prompt: x}}\n" for n in range(30))
     flow = write("flow.yaml", f"name: many\nconfig: {{provider: mock, model: m}}\nsteps:\n{steps}")
     code, shown = on_terminal("run", flow, lines=6)
@@ -150,7 +154,7 @@ def test_on_a_small_terminal_all_steps_are_shown_at_the_end(write):
     assert all(f"✓  s{n} " in plain(shown) for n in range(30))
 
 
-def test_what_is_asked_for_as_json_is_json_on_a_terminal_too(greet):
+def test_what_is_asked_for_as_json_is_json_on_a_terminal_too(on_terminal, greet):
     _, shown = on_terminal("replay", greet, "--recording", "run.json", "--json", columns=40)
     assert shown.startswith('{"workflow":"greet"')
 

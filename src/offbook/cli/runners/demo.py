@@ -34,14 +34,14 @@ from offbook.workflow.file.load import load_workflow, parse_workflow
 from offbook.workflow.file.schema import WorkflowDefinition
 
 _DEMO_MARK = b'"reproduce":"offbook demo --fault'
-"""How a case of the demo is run again: no other report tells that."""
+"""The command that runs a case of the demo again: only reports of the demo have it."""
 
 
 def demo_report_path() -> Path:
-    """`report.html`; or `report-2.html` and so on, where that is anything else than a report of the demo.
+    """Return `report.html`, or `report-2.html` and so on if that is not a report of the demo.
 
     Raises:
-        OSError: what is there cannot be read.
+        OSError: an existing file cannot be read.
     """
     names = chain(["report.html"], (f"report-{number}.html" for number in count(2)))
     return next(path for path in map(Path, names) if _is_free(path))
@@ -64,43 +64,43 @@ async def refund_fixed(harness: Harness) -> str:
 
 
 class RefundExploration:
-    """Explores both refund agents on their recording, with every fault or, where there are some, with `lines` alone."""
+    """Explores both refund agents on their recording, with every fault, or only with `lines` if there are any."""
 
     def __init__(self, recording: Path, lines: Sequence[PlannedFault] = ()) -> None:
         self._recording, self._lines = recording, tuple(lines)
 
     def show(self) -> Exploration:
-        """Print what became of both, and give back the exploration of the naive one."""
-        naive, fixed = self._explored(refund_naive), self._explored(refund_fixed)
+        """Print the findings of both, and return the exploration of the naive one."""
+        naive, fixed = self._explore(refund_naive), self._explore(refund_fixed)
         exploration_reporter_of("console", reproduce=_reproduce).finish(naive)
         found, cases = pluralize(len(fixed.findings), "finding"), pluralize(len(fixed.results), "case")
-        print_message("\nThe same agent, mended", f": {found} in {cases}: {verdict_counts(fixed)}")
+        print_message("\nThe same agent, fixed", f": {found} in {cases}: {verdict_counts(fixed)}")
         return naive
 
-    def _explored(self, agent: Callable[[Harness], Coroutine[None, None, str]]) -> Exploration:
+    def _explore(self, agent: Callable[[Harness], Coroutine[None, None, str]]) -> Exploration:
         with closing(FunctionSubject(agent, self._recording, declared=[GaveUpError])) as subject:
             explorer = Explorer(subject, ExploreOptions(variants=select_variants("all")))
             return explorer.explore([self._case(explorer)] if self._lines else None)
 
     def _case(self, explorer: Explorer) -> FaultCase:
-        """The case of the given faults, with its place in the picture if it has one."""
+        """Return the case of the given faults, with its cell of the heatmap if it has one."""
         known = (case for case in explorer.cases if case.lines == self._lines)
         return next(known, FaultCase("0000", self._lines, ()))
 
 
 def write_demo_report(exploration: Exploration) -> None:
-    """Write the page into the working directory and tell how to open it, or why it is not there."""
+    """Write the page to the working directory, and print how to open it, or why it could not be written."""
     try:
         path = demo_report_path()
         exploration_reporter_of(f"html={path}", reproduce=_reproduce).finish(exploration)
     except (InputError, OSError) as error:
         typer.echo(f"No report was written here: {error}")
         return
-    typer.echo(f"{path} shows the naive one run by run. Open it: xdg-open {path}, or on a Mac: open {path}")
+    typer.echo(f"{path} shows the naive agent run by run. Open it: xdg-open {path}, or on macOS: open {path}")
 
 
 def _reproduce(case: FaultCase) -> str:
-    """The command that runs a case again."""
+    """Return the command that runs a case again."""
     return shlex.join(["offbook", "demo", *(word for line in case.lines for word in ("--fault", str(line)))])
 
 
@@ -112,13 +112,13 @@ FAULTS = (
 PROMPT_CHANGE = ("Classify the message as question, complaint or request.", "Is the message a question or a complaint?")
 NEXT_COMMANDS = """\
   offbook init my-agent                  a project of your own, with tests that pass at once
-  offbook graph my-agent/flow.yaml       a picture of its workflow
+  offbook graph my-agent/flow.yaml       a drawing of its workflow
   offbook explore my-agent/flow.yaml --recording my-agent/recordings/flow.json
   offbook replay my-agent/flow.yaml --recording my-agent/recordings/flow.json --fault 'call=2 attempt=1: timeout'"""
 
 
 class Demonstration:
-    """Shows the support workflow and the refund agents in `folder`. Nothing is asked but their recordings."""
+    """Shows the support workflow and the refund agents in `folder`, from their recordings alone."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -127,13 +127,13 @@ class Demonstration:
         self._mode = Replay(str(folder / "recordings" / "support.json"))
 
     def show(self) -> None:
-        """Print all parts, the same every time, and leave a report in the working directory."""
+        """Print all parts, with the same output every time, and write a report to the working directory."""
         definition = load_workflow(self._flow)
-        print_message("1  Replay", ": a workflow runs on its recording, without network, key or cost")
+        print_message("1  Replay", ": a workflow runs from its recording, without network, key or cost")
         run_workflow(definition, RunOptions(mode=self._mode), folder=self._folder)
-        print_message("\n2  Break it", ": one fault at a time; the waits pass in virtual time, so they take no time")
+        print_message("\n2  Break it", ": one fault at a time; waits pass in virtual time, so they take no time")
         self._show_recoveries(definition)
-        print_message("\n3  Change a prompt", ": the replay refuses to answer what was never asked")
+        print_message("\n3  Change a prompt", ": the replay refuses a request that was never recorded")
         self._show_refusal()
         print_message("\n4  Explore", ": every fault at every call of an agent that starts over when something fails\n")
         write_demo_report(RefundExploration(self._refund).show())
@@ -142,35 +142,35 @@ class Demonstration:
         typer.echo(NEXT_COMMANDS)
 
     def show_again(self, lines: Sequence[PlannedFault]) -> bool:
-        """Print what becomes of the last part's agents with these faults alone; gives back whether all is well."""
+        """Explore the refund agents with these faults only, and return whether there is no finding."""
         return not RefundExploration(self._refund, lines).show().findings
 
     def _show_recoveries(self, definition: WorkflowDefinition) -> None:
-        clean = self._replayed(definition)
+        clean = self._replay(definition)
         for line in FAULTS:
-            broken = self._replayed(definition, FaultPlan([parse_fault(line)]))
+            broken = self._replay(definition, FaultPlan([parse_fault(line)]))
             typer.echo(f"  --fault '{line}'\n    {_recovery(broken, clean)}")
 
     def _show_refusal(self) -> None:
         changed = parse_workflow(self._flow.read_text(encoding="utf-8").replace(*PROMPT_CHANGE), source=self._flow.name)
         try:
-            self._replayed(changed)
+            self._replay(changed)
         except RecordingMismatchError as error:
-            told = str(error).removeprefix(f"{self._mode.path}: ")
-            typer.echo("  " + told.replace("\n", "\n  "))
+            message = str(error).removeprefix(f"{self._mode.path}: ")
+            typer.echo("  " + message.replace("\n", "\n  "))
 
-    def _replayed(self, definition: WorkflowDefinition, faults: FaultPlan = NO_FAULTS) -> WorkflowResult:
-        """What becomes of a strict replay."""
-        return run(self._replay(definition, faults), virtual_time=True)
+    def _replay(self, definition: WorkflowDefinition, faults: FaultPlan = NO_FAULTS) -> WorkflowResult:
+        """Return the result of a strict replay."""
+        return run(self._run(definition, faults), virtual_time=True)
 
-    async def _replay(self, definition: WorkflowDefinition, faults: FaultPlan) -> WorkflowResult:
-        async with open_pipeline(definition.config, self._mode, folder=self._folder, faults=faults) as session:
-            engine = WorkflowEngine(definition, session.gateway, wrap_tools=session.wrap_tools, folder=self._folder)
+    async def _run(self, definition: WorkflowDefinition, faults: FaultPlan) -> WorkflowResult:
+        async with open_pipeline(definition.config, self._mode, folder=self._folder, faults=faults) as pipeline:
+            engine = WorkflowEngine(definition, pipeline.gateway, wrap_tools=pipeline.wrap_tools, folder=self._folder)
             return await engine.run()
 
 
 def _recovery(broken: WorkflowResult, clean: WorkflowResult) -> str:
-    """What it took to get over a fault, and whether that changed the result."""
+    """Return the attempts and the wait that a recovery took, and whether the result changed."""
     outcome = "the same result" if broken.state == clean.state else "another result"
     attempts = f"{pluralize(broken.attempts, 'attempt')} instead of {clean.attempts}"
     return f"{broken.status}: {attempts}, waited {broken.latency_s - clean.latency_s:.1f} s, {outcome}"
