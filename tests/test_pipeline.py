@@ -222,7 +222,7 @@ async def test_models_are_asked_where_the_workflow_says(server):
 
 async def test_a_model_asked_of_two_providers_is_refused():
     models = {Endpoint("openai", "http://127.0.0.1:9"): ["m"], Endpoint("anthropic"): ["m"]}
-    with pytest.raises(InputError, match=r"'m' is asked of openai at http://127\.0\.0\.1:9 and of anthropic"):
+    with pytest.raises(InputError, match=r"'m' has two providers: openai at http://127\.0\.0\.1:9 and anthropic"):
         await asked(config(), Mock(), models=models)
 
 

@@ -17,28 +17,28 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 RESOLUTION_S = 1e-6
-"""What asyncio takes for no time at all: finer than any wait, and coarser than what floats tell apart after years."""
+"""The time that asyncio treats as zero: shorter than any wait, and longer than the precision of floats after years."""
 VIRTUAL_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """What may be asked about time, and the one way to wait."""
+    """Reads the time, and waits."""
 
     def monotonic_s(self) -> float:
-        """Seconds since some fixed moment, for measuring how long something took."""
+        """Return the seconds since some fixed moment, to measure durations."""
         ...
 
     def utc_now(self) -> datetime:
-        """The date and time, in UTC."""
+        """Return the date and time in UTC."""
         ...
 
     async def sleep_s(self, delay_s: float) -> None:
-        """Wait. A delay of zero or less returns at once."""
+        """Wait. A delay of zero or less returns immediately."""
         ...
 
 
 class SystemClock:
-    """The time of the running event loop: virtual on a `VirtualTimeLoop`, real on others and where none runs."""
+    """The time of the running event loop: virtual on a `VirtualTimeLoop`, else real, also without a loop."""
 
     def monotonic_s(self) -> float:
         try:
@@ -64,10 +64,10 @@ SYSTEM_CLOCK = SystemClock()
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """A selector that, instead of waiting for a timer, tells its loop to jump to it.
+    """A selector that moves the loop's time to the next timer instead of waiting for it.
 
-    It waits for real only while something outside the loop is under way: a socket being read or
-    written, or work in a thread. The time that such a wait takes passes on the virtual clock too.
+    It waits in real time only while something outside the loop is in progress: a socket being read or written, or
+    work in a thread. That time passes on the virtual clock too.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._own_fds = 0
 
     def settle(self) -> None:
-        """Count what is registered now as the loop's own, not as something to wait for."""
+        """Treat the files registered so far as the loop's own, not as something to wait for."""
         self._own_fds = len(self.get_map())
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -98,7 +98,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop that starts at time zero and waits for nothing: when only timers are pending, it jumps."""
+    """An event loop that starts at time zero and never waits: if only timers are pending, it moves to the next."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -116,7 +116,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Join the executor's threads, however long that takes: a `timeout` would be over at once."""
+        """Join the executor's threads, however long that takes: in virtual time, a `timeout` would expire at once."""
         self._jumping.threads_busy += 1
         try:
             await super().shutdown_default_executor()
@@ -146,20 +146,20 @@ async def time_limit(limit_s: float | None, error: Callable[[float], BaseExcepti
 
 
 def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
-    """Raise an EventLoopError, and close `work`, if an event loop is running in this thread."""
+    """Close `work` and raise an EventLoopError if an event loop is running in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     work.close()
-    raise EventLoopError("an event loop is running here already; await the call, like await provider.complete(…)")
+    raise EventLoopError("an event loop is already running here; await the call, like await provider.complete(…)")
 
 
 def run(work: Coroutine[Any, Any, T], *, virtual_time: bool = False) -> T:
-    """Run `work` on a new event loop, in virtual time if asked: sleeps and timeouts then cost nothing.
+    """Run `work` on a new event loop. With `virtual_time`, sleeps and timeouts take no real time.
 
     Raises:
-        EventLoopError: an event loop is running in this thread already; await `work` there.
+        EventLoopError: an event loop is already running in this thread; await `work` there.
     """
     refuse_in_loop(work)
     with asyncio.Runner(loop_factory=VirtualTimeLoop if virtual_time else None) as runner:

@@ -11,7 +11,7 @@ MatchedBy: TypeAlias = Literal["step_id", "prompt_hash", "default"]
 
 
 class ReplayServed(Struct, frozen=True, gc=False):
-    """A replayed call was answered: from the entry `key`, or from the default if nothing matched.
+    """A call was replayed: from the entry `key`, or with the default response if nothing matched.
 
     Fields can be read as items too (`call["step_id"]`).
     """
@@ -33,7 +33,7 @@ class ReplayServed(Struct, frozen=True, gc=False):
 
 
 class ReplayMissed(Struct, frozen=True, gc=False):
-    """A strict replay refused a call."""
+    """A strict replay had no response for a call."""
 
     step_id: str | None
     model: str
@@ -44,7 +44,7 @@ class ReplayMissed(Struct, frozen=True, gc=False):
 
 
 class CallRecorded(Struct, frozen=True, gc=False):
-    """A call was captured. `latency_s` is how long the real provider took."""
+    """A call was recorded. `latency_s` is how long the real provider took."""
 
     step_id: str | None
     provider: str
@@ -57,9 +57,9 @@ class CallRecorded(Struct, frozen=True, gc=False):
 
 
 class FaultFired(Struct, frozen=True, gc=False):
-    """A planned fault fired at a call of a model, or of `tool`.
+    """A planned fault fired at a model call, or at a call of `tool`.
 
-    Of a tool, `call` counts the tool's calls, `model` is empty, and neither step nor workflow is known.
+    For a tool, `call` counts the tool's calls, `model` is empty, and step and workflow are unknown.
     """
 
     step_id: str | None
@@ -81,7 +81,7 @@ class CallStarted(Struct, frozen=True, gc=False):
 
 
 class AttemptStarted(Struct, frozen=True, gc=False):
-    """A provider is about to be asked."""
+    """A provider is about to be called."""
 
     step_id: str | None
     provider: str
@@ -92,7 +92,7 @@ class AttemptStarted(Struct, frozen=True, gc=False):
 
 
 class AttemptEnded(Struct, frozen=True, gc=False):
-    """A provider has answered, or failed: `error` is the error's class."""
+    """A provider has answered, or has failed: `error` is the error's class."""
 
     step_id: str | None
     provider: str
@@ -118,7 +118,7 @@ class RetryScheduled(Struct, frozen=True, gc=False):
 
 
 class FallbackTaken(Struct, frozen=True, gc=False):
-    """A provider was given up in favour of the next."""
+    """The gateway moved on from a provider to the next."""
 
     step_id: str | None
     provider: str
@@ -128,7 +128,7 @@ class FallbackTaken(Struct, frozen=True, gc=False):
 
 
 class CallEnded(Struct, frozen=True, gc=False):
-    """A call left the gateway: answered by `provider`, or with `error`, the error's class."""
+    """A call left the gateway: with a response of `provider`, or with `error`, the error's class."""
 
     step_id: str | None
     provider: str
@@ -151,7 +151,7 @@ class BreakerChanged(Struct, frozen=True, gc=False):
 
 
 class ContextCompacted(Struct, frozen=True, gc=False):
-    """A transcript was made smaller. `phase` is how far the strategy went, from 1."""
+    """A transcript was compacted. `phase` is how far the strategy went, from 1."""
 
     step_index: int
     strategy: str
@@ -174,13 +174,13 @@ class ContextWarned(Struct, frozen=True, gc=False):
 
 
 class WorkflowStarted(Struct, frozen=True, gc=False):
-    """A workflow began to run."""
+    """A workflow started."""
 
     workflow: str
 
 
 class StepStarted(Struct, frozen=True, gc=False):
-    """A step of a workflow began to run. `step` is its place in the run, like `loop[0].classify`."""
+    """A workflow step started. `step` is its path in the run, like `loop[0].classify`."""
 
     workflow: str
     step: str
@@ -188,7 +188,7 @@ class StepStarted(Struct, frozen=True, gc=False):
 
 
 class StepEnded(Struct, frozen=True, gc=False):
-    """A step of a workflow is `done`, `failed` (with `error`, the error's class) or `skipped`."""
+    """A workflow step is `done`, `failed` (with `error`, the error's class) or `skipped`."""
 
     workflow: str
     step: str
@@ -233,20 +233,20 @@ Event: TypeAlias = (
 
 
 class Sink(Protocol):
-    """Takes events as they happen. Should be quick; what it raises is logged once and goes no further."""
+    """Receives events as they happen. It should be quick. Its first error is logged; errors do not propagate."""
 
     def emit(self, event: Event) -> None: ...
 
 
 class NullSink:
-    """Takes events and does nothing."""
+    """Ignores events."""
 
     def emit(self, event: Event) -> None:
         return None
 
 
 class MemorySink:
-    """Keeps events in a list, for tests."""
+    """Stores events in a list, for tests."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -259,10 +259,10 @@ NULL_SINK = NullSink()
 
 
 class Sinks:
-    """Passes every event on to all `sinks`, in order.
+    """Passes every event to all `sinks`, in order.
 
-    A sink that raises disturbs neither the others nor the run: its first failure is logged with its
-    traceback, later ones pass in silence, and it goes on being told.
+    A sink that raises affects neither the others nor the run: its first failure is logged with a traceback, later ones
+    are ignored, and it still receives events.
     """
 
     def __init__(self, *sinks: Sink) -> None:
@@ -273,17 +273,17 @@ class Sinks:
         for place, sink in enumerate(self._sinks):
             try:
                 sink.emit(event)
-            except Exception:  # whatever a sink does wrong is its own affair
+            except Exception:  # a failing sink must not affect the run
                 self._report(place, event)
 
     def _report(self, place: int, event: Event) -> None:
         if place in self._reported:
             return
         self._reported.add(place)
-        sink, told = type(self._sinks[place]).__name__, type(event).__name__
-        logger.exception("%s failed on %s; the run goes on, and its further failures are not reported", sink, told)
+        sink, event_name = type(self._sinks[place]).__name__, type(event).__name__
+        logger.exception("%s failed on %s; the run continues, and further failures are not reported", sink, event_name)
 
 
 def guard_sink(sink: Sink) -> Sink:
-    """The sink as providers hold it: one that no failure gets past, and that costs nothing if it does nothing."""
+    """Return the sink, wrapped so that its failures do not propagate, unless it is already or does nothing."""
     return sink if sink is NULL_SINK or isinstance(sink, Sinks) else Sinks(sink)

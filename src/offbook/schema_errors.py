@@ -13,10 +13,10 @@ from offbook.text import suggestion
 
 
 def check_type(value: object, kind: type, *, source: str, hint: str = "") -> None:
-    """Pass if the argument that `source` names is of that kind.
+    """Check the type of the argument that `source` names.
 
     Raises:
-        InputError: it is not; `hint` says what to pass.
+        InputError: it has another type; `hint` says what to pass.
     """
     if not isinstance(value, kind):
         expected = "a text" if kind is str else f"a {kind.__name__}"
@@ -24,19 +24,19 @@ def check_type(value: object, kind: type, *, source: str, hint: str = "") -> Non
 
 
 def check_int(value: object, *, source: str) -> None:
-    """Raises InputError if it is none; true and false are none."""
+    """Raise InputError if `value` is not an int; a bool is not an int here."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise InputError(f"expected a whole number, got {value!r}", source=source)
 
 
 def check_number(value: object, *, source: str) -> None:
-    """Raises InputError if it is none; true and false are none."""
+    """Raise InputError if `value` is not an int or a float; a bool is neither here."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(f"expected a number, got {value!r}", source=source)
 
 
 def describe_type(value: object) -> str:
-    """What was given, in short: the type, or which class."""
+    """Return the type of a value, or the name of a class, for an error message."""
     if value is None:
         return "None"
     if isinstance(value, type):
@@ -65,7 +65,7 @@ _TYPE_NAMES = {
 
 
 def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
-    """A hint for what msgspec complains of at `path` in an object of this shape: what it may have there."""
+    """Return a hint for msgspec's error at `path` in an object of this shape: what is allowed there."""
     kinds = {info.encode_name: info.type for info in struct_fields(shape)}
     if not kinds:
         return "it has no fields beside type"
@@ -78,13 +78,13 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
 
 
 def explain_msgspec_error(error: Exception) -> tuple[str, str]:
-    """What msgspec says is wrong, and the path at which it is, like `.faults[1].at`."""
+    """Return msgspec's error in plain words, and its path, like `.faults[1].at`."""
     reason, _, path = str(error).partition(" - at `$")
     return reword(reason), path.rstrip("`")
 
 
 def reword(reason: str) -> str:
-    """What msgspec says is wrong, in words that do not name types: what was expected, and what is there."""
+    """Return msgspec's message in plain words: what was expected, and what is there."""
     for pattern, words in _REWORDINGS:
         reason = re.sub(pattern, words, reason)
     return re.sub(
@@ -93,20 +93,20 @@ def reword(reason: str) -> str:
 
 
 def _type_names(names: str) -> str:
-    """The kinds of values in a text like `int | null`; null is told only where it stands alone."""
+    """Return the types in a text like `int | null` in words; null only if it is alone."""
     kinds = [_TYPE_NAMES.get(name, name) for name in names.split(" | ") if name != "null"]
     return " or ".join(dict.fromkeys(kinds)) or "null"
 
 
 def value_at(value: Any, path: str) -> Any:
-    """What stands at a path like `.faults[1].at`."""
+    """Return the value at a path like `.faults[1].at`."""
     for name, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
         value = value[name] if name else value[int(index)]
     return value
 
 
 def explain_json_error(data: bytes, error: Exception) -> tuple[str, str]:
-    """What is wrong with `data` that cannot be read as JSON at all, and at which line and column."""
+    """Return what is wrong with `data` that is not JSON, with its line and column."""
     reason = str(error)
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8: {error.reason}", _line_and_column(data[: error.start])

@@ -1,4 +1,4 @@
-"""Formats counts, money, ordinals and suggestions for commands, reports and error messages."""
+"""Formats counts, money, ordinals, excerpts and suggestions for commands, reports and error messages."""
 
 import difflib
 import math
@@ -10,12 +10,12 @@ CHARS_PER_TOKEN = 4
 
 
 def pluralize(count: int, noun: str, nouns: str = "") -> str:
-    """`1 exchange`, `2 exchanges`; `1 entry`, `2 entries` with `nouns`."""
+    """Return `1 exchange` or `2 exchanges`; with `nouns`, `1 entry` or `2 entries`."""
     return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def format_usd(cost_usd: float) -> str:
-    """`0.0123`, or `0.000012` where four digits would say too little; empty if there was no cost."""
+    """Return `0.0123`, or `0.000012` if four digits are not enough; empty if there was no cost."""
     if cost_usd == 0:
         return ""
     digits = max(4, 1 - math.floor(math.log10(abs(cost_usd))))
@@ -33,24 +33,24 @@ def shorten(text: str, limit: int = 120) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal could take for a command; lines stay."""
+    """Return the text without characters that could control a terminal. Line breaks stay."""
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 
 
 def ordinal(number: int) -> str:
-    """`1st`, `2nd`, `3rd`, `11th`."""
+    """Return `1st`, `2nd`, `3rd`, `11th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number:,}{ending}"
 
 
 def did_you_mean(name: str, known: Iterable[str], *, kind: str = "") -> str:
-    """The known name that is closest, or else all of them, listed as `kind`; empty if there is nothing to say."""
+    """Return the closest known name, else all of them, listed as `kind`; empty if there is neither."""
     names = sorted(set(known))
     return _closest(name, names) or (_list_names(names, kind) if kind else "")
 
 
 def suggestion(name: str, known: Iterable[str], *, kind: str) -> str:
-    """The known name that is closest, if one is close, and all of them, listed as `kind`."""
+    """Return the closest known name, if one is close, and all of them, listed as `kind`."""
     names = sorted(set(known))
     return " ".join(filter(None, [_closest(name, names), _list_names(names, kind)]))
 

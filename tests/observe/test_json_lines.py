@@ -123,7 +123,7 @@ def test_a_sink_can_be_closed_twice(tmp_path):
         ("[]", "object"),
         ("", "truncated"),
         ('{"step_id": null}', "`event`"),
-        ('{"event": "CallStartd"}', "no event is called 'CallStartd'"),
+        ('{"event": "CallStartd"}', "unknown event 'CallStartd'"),
         ('{"event": ["CallStarted"]}', r"\$\.event"),
         ('{"event": "CallStarted", "step_id": 3, "model": "m"}', "step_id"),
         ('{"event": "CallRecorded", "step_id": null, "provider": "p", "model": "m"}', "latency_s"),

@@ -134,7 +134,7 @@ def test_a_registry_can_be_shared_with_other_metrics():
 def test_a_registry_takes_one_sink():
     registry = CollectorRegistry()
     PrometheusSink(registry)
-    with pytest.raises(InputError, match="holds offbook's metrics already"):
+    with pytest.raises(InputError, match="already has offbook's metrics"):
         PrometheusSink(registry)
 
 
@@ -179,5 +179,5 @@ def test_a_sink_serves_once_at_a_time():
 def test_a_port_that_is_taken_is_named():
     with PrometheusSink() as first, PrometheusSink() as second:
         port = first.serve()
-        with pytest.raises(InputError, match=f"port {port} cannot be had: Address already in use"):
+        with pytest.raises(InputError, match=f"port {port} is not available: Address already in use"):
             second.serve(port)

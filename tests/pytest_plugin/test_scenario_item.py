@@ -135,7 +135,7 @@ def test_a_mistake_inside_a_conversation_is_told_without_a_traceback(shop):
     shop.write("sim_thinking.py", THINKS)
     result = shop.run()
     result.assert_outcomes(failed=1)
-    assert "an event loop is running here already; await the call" in told(result)
+    assert "an event loop is already running here; await the call" in told(result)
     assert "Traceback" not in told(result)
 
 

@@ -64,7 +64,7 @@ def test_arguments_that_do_not_fit_are_refused():
 
 
 def test_a_wrong_declaration_is_refused_where_it_is_made():
-    with pytest.raises(InputError, match=r"^find: parameters\.required: no valid JSON schema"):
+    with pytest.raises(InputError, match=r"^find: parameters\.required: not a valid JSON schema"):
         ToolSpec("find", parameters={"type": "object", "required": 5})
 
 

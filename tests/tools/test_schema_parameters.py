@@ -85,13 +85,13 @@ def test_the_draft_is_the_one_that_the_schema_names():
     SchemaParameters(seventh, tool="find").check({"pair": [1, "a"]})
     assert problems(seventh, {"pair": ["a", "a"]}) == ("pair[0]: is not of type 'integer' (got 'a')",)
     assert refusal({"type": "object", "properties": pair}).startswith(
-        "find: parameters.properties.pair.items: no valid"
+        "find: parameters.properties.pair.items: not a valid"
     )
 
 
 def test_a_schema_that_is_none_is_refused_with_tool_and_place():
     wrong = {"type": "object", "properties": {"a": {"type": "strin"}}}
-    assert refusal(wrong).startswith("find: parameters.properties.a.type: no valid JSON schema: 'strin' is not valid")
+    assert refusal(wrong).startswith("find: parameters.properties.a.type: not a valid JSON schema: 'strin'")
 
 
 @pytest.mark.parametrize(

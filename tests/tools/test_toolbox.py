@@ -66,7 +66,7 @@ def test_a_toolbox_does_not_change():
 
 
 def test_a_tool_under_another_name_is_refused():
-    assert refusal({"enter": LOGIN}) == "tools: enter: the tool is named login\n  hint: name it as its key"
+    assert refusal({"enter": LOGIN}) == "tools: enter: the tool is named login\n  hint: use its name as the key"
 
 
 def test_two_tools_of_a_name_are_refused():
@@ -75,7 +75,7 @@ def test_two_tools_of_a_name_are_refused():
 
 @pytest.mark.parametrize("name", ["", "find order", "find.order", "é", "a" * 65, "find\n", 5])
 def test_a_name_that_models_do_not_take_is_refused(name):
-    assert refusal({name: find}).startswith(f"tools: {name!r} is no name that models take\n  hint: letters, digits")
+    assert refusal({name: find}).startswith(f"tools: {name!r} is not a valid tool name\n  hint: use letters, digits")
 
 
 @pytest.mark.parametrize("name", ["f", "find-order_2", "a" * 64])
@@ -84,7 +84,7 @@ def test_a_name_that_models_take_is_taken(name):
 
 
 def test_a_function_without_a_name_needs_one():
-    assert refusal([lambda: 1]).startswith("tools: '<lambda>' is no name that models take")
+    assert refusal([lambda: 1]).startswith("tools: '<lambda>' is not a valid tool name")
     assert list(Toolbox({"one": lambda: 1})) == ["one"]
 
 

@@ -18,7 +18,7 @@ BreakerOutcome = Literal["success", "failure", "neither"]
 
 
 class BreakerPolicy(Struct, frozen=True):
-    """After `failures` failures in a row no call is let through for `reset_s`; then one probe is."""
+    """After `failures` failures in a row, the circuit is open for `reset_s`; then one call probes the provider."""
 
     failures: int = 5
     reset_s: float = 60.0
@@ -34,10 +34,10 @@ NO_BREAKER = BreakerPolicy(failures=sys.maxsize)
 
 
 class Breaker:
-    """Lets calls through while closed, none while open, and one at a time while half open.
+    """Allows calls while closed, none while open, and one at a time while half open.
 
-    The time between two changes of its state is a period. How a call ends counts only in the period
-    in which it was let through.
+    The time between two changes of state is a period. The outcome of a call counts only in the period in which it
+    started.
     """
 
     def __init__(self, name: str, policy: BreakerPolicy, *, clock: Clock, sink: Sink) -> None:
@@ -49,22 +49,22 @@ class Breaker:
         self._is_probing = False
 
     def enter(self) -> int:
-        """Let a call through, and tell in which period.
+        """Start a call, and return its period.
 
         Raises:
-            BreakerOpenError: not now.
+            BreakerOpenError: no call is allowed now.
         """
         if self.state == "closed":
             return self._period
         if self.state == "open":
-            self._wait_out()
+            self._check_reset()
         if self._is_probing:
             raise BreakerOpenError("the circuit breaker is half open, and a call is probing", provider=self._name)
         self._is_probing = True
         return self._period
 
     def leave(self, outcome: BreakerOutcome, *, period: int) -> None:
-        """Take note of how a call ended that was let through in `period`."""
+        """Count the outcome of a call that started in `period`."""
         if period != self._period:
             return
         self._is_probing = False
@@ -77,8 +77,8 @@ class Breaker:
                 self._opened_at_s = self._clock.monotonic_s()
                 self._become("open")
 
-    def _wait_out(self) -> None:
-        """Become half open if it is time. A clock that is behind is that of another event loop: no reason to wait."""
+    def _check_reset(self) -> None:
+        """Become half open if `reset_s` has passed, or if the clock is behind, being that of another event loop."""
         passed_s = self._clock.monotonic_s() - self._opened_at_s
         if 0 <= passed_s < self._policy.reset_s:
             left_s = self._policy.reset_s - passed_s
@@ -93,7 +93,7 @@ class Breaker:
 
 
 class CircuitBreakerProvider(Provider):
-    """Asks `provider` while its breaker lets calls through."""
+    """Calls `provider` while its breaker allows it."""
 
     def __init__(self, provider: Provider, breaker: Breaker, *, name: str) -> None:
         self.name, self._provider, self._breaker = name, provider, breaker
@@ -116,7 +116,7 @@ class CircuitBreakerProvider(Provider):
 
 
 def classify_outcome(outcome: Response | BaseException) -> BreakerOutcome:
-    """What the end of a call says of its provider: a rate limit, a refused request or a caller that left, nothing."""
+    """Return what an outcome says about the provider: rate limits, rejected requests and cancellations are neither."""
     if isinstance(outcome, Response):
         return "success"
     if not isinstance(outcome, ProviderError):

@@ -28,7 +28,7 @@ from offbook.messages import (
 
 
 class CallEvents:
-    """Emits the events of one call, in order. An attempt that is under way when the call ends, ends with it."""
+    """Emits the events of one call, in order. An attempt that is in progress when the call ends, ends with it."""
 
     def __init__(self, request: Request, *, sink: Sink, clock: Clock) -> None:
         self._request, self._sink, self._clock = request, sink, clock
@@ -52,54 +52,61 @@ class CallEvents:
             return
         self._sink.emit(
             AttemptEnded(
-                started.step_id,
-                started.provider,
-                started.model,
-                self._clock.monotonic_s() - self._attempt_started_s,
-                None if error is None else type(error).__name__,
-                error.status_code if isinstance(error, ProviderError) else None,
-                started.workflow,
-                started.call,
-                started.attempt,
+                step_id=started.step_id,
+                provider=started.provider,
+                model=started.model,
+                latency_s=self._clock.monotonic_s() - self._attempt_started_s,
+                error=None if error is None else type(error).__name__,
+                status_code=error.status_code if isinstance(error, ProviderError) else None,
+                workflow=started.workflow,
+                call=started.call,
+                attempt=started.attempt,
             )
         )
 
     def retrying(self, error: ProviderError, wait_s: float, attempt: int) -> None:
-        asked = self._request
-        told = type(error).__name__
+        request = self._request
         self._sink.emit(
-            RetryScheduled(asked.step_id, self._provider, wait_s, told, asked.workflow, asked.call, attempt)
+            RetryScheduled(
+                step_id=request.step_id,
+                provider=self._provider,
+                wait_s=wait_s,
+                error=type(error).__name__,
+                workflow=request.workflow,
+                call=request.call,
+                attempt=attempt,
+            )
         )
 
     def falling_back(self, provider: str) -> None:
-        asked = self._request
-        self._sink.emit(FallbackTaken(asked.step_id, self._provider, provider, asked.workflow, asked.call))
+        request = self._request
+        self._sink.emit(FallbackTaken(request.step_id, self._provider, provider, request.workflow, request.call))
 
     def ended(self, outcome: Response | BaseException) -> None:
-        """The end of the call: its response, or what it failed with (a caller that left included)."""
+        """Emit the end of the call: with its response, or with its error (also that of a cancellation)."""
         error = outcome if isinstance(outcome, BaseException) else None
         response = outcome if isinstance(outcome, Response) else Response(finish_reason=None)
         self.attempt_ended(error)
-        asked = self._request
+        request = self._request
         self._sink.emit(
             CallEnded(
-                asked.step_id,
-                self._provider,
-                response.model or asked.model,
-                self._clock.monotonic_s() - self._started_s,
-                response.usage.prompt_tokens,
-                response.usage.completion_tokens,
-                response.cost_usd,
-                response.finish_reason,
-                None if error is None else type(error).__name__,
-                asked.workflow,
-                asked.call,
+                step_id=request.step_id,
+                provider=self._provider,
+                model=response.model or request.model,
+                latency_s=self._clock.monotonic_s() - self._started_s,
+                prompt_tokens=response.usage.prompt_tokens,
+                completion_tokens=response.usage.completion_tokens,
+                cost_usd=response.cost_usd,
+                finish_reason=response.finish_reason,
+                error=None if error is None else type(error).__name__,
+                workflow=request.workflow,
+                call=request.call,
             )
         )
 
 
-class CallRules(Struct, frozen=True):
-    """What holds for every call of a gateway."""
+class CallRules(Struct, frozen=True, kw_only=True):
+    """The rules of every call of a gateway."""
 
     retry: RetryPolicy
     deadline_s: float | None
@@ -110,7 +117,7 @@ class CallRules(Struct, frozen=True):
 
 
 class GatewayCall:
-    """A request on its way over its routes, from one attempt to the next."""
+    """One call: tries its routes, attempt by attempt."""
 
     _response: Response
 
@@ -122,11 +129,11 @@ class GatewayCall:
         self._deadline = Deadline(rules.deadline_s, attempts=self._attempts, clock=rules.clock)
 
     async def reply(self) -> Reply:
-        """The complete reply to the request.
+        """Return the complete reply.
 
         Raises:
-            AllProvidersFailedError: no route gave one.
-            DeadlineExceededError: none did in time.
+            AllProvidersFailedError: every route failed.
+            DeadlineExceededError: no route answered in time.
         """
         try:
             await self._deadline.meet(self._begin)
@@ -137,23 +144,23 @@ class GatewayCall:
         return WholeReply(self._response)
 
     async def _begin(self) -> None:
-        """Ask the route and attempt whose turn it is, and those after it, until a reply can be taken."""
+        """Make attempts, from the current one on, until a reply is accepted."""
         while True:
-            request = self._numbered()
+            request = self._attempt_request()
             self._call_events.attempt_started(self._route.provider.name, request)
             try:
-                return await self._take(await self._route.provider.send(request))
+                return await self._accept(await self._route.provider.send(request))
             except ProviderError as error:
-                await self._advance(error)
+                await self._next_attempt(error)
 
-    async def _take(self, reply: Reply) -> None:
-        """Take in the reply, as far as is needed to know that it works: all of it."""
+    async def _accept(self, reply: Reply) -> None:
+        """Read the whole reply."""
         self._response = await reply.collect()
 
-    async def _advance(self, error: ProviderError) -> None:
-        """Go on after a failure: to the next attempt, after its wait, or to the next route.
+    async def _next_attempt(self, error: ProviderError) -> None:
+        """Move on after a failure: to the next attempt, after its wait, or to the next route.
 
-        A wait that would outlast the deadline is not begun.
+        A wait that would exceed the deadline is not started.
         """
         self._call_events.attempt_ended(error)
         retry, now = self._rules.retry, self._rules.clock.utc_now()
@@ -161,7 +168,7 @@ class GatewayCall:
         is_late = wait_s is not None and wait_s >= self._deadline.left_s
         if is_late:
             wait_s = None
-        note = "" if wait_s is not None else retry.refused_wait(error, now=now)
+        note = "" if wait_s is not None else retry.wait_refusal(error, now=now)
         self._attempts.append(Attempt(self._route.provider.name, self._attempt, error, wait_s or 0.0, note))
         if wait_s is not None:
             self._call_events.retrying(error, wait_s, self._attempt)
@@ -177,7 +184,7 @@ class GatewayCall:
     def _route(self) -> ProviderRoute:
         return self._routes[self._place]
 
-    def _numbered(self) -> Request:
+    def _attempt_request(self) -> Request:
         model = self._route.as_model or self._request.model
         if self._attempt == self._request.attempt and model == self._request.model:
             return self._request
@@ -189,16 +196,15 @@ class GatewayCall:
 
 
 async def reply_from_first_event(events: AsyncGenerator[StreamEvent, None]) -> StreamedReply:
-    """The reply of `events`, once the first of them has come.
+    """Return the reply of `events` when the first of them has arrived.
 
-    As they have begun then, they are closed even if the reply is neither read nor closed: the event
-    loop sees to it.
+    The generator has started then, so the event loop closes it even if the reply is neither read nor closed.
     """
     return StreamedReply(_FirstThenRest(await anext(events), events), source=events)
 
 
 class _FirstThenRest(AsyncIterator[StreamEvent]):
-    """Events of which the first was read already, and comes again."""
+    """Yields an event that was already read, then the rest."""
 
     def __init__(self, first: StreamEvent, rest: AsyncIterator[StreamEvent]) -> None:
         self._first: StreamEvent | None = first
@@ -217,7 +223,7 @@ async def _immediate(event: StreamEvent) -> StreamEvent:
 
 
 class StreamedGatewayCall(GatewayCall):
-    """A call whose reply comes event by event. A failure after the first ends the stream, or starts it over."""
+    """A streamed call. A failure after the first event ends the stream, or restarts it."""
 
     _reply: Reply
     _events: AsyncIterator[StreamEvent]
@@ -225,11 +231,11 @@ class StreamedGatewayCall(GatewayCall):
     _seen: list[StreamDelta | StreamRestart]
 
     async def reply(self) -> Reply:
-        """The reply to the request, which has begun.
+        """Return the reply when its first event has arrived.
 
         Raises:
-            AllProvidersFailedError: no route gave one.
-            DeadlineExceededError: none did in time.
+            AllProvidersFailedError: every route failed.
+            DeadlineExceededError: no route answered in time.
         """
         return await reply_from_first_event(self._stream())
 
@@ -248,14 +254,14 @@ class StreamedGatewayCall(GatewayCall):
             raise
         yield event
 
-    async def _take(self, reply: Reply) -> None:
-        """Take in the reply, as far as is needed to know that it works: to its first event."""
+    async def _accept(self, reply: Reply) -> None:
+        """Read the reply up to its first event."""
         self._events, self._seen = aiter(reply), []
         self._reply = StreamedReply(self._events, source=reply)
         self._first = await anext(self._events)
 
     async def _next(self) -> StreamEvent:
-        """The next event, which is a StreamRestart if the stream broke and starts over."""
+        """Return the next event: a StreamRestart if the stream broke and restarts."""
         event, self._first = self._first, None
         if event is not None:
             return event
@@ -266,15 +272,15 @@ class StreamedGatewayCall(GatewayCall):
             return StreamRestart(str(error))
 
     async def _restart(self, error: ProviderError) -> None:
-        """Begin again after the stream broke, if that is allowed."""
+        """Restart the stream after it broke, if that is allowed."""
         if not self._rules.restart_streams:
             self._call_events.attempt_ended(error)
             raise StreamInterruptedError(error, partial=self._partial()) from error
-        await self._advance(error)
+        await self._next_attempt(error)
         await self._begin()
 
     def _partial(self) -> Response:
-        """What had come when the stream broke."""
+        """Return the response up to where the stream broke."""
         joined = Accumulator()
         for event in self._seen:
             if isinstance(event, StreamRestart):

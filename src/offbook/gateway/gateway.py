@@ -1,4 +1,4 @@
-"""ProviderGateway: one provider made of many, which routes, retries, falls back and keeps within limits."""
+"""ProviderGateway: one provider in front of many, with routing, retries, fallbacks and limits."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ DEFAULT_BREAKER = BreakerPolicy()
 
 
 class ProviderGateway(Provider):
-    """Sends each request to the providers registered for its model: again after a failure, then to the next.
+    """Sends each request to the providers registered for its model: retries after a failure, then tries the next.
 
     Args:
-        retry: when a provider is asked again, and after what wait.
-        breaker: when a provider that keeps failing is left alone; None for never.
-        deadline_s: the longest that a whole call may take, waits included; of a stream, until its last event.
-        budget_usd: what all calls together may cost.
-        restart_streams: start a stream over that broke after its first event (the reader is told by a
-            StreamRestart); otherwise it ends in a StreamInterruptedError with what arrived.
-        sink: told of every call, attempt, retry, fallback and change of a breaker.
+        retry: which failures are retried, and after what wait.
+        breaker: when the circuit opens on a provider that keeps failing; None for never.
+        deadline_s: the longest that a whole call may take, including waits; for a stream, until its last event.
+        budget_usd: the limit for the cost of all calls together.
+        restart_streams: restart a stream that broke after its first event (the reader gets a StreamRestart);
+            otherwise it ends with a StreamInterruptedError that has the partial response.
+        sink: receives the events of every call, attempt, retry, fallback and breaker.
 
     Raises:
-        InputError: the deadline or the budget is below zero, or a policy is none.
+        InputError: the deadline or the budget is below zero, or a policy has the wrong type.
     """
 
     name = "gateway"
@@ -86,19 +86,19 @@ class ProviderGateway(Provider):
         """Add a provider.
 
         Args:
-            models: patterns of the models it takes, like `gpt-*`.
-            priority: lower is asked first; of equal ones, what was registered first.
-            is_fallback: asked only after all that are no fallback have failed.
-            as_model: what to call the model when asking this provider.
-            rate_limit: what it takes in a minute.
+            models: patterns of the models that it accepts, like `gpt-*`.
+            priority: lower is tried first; equal ones in the order of registration.
+            is_fallback: tried only after all others have failed.
+            as_model: the name of the model at this provider.
+            rate_limit: its limits per minute.
 
         A second provider of the same name is called `name-2`, and so on.
 
         Raises:
-            InputError: it is no provider, or the class of one.
+            InputError: `provider` is not a provider, or a class instead of an instance.
         """
         if not isinstance(provider, Provider):
-            raise InputError(f"expected a provider, got {provider!r}", hint="register(MockProvider(…)), say")
+            raise InputError(f"expected a provider, got {provider!r}", hint="like register(MockProvider(…))")
         name = self._free_name(provider.name)
         limited = provider if rate_limit is None else RateLimitedProvider(provider, rate_limit, clock=self._rules.clock)
         breaker = Breaker(name, self._breaker_policy, clock=self._rules.clock, sink=self._rules.sink)
@@ -114,9 +114,9 @@ class ProviderGateway(Provider):
         budget_usd: float | None = None,
         sink: Sink | None = None,
     ) -> ProviderGateway:
-        """The same gateway with other rules: `gateway.using(retry=…).complete(…)`.
+        """Return the same gateway with other rules: `gateway.using(retry=…).complete(…)`.
 
-        A `budget_usd` counts the calls made through what is given back; a `sink` is told beside the gateway's own.
+        A `budget_usd` counts the calls through the returned gateway; a `sink` is added to the gateway's own.
 
         Raises:
             InputError: as for the gateway itself.
@@ -140,10 +140,10 @@ class ProviderGateway(Provider):
         self.budget.check()
         routes = self._routing.find(request.model)
         call = StreamedGatewayCall if request.stream else GatewayCall
-        return await call(self._counted(request), routes, self._rules).reply()
+        return await call(self._with_call_number(request), routes, self._rules).reply()
 
     async def close(self) -> None:
-        """Close all providers, even if one of them fails to."""
+        """Close all providers, even if closing one of them fails."""
         async with AsyncExitStack() as stack:
             for route in self._routing.routes:
                 stack.push_async_callback(route.provider.close)
@@ -152,8 +152,8 @@ class ProviderGateway(Provider):
         numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
         return next(free for free in numbered if free not in self.breakers)
 
-    def _counted(self, request: Request) -> Request:
-        """The request with the number of its call, counted by workflow and step."""
+    def _with_call_number(self, request: Request) -> Request:
+        """Return the request with the number of its call, counted by workflow and step."""
         if request.call:
             return request
         step = (request.workflow, request.step_id)
@@ -161,7 +161,7 @@ class ProviderGateway(Provider):
 
 
 def _check_retry(retry: object) -> None:
-    """Raises InputError if that is no RetryPolicy."""
+    """Raise InputError if `retry` is not a RetryPolicy."""
     times = retry if isinstance(retry, int) else 3
     check_type(retry, RetryPolicy, source="retry", hint=f"retry=RetryPolicy(max_retries={times:d})")
 

@@ -1,4 +1,4 @@
-"""The limits of calls: a budget for the cost of all of them, and a deadline for each."""
+"""The limits of calls: a budget for the cost of all calls, and a deadline for each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offbook.errors import Attempt, BudgetExceededError, DeadlineExceededError, 
 
 
 class Budget:
-    """Adds up costs in US dollars. A call is refused once the limit is reached; calls under way still count."""
+    """Adds up costs in US dollars. No call starts once the limit is reached; calls in progress still count."""
 
     def __init__(self, limit_usd: float | None) -> None:
         if limit_usd is not None and not limit_usd >= 0:
@@ -20,12 +20,12 @@ class Budget:
         self.spent_usd = 0.0
 
     def check(self) -> None:
-        """Raises BudgetExceededError if nothing is left."""
+        """Raise BudgetExceededError if nothing is left."""
         if self.limit_usd is not None and self.spent_usd >= self.limit_usd:
             raise BudgetExceededError(spent_usd=self.spent_usd, limit_usd=self.limit_usd)
 
     def spend(self, cost_usd: float) -> None:
-        """Add a cost. One that is no number counts as nothing: it would make the budget endless."""
+        """Add a cost. One that is not finite counts as zero: the budget would never end otherwise."""
         self.spent_usd += cost_usd if isfinite(cost_usd) else 0.0
 
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """Ends `limit_s` from now; None is never. `attempts` is what its error tells of."""
+    """Ends `limit_s` from now, or never if None. `attempts` are those of its error."""
 
     def __init__(self, limit_s: float | None, *, attempts: Sequence[Attempt], clock: Clock) -> None:
         self._limit_s, self._attempts, self._clock = limit_s, attempts, clock
@@ -44,10 +44,10 @@ class Deadline:
         return inf if self._limit_s is None else self._ends_at_s - self._clock.monotonic_s()
 
     def meet(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """What `work` gives, if it does in time.
+        """Return the result of `work` if it ends in time.
 
         Raises:
-            DeadlineExceededError: it does not, or there is no time left to begin.
+            DeadlineExceededError: it does not, or there is no time left to start.
         """
         return work() if self._limit_s is None else self._meet(work)
 
@@ -58,6 +58,6 @@ class Deadline:
             return await work()
 
     def exceeded(self) -> DeadlineExceededError:
-        """What a call fails with that cannot be over in time."""
+        """Return the error of a call that cannot end in time."""
         assert self._limit_s is not None
         return DeadlineExceededError(self._limit_s, self._attempts)

@@ -18,7 +18,7 @@ POLL_S = 1.0
 
 
 class RateLimit(Struct, frozen=True):
-    """How much a provider takes in a minute. None is no limit."""
+    """The limits of a provider per minute. None means no limit."""
 
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
@@ -31,7 +31,7 @@ class RateLimit(Struct, frozen=True):
 
 
 class TokenBucket:
-    """A store that holds a minute's worth and fills up evenly. It may be overdrawn by what was not foreseen."""
+    """A bucket that holds a minute's worth and fills evenly. It may be overdrawn if an estimate was too low."""
 
     def __init__(self, per_minute: float, *, clock: Clock) -> None:
         self._capacity, self._clock = per_minute, clock
@@ -39,21 +39,21 @@ class TokenBucket:
         self._filled_at_s: float | None = None
 
     def wait_s(self, amount: float) -> float:
-        """How long it takes until `amount` (or a full bucket, if that is less) is there.
+        """Return how long it takes until `amount` (or a full bucket, if that is less) is available.
 
-        A wait that is too short for the clock to tell is none.
+        A wait that is too short for the clock is zero.
         """
         self._fill()
         wait_s = (min(amount, self._capacity) - self._level) * MINUTE_S / self._capacity
         return wait_s if wait_s > SHORTEST_WAIT_S else 0.0
 
     def take(self, amount: float) -> None:
-        """Take out `amount`, or put back what it is below zero."""
+        """Take out `amount`; a negative amount is put back."""
         self._fill()
         self._level = min(self._level - amount, self._capacity)
 
     def _fill(self) -> None:
-        """Let in what has come since the last time. On another event loop the clock may be behind: then nothing has."""
+        """Add what has accrued since the last time: nothing if the clock is behind, as on another event loop."""
         now_s = self._clock.monotonic_s()
         if self._filled_at_s is not None:
             grown = max(0.0, now_s - self._filled_at_s) * self._capacity / MINUTE_S
@@ -62,11 +62,11 @@ class TokenBucket:
 
 
 class RateLimitedProvider(Provider):
-    """Asks `provider` at no more than the given rate; callers wait in the order in which they came.
+    """Calls `provider` at no more than the given rate. Callers wait in order of arrival.
 
-    Tokens are estimated before a call (its text, and `max_tokens`) and settled after it: by what was
-    used, or by nothing if it failed before it began. Where the provider does not tell, the estimate
-    stays. Whoever waits looks every second whether tokens have been given back.
+    Tokens are estimated before a call (its text, and `max_tokens`) and corrected after it: to the usage, or to zero if
+    the call failed before its first event. Without a reported usage, the estimate stays. Waiting callers check every
+    second whether tokens have been put back.
     """
 
     def __init__(self, provider: Provider, limit: RateLimit, *, clock: Clock) -> None:
@@ -99,7 +99,7 @@ class RateLimitedProvider(Provider):
         await self._provider.close()
 
     def _queue_here(self) -> asyncio.Lock:
-        """Where callers line up: another queue on another event loop, as locks cannot be shared between loops."""
+        """Return the queue of callers of the running event loop: locks cannot be shared between loops."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._queue = loop, asyncio.Lock()
@@ -121,12 +121,12 @@ def _bucket(per_minute: float | None, clock: Clock) -> TokenBucket | None:
 
 
 def estimated_tokens(request: Request) -> int:
-    """About how many tokens a request will cost, from the length of its texts and the answer it allows."""
+    """Return about how many tokens a request will use: those of its texts, and `max_tokens`."""
     chars = sum(len(str(message.get("content") or "")) for message in request.messages)
     return estimate_tokens(chars) + (request.max_tokens or 0)
 
 
 def used_tokens(response: Response) -> int:
-    """How many tokens a response cost; zero where its provider does not tell."""
+    """Return how many tokens a response used; zero if its provider does not report it."""
     usage = response.usage
     return usage.total_tokens or usage.prompt_tokens + usage.completion_tokens

@@ -17,16 +17,15 @@ RETRYABLE_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
 class RetryPolicy(Struct, frozen=True):
-    """How often and after what wait a failed call is tried again on the same provider.
+    """How often a failed call is retried at the same provider, and after what wait.
 
-    The n-th wait is `backoff_s` times `multiplier` to the power of n - 1, at most `max_backoff_s`,
-    plus or minus up to `jitter` of itself, drawn from `seed` and the call's identity alone. A
-    `Retry-After` is obeyed instead; one above `max_retry_after_s` means that the call is not tried
-    again here. Failures without a status (timeouts, broken connections, malformed answers) are
-    always worth a retry; a header `x-should-retry` overrides all that.
+    The n-th wait is `backoff_s` times `multiplier` to the power of n - 1, at most `max_backoff_s`, plus or minus up to
+    `jitter` of itself, drawn from `seed` and the call's identity alone. A `Retry-After` replaces it; if that exceeds
+    `max_retry_after_s`, the call is not retried here. Failures without a status (timeouts, broken connections,
+    malformed responses) are always retried. A header `x-should-retry` overrides all of this.
 
     Raises:
-        InputError: a field is no number, or below zero; `jitter` is above one; `statuses` is no collection.
+        InputError: a field is not a number or is below zero, `jitter` is above one, or `statuses` is not a collection.
     """
 
     max_retries: int = 2
@@ -49,32 +48,32 @@ class RetryPolicy(Struct, frozen=True):
             raise InputError(f"expected a share from 0 to 1, got {self.jitter!r}", source="jitter")
 
     def wait_s(self, error: ProviderError, request: Request, attempt: int, *, now: datetime) -> float | None:
-        """Seconds to wait before the try after `attempt`, or None if there should be none.
+        """Return the seconds to wait before the attempt after `attempt`, or None if there is none.
 
-        `now` is what a `Retry-After` date counts from.
+        A `Retry-After` date is relative to `now`.
         """
-        if attempt > self.max_retries or not self._is_worth_it(error):
+        if attempt > self.max_retries or not self._is_retryable(error):
             return None
-        asked_s = _requested_wait_s(error, now)
-        if asked_s is not None:
-            return asked_s if asked_s <= self.max_retry_after_s else None
+        requested_s = _requested_wait_s(error, now)
+        if requested_s is not None:
+            return requested_s if requested_s <= self.max_retry_after_s else None
         return self.pause_s(request, attempt)
 
-    def refused_wait(self, error: ProviderError, *, now: datetime) -> str:
-        """In words that the provider asks for a longer wait than it is given; empty if it does not."""
-        asked_s = _requested_wait_s(error, now)
-        if asked_s is None or asked_s <= self.max_retry_after_s or not self._is_worth_it(error):
+    def wait_refusal(self, error: ProviderError, *, now: datetime) -> str:
+        """Return a note if the provider asks for a longer wait than is allowed; else an empty text."""
+        requested_s = _requested_wait_s(error, now)
+        if requested_s is None or requested_s <= self.max_retry_after_s or not self._is_retryable(error):
             return ""
-        return f"it asks to wait {asked_s:g} s, and max_retry_after_s is {self.max_retry_after_s:g}"
+        return f"it asks to wait {requested_s:g} s, and max_retry_after_s is {self.max_retry_after_s:g}"
 
     def pause_s(self, request: Request, attempt: int) -> float:
-        """Seconds to wait after the try of that number, where nobody asked for another wait."""
+        """Return the seconds to wait after `attempt`, without a `Retry-After`."""
         return self._backoff_s(attempt) * (1.0 + self.jitter * self._draw(request, attempt))
 
-    def _is_worth_it(self, error: ProviderError) -> bool:
-        told = next((value for name, value in error.headers.items() if name.lower() == "x-should-retry"), "")
-        if told in ("true", "false"):
-            return told == "true"
+    def _is_retryable(self, error: ProviderError) -> bool:
+        header = next((value for name, value in error.headers.items() if name.lower() == "x-should-retry"), "")
+        if header in ("true", "false"):
+            return header == "true"
         if isinstance(error, BreakerOpenError):
             return False
         return error.status_code is None or error.status_code in self.statuses
@@ -86,14 +85,14 @@ class RetryPolicy(Struct, frozen=True):
             return self.max_backoff_s
 
     def _draw(self, request: Request, attempt: int) -> float:
-        """A number from -1 to 1 that depends on nothing but the seed and which try of which call this is."""
+        """Return a number from -1 to 1 that depends only on the seed, the call and the attempt."""
         identity = f"{self.seed}:{request.workflow}:{request.step_id}:{request.call}:{attempt}"
-        lot = blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        return int.from_bytes(lot, "big") / 2**63 - 1.0
+        digest = blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return int.from_bytes(digest, "big") / 2**63 - 1.0
 
 
 def _requested_wait_s(error: ProviderError, now: datetime) -> float | None:
-    """How long the provider asks to wait, if it does."""
+    """Return how long the provider asks to wait, if it does."""
     if isinstance(error, RateLimitError) and error.retry_after_s is not None:
         return error.retry_after_s
     return retry_after_s(error.headers, now=now) if error.headers else None

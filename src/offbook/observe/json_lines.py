@@ -23,13 +23,13 @@ _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 class JsonLinesSink:
     """Writes each event as an object on a line of its own: `{"event": "CallStarted", …its fields}`.
 
-    Every line is flushed, so that a crash loses none. The same run gives the same bytes.
+    Every line is flushed, so that a crash loses none. The same run writes the same bytes.
 
     Args:
-        target: a path, where the file starts anew and its folder is made if need be, or an open text file, which is
-            added to and not closed.
-        clock: adds `at_s`, the clock's seconds; without one, no time is told. The `SYSTEM_CLOCK` of
-            offbook.clock tells the time of the running event loop, which may be virtual.
+        target: a path, whose file is replaced and whose folder is created if needed, or an open text file, which is
+            appended to and not closed.
+        clock: adds `at_s`, the clock's seconds; without one, lines have no time. The `SYSTEM_CLOCK` of offbook.clock
+            has the time of the running event loop, which may be virtual.
     """
 
     def __init__(self, target: str | os.PathLike[str] | TextIO, *, clock: Clock | None = None) -> None:
@@ -45,7 +45,7 @@ class JsonLinesSink:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file, if it was opened here. Safe to call twice."""
+        """Close the file if the sink opened it. Safe to call twice."""
         if self._is_owner:
             self._file.close()
 
@@ -59,10 +59,10 @@ class JsonLinesSink:
 
 
 def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
-    """The events that a JsonLinesSink wrote to `path`, one by one.
+    """Yield the events that a JsonLinesSink wrote to `path`.
 
     Raises:
-        InputError: the file cannot be read, or a line of it is no event; names the line.
+        InputError: the file cannot be read, or a line of it is not an event; it names the line.
     """
     try:
         with Path(path).open("rb") as lines:
@@ -85,10 +85,10 @@ def _event(line: bytes, *, source: str, place: str) -> Event:
         name = msgspec.json.decode(line, type=_Head).event
         if name not in _KINDS:
             known = ", ".join(sorted(_KINDS))
-            raise InputError(f"no event is called {name!r}", source=source, place=place, hint=f"events: {known}")
+            raise InputError(f"unknown event {name!r}", source=source, place=place, hint=f"events: {known}")
         event: Event = msgspec.json.decode(line, type=_KINDS[name])
     except msgspec.DecodeError as error:
-        hint = 'an event a line, like {"event": "BreakerChanged", "provider": "openai", "state": "open"}'
+        hint = 'write one event per line, like {"event": "BreakerChanged", "provider": "openai", "state": "open"}'
         raise InputError(str(error), source=source, place=place, hint=hint) from error
     return event
 

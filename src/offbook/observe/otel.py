@@ -1,13 +1,14 @@
-"""Turns events into OpenTelemetry spans, by the semantic conventions for generative AI."""
+"""Converts events to OpenTelemetry spans, by the semantic conventions for generative AI."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.errors import InputError
 from offbook.events import (
     AttemptEnded,
     AttemptStarted,
@@ -21,18 +22,19 @@ from offbook.events import (
     ReplayServed,
     RetryScheduled,
 )
-from offbook.observe.extra import missing_package
 
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span
-
+try:
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
+except ImportError as error:
+    reason, hint = "opentelemetry-api is not installed", "install offbook[observability]"
+    raise InputError(reason, source="OtelSink", hint=hint) from error
 
 CallKey: TypeAlias = tuple[str, str | None, int]
 WHOLE_CALL = 0
 
 
 class OpenSpan(NamedTuple):
-    """A span of a whole call, or of the attempt of that number, and the task that began it."""
+    """A span of a whole call, or of the attempt of that number, and the task that started it."""
 
     span: Span
     attempt: int
@@ -42,10 +44,9 @@ class OpenSpan(NamedTuple):
 class OpenSpans:
     """Open spans by call (workflow, step, number), the innermost last.
 
-    Calls of several gateways may have the same number: one inside the other, where a gateway asks a
-    gateway, or side by side in tasks of their own. The current task's spans therefore come first;
-    those of other tasks are for streams that one task begins and another reads. What has ended is
-    not kept.
+    Calls of several gateways may have the same number: one inside the other, if a gateway calls a gateway, or in
+    parallel tasks. The current task's spans therefore come first; those of other tasks are for streams that one task
+    starts and another reads. Spans that have ended are removed.
     """
 
     def __init__(self) -> None:
@@ -55,25 +56,25 @@ class OpenSpans:
         self._by_call.setdefault(call, []).append(OpenSpan(span, attempt, _current_task()))
 
     def innermost(self, call: CallKey) -> Span | None:
-        """The last span that the current task began for the call."""
+        """Return the last span that the current task started for the call."""
         task = _current_task()
         return next((opened.span for opened in reversed(self._by_call.get(call, ())) if opened.task is task), None)
 
     def find(self, call: CallKey, *, attempt: int) -> Span | None:
-        """The last span of that attempt: of the current task, or else of any."""
-        fitting = [opened for opened in self._by_call.get(call, ()) if opened.attempt == attempt]
-        if not fitting:
+        """Return the last span of that attempt: of the current task, else of any."""
+        matching = [opened for opened in self._by_call.get(call, ()) if opened.attempt == attempt]
+        if not matching:
             return None
         task = _current_task()
-        return next((opened.span for opened in reversed(fitting) if opened.task is task), fitting[-1].span)
+        return next((opened.span for opened in reversed(matching) if opened.task is task), matching[-1].span)
 
-    def take(self, call: CallKey, *, attempt: int) -> Span | None:
-        """The same, and it counts as ended."""
+    def pop(self, call: CallKey, *, attempt: int) -> Span | None:
+        """Return and remove the same span."""
         span = self.find(call, attempt=attempt)
         if span is not None:
-            left = [opened for opened in self._by_call.pop(call) if opened.span is not span]
-            if left:
-                self._by_call[call] = left
+            remaining = [opened for opened in self._by_call.pop(call) if opened.span is not span]
+            if remaining:
+                self._by_call[call] = remaining
         return span
 
 
@@ -84,11 +85,6 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-try:
-    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
-except ImportError as error:
-    raise missing_package("opentelemetry-api", needed_by="OtelSink") from error
-
 _CallEvent: TypeAlias = CallStarted | AttemptStarted | AttemptEnded | RetryScheduled | FallbackTaken | CallEnded
 _AttemptEvent: TypeAlias = ReplayServed | ReplayMissed | CallRecorded | FaultFired
 _Attributes: TypeAlias = dict[str, str | int | float | tuple[str, ...] | None]
@@ -98,17 +94,16 @@ _CONVENTIONAL_NAMES = {"google": "gcp.gemini"}
 
 
 class OtelSink:
-    """Makes one span of each call through a gateway, with a child for each attempt.
+    """Creates a span for each call through a gateway, with a child for each attempt.
 
-    The span of a call is the conventions' inference span, which covers all retries: `chat {model}`
-    with `gen_ai.*` attributes, `error.type` if it failed, and an event for each retry and fallback.
-    What a replay, a recorder or a fault injector tells goes to the attempt's span as `mock.*` and
-    `recording.*`; without a gateway it makes a span of its own. A fault that strikes a tool makes one by the
-    name of `execute_tool {tool}`. Times are the clock's, so that spans of a run in virtual time show what its
-    clock showed.
+    The span of a call is the conventions' inference span, which covers all retries: `chat {model}` with `gen_ai.*`
+    attributes, `error.type` if it failed, and an event for each retry and fallback. Events of a replay, a recorder or
+    a fault injector become `mock.*` and `recording.*` attributes of the attempt's span; without a gateway, they get a
+    span of their own. A fault that fires at a tool gets a span `execute_tool {tool}`. Times are the clock's, so spans
+    of a run in virtual time have virtual times.
 
     Args:
-        tracer_provider: where spans go; None for the provider set globally.
+        tracer_provider: receives the spans; None for the global provider.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -129,9 +124,9 @@ class OtelSink:
         }
 
     def emit(self, event: Event) -> None:
-        tell = self._handlers.get(type(event))
-        if tell is not None:
-            tell(event)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
 
     def _call_started(self, event: CallStarted) -> None:
         attributes: _Attributes = {
@@ -139,8 +134,8 @@ class OtelSink:
             "offbook.step_id": event.step_id,
             "offbook.call": event.call,
         }
-        asking = self._open.innermost(_key(event))
-        span = self._begin(_chat(event.model), _chat_attributes(event.model) | attributes, parent=asking)
+        outer = self._open.innermost(_key(event))
+        span = self._begin(_chat(event.model), _chat_attributes(event.model) | attributes, parent=outer)
         self._open.add(_key(event), span, attempt=WHOLE_CALL)
 
     def _attempt_started(self, event: AttemptStarted) -> None:
@@ -154,7 +149,7 @@ class OtelSink:
         self._open.add(_key(event), span, attempt=event.attempt)
 
     def _attempt_ended(self, event: AttemptEnded) -> None:
-        span = self._open.take(_key(event), attempt=event.attempt)
+        span = self._open.pop(_key(event), attempt=event.attempt)
         if span is not None:
             _set(span, {"http.response.status_code": event.status_code})
             self._end(span, error=event.error)
@@ -179,7 +174,7 @@ class OtelSink:
         )
 
     def _call_ended(self, event: CallEnded) -> None:
-        span = self._open.take(_key(event), attempt=WHOLE_CALL)
+        span = self._open.pop(_key(event), attempt=WHOLE_CALL)
         if span is None:
             return
         _set(span, {"gen_ai.provider.name": _conventional(event.provider) or None})
@@ -197,37 +192,37 @@ class OtelSink:
         self._end(span, error=event.error)
 
     def _replay_served(self, event: ReplayServed) -> None:
-        told: _Attributes = {"mock.matched_by": event.matched_by, "mock.fault_type": event.fault_type}
-        self._tell_attempt(event, told | {"mock.step_id": event.step_id})
+        attributes: _Attributes = {"mock.matched_by": event.matched_by, "mock.fault_type": event.fault_type}
+        self._set_on_attempt(event, attributes | {"mock.step_id": event.step_id})
 
     def _replay_missed(self, event: ReplayMissed) -> None:
-        self._tell_attempt(event, {"mock.miss": event.kind, "mock.step_id": event.step_id})
+        self._set_on_attempt(event, {"mock.miss": event.kind, "mock.step_id": event.step_id})
 
     def _call_recorded(self, event: CallRecorded) -> None:
-        told: _Attributes = {
+        attributes: _Attributes = {
             "recording.provider": event.provider,
             "recording.model": event.model,
             "recording.latency_s": event.latency_s,
             "recording.fault_type": event.fault_type,
         }
-        self._tell_attempt(event, told, lasted_s=event.latency_s)
+        self._set_on_attempt(event, attributes, lasted_s=event.latency_s)
 
     def _fault_fired(self, event: FaultFired) -> None:
-        told: _Attributes = {"mock.fault_type": event.fault_type}
+        attributes: _Attributes = {"mock.fault_type": event.fault_type}
         if event.tool is None:
-            self._tell_attempt(event, told | {"mock.step_id": event.step_id})
+            self._set_on_attempt(event, attributes | {"mock.step_id": event.step_id})
         else:
-            self._tell_tool(event.tool, told | {"offbook.call": event.call})
+            self._tool_span(event.tool, attributes | {"offbook.call": event.call})
 
-    def _tell_tool(self, tool: str, attributes: _Attributes) -> None:
-        """Make a span of its own for a call of a tool."""
-        of_a_tool: _Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+    def _tool_span(self, tool: str, attributes: _Attributes) -> None:
+        """Create a span for a tool call."""
+        conventional: _Attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
         name, now_ns = f"execute_tool {tool}", self._now_ns()
-        span = self._begin(name, of_a_tool | attributes, parent=None, start_ns=now_ns, kind=SpanKind.INTERNAL)
+        span = self._begin(name, conventional | attributes, parent=None, start_ns=now_ns, kind=SpanKind.INTERNAL)
         span.end(now_ns)
 
-    def _tell_attempt(self, event: _AttemptEvent, attributes: _Attributes, *, lasted_s: float = 0.0) -> None:
-        """Set the attributes on the span of the event's attempt, or on one of their own if that is not open."""
+    def _set_on_attempt(self, event: _AttemptEvent, attributes: _Attributes, *, lasted_s: float = 0.0) -> None:
+        """Set the attributes on the span of the event's attempt, or on a new span if that is not open."""
         span = self._open.find(_key(event), attempt=event.attempt)
         if span is not None:
             _set(span, attributes)
@@ -283,7 +278,7 @@ def _chat_attributes(model: str) -> _Attributes:
 
 
 def _conventional(provider: str) -> str:
-    """The provider's name in the conventions, or its own if they have none for it."""
+    """Return the provider's name in the conventions, or its own if they have none."""
     return _CONVENTIONAL_NAMES.get(provider, provider)
 
 

@@ -1,4 +1,4 @@
-"""Turns events into Prometheus metrics."""
+"""Converts events to Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from offbook.events import (
     StepEnded,
     WorkflowEnded,
 )
-from offbook.observe.extra import missing_package
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
     from prometheus_client.metrics import MetricWrapperBase
 except ImportError as error:
-    raise missing_package("prometheus-client", needed_by="PrometheusSink") from error
+    reason, hint = "prometheus-client is not installed", "install offbook[observability]"
+    raise InputError(reason, source="PrometheusSink", hint=hint) from error
 
 M = TypeVar("M", bound=MetricWrapperBase)
 
@@ -41,7 +41,7 @@ SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20
 
 
 class _Series(dict[tuple[str, ...], M]):
-    """The series of a metric by their label values, each made when it is first asked for."""
+    """The series of a metric by label values, each created when it is first used."""
 
     def __init__(self, metric: M) -> None:
         super().__init__()
@@ -53,13 +53,13 @@ class _Series(dict[tuple[str, ...], M]):
 
 
 class PrometheusSink:
-    """Counts and measures what happens: `offbook_*` metrics, to be rendered or served.
+    """Counts and measures events as `offbook_*` metrics, which can be rendered or served.
 
     Args:
         registry: where the metrics are registered; None for a new registry.
 
     Raises:
-        InputError: the registry holds such metrics already.
+        InputError: the registry already has such metrics.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -68,7 +68,7 @@ class PrometheusSink:
         try:
             self._register()
         except ValueError as error:
-            reason, hint = "the registry holds offbook's metrics already", "share one PrometheusSink"
+            reason, hint = "the registry already has offbook's metrics", "share one PrometheusSink"
             raise InputError(reason, source="registry", hint=hint) from error
         self._handlers: dict[type, Callable[[Any], None]] = {
             ReplayServed: self._replay_served,
@@ -87,36 +87,38 @@ class PrometheusSink:
         }
 
     def emit(self, event: Event) -> None:
-        tell = self._handlers.get(type(event))
-        if tell is not None:
-            tell(event)
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            handler(event)
 
     def render(self) -> bytes:
-        """The metrics in Prometheus' text format."""
+        """Return the metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
     def serve(self, port: int = 0) -> int:
         """Answer scrapes on the loopback interface from a thread, until `close`.
 
         Args:
-            port: 0 takes a free one.
+            port: 0 chooses a free one.
 
         Returns:
             The port.
 
         Raises:
-            InputError: the port cannot be had, or the sink serves already.
+            InputError: the port is not available, or the sink is already serving.
         """
         if self._server is not None:
-            raise InputError("the sink serves already", source="serve", hint=f"at port {self._server[0].server_port}")
+            raise InputError(
+                "the sink is already serving", source="serve", hint=f"at port {self._server[0].server_port}"
+            )
         try:
             self._server = start_http_server(port, addr=LOOPBACK, registry=self.registry)
         except OSError as error:
-            raise InputError(f"port {port} cannot be had: {error.strerror}", source="serve") from error
+            raise InputError(f"port {port} is not available: {error.strerror}", source="serve") from error
         return self._server[0].server_port
 
     def close(self) -> None:
-        """Stop serving. Safe to call twice; what was counted can still be rendered."""
+        """Stop serving. Safe to call twice; the metrics can still be rendered."""
         if self._server is None:
             return
         (server, thread), self._server = self._server, None
@@ -135,7 +137,7 @@ class PrometheusSink:
     def _register(self) -> None:
         counter, histogram = self._counter, self._histogram
         self._replays = counter("offbook_mock_replays_total", "Replayed calls", "workflow", "matched_by")
-        self._misses = counter("offbook_mock_misses_total", "Calls a strict replay refused", "workflow", "kind")
+        self._misses = counter("offbook_mock_misses_total", "Calls that a strict replay rejected", "workflow", "kind")
         self._faults = counter("offbook_mock_faults_total", "Faults that fired", "workflow", "fault_type")
         self._captures = counter("offbook_recording_captures_total", "Recorded calls", "provider", "model")
         self._captured_s = histogram("offbook_recording_latency_seconds", "Recorded latency", "provider", "model")
@@ -144,7 +146,7 @@ class PrometheusSink:
         )
         self._retries = counter("offbook_provider_retries_total", "Retries", "provider")
         self._waited_s = counter("offbook_provider_retry_wait_seconds_total", "Waits before retries", "provider")
-        self._fallbacks = counter("offbook_provider_fallbacks_total", "Providers given up", "provider", "to")
+        self._fallbacks = counter("offbook_provider_fallbacks_total", "Fallbacks to another provider", "provider", "to")
         self._breakers = _Series(
             Gauge("offbook_breaker_state", "0 closed, 1 half open, 2 open", ["provider"], registry=self.registry)
         )
@@ -181,7 +183,7 @@ class PrometheusSink:
         self._captured_s[event.provider, event.model].observe(event.latency_s)
 
     def _attempt_started(self, event: AttemptStarted) -> None:
-        """Show the provider's breaker, which is closed unless said otherwise."""
+        """Show the provider's breaker, which is closed until it changes."""
         self._breakers[(event.provider,)]
 
     def _attempt_ended(self, event: AttemptEnded) -> None:
@@ -218,5 +220,5 @@ class PrometheusSink:
 
 
 def _writable(label: str) -> str:
-    """The label as it can be written in UTF-8: one that cannot would fail every scrape from then on."""
+    """Return the label as valid UTF-8: an invalid one would fail every later scrape."""
     return label.encode(errors="replace").decode()

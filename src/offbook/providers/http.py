@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def translate_errors(provider: str) -> Iterator[None]:
-    """Raise what httpx2 and the codecs raise as our errors, with the provider's name on them."""
+    """Translate errors of httpx2 and the codecs to offbook's, with the provider's name."""
     import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
     try:
@@ -46,31 +46,31 @@ def translate_errors(provider: str) -> Iterator[None]:
 
 
 def translate_error(error: Exception, provider: str) -> ProviderError | InputError:
-    """Our error for one of httpx2's."""
+    """Return offbook's error for one of httpx2's."""
     import httpx2  # noqa: PLC0415
 
-    told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
             kind = ProviderTimeoutError if isinstance(error, httpx2.ConnectTimeout) else ProviderConnectionError
-            return kind(f"no connection{_server_of(error)} ({told})", provider=provider)
+            return kind(f"no connection{_server_of(error)} ({reason})", provider=provider)
         case httpx2.TimeoutException():
-            return ProviderTimeoutError(f"no answer in time ({told})", provider=provider)
+            return ProviderTimeoutError(f"no response in time ({reason})", provider=provider)
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-            return InputError(told, source=f"{provider}: base_url")
+            return InputError(reason, source=f"{provider}: base_url")
         case httpx2.DecodingError() | httpx2.TooManyRedirects() | httpx2.SSEError():
-            return MalformedResponseError(told, provider=provider)
+            return MalformedResponseError(reason, provider=provider)
         case httpx2.TransportError() | httpx2.StreamError():
-            return ProviderConnectionError(told, provider=provider)
+            return ProviderConnectionError(reason, provider=provider)
         case _:
-            return ProviderError(told, provider=provider)
+            return ProviderError(reason, provider=provider)
 
 
 def _server_of(error: httpx2.RequestError) -> str:
-    """Which server was asked, without what may be secret in its URL."""
+    """Return the server of the request, without parts of the URL that may be secret."""
     try:
         url = error.request.url
-    except (AttributeError, RuntimeError):  # an error that belongs to no request
+    except (AttributeError, RuntimeError):  # an error without a request
         return ""
     return f" to {url.scheme}://{url.netloc.decode()}"
 
@@ -79,10 +79,10 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
 
 class HttpOptions(Struct, frozen=True, kw_only=True):
-    """How to talk HTTP.
+    """Options of the HTTP client.
 
-    `timeout_s` is the longest wait for a connection and between two pieces of an answer. `headers`
-    and `query` go with every request. `transport` stands in for the network.
+    `timeout_s` is the longest wait for a connection and between two pieces of a response. `headers` and `query` are
+    sent with every request. `transport` replaces the network.
     """
 
     timeout_s: float = 60.0
@@ -92,10 +92,10 @@ class HttpOptions(Struct, frozen=True, kw_only=True):
 
 
 class HttpProvider(Provider):
-    """Speaks `codec`'s protocol to the server at `base_url`, which is where the protocol's paths start.
+    """Sends requests in the protocol of `codec` to the server at `base_url`, below which the protocol's paths are.
 
-    `api_key` is sent the way the protocol says, or not at all if empty. `name` is what responses and
-    recordings call this provider; `prices` says what its tokens cost.
+    `api_key` is sent as the protocol defines, or not at all if it is empty. `name` is the provider's name in responses
+    and recordings; `prices` are those of its tokens.
 
     Raises:
         InputError: `base_url` is not the URL of a server, or the key or a header cannot be sent.
@@ -134,21 +134,21 @@ class HttpProvider(Provider):
         return WholeReply(self._complete(response, request, started_s))
 
     async def close(self) -> None:
-        """Close the connections made on the running loop; those made on another are its own to close."""
+        """Close the connections of the running loop. Those of another loop are left to it."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.aclose()
 
     def _client(self) -> httpx2.AsyncClient:
-        """The client of the running loop: connections cannot move from one event loop to another."""
+        """Return the client of the running loop: connections cannot move from one event loop to another."""
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
             import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
             client = httpx2.AsyncClient(timeout=self._http.timeout_s, transport=self._http.transport)
-            for ended in [kept for kept in list(self._clients) if kept.is_closed()]:
-                self._clients.pop(ended, None)
+            for closed in [known for known in list(self._clients) if known.is_closed()]:
+                self._clients.pop(closed, None)
             self._clients[loop] = client
         return client
 
@@ -218,7 +218,7 @@ class HttpProvider(Provider):
 
 
 def _checked_url(base_url: str) -> str:
-    """`base_url` without its last slash: a path follows."""
+    """Return `base_url` without its last slash, as a path follows."""
     try:
         parts = urlsplit(base_url)
         names_a_server = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -236,7 +236,7 @@ def _checked_url(base_url: str) -> str:
 
 
 def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
-    """`headers`, if HTTP can carry them. An error names the header only, as its value may be a secret."""
+    """Return `headers` if HTTP can carry them. An error names only the header, as its value may be a secret."""
     for name, value in headers.items():
         if not value.isascii() or not value.isprintable() or value != value.strip():
             raise InputError("expected printable ASCII without spaces around it", source=f"header {name}")

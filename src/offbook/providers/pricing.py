@@ -1,4 +1,4 @@
-"""What tokens cost: a dated price table, shipped as data, that users can extend or replace."""
+"""The price of tokens: a dated table, shipped as data, that users can extend or replace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens. Cached prompt tokens cost as much as others unless told."""
+    """US dollars for a million tokens. Cached prompt tokens cost as much as others unless `cached` is set."""
 
     prompt: _Dollars
     completion: _Dollars
@@ -41,7 +41,7 @@ class _Table(Struct, forbid_unknown_fields=True):
 
 
 class PriceTable:
-    """Prices by model. A model without a price of its own takes that of its longest known prefix."""
+    """Prices by model. A model without a price has that of its longest known prefix."""
 
     def __init__(self, models: dict[str, Price], *, as_of: str = "", free_providers: tuple[str, ...] = ()) -> None:
         self.models, self.as_of, self.free_providers = models, as_of, free_providers
@@ -49,7 +49,7 @@ class PriceTable:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> PriceTable:
-        """The prices in a JSON file of the shape of offbook's own `prices.json`.
+        """Load a JSON file in the format of offbook's own `prices.json`.
 
         Raises:
             InputError: the file cannot be read as a price table.
@@ -65,15 +65,15 @@ class PriceTable:
 
     @staticmethod
     def shipped() -> PriceTable:
-        """The table that comes with offbook."""
+        """Return the table that comes with offbook."""
         return _shipped()
 
     def override(self, models: dict[str, Price]) -> PriceTable:
-        """This table with other or further prices."""
+        """Return this table with other or further prices."""
         return PriceTable(self.models | models, as_of=self.as_of, free_providers=self.free_providers)
 
     def cost_usd(self, provider: str, model: str, usage: Usage) -> float:
-        """The cost of `usage`. A model without a known price costs nothing, and is warned about once."""
+        """Return the cost of `usage`. A model without a known price costs nothing, and is logged once as a warning."""
         if provider in self.free_providers:
             return 0.0
         price = self.find(model)
@@ -81,11 +81,11 @@ class PriceTable:
             return price.cost_usd(usage)
         if model not in self._unknown:
             self._unknown.add(model)
-            logger.warning("no price is known for model %r: its cost counts as 0; add it with prices=", model)
+            logger.warning("no price is known for model %r: its cost is counted as 0; add it with prices=", model)
         return 0.0
 
     def find(self, model: str) -> Price | None:
-        """The price of `model`, or where it has none, of its name without the path before it (`openai/gpt-4o`)."""
+        """Return the price of `model`, else that of its name without the path before it (`openai/gpt-4o`)."""
         price = self._find_prefix(model)
         return self._find_prefix(model.rpartition("/")[2]) if price is None else price
 

@@ -14,7 +14,6 @@ from typing import Any, Self, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from offbook.clock import refuse_in_loop
-from offbook.errors import ProviderConnectionError
 from offbook.messages import (
     NO_EXTRA,
     JsonObject,
@@ -26,6 +25,7 @@ from offbook.messages import (
     StreamEnd,
     StreamEvent,
     WholeReply,
+    incomplete_stream_error,
     plain_messages,
 )
 
@@ -34,12 +34,12 @@ _local = threading.local()
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end on this thread's own event loop, which is kept so that connections are too.
+    """Run `work` on this thread's own event loop, which stays open so that connections do.
 
-    The loop ends with the thread, or with the program.
+    The loop is closed with the thread, or with the program.
 
     Raises:
-        EventLoopError: an event loop is running in this thread already.
+        EventLoopError: an event loop is already running in this thread.
     """
     refuse_in_loop(work)
     return _runner().run(work, context=contextvars.copy_context())
@@ -54,7 +54,7 @@ def _runner() -> asyncio.Runner:
 
 
 def _close_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop that nobody will use again, unless it runs in a daemon thread that the exit is about to cut off."""
+    """Close an unused loop, unless it is running in a daemon thread that the exit of the program stops."""
     if not loop.is_running():
         loop.close()
 
@@ -62,8 +62,8 @@ def _close_loop(loop: asyncio.AbstractEventLoop) -> None:
 class Provider(ABC):
     """Anything that answers requests: HTTP, replay, recorder, fault injector, gateway.
 
-    A subclass implements `send` and, if it holds something, `close`. `complete`, `stream` and their
-    synchronous edges are conveniences on top of those two and are never overridden.
+    A subclass implements `send` and, if it holds resources, `close`. `complete`, `stream` and their synchronous
+    versions are built on those two and are never overridden.
     """
 
     name: str = "provider"
@@ -77,7 +77,7 @@ class Provider(ABC):
         """
 
     async def close(self) -> None:
-        """Let go of connections and files. Safe to call twice."""
+        """Close connections and files. Safe to call twice."""
 
     async def complete(
         self,
@@ -92,21 +92,21 @@ class Provider(ABC):
         step_id: str | None = None,
         attempt: int = 1,
     ) -> Response:
-        """The complete response to `messages`.
+        """Return the complete response to `messages`.
 
         Args:
-            messages: plain dicts in the OpenAI chat shape, or Message values.
-            model: the model's name, as its provider spells it.
-            temperature, max_tokens: left to the provider where None.
-            tools: function tools in the OpenAI chat shape.
-            tool_choice: `auto`, `none`, `required`, or the OpenAI shape that names one function.
-            extra: further parameters of the provider's own protocol, sent as they are.
+            messages: plain dicts in the OpenAI chat format, or Message values.
+            model: the model's name at its provider.
+            temperature, max_tokens: None leaves them to the provider.
+            tools: function tools in the OpenAI chat format.
+            tool_choice: `auto`, `none`, `required`, or an object that names one function, as in the OpenAI format.
+            extra: further parameters of the provider's own protocol, sent unchanged.
             step_id: names this call in a recording.
-            attempt: which try of the same call this is, from 1.
+            attempt: the number of the attempt of this call, from 1.
         """
-        asked = plain_messages(messages)
+        plain = plain_messages(messages)
         request = Request(
-            asked, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, False, step_id, attempt
+            plain, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, False, step_id, attempt
         )
         reply = await self.send(request)
         return reply.response if isinstance(reply, WholeReply) else await reply.collect()
@@ -124,15 +124,15 @@ class Provider(ABC):
         step_id: str | None = None,
         attempt: int = 1,
     ) -> Reply:
-        """The reply to `messages`, to be iterated over event by event. Arguments as for `complete`."""
-        asked = plain_messages(messages)
+        """Return the reply to `messages`, to be iterated over event by event. Arguments as for `complete`."""
+        plain = plain_messages(messages)
         request = Request(
-            asked, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, True, step_id, attempt
+            plain, model, temperature, max_tokens, tuple(tools or ()), tool_choice, extra, True, step_id, attempt
         )
         return await self.send(request)
 
     def complete_sync(self, messages: Sequence[JsonObject | Message], model: str, **options: Any) -> Response:
-        """`complete` for scripts without an event loop; takes the same options.
+        """Return the response like `complete`, with the same options, in code without an event loop.
 
         Raises:
             EventLoopError: called inside a running event loop; await `complete` there.
@@ -140,7 +140,7 @@ class Provider(ABC):
         return run_sync(self.complete(messages, model, **options))
 
     def close_sync(self) -> None:
-        """`close` for scripts without an event loop."""
+        """Close the provider like `close`, in code without an event loop."""
         run_sync(self.close())
 
     def __enter__(self) -> Self:
@@ -161,9 +161,9 @@ class Provider(ABC):
 
 
 class PrefixedProvider(Provider):
-    """Passes requests on with `prefix` before their step's id, so that each is recorded under a key of its own.
+    """Passes requests on with `prefix` in front of their step id, so that each is recorded under its own key.
 
-    The provider behind it is shared, and stays open when this is closed.
+    The wrapped provider is shared, and stays open when this one is closed.
     """
 
     def __init__(self, provider: Provider, prefix: str) -> None:
@@ -178,11 +178,10 @@ OnEnd: TypeAlias = Callable[[Response | BaseException], None]
 
 
 def notify_on_end(reply: Reply, ended: OnEnd) -> Reply:
-    """The same reply, which calls `ended` once: with its response, or with what broke it.
+    """Return the same reply, which calls `ended` once: with its response, or with the error that broke it.
 
-    A reader that stops early, or never begins, breaks it with a GeneratorExit or CancelledError. A
-    stream that just ends, without its last event, breaks with a ProviderConnectionError. What has
-    ended or broken is closed.
+    A reader that stops early, or never starts, breaks it with a GeneratorExit or CancelledError. A stream that ends
+    without its last event breaks with a ProviderConnectionError. The wrapped reply is closed in every case.
     """
     if isinstance(reply, WholeReply):
         ended(reply.response)
@@ -191,7 +190,7 @@ def notify_on_end(reply: Reply, ended: OnEnd) -> Reply:
 
 
 class _NotifyingReply(StreamedReply):
-    """A stream that is watched from before its first event until it ends or is closed."""
+    """A stream that reports its end, or that it was closed."""
 
     def __init__(self, reply: Reply, ended: OnEnd) -> None:
         self._ended = _Once(ended)
@@ -205,7 +204,7 @@ class _NotifyingReply(StreamedReply):
 
 
 class _Once:
-    """Passes on the first call of all."""
+    """Passes on only the first call."""
 
     def __init__(self, ended: OnEnd) -> None:
         self._waiting: OnEnd | None = ended
@@ -224,7 +223,7 @@ async def _read_and_notify(reply: Reply, ended: OnEnd) -> AsyncIterator[StreamEv
                 break
             yield event
         else:
-            raise ProviderConnectionError("the stream ended before its last event")  # noqa: TRY301 - told like any other
+            raise incomplete_stream_error()  # noqa: TRY301 - reported like any other
     except BaseException as error:
         ended(error)
         raise

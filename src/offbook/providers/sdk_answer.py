@@ -1,4 +1,4 @@
-"""Reads what a vendor's own SDK returned as a Response."""
+"""Reads a response of a vendor's own SDK as a Response."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from offbook.vendors import CODEC_NAMES, codec_of
 
 @runtime_checkable
 class SdkObject(Protocol):
-    """What the SDKs of all vendors give: a pydantic model."""
+    """A response object of a vendor's SDK: a pydantic model."""
 
     def model_dump_json(self, *, by_alias: bool, exclude_none: bool) -> str: ...
 
@@ -25,16 +25,16 @@ SdkAnswer: TypeAlias = SdkObject | JsonObject | str | bytes
 
 
 def read_response(answer: SdkAnswer, vendor: str = "openai", *, prices: PriceTable | None = None) -> Response:
-    """The answer of a vendor's SDK, whole and not streamed, as a Response.
+    """Convert a complete response of a vendor's SDK to a Response.
 
     Args:
-        answer: the object that the SDK gave, or its JSON.
+        answer: the object that the SDK returned, or its JSON.
         vendor: `openai`, `anthropic`, `google`, `ollama` or `openai_responses`.
-        prices: what tokens cost; offbook's own table where none is given.
+        prices: the prices of tokens; by default, offbook's own table.
 
     Raises:
-        InputError: there is no such vendor, or the answer is none of these.
-        MalformedResponseError: the answer is not in that vendor's shape.
+        InputError: the vendor is unknown, or `answer` has another type.
+        MalformedResponseError: the answer is not in the vendor's format.
     """
     if vendor not in CODEC_NAMES:
         raise InputError(f"unknown vendor {vendor!r}", source="vendor", hint=f"one of: {', '.join(CODEC_NAMES)}")
@@ -51,7 +51,7 @@ def _to_json(answer: SdkAnswer) -> bytes:
     if isinstance(answer, str | bytes):
         return answer.encode() if isinstance(answer, str) else answer
     raise InputError(
-        f"expected an answer of a vendor's SDK or its JSON, got {type(answer).__name__}",
+        f"expected a response of a vendor's SDK or its JSON, got {type(answer).__name__}",
         source="answer",
-        hint="a stream must be collected first",
+        hint="collect a stream first",
     )

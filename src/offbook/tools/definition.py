@@ -1,4 +1,4 @@
-"""ToolDef and ToolSpec: a tool as an agent holds it and as the model sees it, and tools that wrap another."""
+"""ToolDef and ToolSpec: a tool as an agent has it and as the model sees it, and tools that wrap another."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from offbook.tools.parameters import DeclaredParameters, Parameters, parameters_
 
 
 class ToolSpec(Struct, frozen=True, dict=True):
-    """A tool's name, what it does and what it takes.
+    """A tool's name, description and parameters.
 
-    `parameters` is a pydantic model, a JSON schema, or None for a tool that takes nothing.
+    `parameters` is a pydantic model, a JSON schema, or None for a tool without parameters.
 
     Raises:
-        InputError: `parameters` is none of these, or no valid schema.
+        InputError: `parameters` is none of these, or not a valid schema.
     """
 
     name: str
@@ -27,7 +27,7 @@ class ToolSpec(Struct, frozen=True, dict=True):
     parameters: DeclaredParameters = None
 
     def __post_init__(self) -> None:
-        self._parameters  # noqa: B018 - a wrong declaration is told where it is made
+        self._parameters  # noqa: B018 - a wrong declaration fails where it is made
 
     @cached_property
     def _parameters(self) -> Parameters:
@@ -40,15 +40,15 @@ class ToolSpec(Struct, frozen=True, dict=True):
 
     @cached_property
     def function(self) -> JsonObject:
-        """The tool in the OpenAI chat shape."""
+        """The tool in the OpenAI chat format."""
         function = {"name": self.name, "description": self.description, "parameters": self.schema}
         return {"type": "function", "function": function}
 
     def check(self, args: JsonObject) -> JsonObject:
-        """The arguments as they came, if they are what the tool takes.
+        """Check the arguments and return them unchanged.
 
         Raises:
-            ToolArgumentsError: they are not; it says what is wrong with which.
+            ToolArgumentsError: they do not fit the parameters.
         """
         self._parameters.check(args)
         return args
@@ -58,20 +58,20 @@ ToolFunction: TypeAlias = Callable[..., Any]
 
 
 class ToolDef(Struct, frozen=True, dict=True):
-    """A tool as an agent holds it.
+    """A tool of an agent.
 
     Args:
-        spec: what the model is told.
-        callable: takes the arguments by name, as the model gave them; sync or async. What it returns
-            goes to the model as text, what it raises is told to the model as an error.
+        spec: what the model sees.
+        callable: called with the model's arguments by name; sync or async. The model gets its return value as text,
+            and its exception as an error.
         prerequisites: tools that must have run before: a name, or `{"tool": name, "match_arg": arg}`
-            where that tool must have run with the same value of that argument.
-        timeout_s: how long a call may take; a synchronous function is then run in a thread.
+            if that tool must have run with the same value of that argument.
+        timeout_s: how long a call may take; a synchronous function then runs in a thread.
         side_effect: whether running it twice does harm, so that tests can count.
-        repeatable: whether calling it again with the same arguments is fine however often, as when polling.
+        repeatable: whether repeated calls with the same arguments are fine, as in polling.
 
     Raises:
-        InputError: `callable` cannot be called, or `timeout_s` is no time.
+        InputError: `callable` cannot be called, or `timeout_s` is not above 0.
     """
 
     spec: ToolSpec
@@ -92,16 +92,16 @@ class ToolDef(Struct, frozen=True, dict=True):
         return self.spec.name
 
     def bind(self, args: JsonObject) -> JsonObject:
-        """The arguments that `callable` is called with, by name.
+        """Return the arguments to call `callable` with, by name.
 
         Raises:
-            ToolArgumentsError: they are not what the tool takes.
+            ToolArgumentsError: they do not fit the parameters.
         """
         return self.spec.check(args)
 
 
 class WrappedTool(ToolDef, frozen=True, kw_only=True):
-    """A tool that takes the arguments of `original`, checked as there, and hands them on as the model gave them."""
+    """A tool that checks arguments as `original` does, and passes them on as the model gave them."""
 
     original: ToolDef
 
@@ -114,7 +114,13 @@ class WrappedTool(ToolDef, frozen=True, kw_only=True):
 
 
 def wrap_tool(tool: ToolDef, function: ToolFunction, *, timeout_s: float | None) -> WrappedTool:
-    """The tool with another callable in the place of its own."""
+    """Return the tool with another callable."""
     return WrappedTool(
-        tool.spec, function, tool.prerequisites, timeout_s, tool.side_effect, tool.repeatable, original=tool
+        spec=tool.spec,
+        callable=function,
+        prerequisites=tool.prerequisites,
+        timeout_s=timeout_s,
+        side_effect=tool.side_effect,
+        repeatable=tool.repeatable,
+        original=tool,
     )

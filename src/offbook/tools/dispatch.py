@@ -27,8 +27,7 @@ T = TypeVar("T")
 class DaemonThreads(Executor):
     """Runs each piece of work in a daemon thread of its own.
 
-    Work that never ends thus takes no place from other work, and holds up neither the end of an event
-    loop nor that of the program, as it would in a pool.
+    Unlike in a pool, work that never ends blocks neither other work nor the end of an event loop or of the program.
     """
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -51,10 +50,7 @@ def _run_into_future(
 
 
 class ToolOutcome(Struct, frozen=True):
-    """What became of a tool call: the `value` that the tool returned, or the `error` that stopped it.
-
-    `text` is what the model is told.
-    """
+    """The outcome of a tool call: the `value` that the tool returned, or its `error`. The model gets `text`."""
 
     call: ToolCall
     value: object
@@ -71,7 +67,7 @@ class ToolOutcome(Struct, frozen=True):
 
 
 def error_text(error: Exception) -> str:
-    """What a model is told of an error: that nothing is wrong but there is no such thing, or what went wrong."""
+    """Return the text that a model gets for an error."""
     if isinstance(error, ToolResolutionError):
         return f"[ToolResolutionError] {plain_str(error)}"
     message = plain_str(error)
@@ -79,17 +75,16 @@ def error_text(error: Exception) -> str:
 
 
 TEST_ERRORS = (RecordingMismatchError, MockError, EventLoopError)
-"""Errors of the test, not of the tool: a model that were told of them could go on as if nothing had happened."""
+"""Errors of the test, not of the tool. No model gets them: it could continue as if nothing had happened."""
 
 
 async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
-    """Run one call: check its arguments, call the tool, and wait for what it returns if that can be waited for.
+    """Run one call: check its arguments, call the tool, and await what it returns if that is awaitable.
 
-    Without a `timeout_s` a synchronous tool is called right here; with one it runs in a thread of its
-    own, in the same context. A thread cannot be stopped, only abandoned: a tool that is late may still
-    do what it was about to do.
+    Without a `timeout_s`, a synchronous tool is called in this thread; with one, in a thread of its own, in the same
+    context. A thread cannot be stopped, only abandoned: a tool that timed out may still have its effect later.
 
-    Every `Exception` becomes an outcome that tells it, except those that no model may be told.
+    Every `Exception` becomes an outcome, except errors of the test.
 
     Raises:
         RecordingMismatchError, MockError, EventLoopError: raised by the tool, alone or in a group.
@@ -110,10 +105,10 @@ async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
 
 
 async def run_tools(toolbox: Toolbox, calls: Sequence[ToolCall]) -> tuple[ToolOutcome, ...]:
-    """Run calls concurrently; the outcomes come in the order of the calls.
+    """Run calls concurrently, and return their outcomes in the order of the calls.
 
-    A call of a tool that is not in the toolbox is told so, as a `ToolResolutionError`. If one of the
-    calls raises, the others are cancelled, and have ended when this does.
+    The outcome of an unknown tool is a `ToolResolutionError`. If one of the calls raises, the others are cancelled
+    before this raises.
 
     Raises:
         RecordingMismatchError, MockError, EventLoopError: as `run_tool` does.
@@ -133,8 +128,8 @@ async def run_tools(toolbox: Toolbox, calls: Sequence[ToolCall]) -> tuple[ToolOu
 async def _run_from(toolbox: Toolbox, call: ToolCall) -> ToolOutcome:
     tool = toolbox.get(call.tool)
     if tool is None:
-        there_are = f"there are: {', '.join(toolbox)}" if toolbox else "there are no tools at all"
-        return ToolOutcome.of_error(call, ToolResolutionError(f"there is no tool {call.tool!r}; {there_are}"))
+        known = f"there are: {', '.join(toolbox)}" if toolbox else "there are no tools at all"
+        return ToolOutcome.of_error(call, ToolResolutionError(f"there is no tool {call.tool!r}; {known}"))
     return await run_tool(tool, call)
 
 
@@ -155,7 +150,7 @@ async def _value_from_thread(tool: ToolDef, args: JsonObject) -> Any:
     def work() -> tuple[object, Exception | None]:
         try:
             return tool.callable(**args), None
-        except Exception as error:  # as a value: a future that is given a StopIteration never ends
+        except Exception as error:  # as a value: a future cannot hold a StopIteration
             return None, error
 
     loop = asyncio.get_running_loop()
@@ -166,12 +161,12 @@ async def _value_from_thread(tool: ToolDef, args: JsonObject) -> Any:
 
 
 def is_async(function: object) -> bool:
-    """Whether calling it gives something to wait for, as far as that can be told beforehand."""
+    """Return whether calling it returns an awaitable, as far as can be known without calling it."""
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def is_test_error(error: Exception) -> bool:
-    """Whether the error is one of the test, alone or in a group."""
+    """Return whether the error is one of the test, alone or in a group."""
     if isinstance(error, ExceptionGroup):
         return error.subgroup(TEST_ERRORS) is not None
     return isinstance(error, TEST_ERRORS)

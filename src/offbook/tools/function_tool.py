@@ -1,4 +1,4 @@
-"""Makes tools of plain functions: `tool` and `tool_of`."""
+"""Creates tools from plain functions: `tool` and `tool_of`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class FunctionTool(ToolDef, frozen=True, dict=True, kw_only=True):
-    """A tool made of a function, which gets what its hints say: a date, an enum, a model.
+    """A tool made from a function. Arguments are converted to the types of its hints: a date, an enum, a model.
 
-    It can be called as the function itself.
+    Calling the tool calls the function.
     """
 
     parameters: FunctionParameters
@@ -41,18 +41,18 @@ def tool_of(
     side_effect: bool = False,
     repeatable: bool = False,
 ) -> FunctionTool:
-    """A tool derived from a function: its parameters from the hints, what it does from the docstring.
+    """Create a tool from a function: its parameters from the hints, its description from the docstring.
 
     Args:
         function: anything that can be called with arguments by name, synchronous or not. Its docstring
             may describe the parameters in Google, NumPy or reST style; `Annotated[…, Field(…)]` is
-            honoured, and a parameter without a hint takes anything.
-        name: what the model calls it; by default the function's name.
-        description: what the model is told of it; by default the docstring's description.
+            supported, and a parameter without a hint accepts anything.
+        name: the tool's name; by default the function's.
+        description: the tool's description; by default the docstring's.
         prerequisites, timeout_s, side_effect, repeatable: as in `ToolDef`.
 
     Raises:
-        InputError: a parameter that cannot be given by name, or whose hint cannot be resolved or described.
+        InputError: a parameter cannot be passed by name, or its hint cannot be resolved or has no JSON schema.
     """
     from offbook.tools.typed_parameters import (  # noqa: PLC0415 - it loads pydantic, which is slow
         FunctionParameters,
@@ -69,12 +69,12 @@ def tool_of(
     )
     spec = ToolSpec(name, documentation.description if description is None else description, parameters)
     return FunctionTool(
-        spec,
-        function,
-        prerequisites,
-        timeout_s,
-        side_effect,
-        repeatable,
+        spec=spec,
+        callable=function,
+        prerequisites=prerequisites,
+        timeout_s=timeout_s,
+        side_effect=side_effect,
+        repeatable=repeatable,
         parameters=parameters,
     )
 
@@ -92,12 +92,12 @@ def tool(
     repeatable: bool = False,
 ) -> Callable[[ToolFunction], FunctionTool]: ...
 def tool(function: ToolFunction | None = None, /, **options: Any) -> Any:
-    """Decorator that makes a function a tool: `@tool`, or `@tool(side_effect=True)` with what `tool_of` takes."""
+    """Decorate a function to make it a tool: `@tool`, or `@tool(side_effect=True)` with the options of `tool_of`."""
     return partial(tool_of, **options) if function is None else tool_of(function)
 
 
 def _unwrapped(function: ToolFunction) -> ToolFunction:
-    """What was written down as a function, class or object, without what is wrapped around it."""
+    """Return the function, class or object itself, without wrappers."""
     while True:
         match function:
             case partial():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Parameters(Protocol):
-    """What a tool takes, as models are told it and as calls are checked against it."""
+    """The parameters of a tool: their schema for models, and the check of arguments."""
 
     @property
     def schema(self) -> JsonObject:
@@ -23,10 +23,10 @@ class Parameters(Protocol):
         ...
 
     def check(self, args: JsonObject) -> None:
-        """Pass if the arguments are what the tool takes.
+        """Check the arguments.
 
         Raises:
-            ToolArgumentsError: they are not.
+            ToolArgumentsError: they do not fit.
         """
         ...
 
@@ -35,7 +35,7 @@ DeclaredParameters: TypeAlias = "type[BaseModel] | JsonObject | Parameters | Non
 
 
 class NoParameters:
-    """Takes nothing; arguments that a model adds all the same are let through."""
+    """No parameters. Arguments that a model passes nevertheless are accepted."""
 
     def __init__(self) -> None:
         self.schema: JsonObject = {"type": "object", "properties": {}}
@@ -45,10 +45,10 @@ class NoParameters:
 
 
 def parameters_of(declared: DeclaredParameters, *, source: str) -> Parameters:
-    """The parameters that `declared` describes, for the tool named `source`.
+    """Return the parameters that `declared` describes, for the tool named `source`.
 
     Raises:
-        InputError: it describes none; the error names the tool.
+        InputError: `declared` is neither a model class nor a schema; the error names the tool.
     """
     if declared is None:
         return NoParameters()
@@ -82,17 +82,17 @@ def unexpected_argument(path: str) -> str:
 
 
 def invalid_argument(path: str, reason: str, given: object) -> str:
-    """An argument that is there and wrong. A path that is empty means all arguments together."""
+    """Describe an invalid argument. An empty path means all arguments together."""
     return f"{path}: {reason} (got {shorten(repr(given), MAX_VALUE_CHARACTERS)})" if path else reason
 
 
 def argument_path(parts: Iterable[str | int]) -> str:
-    """Where in the arguments, like `items[0].price`."""
+    """Return a path in the arguments, like `items[0].price`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
 
 
 def existing_parts(location: Sequence[str | int], args: JsonObject) -> list[str | int]:
-    """The parts of `location` that name something given, and so none of the branches of a type that were tried."""
+    """Return the parts of `location` that exist in `args`, without the branches of a type that pydantic names."""
     parts: list[str | int] = []
     value: Any = args
     for part in location:
@@ -104,9 +104,9 @@ def existing_parts(location: Sequence[str | int], args: JsonObject) -> list[str 
 
 
 def arguments_error(problems: Iterable[str], *, tool: str) -> ToolArgumentsError:
-    """The error that tells the problems, each once and in one line, and not endlessly many or long ones."""
+    """Return the error for the problems, each once and on one line, limited in number and length."""
     lines = [shorten(" ".join(each.splitlines()), MAX_PROBLEM_CHARACTERS) for each in dict.fromkeys(problems)]
-    told = lines[:MAX_PROBLEMS]
-    if len(lines) > len(told):
-        told.append(f"and {len(lines) - len(told)} more")
-    return ToolArgumentsError(told, tool=tool)
+    shown = lines[:MAX_PROBLEMS]
+    if len(lines) > len(shown):
+        shown.append(f"and {len(lines) - len(shown)} more")
+    return ToolArgumentsError(shown, tool=tool)

@@ -1,4 +1,4 @@
-"""The text that a model gets for the value that a tool returned."""
+"""The text that a model gets for the return value of a tool."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _ADDRESS = re.compile(r"(?: object)? at 0x[0-9a-fA-F]+(?=>)")
 
 
 def result_text(value: object) -> str:
-    """Text as it is, everything else as JSON.
+    """Return text unchanged, and everything else as JSON.
 
-    Dates, enums, dataclasses, Structs and pydantic models have their usual JSON, sets are sorted, and
-    what JSON knows only as text has no quotes around it. Bytes are told by their length, and what has
-    no JSON by `str`, without the address that it has in this run only. Never raises.
+    Dates, enums, dataclasses, Structs and pydantic models have their usual JSON, sets are sorted, and JSON that is
+    only a string has no quotes around it. Bytes are described by their length, and objects without JSON by `str`,
+    without their address in memory. Never raises.
     """
     if isinstance(value, str):
         return str.__str__(value)
@@ -29,7 +29,7 @@ def result_text(value: object) -> str:
 
 
 def plain_str(value: object) -> str:
-    """The value by `str` without addresses in memory, or its type if even that fails."""
+    """Return the value by `str` without addresses in memory, or its type if that fails."""
     try:
         return _ADDRESS.sub("", str(value))
     except Exception:
@@ -37,7 +37,7 @@ def plain_str(value: object) -> str:
 
 
 def _plain(value: Any) -> object:
-    """The value as one that has JSON. Called for those that have none of their own."""
+    """Convert a value that orjson does not know to one that it does."""
     if isinstance(value, msgspec.Struct):
         return orjson.Fragment(msgspec.json.encode(value, enc_hook=_plain))
     if hasattr(type(value), "model_dump_json"):

@@ -25,17 +25,16 @@ from offbook.tools.parameters import (
 )
 
 SHAPES = {"$ref", "allOf", "anyOf", "oneOf", "properties"}
-"""Keywords of which a schema that does not say its type has at least one."""
+"""Keywords of which a schema without a type has at least one."""
 
 
 class SchemaParameters:
-    """Takes what a JSON schema describes: of the draft that its `$schema` names, else of 2020-12.
+    """Parameters declared as a JSON schema: of the draft in its `$schema`, else of 2020-12.
 
-    Formats (`date`, `email`) are checked too. A `$ref` leads to somewhere in the schema itself:
-    nothing is ever fetched.
+    Formats (`date`, `email`) are checked too. A `$ref` must point into the schema itself: nothing is fetched.
 
     Raises:
-        InputError: the schema is not valid, or not of an object.
+        InputError: the schema is not valid, or not that of an object.
     """
 
     def __init__(self, schema: Mapping[str, Any], *, tool: str) -> None:
@@ -68,11 +67,11 @@ def _validator_of(schema: JsonObject, *, tool: str) -> Validator:
         _check_references(Resource.from_contents(schema, default_specification=DRAFT202012))
     except SchemaError as error:
         place = argument_path(["parameters", *error.absolute_path])
-        raise InputError(f"no valid JSON schema: {error.message}", source=tool, place=place) from None
+        raise InputError(f"not a valid JSON schema: {error.message}", source=tool, place=place) from None
     except Unresolvable as error:
-        hint = "a $ref leads to somewhere in the schema itself, like #/$defs/place; nothing is fetched"
+        hint = "a $ref points into the schema itself, like #/$defs/place; nothing is fetched"
         raise InputError(
-            f"$ref to {error.ref}, which is not there", source=tool, place="parameters", hint=hint
+            f"$ref to {error.ref}, which does not exist", source=tool, place="parameters", hint=hint
         ) from None
     return kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from inspect import Parameter
 from types import SimpleNamespace
-from typing import Any, NotRequired, get_type_hints
+from typing import Any, NotRequired, TypeVar, get_type_hints
 
 import docstring_parser
 from msgspec import Struct
@@ -29,12 +29,13 @@ from offbook.tools.parameters import (
     unexpected_argument,
 )
 
+T = TypeVar("T")
 NAMED_SCHEMAS = {"properties", "$defs", "patternProperties"}
 VALUES = {"default", "const", "enum", "examples"}
 
 
 def compact_schema(schema: JsonObject) -> JsonObject:
-    """The schema that pydantic made without its titles, which repeat the names."""
+    """Return a schema of pydantic without its titles, which repeat the names."""
     return {name: _compact_part(name, part) for name, part in schema.items() if name != "title"}
 
 
@@ -49,7 +50,7 @@ def _compact_part(name: str, part: Any) -> Any:
 
 
 class ModelParameters:
-    """Takes what a pydantic model takes, judged as the model judges it."""
+    """Parameters declared as a pydantic model, which validates the arguments."""
 
     def __init__(self, model: type[BaseModel], *, tool: str) -> None:
         self._model, self._tool = model, tool
@@ -65,18 +66,23 @@ class ModelParameters:
         try:
             self._model.model_validate(args)
         except ValidationError:
-            self._check_as_json(args)
+            _validate_json(self._model.model_validate_json, args, tool=self._tool)
 
-    def _check_as_json(self, args: JsonObject) -> None:
-        """Judge the arguments as what they were: a strict model takes a date from JSON text, but from no other text."""
-        try:
-            self._model.model_validate_json(to_json(args, fallback=repr))
-        except ValidationError as error:
-            raise validation_arguments_error(error, args, tool=self._tool) from None
+
+def _validate_json(validate: Callable[[bytes], T], args: JsonObject, *, tool: str) -> T:
+    """Validate the arguments as JSON text: a strict type accepts a date from JSON, but not from a Python string.
+
+    Raises:
+        ToolArgumentsError: they do not fit.
+    """
+    try:
+        return validate(to_json(args, fallback=repr))
+    except ValidationError as error:
+        raise validation_arguments_error(error, args, tool=tool) from None
 
 
 def validation_arguments_error(error: ValidationError, args: JsonObject, *, tool: str) -> ToolArgumentsError:
-    """What pydantic found wrong, in words for a model."""
+    """Return the error of pydantic in words for a model."""
     return arguments_error((_problem(detail, args) for detail in error.errors(include_url=False)), tool=tool)
 
 
@@ -95,16 +101,16 @@ UNSUPPORTED_TYPE = (PydanticUserError, PydanticUndefinedAnnotation, TypeError)
 
 
 class FunctionParameters:
-    """Takes what a function takes, and converts it to what its hints say.
+    """The parameters of a function. Arguments are converted to the types of its hints.
 
     Args:
-        function: what is called. Arguments that a `partial` has bound are not asked for.
-        globals: the names that its hints may speak of.
-        descriptions: of the parameters, where their hints have none.
+        function: the function. Arguments that a `partial` has bound are not parameters.
+        globals: the names that its hints may use.
+        descriptions: of parameters whose hints have none.
         tool: the tool's name, for errors.
 
     Raises:
-        InputError: a parameter that cannot be given by name, or whose hint cannot be resolved or described.
+        InputError: a parameter cannot be passed by name, or its hint cannot be resolved or has no JSON schema.
     """
 
     def __init__(
@@ -126,48 +132,41 @@ class FunctionParameters:
         self.convert(args)
 
     def convert(self, args: JsonObject) -> JsonObject:
-        """The arguments as the hints say; those that were left out stay out, so that the function's defaults hold.
+        """Return the arguments converted to the types of the hints. Omitted ones stay out, so that defaults apply.
 
         Raises:
-            ToolArgumentsError: they are not what the function takes.
+            ToolArgumentsError: they do not fit.
         """
         try:
             return self._validate(args)
         except ValidationError:
-            return self._converted_from_json(args)
-
-    def _converted_from_json(self, args: JsonObject) -> JsonObject:
-        """Judge the arguments as what they were: a strict type takes a date from JSON text, but from no other text."""
-        try:
-            return self._adapter.validate_json(to_json(args, fallback=repr))
-        except ValidationError as error:
-            raise validation_arguments_error(error, args, tool=self._tool) from None
+            return _validate_json(self._adapter.validate_json, args, tool=self._tool)
 
 
 def _parameters(function: ToolFunction, *, tool: str) -> list[Parameter]:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except ValueError:
-        raise InputError("the function does not tell what it takes", source=tool, hint="wrap it in a def") from None
+        raise InputError("the function has no signature", source=tool, hint="wrap it in a def") from None
     if parameters and parameters[0].name == "self" and parameters[0].annotation is Parameter.empty:
-        raise InputError("the function is a method without its object", source=tool, hint="tool_of(thing.method)")
+        raise InputError("the function is an unbound method", source=tool, hint="tool_of(thing.method)")
     bound = function.keywords if isinstance(function, partial) else {}
-    asked = [each for each in parameters if each.name not in bound]
-    for each in asked:
+    required = [each for each in parameters if each.name not in bound]
+    for each in required:
         _check_kind(each, tool=tool)
-    return asked
+    return required
 
 
 def _check_kind(parameter: Parameter, *, tool: str) -> None:
     if parameter.kind is Parameter.VAR_POSITIONAL:
         hint = f"take a list: {parameter.name}: list[…]"
-        raise InputError("a model gives arguments by name", source=tool, place=str(parameter), hint=hint)
+        raise InputError("a model passes arguments by name", source=tool, place=str(parameter), hint=hint)
     if parameter.kind is Parameter.POSITIONAL_ONLY:
         hint = "remove the / from the signature"
-        raise InputError("a model gives arguments by name", source=tool, place=parameter.name, hint=hint)
+        raise InputError("a model passes arguments by name", source=tool, place=parameter.name, hint=hint)
     if isinstance(parameter.default, FieldInfo):
         hint = f"{parameter.name}: Annotated[…, Field(…)]"
-        raise InputError("a Field is no default for a function", source=tool, place=parameter.name, hint=hint)
+        raise InputError("a Field is not a default of a function", source=tool, place=parameter.name, hint=hint)
 
 
 def _hint(parameter: Parameter, globals: Mapping[str, Any], *, tool: str) -> Any:
@@ -193,9 +192,9 @@ def _adapter(parameters: list[Parameter], hints: Mapping[str, Any], *, is_open: 
 
 
 def _unsupported_type_error(error: Exception, hints: Mapping[str, Any], *, tool: str) -> InputError:
-    """The error that names the parameter whose type pydantic refuses."""
+    """Return the error for the parameter whose type has no JSON schema."""
     culprit = next((name for name, hint in hints.items() if not _has_schema(hint)), "")
-    return InputError(f"its type cannot be described: {str(error).splitlines()[0]}", source=tool, place=culprit)
+    return InputError(f"its type has no JSON schema: {str(error).splitlines()[0]}", source=tool, place=culprit)
 
 
 def _has_schema(hint: Any) -> bool:
@@ -231,7 +230,7 @@ class FunctionDocs(Struct, frozen=True):
 
 
 def parse_docstring(docstring: str | None) -> FunctionDocs:
-    """What a docstring in Google, NumPy or reST style says; one in no style is a description as a whole."""
+    """Parse a docstring in Google, NumPy or reST style; any other is a description as a whole."""
     text = inspect.cleandoc(docstring or "")
     try:
         parsed = docstring_parser.parse(text)

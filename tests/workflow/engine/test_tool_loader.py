@@ -287,9 +287,9 @@ def test_a_function_that_is_not_there_is_told_with_a_near_one(tmp_path):
     ("source", "told"),
     [
         ("f = 3", "tools.search: expected a function, got int"),
-        ("def f(*args): ...", "tools.search: *args: a model gives arguments by name\n  hint: take a list"),
+        ("def f(*args): ...", "tools.search: *args: a model passes arguments by name\n  hint: take a list"),
         ("def f(a: 'Nowhere'): ...", "tools.search: a: its hint cannot be resolved: name 'Nowhere' is not defined"),
-        ("class C:\n    def f(self): ...\nf = C.f", "tools.search: the function is a method without its object"),
+        ("class C:\n    def f(self): ...\nf = C.f", "tools.search: the function is an unbound method"),
     ],
 )
 def test_what_cannot_be_a_tool_is_told(tmp_path, source, told):
