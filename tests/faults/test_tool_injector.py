@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbook import MemorySink, ToolCall, run
@@ -128,6 +128,7 @@ def test_a_synchronous_tool_fails_at_once_where_it_is_called():
     assert tool.callable(order_id=7) == "7 is paid back"
 
 
+@settings(max_examples=25)
 @given(
     calls=st.lists(st.sampled_from([SUM, REFUND]), max_size=8),
     lines=st.lists(

@@ -61,56 +61,34 @@ def finish(process):
     return printed.decode(), complaints.decode()
 
 
-async def record(location, names, *, step_id=None):
-    """Record one call for each name, under that name or all under one `step_id`."""
-    async with RecordingProvider(Echo(), location) as recorder:
-        for name in names:
-            await recorder.complete([{"role": "user", "content": name}], "m", step_id=step_id or name)
+def record_together(location, children, calls):
+    """Fork children that record at the same moment, each `calls` calls of a model and of a tool.
+
+    Half of the model's calls go under keys of their own, the others under one key that all share.
+    """
+    gate, pids = os.pipe(), []
+    for child in range(int(children)):
+        pids.append(os.fork())
+        if not pids[-1]:
+            os.close(gate[1])
+            os.read(gate[0], 1)
+            asyncio.run(record_numbered(location, child, int(calls)))
+            os._exit(0)
+    os.close(gate[0])
+    os.close(gate[1])
+    await_children(pids)
 
 
-def record_calls(location, name, calls, step_id):
-    """Record `calls` calls, once the other side of the pipe says go."""
-    tell("ready")
-    sys.stdin.readline()
-    asyncio.run(record(location, [f"{name}-{number}" for number in range(int(calls))], step_id=step_id))
-
-
-def record_tool_calls(location, name, calls):
-    """Record `calls` calls of a tool and as many of a model, once the other side of the pipe says go."""
-    tell("ready")
-    sys.stdin.readline()
-
-    async def work():
-        async with RecordingProvider(Echo(), location) as recorder, record_tools({"echo": echo}, location) as tools:
-            for number in range(int(calls)):
-                tools["echo"](text=f"{name}-{number}")
-                await recorder.complete([{"role": "user", "content": f"{name}-{number}"}], "m", step_id="loop")
-
-    asyncio.run(work())
+async def record_numbered(location, child, calls):
+    async with RecordingProvider(Echo(), location) as recorder, record_tools({"echo": echo}, location) as tools:
+        for name in (f"{child}-{number}" for number in range(calls)):
+            tools["echo"](text=name)
+            await _say(recorder, name, step_id=name)
+            await _say(recorder, name, step_id="loop")
 
 
 def echo(text):
     return text
-
-
-def tool_nursery():
-    """As `nursery`, for children that record calls of a tool."""
-    for number, line in enumerate(sys.stdin):
-        child = os.fork()
-        if not child:
-            tell(f"born {os.getpid()}")
-            record_tool_for_ever(line.strip(), prefix=number)
-        os.waitpid(child, 0)
-        tell("dead")
-
-
-def record_tool_for_ever(location, *, prefix):
-    """Record calls of a tool and tell of each when it is done; fold now and then."""
-    names = (f"{prefix}-{number}" for number in count())
-    while True:
-        with record_tools({"echo": echo}, location) as tools:
-            for name in (next(names) for _ in range(20)):
-                tell(tools["echo"](text=name))
 
 
 def tell(line):
@@ -130,13 +108,15 @@ def nursery():
 
 
 async def record_for_ever(location, *, prefix):
-    """Record calls and tell of each when it is done; fold now and then."""
+    """Record calls of a model and of a tool, and tell of each when it is done; fold now and then."""
     names = (f"{prefix}-{number}" for number in count())
     while True:
-        async with RecordingProvider(Echo(), location) as recorder:
-            for name in (next(names) for _ in range(20)):
-                await recorder.complete([{"role": "user", "content": name}], "m", step_id=name)
-                tell(name)
+        async with RecordingProvider(Echo(), location) as recorder, record_tools({"echo": echo}, location) as tools:
+            for name in (next(names) for _ in range(10)):
+                await _say(recorder, name, step_id=name)
+                tell(f"model {name}")
+                tools["echo"](text=name)
+                tell(f"tool {name}")
 
 
 def leave_unclosed(location, folder):
@@ -199,22 +179,13 @@ STEPS = {"open", "os.rename", "os.remove", "os.chmod", "os.truncate", "fcntl.flo
 
 
 def append_and_close(path):
-    """Append and close, twice. Tells what was appended."""
-    for numbers in ("12", "34"):
+    """Append a call of a model and one of a tool, and close; do so twice. Tells what was appended."""
+    for number in "12":
         writer = open_store(path).write()
-        for number in numbers:
-            writer.append("added", Exchange(content=number))
-            tell(number)
-        writer.close()
-
-
-def append_tools_and_close(path):
-    """The like for calls of a tool."""
-    for numbers in ("12", "34"):
-        writer = open_store(path).write()
-        for number in numbers:
-            writer.append_tool("added", ToolExchange(result=number))
-            tell(number)
+        writer.append("added", Exchange(content=number))
+        tell(number)
+        writer.append_tool("added", ToolExchange(result=number))
+        tell(number)
         writer.close()
 
 
@@ -378,5 +349,5 @@ def fork_afresh(location):
     asyncio.run(recorder.close())
 
 
-async def _say(recorder, text):
-    await recorder.complete([{"role": "user", "content": text}], "m")
+async def _say(recorder, text, *, step_id=None):
+    await recorder.complete([{"role": "user", "content": text}], "m", step_id=step_id)

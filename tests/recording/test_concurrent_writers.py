@@ -17,11 +17,11 @@ from .programs import (
     fork_beside_a_thread,
     leave_unclosed,
     open_at_once,
-    record_calls,
+    record_together,
     start,
 )
 
-PROCESSES, CALLS = 4, 200
+PROCESSES, CALLS = 4, 50
 
 
 @pytest.fixture(params=["{}/run.json", "sqlite:///{}/run.db"], ids=["json", "sqlite"])
@@ -33,60 +33,39 @@ def contents(location, key):
     return [exchange.content for exchange in open_store(location).load().exchanges(key)]
 
 
-def record_at_once(location, *, step_id=""):
-    """Record from several processes that begin at the same moment."""
-    processes = [start(record_calls, location, name, CALLS, step_id) for name in range(PROCESSES)]
-    for process in processes:
-        assert process.stdout.readline() == b"ready\n"
-    for process in processes:
-        process.stdin.write(b"go\n")
-        process.stdin.flush()
-    for process in processes:
-        finish(process)
-    return {f"{name}-{number}" for name in range(PROCESSES) for number in range(CALLS)}
-
-
-@pytest.mark.parametrize("round_", range(3))
-def test_every_call_of_several_processes_survives(location, round_):
-    names = record_at_once(location)
-    entries = open_store(location).load().entries
-    assert set(entries) == names
-    assert all(entries[name].content == name for name in names)
-
-
-@pytest.mark.parametrize("round_", range(2))
-def test_every_call_survives_when_all_go_under_one_key(location, round_):
-    names = record_at_once(location, step_id="loop")
-    recorded = contents(location, "loop")
-    assert len(recorded) == len(names)
-    assert set(recorded) == names
-    for name in range(PROCESSES):
-        own = [content for content in recorded if content.startswith(f"{name}-")]
-        assert own == [f"{name}-{number}" for number in range(CALLS)]
-
-
-def test_nothing_is_left_beside_a_recording_that_all_have_closed(location, tmp_path):
-    record_at_once(location)
+def test_every_call_of_several_processes_survives_in_order_and_nothing_is_left_beside(location, tmp_path):
+    finish(start(record_together, location, PROCESSES, CALLS))
+    names = [[f"{child}-{number}" for number in range(CALLS)] for child in range(PROCESSES)]
+    document = open_store(location).load()
+    assert {key: entry.content for key, entry in document.entries.items() if key != "loop"} == {
+        name: name for own in names for name in own
+    }
+    shared = [exchange.content for exchange in document.exchanges("loop")]
+    called = [call.answer for call in document.tools["echo"]]
+    for recorded in (shared, called):
+        assert len(recorded) == PROCESSES * CALLS
+        for child, own in enumerate(names):
+            assert [name for name in recorded if name.startswith(f"{child}-")] == own
     assert [path.name for path in tmp_path.iterdir()] in (["run.json"], ["run.db"])
 
 
 def test_several_may_make_a_recording_at_the_same_moment(location):
-    finish(start(open_at_once, location, 6, 40))
-    for number in range(40):
+    finish(start(open_at_once, location, 5, 12))
+    for number in range(12):
         entries = open_store(location.replace("/run.", f"/run{number}.")).load().entries
-        assert sorted(entries) == [f"child {child}" for child in range(6)]
+        assert sorted(entries) == [f"child {child}" for child in range(5)]
 
 
 def test_children_record_on_through_what_their_parent_opened(location):
-    finish(start(fork_after_opening, location, 3, 100))
+    finish(start(fork_after_opening, location, 3, 30))
     for child in range(3):
-        assert contents(location, f"child {child}") == [str(number) for number in range(100)]
+        assert contents(location, f"child {child}") == [str(number) for number in range(30)]
     assert contents(location, "parent") == ["before", "after"]
 
 
 def test_a_fork_waits_for_the_thread_that_is_recording(location):
-    printed, _ = finish(start(fork_beside_a_thread, location, 20, 5))
-    for child in range(20):
+    printed, _ = finish(start(fork_beside_a_thread, location, 8, 5))
+    for child in range(8):
         assert contents(location, f"child {child}") == [str(number) for number in range(5)]
     assert contents(location, "thread") == [str(number) for number in range(int(printed))]
 
@@ -115,14 +94,14 @@ def test_threads_may_share_a_writer(location, forget_before):
     writer = open_store(location).write()
 
     def append(name):
-        for number in range(50):
+        for number in range(20):
             exchange = Exchange(content=str(number), recorded_at="2001")
             writer.append(f"thread {name}", exchange, forget_before=forget_before)
 
     run_threads([lambda name=name: append(name) for name in range(8)])
     writer.close()
     for name in range(8):
-        assert contents(location, f"thread {name}") == [str(number) for number in range(50)]
+        assert contents(location, f"thread {name}") == [str(number) for number in range(20)]
 
 
 def test_threads_may_record_each_with_a_recorder_of_its_own(location):

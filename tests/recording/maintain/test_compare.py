@@ -96,11 +96,19 @@ def test_what_does_not_say_what_was_asked_is_paired_with_nothing():
     ]
 
 
-def test_many_changes_are_paired_in_time():
-    words = "All work and no play makes Jack a dull boy. " * 20
-    old = [asked(f"a{n:03}", f"{n} {words}", at=f"{n:03}") for n in range(300)]
-    new = [asked(f"b{n:03}", f"{n} {words} Yes.", at=f"{n:03}") for n in range(300)]
-    assert told(old, new) == [(f"a{n:03}", f"b{n:03}", "request") for n in range(300)]
+def test_many_changes_are_paired_in_order():
+    words = "All work and no play makes Jack a dull boy. "
+    old = [asked(f"a{n:03}", f"{n} {words}", at=f"{n:03}") for n in range(60)]
+    new = [asked(f"b{n:03}", f"{n} {words} Yes.", at=f"{n:03}") for n in range(60)]
+    assert told(old, new) == [(f"a{n:03}", f"b{n:03}", "request") for n in range(60)]
+
+
+def test_what_is_far_away_in_order_is_not_searched():
+    old = [asked("a", "How are you today?", at="000")]
+    new = [asked(f"b{n:02}", f"{n} + {n} = ?", at=f"{n:03}") for n in range(26)]
+    near, far = (asked("z", "How are you doing today?", at=at) for at in ("024.5", "099"))
+    assert ("a", "z", "request") in told(old, [*new, near])
+    assert ("a", "z", "request") not in told(old, [*new, far])
 
 
 def chat(*texts, run="1", **fields):

@@ -85,10 +85,10 @@ def test_every_shape_has_an_example():
 
 
 @examples
-@pytest.mark.parametrize("before", ["", "\n", "task-force and half_open, ", "ümlaut\t", "'"])
-def test_the_quick_look_never_overlooks_a_shape(kind, secret, before):
-    assert may_hold_secrets(msgspec.json.encode({"content": f"{before}{secret}"}))
-    assert may_hold_secrets(msgspec.json.encode({"content": json.dumps({"a": f"{before}{secret}"})}))
+def test_the_quick_look_never_overlooks_a_shape(kind, secret):
+    for before in ("", "\n", "task-force and half_open, ", "ümlaut\t", "'"):
+        assert may_hold_secrets(msgspec.json.encode({"content": f"{before}{secret}"}))
+        assert may_hold_secrets(msgspec.json.encode({"content": json.dumps({"a": f"{before}{secret}"})}))
 
 
 @pytest.mark.parametrize("depth", range(4))
@@ -103,30 +103,27 @@ def test_the_quick_look_never_overlooks_a_field(depth, quote):
     )
 
 
+AROUND = ["{}", "({})", '"{}"', "key={}", "key:{}.", "\\n{}\\n", "a%20{}", "\\u0027{}", "-{}", "\t{}\n"]
+
+
 @examples
-def test_a_secret_becomes_a_mark_of_its_kind(kind, secret):
+def test_a_secret_becomes_a_mark_of_its_kind_whatever_stands_around_it(kind, secret):
     text = redactor.text(f"before {secret} after")
     assert text.startswith(f"before <redacted:{kind}:")
     assert text.endswith("> after")
     assert secret not in text
+    for around in AROUND:
+        text = redactor.text(around.format(secret))
+        assert f"<redacted:{kind}:" in text
+        assert secret not in text
 
 
-@examples
-@pytest.mark.parametrize(
-    "around", ["{}", "({})", '"{}"', "key={}", "key:{}.", "\\n{}\\n", "a%20{}", "\\u0027{}", "-{}", "\t{}\n"]
-)
-def test_a_secret_is_found_whatever_stands_around_it(kind, secret, around):
-    text = redactor.text(around.format(secret))
-    assert f"<redacted:{kind}:" in text
-    assert secret not in text
-
-
-@pytest.mark.parametrize("text", INNOCENT)
-def test_what_only_looks_like_a_secret_stays(text):
-    assert redactor.text(text) == text
-    exchange = Exchange(content=text, chunks=[(0.0, text)], request=Raw(orjson.dumps({"messages": [text]})))
-    assert redactor.redact(exchange) is exchange
-    assert redactor.findings(exchange) == []
+def test_what_only_looks_like_a_secret_stays():
+    for text in INNOCENT:
+        assert redactor.text(text) == text
+        exchange = Exchange(content=text, chunks=[(0.0, text)], request=Raw(orjson.dumps({"messages": [text]})))
+        assert redactor.redact(exchange) is exchange
+        assert redactor.findings(exchange) == []
 
 
 def test_the_same_secret_has_the_same_mark_and_another_has_another():
@@ -233,10 +230,13 @@ def test_ids_and_names_of_streamed_calls_stay():
     assert (piece.tool_call.index, piece.tool_call.id, piece.tool_call.name) == (1, "c1", "get")
 
 
-@pytest.mark.parametrize("name", sorted(SECRET_FIELDS))
 @pytest.mark.parametrize("spelling", [str, str.upper, str.title])
-def test_the_values_of_secret_fields_go_in_any_spelling(name, spelling):
-    name = spelling(name)
+def test_the_values_of_secret_fields_go_in_any_spelling(spelling):
+    for name in SECRET_FIELDS:
+        assert_field_is_secret(spelling(name))
+
+
+def assert_field_is_secret(name):
     exchange = Exchange(
         tool_calls=[
             RecordedToolCall(name="x", arguments={name: "hunter2", "list": [{name: ["hunter2"]}], "kept": "yes"})
@@ -398,10 +398,11 @@ def test_findings_tell_the_place_and_the_kind_and_not_the_secret():
     ],
 )
 def test_hostile_texts_are_looked_through_in_time(piece):
-    started_s = time.monotonic()
-    text = "sk-" + piece * (30_000 // len(piece))
-    assert redactor.text(redactor.text(text)) == redactor.text(text)
-    assert time.monotonic() - started_s < 10
+    started_s = time.process_time()
+    text = "sk-" + piece * (10_000 // len(piece))
+    once = redactor.text(text)
+    assert redactor.text(once) == once
+    assert time.process_time() - started_s < 10
 
 
 def test_a_fault_whose_text_must_be_json_keeps_some_when_a_pattern_breaks_it():

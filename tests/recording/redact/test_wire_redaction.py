@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -36,13 +36,13 @@ def redacted(exchange):
 
 
 @pytest.mark.parametrize("protocol", ["http", "openai_chat"])
-@pytest.mark.parametrize(("kind", "secret"), EXAMPLES, ids=[kind for kind, _ in EXAMPLES])
-def test_a_secret_goes_from_the_body_and_the_json_around_it_stays(protocol, kind, secret):
-    body = json.dumps({"note": f"use {secret} now", "kept": 1})
-    cleaned = redacted(Exchange(wire=WireRecord(protocol=protocol, body=body))).wire
-    kept = json.loads(cleaned.body)
-    assert kept["note"].startswith(f"use <redacted:{kind}:")
-    assert (kept["note"].endswith("> now"), kept["kept"]) == (True, 1)
+def test_a_secret_goes_from_the_body_and_the_json_around_it_stays(protocol):
+    for kind, secret in EXAMPLES:
+        body = json.dumps({"note": f"use {secret} now", "kept": 1})
+        cleaned = redacted(Exchange(wire=WireRecord(protocol=protocol, body=body))).wire
+        kept = json.loads(cleaned.body)
+        assert kept["note"].startswith(f"use <redacted:{kind}:")
+        assert (kept["note"].endswith("> now"), kept["kept"]) == (True, 1)
 
 
 @pytest.mark.parametrize("protocol", ["http", "openai_chat"])
@@ -142,12 +142,12 @@ def test_patterns_of_the_user_are_found_in_the_bytes_too():
     assert cleaned.content() == b"Herr <redacted>"
 
 
-@pytest.mark.parametrize("text", INNOCENT)
-def test_what_only_looks_like_a_secret_stays(text):
-    for wire in (WireRecord(**CHAT, body=text), WireRecord(**HTTP, frames=sse({"text": text}, {"text": text}))):
-        exchange = Exchange(content=text, wire=wire)
-        assert redactor.redact(exchange) is exchange
-        assert redactor.findings(exchange) == []
+def test_what_only_looks_like_a_secret_stays():
+    for text in INNOCENT:
+        for wire in (WireRecord(**CHAT, body=text), WireRecord(**HTTP, frames=sse({"text": text}, {"text": text}))):
+            exchange = Exchange(content=text, wire=wire)
+            assert redactor.redact(exchange) is exchange
+            assert redactor.findings(exchange) == []
 
 
 def test_findings_tell_the_place_once():
@@ -165,6 +165,7 @@ def test_the_query_of_plain_http_loses_its_key():
     assert cleaned.http_place().startswith("GET /v1beta/models?key=<redacted:google-key:")
 
 
+@settings(max_examples=25)
 @given(texts, st.integers(0, 9), st.sampled_from(["http", "openai_chat"]), redactors)
 def test_redacting_twice_changes_nothing_and_leaves_nothing_to_find(text, cut, protocol, mine):
     for wire in (
