@@ -11,7 +11,6 @@ from typing_extensions import Unpack
 
 from offbook.wire.backend import CallInspection, WireBackend, accept
 from offbook.wire.options import LOOPBACK, ServingOptions, StandInOptions, WireOptions
-from offbook.wire.proxy.forwarding import InProcessForwarder
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from offbook.wire.httpx2_transport import Httpx2Transport
     from offbook.wire.httpx_transport import HttpxTransport
+    from offbook.wire.proxy.forwarding import InProcessForwarder
     from offbook.wire.server.wire_server import WireServer
 
 
@@ -105,6 +105,8 @@ class StandIn(CallInspection):
             accepted = accept(self._backend.sessions, request)
         if accepted.answer is not None:
             return accepted.answer
+        from offbook.wire.proxy.forwarding import InProcessForwarder  # noqa: PLC0415 - only recording needs it
+
         assert accepted.attempt is not None
         assert self._backend.recorder is not None
         return InProcessForwarder(accepted.session, accepted.attempt, self._backend.recorder, guard=self._lock)

@@ -14,7 +14,6 @@ from offbook.events import MatchedBy
 from offbook.messages import JsonObject, Response, deltas_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, RequestKey, ResponseScript, UnusedEntry
-from offbook.recording.match.mismatch import http_mismatch_error, mismatch_error
 from offbook.recording.stores.store import StoredExchange
 from offbook.wire.calls import CallAttempt, WireOutcome
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
@@ -112,6 +111,11 @@ class WireReplay:
     def _refusal(
         self, parsed: ParsedRequest, step_id: str | None, match: ExchangeMatch[Exchange]
     ) -> RecordingMismatchError:
+        from offbook.recording.match.mismatch import (  # noqa: PLC0415 - most runs have no mismatch
+            http_mismatch_error,
+            mismatch_error,
+        )
+
         if parsed.request is None:
             error = http_mismatch_error(
                 place=f"{parsed.method} {parsed.place}",
