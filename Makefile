@@ -3,7 +3,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 BASE_STAMP := $(VENV)/.installed
-STAMP := $(VENV)/.ready
+# one for each dependency group: .group-test, .group-conformance, .group-bench, .group-coverage
+GROUP_STAMP := $(VENV)/.group
 AIMOCK_VERSION := 1.43.0
 AIMOCK := .scratch/aimock
 AIMOCK_STAMP := $(AIMOCK)/.ready-$(AIMOCK_VERSION)
@@ -21,7 +22,7 @@ CONFORMANCE := tests/wire/frameworks tests/wire/node tests/explore/test_agents.p
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## Make .venv with everything the other commands need
+setup: $(GROUP_STAMP)-test ## Make .venv with what checks and tests need
 
 $(BASE_STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV); this takes a moment, once."
@@ -30,9 +31,9 @@ $(BASE_STAMP): pyproject.toml constraints.txt
 	@$(PIP) --constraint constraints.txt --editable .
 	@touch $@
 
-$(STAMP): $(BASE_STAMP)
-	@echo "Adding what tests and benchmarks need; this takes about a minute, once."
-	@$(PIP) --constraint constraints.txt --editable . --group dev --group bench
+$(GROUP_STAMP)-%: $(BASE_STAMP)
+	@echo "Adding the dependency group '$*'; this takes a moment, once."
+	@$(PIP) --constraint constraints.txt --group $*
 	@touch $@
 
 aimock: $(AIMOCK_STAMP) ## Install the foreign mock server that the providers are tested against
@@ -60,28 +61,28 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Formatting, lint
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(addprefix --ignore=,$(CONFORMANCE))
 
-conformance: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run Node SDKs, frameworks and agents with planted defects against us
+conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run Node SDKs, frameworks and agents with planted defects against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins
 	$(PYTHON) -m venv .scratch/pins
 	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group dev --group bench
+	.scratch/pins/bin/python -m pip install --quiet --disable-pip-version-check --editable . --group test --group coverage --group conformance --group bench
 	(echo "# What CI installs; renew with 'make constraints'."; .scratch/pins/bin/pip freeze --exclude-editable) > constraints.txt
 
 format: setup ## Format the code and fix what lint can fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Measure replay, recording, gateway, agent, workflow, scenarios and server beside peers and a floor
+bench: setup $(GROUP_STAMP)-bench $(if $(NPM),$(AIMOCK_STAMP)) ## Measure replay, recording, gateway, agent, workflow, scenarios and server beside peers and a floor
 	$(BIN)/python -m bench
 
 soak: setup ## Run 100,000 calls through a gateway and 500 streams from a server, and see that nothing grows
 	$(BIN)/python -m bench.soak
 
-coverage: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run the tests and show which lines they leave out
-	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term
+coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run the tests and show which lines they leave out
+	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE))
 
 docs: setup ## Run every example of the documentation
 	$(BIN)/python -m pytest tests/docs
