@@ -120,11 +120,13 @@ def no_generator_left():
         hooks.finalizer(generator)
 
     sys.set_asyncgen_hooks(begin, drop)
+    gc.freeze()  # so that collecting below looks at what is new alone
     try:
         yield
+        assert [generator for generator in begun if generator.ag_frame is not None] == []
+        begun.clear()
+        gc.collect()
+        assert dropped == []
     finally:
+        gc.unfreeze()
         sys.set_asyncgen_hooks(*hooks)
-    assert [generator for generator in begun if generator.ag_frame is not None] == []
-    begun.clear()
-    gc.collect()
-    assert dropped == []

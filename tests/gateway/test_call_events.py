@@ -216,7 +216,7 @@ def calls(draw):
             draw(st.none() | st.integers(0, 3)),
             draw(st.dictionaries(st.integers(1, 3), FAULTS, max_size=3)),
         )
-        for _ in range(draw(st.integers(1, 12)))
+        for _ in range(draw(st.integers(1, 6)))
     ]
 
 
@@ -234,7 +234,7 @@ async def consume(gateway, asked, read):
         await reply.aclose()
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(
     calls=calls(),
     restart_streams=st.booleans(),

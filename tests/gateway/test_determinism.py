@@ -22,7 +22,7 @@ from offbook import (
 from offbook.events import AttemptStarted, BreakerChanged, FallbackTaken, RetryScheduled
 from tests.gateway.parts import gateway_of, mock, now_s, outcome, request, run
 
-CALLS, RUNS = 50, 200
+CALLS, RUNS = 50, 12
 FAULTS = [
     HttpError(500),
     HttpError(429, headers={"Retry-After": "30"}),
