@@ -57,7 +57,7 @@ class Project:
         return self.write(path, f"import asyncio\nimport pytest\nfrom model import ADA, Echo, greet\n\n{text}")
 
     def run(self, *arguments):
-        return self.pytester.runpytest_inprocess("-q", *arguments)
+        return self.pytester.runpytest_inprocess("-q", *arguments, no_reraise_ctrlc=True)
 
     def run_apart(self, *arguments, plugins=NEEDED_PLUGINS):
         """Run them with these plugins alone; with None, with all that are installed, which takes seconds to load."""

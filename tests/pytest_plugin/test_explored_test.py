@@ -184,12 +184,6 @@ def test_a_clean_run_that_asks_what_was_never_recorded_is_told(explored):
     assert "step 'bye' is not in the recording" in told(result)
 
 
-def test_workers_collect_the_same_cases_and_tell_the_same(explored):
-    explored.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"))
-    result = explored.run_apart("-n", "2")
-    result.assert_outcomes(passed=5, failed=1)
-
-
 RECORDED = """
 @pytest.mark.explore(faults="connection_reset")
 def test_greets(offbook):

@@ -342,6 +342,7 @@ def test_greets(request):
 def test_a_test_that_asks_nothing_needs_no_recording(project):
     project.test("def test_nothing(offbook):\n    assert offbook.run(asyncio.sleep(5, 'woken')) == 'woken'\n")
     project.run().assert_outcomes(passed=1)
+    project.test("def test_nothing(offbook):\n    assert offbook.run(asyncio.sleep(0, 'woken')) == 'woken'\n")
     project.record().assert_outcomes(passed=1)
     assert project.recordings() == []
 

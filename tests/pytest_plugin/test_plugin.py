@@ -1,19 +1,22 @@
-"""What the plugin costs those who do not use it."""
+"""The plugin as pytest loads it: what it costs those who do not use it, and how it works with pytest-xdist."""
 
 import json
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 
+from offbook.pytest_plugin import plugin
 from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.test_explored_test import AGENT, RECORDING, SOUND
 
 HEAVY = {"msgspec", "orjson", "pydantic", "httpx2", "yaml", "rich", "typer", "offbook.clock", "offbook.pipeline"}
 
 
-def test_the_plugin_is_found_by_pytest_without_being_named(project):
-    project.test("def test_it(offbook):\n    assert offbook.run(asyncio.sleep(5, 'woken')) == 'woken'\n")
-    project.run_apart("-p", "no:xdist", plugins=None).assert_outcomes(passed=1)
+def test_the_plugin_is_found_by_pytest_without_being_named():
+    (found,) = (each for each in entry_points(group="pytest11") if each.name == "offbook")
+    assert found.load() is plugin
 
 
 def test_loading_the_plugin_loads_nothing_heavy():
@@ -36,47 +39,42 @@ def test_tests_that_do_not_use_it_see_nothing_of_it(project):
 
 SHARED = """
 @pytest.mark.offbook(recording="shared.json")
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(4))
 def test_greets(offbook, number):
     offbook.live(Echo)
     assert greet(offbook, str(number), step=f"greet-{number}") == f"Hello {number}"
+
+@pytest.mark.offbook(recordin=1)
+def test_wrong(offbook):
+    pass
 """
 
 
 @pytest.fixture
-def shared(project):
+def parallel(project):
+    """A project with tests of all kinds, whose recording was made by two workers."""
     project.test(SHARED)
-    result = project.run_apart("-n", "2", "--offbook-record=all")
-    result.assert_outcomes(passed=8)
-    assert "0 calls served from recordings, 8 recorded live, 0 missed" in told(result)
+    project.write("shop_agent.py", "def handle(messages, ctx):\n    return 'Hello'\n")
+    project.write("offbook.toml", '[agent]\nhandler = "shop_agent:handle"\n')
+    declared = "\n".join(f'scenario("says hello {number}", turns=["hi"])' for number in range(2))
+    project.write("sim_hello.py", f"from offbook.scenarios import scenario\n{declared}\n")
+    project.write("run.json", json.dumps(RECORDING))
+    project.write("agent.py", AGENT)
+    result = project.run_apart("-n", "2", "--offbook-record=all", "test_it.py", "sim_hello.py")
+    result.assert_outcomes(passed=6, errors=1)
+    assert "0 calls served from recordings, 4 recorded live, 0 missed" in told(result)
     return project
 
 
-def test_workers_record_into_one_file_and_nothing_is_lost(shared):
-    recorded = json.loads((shared.folder / "shared.json").read_text())
-    assert {key for key in recorded if not key.startswith("_")} == {f"greet-{number}" for number in range(8)}
-
-
-def test_what_workers_did_is_told_together(shared):
-    result = shared.run_apart("-n", "2", "--offbook-report-unused")
-    result.assert_outcomes(passed=8)
-    assert "8 calls served from recordings, 0 recorded live, 0 missed" in told(result)
-    assert told(result).count("not used in shared.json") == 8
-
-
-def test_a_wrong_marker_fails_its_test_in_a_worker_and_no_other(project):
-    project.test(
-        "@pytest.mark.offbook(recordin=1)\ndef test_wrong(offbook):\n    pass\n\ndef test_right():\n    pass\n"
-    )
-    result = project.run_apart("-n", "2")
-    result.assert_outcomes(passed=1, errors=1)
-    assert "unknown argument 'recordin'" in told(result)
-    assert "INTERNALERROR" not in told(result)
-
-
-def test_scenarios_run_in_workers(project):
-    project.write("shop_agent.py", "def handle(messages, ctx):\n    return 'Hello'\n")
-    project.write("offbook.toml", '[agent]\nhandler = "shop_agent:handle"\n')
-    declared = "\n".join(f'scenario("says hello {number}", turns=["hi"])' for number in range(4))
-    project.write("sim_hello.py", f"from offbook.scenarios import scenario\n{declared}\n")
-    project.run_apart("-n", "2").assert_outcomes(passed=4)
+def test_workers_record_and_replay_as_one_process_does(parallel):
+    recorded = json.loads((parallel.folder / "shared.json").read_text())
+    assert {key for key in recorded if not key.startswith("_")} == {f"greet-{number}" for number in range(4)}
+    parallel.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"), path="test_explored.py")
+    result = parallel.run_apart("-n", "2", "--offbook-report-unused")
+    text = told(result)
+    result.assert_outcomes(passed=4 + 2 + 5, failed=1, errors=1)
+    assert "calls served from recordings, 0 recorded live, 0 missed" in text
+    assert text.count("not used in shared.json") == 4
+    assert "repeated side effect: refund ran 2 times, without the fault 1 time" in text
+    assert "unknown argument 'recordin'" in text
+    assert "INTERNALERROR" not in text

@@ -1,4 +1,4 @@
-"""Where the recording of a test is."""
+"""Where the recordings of tests are, and which files and entries no test used."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_tests_may_share_a_recording_from_the_first_time_on(project):
     project.run().assert_outcomes(passed=2)
 
 
-GREETS_unused = """
+USES_ONE_ENTRY = """
 def test_greets(offbook):
     greet(offbook)
 """
@@ -94,7 +94,7 @@ STALE = '{"_version": 2, "greet": {"content": "Hello"}, "farewell": [{"content":
 @pytest.fixture
 def stale(project):
     """A project with a test that leaves two entries of its recording."""
-    project.test(GREETS_unused)
+    project.test(USES_ONE_ENTRY)
     project.write("recordings/test_it/test_greets.json", STALE)
     return project
 
@@ -106,7 +106,7 @@ def test_entries_left_unused_are_told_at_the_end(stale):
 
 
 def test_of_a_failed_test_nothing_is_told_to_be_unused(stale):
-    stale.test(GREETS_unused + "    assert False\n")
+    stale.test(USES_ONE_ENTRY + "    assert False\n")
     result = stale.run("--offbook-strict-unused")
     result.assert_outcomes(failed=1)
     assert "not used" not in told(result)
@@ -116,7 +116,7 @@ def test_of_a_failed_test_nothing_is_told_to_be_unused(stale):
     ("mark", "option"), [("", "--offbook-strict-unused"), ('@pytest.mark.offbook(unused="error")', "")]
 )
 def test_entries_left_unused_fail_the_test_if_asked_for(stale, mark, option):
-    stale.test(mark + GREETS_unused)
+    stale.test(mark + USES_ONE_ENTRY)
     result = stale.run(*filter(None, [option]))
     result.assert_outcomes(failed=1)
     assert "2 entries not used: farewell[0], farewell[1]" in told(result)
@@ -124,7 +124,7 @@ def test_entries_left_unused_fail_the_test_if_asked_for(stale, mark, option):
 
 
 def test_a_test_that_uses_everything_passes_strictly(project):
-    project.test(GREETS_unused)
+    project.test(USES_ONE_ENTRY)
     project.write("recordings/test_it/test_greets.json", '{"_version": 2, "greet": {"content": "Hello"}}')
     project.run("--offbook-strict-unused").assert_outcomes(passed=1)
 
@@ -132,7 +132,7 @@ def test_a_test_that_uses_everything_passes_strictly(project):
 @pytest.fixture
 def leftover(project):
     """A project with a recording whose test is gone, one whose test is skipped, and files that are none of ours."""
-    project.test(GREETS_unused + "\n@pytest.mark.skip\ndef test_skipped(offbook):\n    pass\n")
+    project.test(USES_ONE_ENTRY + "\n@pytest.mark.skip\ndef test_skipped(offbook):\n    pass\n")
     for path in ("recordings/test_it/test_greets.json", "recordings/test_it/test_skipped.json"):
         project.write(path, '{"_version": 2, "greet": {"content": "Hello"}}')
     project.write("shop/recordings/test_shop/test_gone.json", "{}")
@@ -158,7 +158,7 @@ def test_recordings_are_not_listed_where_only_some_tests_ran(leftover, some):
 
 
 def test_recordings_are_not_listed_where_the_run_was_cut_short(leftover):
-    leftover.test("def test_bad():\n    assert False\n" + GREETS_unused)
+    leftover.test("def test_bad():\n    assert False\n" + USES_ONE_ENTRY)
     assert unused(leftover.run("--offbook-report-unused", "-x")) == []
-    leftover.test("def test_bad():\n    raise KeyboardInterrupt\n" + GREETS_unused)
-    assert unused(leftover.run_apart("--offbook-report-unused")) == []
+    leftover.test("def test_bad():\n    raise KeyboardInterrupt\n" + USES_ONE_ENTRY)
+    assert unused(leftover.run("--offbook-report-unused")) == []
