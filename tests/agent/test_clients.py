@@ -39,7 +39,7 @@ async def test_what_was_asked_once_too_often_is_kept():
 async def test_a_long_message_is_shortened():
     with pytest.raises(ScriptError) as caught:
         await ScriptedClient([]).send([{"role": "user", "content": "x" * 1000}])
-    assert str(caught.value).endswith(f"{'x' * 200}…")
+    assert str(caught.value).endswith(f" {'x' * 199}…")
 
 
 async def test_a_script_that_is_asked_nothing_says_so_too():

@@ -92,7 +92,10 @@ def test_what_is_no_template_is_refused(text, reason, hint):
         ("{stat.x}", "answer: there is no stat.x\n  hint: did you mean 'state'?"),
         ("{state.items.2}", "answer: there is no state.items.2\n  hint: state.items is a list of length 2"),
         ("{state.items.name}", "answer: there is no state.items.name\n  hint: state.items is a list of length 2"),
-        ("{state.name.upper}", "answer: there is no state.name.upper\n  hint: state.name is neither a mapping nor a list"),
+        (
+            "{state.name.upper}",
+            "answer: there is no state.name.upper\n  hint: state.name is neither a mapping nor a list",
+        ),
         ("{state.none.x}", "answer: there is no state.none.x\n  hint: state.none is neither a mapping nor a list"),
     ],
 )

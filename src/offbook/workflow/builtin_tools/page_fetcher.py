@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import codecs
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import cache
 from ipaddress import ip_address
 from typing import TypeAlias
 
@@ -140,8 +142,14 @@ class PageFetcher:
 
 def _client() -> httpx2.AsyncClient:
     """Return a client for one request, so that a connection is never reused for another host at the same address."""
-    transport = httpx2.AsyncHTTPTransport()
+    transport = httpx2.AsyncHTTPTransport(verify=_tls_context())
     return httpx2.AsyncClient(transport=transport, trust_env=False, timeout=None, headers=HEADERS)
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """Return the TLS settings of all clients; loading the certificates takes longer than fetching a page."""
+    return httpx2.create_ssl_context()
 
 
 def _host(url: httpx2.URL) -> str:

@@ -114,7 +114,9 @@ class StepCalls:
 
     def _recorder(self, provider: Provider) -> RecordingProvider:
         if provider not in self._recorders:
-            self._recorders[provider] = RecordingProvider(_BorrowedProvider(provider), self._ensure_file(), clock=self._clock)
+            self._recorders[provider] = RecordingProvider(
+                _BorrowedProvider(provider), self._ensure_file(), clock=self._clock
+            )
         return self._recorders[provider]
 
     def _ensure_file(self) -> Path:
