@@ -43,7 +43,7 @@ def test_by_default_the_answer_is_an_object_without_choices(apply):
     assert "missing required field `choices`" in str(error)
 
 
-def test_it_fails_also_with_what_the_codec_could_read_wrong_shape(apply):
+def test_a_wrong_shape_fails_also_with_what_the_codec_could_read(apply):
     raw = '{"choices": [{"message": {"content": "fine"}}]}'
     _, error, _ = apply({"type": "wrong_shape", "raw": raw})
     assert (type(error), error.raw) == (MalformedResponseError, raw)

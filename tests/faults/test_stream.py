@@ -115,7 +115,7 @@ def test_a_reader_with_less_patience_gives_up():
     assert run(work(), virtual_time=True) == 10.0
 
 
-def moments_slow_drip(ask, provider, **fields):
+def moments_of_drip(ask, provider, **fields):
     """When each event comes that a dripping provider answers with, in seconds; of a whole answer, when it is there."""
 
     async def work():
@@ -134,22 +134,22 @@ def three_words(**fields):
 
 
 def test_it_waits_before_every_event_and_before_the_end():
-    came = moments_slow_drip("stream", three_words(), every_ms=2000.0)
+    came = moments_of_drip("stream", three_words(), every_ms=2000.0)
     assert came == [("one", 2.0), (" two", 4.0), (" three", 6.0), (StreamEnd, 8.0)]
 
 
 def test_by_default_it_waits_a_tenth_of_a_second():
-    came = moments_slow_drip("stream", three_words())
+    came = moments_of_drip("stream", three_words())
     assert [moment for _, moment in came] == pytest.approx([0.1, 0.2, 0.3, 0.4])
 
 
 def test_without_a_wait_all_comes_at_once():
-    assert [moment for _, moment in moments_slow_drip("stream", three_words(), every_ms=0.0)] == [0.0] * 4
+    assert [moment for _, moment in moments_of_drip("stream", three_words(), every_ms=0.0)] == [0.0] * 4
 
 
 def test_its_waits_come_on_top_of_those_of_the_provider():
     provider = Scripted([TextDelta("one"), 3.0, TextDelta(" two"), Response("one two")])
-    assert [moment for _, moment in moments_slow_drip("stream", provider, every_ms=1000.0)] == [1.0, 5.0, 6.0]
+    assert [moment for _, moment in moments_of_drip("stream", provider, every_ms=1000.0)] == [1.0, 5.0, 6.0]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_its_waits_come_on_top_of_those_of_the_provider():
     ],
 )
 def test_a_whole_answer_comes_as_late_as_word_by_word(response, after_s):
-    assert moments_slow_drip("complete", Scripted(response), every_ms=2000.0) == (response, after_s)
+    assert moments_of_drip("complete", Scripted(response), every_ms=2000.0) == (response, after_s)
 
 
 def test_a_whole_answer_can_be_read_event_by_event():
@@ -176,13 +176,13 @@ def test_a_whole_answer_can_be_read_event_by_event():
 
 def test_a_whole_answer_is_as_late_however_it_was_recorded():
     chunked = three_words(chunks=[[0.0, "one two th"], [5.0, "ree"]])
-    assert [moments_slow_drip("complete", provider, every_ms=2000.0)[1] for provider in (chunked, three_words())] == [
+    assert [moments_of_drip("complete", provider, every_ms=2000.0)[1] for provider in (chunked, three_words())] == [
         8.0,
         8.0,
     ]
 
 
-def test_a_reader_with_less_patience_gives_up_slow_drip():
+def test_a_reader_with_less_patience_than_a_drip_takes_gives_up():
     async def work():
         drip = {"type": "slow_drip", "every_ms": 9000}
         with pytest.raises(TimeoutError):

@@ -311,13 +311,23 @@ def allow_file_size(limit):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
 
-def record_afresh(location, name):
-    """Open a recording afresh, and record one call once the other side of the pipe says go."""
-    recorder = RecordingProvider(Echo(), location, record="fresh")
-    tell("ready")
-    sys.stdin.readline()
-    asyncio.run(_say(recorder, name))
-    asyncio.run(recorder.close())
+def record_afresh_together(location, children):
+    """Fork children that all open a recording afresh, and then one after another record a call and close it."""
+    opened, forked = os.pipe(), []
+    for child in range(int(children)):
+        gate = os.pipe()
+        forked.append((os.fork(), gate[1]))
+        if not forked[-1][0]:
+            recorder = RecordingProvider(Echo(), location, record="fresh")
+            os.write(opened[1], b".")
+            os.read(gate[0], 1)
+            asyncio.run(_say(recorder, f"p{child}"))
+            asyncio.run(recorder.close())
+            os._exit(0)
+        os.read(opened[0], 1)
+    for pid, gate_of_child in forked:
+        os.write(gate_of_child, b".")
+        await_children([pid])
 
 
 def killed_afresh(location):

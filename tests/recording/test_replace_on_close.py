@@ -15,7 +15,7 @@ from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.stores.locate import open_store
 from tests.fakes import Echo, user
 
-from .programs import end_unclosed_afresh, finish, fork_afresh, killed_afresh, record_afresh, start
+from .programs import end_unclosed_afresh, finish, fork_afresh, killed_afresh, record_afresh_together, start
 
 
 @pytest.fixture(params=["run.json", "sqlite:///run.db"])
@@ -228,14 +228,7 @@ def test_a_child_leaves_the_end_to_its_parent(old, tmp_path):
 
 def test_processes_that_record_at_the_same_time_keep_what_the_others_recorded(location, tmp_path):
     asyncio.run(_recorded(location))
-    processes = [start(record_afresh, _absolute(location, tmp_path), f"p{number}") for number in range(3)]
-    for process in processes:
-        assert process.stdout.readline() == b"ready\n"
-    for process in processes:
-        process.stdin.write(b"go\n")
-        process.stdin.close()
-        process.stdin = None
-        finish(process)
+    finish(start(record_afresh_together, _absolute(location, tmp_path), 3))
     assert sorted(contents(location)) == ["p0", "p1", "p2"]
 
 

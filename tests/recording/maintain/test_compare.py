@@ -153,7 +153,7 @@ def test_events_count_by_their_kinds_and_not_by_their_number():
     assert "body.type:" in wire_difference(old, other)
 
 
-def changes_wire_comparison(before, after):
+def kinds_and_places(before, after):
     return [
         (change.kind, change.place)
         for change in compare_documents(Document(entries={"a": before}), Document(entries={"a": after}))
@@ -162,10 +162,10 @@ def changes_wire_comparison(before, after):
 
 def test_recordings_tell_a_change_of_the_bytes_only_if_the_answer_is_the_same():
     told = Exchange(content="Hello", wire=chat("Hello"))
-    assert changes_wire_comparison(told, Exchange(content="Hello", wire=chat("Hello", run="2"))) == []
-    assert changes_wire_comparison(told, Exchange(content="Hello", wire=chat("Hullo"))) == [("wire", "")]
-    assert changes_wire_comparison(told, Exchange(content="Hello")) == [("wire", "")]
-    assert changes_wire_comparison(told, Exchange(content="Hullo", wire=chat("Hullo"))) == [("answer", "")]
+    assert kinds_and_places(told, Exchange(content="Hello", wire=chat("Hello", run="2"))) == []
+    assert kinds_and_places(told, Exchange(content="Hello", wire=chat("Hullo"))) == [("wire", "")]
+    assert kinds_and_places(told, Exchange(content="Hello")) == [("wire", "")]
+    assert kinds_and_places(told, Exchange(content="Hullo", wire=chat("Hullo"))) == [("answer", "")]
 
 
 def plain(path="/v1/models", body="{}"):
@@ -175,10 +175,10 @@ def plain(path="/v1/models", body="{}"):
 
 def test_plain_http_is_told_by_its_place():
     place = "GET /v1/models"
-    assert changes_wire_comparison(plain(), plain(body='{"data": 1}')) == [("answer", place)]
-    assert changes_wire_comparison(plain("/v1/files"), plain()) == [("request", place)]
-    assert changes_wire_comparison([], plain()) == [("added", place)]
-    assert changes_wire_comparison(plain(), []) == [("removed", place)]
+    assert kinds_and_places(plain(), plain(body='{"data": 1}')) == [("answer", place)]
+    assert kinds_and_places(plain("/v1/files"), plain()) == [("request", place)]
+    assert kinds_and_places([], plain()) == [("added", place)]
+    assert kinds_and_places(plain(), []) == [("removed", place)]
     (change,) = compare_documents(Document(entries={"a": plain("/v1/files")}), Document(entries={"a": plain()}))
     assert '-"/v1/files"' in change.difference
 

@@ -295,7 +295,7 @@ def search(**arguments):
     raise AssertionError
 
 
-def missed_tool_miss(recorded, *calls, tool="search"):
+def refused_call(recorded, *calls, tool="search"):
     """The error with which a strict replay of these arguments, each once, refuses the last of the calls."""
     exchanges = [{"arguments": arguments, "result": "x"} for arguments in recorded]
     tools = replay_tools({tool: search}, {"_tools": {"search": exchanges}} if exchanges else {})
@@ -312,7 +312,7 @@ def missed_tool_miss(recorded, *calls, tool="search"):
 
 def test_a_drift_shows_the_nearest_call_and_what_differs():
     recorded = [{"query": "parrots"}, {"query": "weather in Oslo", "limit": 5}, {"query": "cheese", "limit": 9}]
-    error = missed_tool_miss(recorded, {"query": "weather in Rome", "limit": 5})
+    error = refused_call(recorded, {"query": "weather in Rome", "limit": 5})
     assert error.kind == "drifted"
     assert str(error) == (
         "recording: tool 'search' was not recorded with these arguments. Record it again, or undo the change."
@@ -326,22 +326,22 @@ def test_a_drift_shows_the_nearest_call_and_what_differs():
 
 
 def test_a_drift_shows_arguments_that_came_or_went():
-    assert '+  "limit": null,' in missed_tool_miss([{"query": "a"}], {"query": "a", "limit": None}).difference
-    assert '-  "limit": 5,' in missed_tool_miss([{"query": "a", "limit": 5}], {"query": "a"}).difference
+    assert '+  "limit": null,' in refused_call([{"query": "a"}], {"query": "a", "limit": None}).difference
+    assert '-  "limit": 5,' in refused_call([{"query": "a", "limit": 5}], {"query": "a"}).difference
 
 
 def test_arguments_named_messages_are_arguments_like_any_other():
-    assert '+  "messages": "b"' in missed_tool_miss([{"messages": "a"}], {"messages": "b"}).difference
+    assert '+  "messages": "b"' in refused_call([{"messages": "a"}], {"messages": "b"}).difference
 
 
 def test_what_is_used_up_is_said_to_be():
-    error = missed_tool_miss([{"n": 1}, {"n": 1}], {"n": 1}, {"n": 1}, {"n": 1})
+    error = refused_call([{"n": 1}, {"n": 1}], {"n": 1}, {"n": 1}, {"n": 1})
     assert (error.kind, error.difference) == ("exhausted", "")
     assert str(error) == "recording: tool 'search': it has 2 answers, and all that fit were served already."
 
 
 def test_what_is_used_up_and_asked_something_new_shows_the_difference():
-    error = missed_tool_miss([{"n": 1}, {"n": 2}], {"n": 1}, {"n": 2}, {"n": 3})
+    error = refused_call([{"n": 1}, {"n": 2}], {"n": 1}, {"n": 2}, {"n": 3})
     assert error.kind == "exhausted"
     assert "The nearest call differs:" in str(error)
     assert '+  "n": 3' in error.difference
@@ -356,19 +356,17 @@ def test_calls_that_do_not_say_what_they_answer_are_used_up_without_a_difference
 
 
 def test_a_tool_that_is_not_there_is_told_the_one_that_was_meant():
-    error = missed_tool_miss([{}], {}, tool="serach")
+    error = refused_call([{}], {}, tool="serach")
     assert (error.kind, error.difference) == ("missing", "")
     assert str(error) == ("recording: tool 'serach' is not in the recording. Did you mean 'search'? It has: 'search'")
 
 
 def test_a_tool_like_no_other_is_told_those_that_are_there():
-    assert (
-        str(missed_tool_miss([{}], {}, tool="zzz")) == "recording: tool 'zzz' is not in the recording. It has: 'search'"
-    )
+    assert str(refused_call([{}], {}, tool="zzz")) == "recording: tool 'zzz' is not in the recording. It has: 'search'"
 
 
-def test_an_empty_recording_is_said_to_be_empty_tool_miss():
-    assert str(missed_tool_miss([], {})) == "recording: tool 'search' is not in the recording. It has no tool calls."
+def test_a_recording_without_calls_of_tools_is_said_to_have_none():
+    assert str(refused_call([], {})) == "recording: tool 'search' is not in the recording. It has no tool calls."
 
 
 def test_many_tools_are_not_all_listed():
@@ -378,13 +376,13 @@ def test_many_tools_are_not_all_listed():
 
 
 def test_secrets_of_the_live_call_are_not_shown():
-    error = missed_tool_miss([{"key": "old"}], {"key": LIVE_KEY, "password": "hunter2"})
+    error = refused_call([{"key": "old"}], {"key": LIVE_KEY, "password": "hunter2"})
     assert LIVE_KEY not in str(error)
     assert "hunter2" not in str(error)
 
 
 def test_control_characters_do_not_reach_the_terminal_and_long_texts_are_cut():
-    missed_tool_miss([{"text": "plain"}], {"text": "\x1b[2J\x07\u202e" + "long " * 10_000})
+    refused_call([{"text": "plain"}], {"text": "\x1b[2J\x07\u202e" + "long " * 10_000})
 
 
 def test_a_call_that_has_only_a_hash_does_not_say_what_was_asked():
