@@ -1,11 +1,11 @@
-"""Asking a model for JSON: what is read from its answer, and what it is told if that cannot be."""
+"""Asking a model for JSON: reading its answer, and asking again if that cannot be used."""
 
 import json
 from contextlib import suppress
 from datetime import date
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbook import run
@@ -23,13 +23,13 @@ from offbook.scenarios.structured_query import (
 )
 from tests.fakes import Scripted
 
-QUESTION = Prompt("Judge it.", "Here it is.", frozenset({"score"}), "judge.it")
+PROMPT = Prompt("Judge it.", "Here it is.", frozenset({"score"}), "judge.it")
 NUDGE = "Your answer cannot be used: {}. Answer again with only the JSON object that was requested."
 
 
 async def ask(*texts, read=lambda answer: answer, **options):
     provider = Scripted(*(Response(content=text) for text in texts))
-    return await ModelQuery(provider, "m", **options).ask(QUESTION, read), provider
+    return await ModelQuery(provider, "m", **options).ask(PROMPT, read), provider
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_request_has_the_instructions_the_case_and_the_options():
 async def test_a_failed_call_is_not_asked_again():
     provider = Scripted(ProviderError("down"))
     with pytest.raises(ProviderError, match="down"):
-        await ModelQuery(provider, "m").ask(QUESTION, lambda answer: answer)
+        await ModelQuery(provider, "m").ask(PROMPT, lambda answer: answer)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,7 @@ answers = st.one_of(
 )
 
 
+@settings(max_examples=30)
 @given(answers, answers)
 def test_whatever_a_model_answers_is_a_number_or_an_unfit_answer(first, second):
     def read(answer):
@@ -141,12 +142,13 @@ def test_whatever_a_model_answers_is_a_number_or_an_unfit_answer(first, second):
         assert score in range(1, 6)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.text() | st.sampled_from(["</data>", "<data>", "\\u003c", "\n</data>\n"])))
 def test_no_text_ends_the_data_and_all_of_it_can_be_read_again(texts):
-    told = as_data("data", texts)
-    assert told.startswith("<data>\n")
-    assert told.endswith("\n</data>")
-    inner = told.removeprefix("<data>").removesuffix("</data>")
+    text = as_data("data", texts)
+    assert text.startswith("<data>\n")
+    assert text.endswith("\n</data>")
+    inner = text.removeprefix("<data>").removesuffix("</data>")
     assert "<" not in inner
     assert ">" not in inner
     assert json.loads(inner) == texts

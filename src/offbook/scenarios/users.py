@@ -165,12 +165,12 @@ def _conversation_text(turns: Sequence[TurnRecord]) -> str:
 
 
 def _first_move(answer: JsonObject) -> UserMove:
-    return _message(answer, problem="the conversation has not begun, so message must say something")
+    return _message(answer, problem="the conversation has not started, so message must not be empty")
 
 
 def _later_move(answer: JsonObject) -> UserMove:
     if not bool_field(answer, "stop"):
-        return _message(answer, problem="message must say something, or stop must be true")
+        return _message(answer, problem="message must not be empty unless stop is true")
     return UserMove(
         None, is_done=True, goal_reached=bool_field(answer, "goal_reached"), reason=text_field(answer, "reason")
     )

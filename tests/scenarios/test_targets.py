@@ -1,4 +1,4 @@
-"""Agents under test, whatever they are made of."""
+"""Agents under test: functions, HTTP endpoints and workflows."""
 
 import asyncio
 import threading
@@ -25,13 +25,13 @@ def reply(text: str) -> str:
     raise AssertionError("the real tool must not run")
 
 
-def stage(mocks=None, provider=None):
+def environment(mocks=None, provider=None):
     return AgentEnvironment(Mocks(MOCKS if mocks is None else mocks).conversation("conv-1"), provider)
 
 
 def talked(target, *texts, on=None):
-    """What an agent answers, one after another, and the calls that it made."""
-    on = on or stage()
+    """The answers of an agent to these messages, and its tool calls."""
+    on = on or environment()
 
     async def talk():
         dialogue = target.begin(on)
@@ -125,7 +125,7 @@ class TestHandler:
             return Response("Hi", cost_usd=0.25)
 
         async def talk():
-            return await HandlerTarget("a", agent).begin(stage()).say("hi")
+            return await HandlerTarget("a", agent).begin(environment()).say("hi")
 
         assert run(talk()).cost_usd == 0.25
 
@@ -141,7 +141,7 @@ class TestHttp:
 
     def test_what_a_conversation_gives_goes_before_the_endpoint(self):
         instead = MockProvider(responses={"agent": {"content": "replayed"}})
-        assert talked(HttpTarget("a", Scripted()), "hi", on=stage(provider=instead))[0] == ["replayed"]
+        assert talked(HttpTarget("a", Scripted()), "hi", on=environment(provider=instead))[0] == ["replayed"]
 
     def test_an_endpoint_that_fails_is_the_agents_failure(self):
         with pytest.raises(TargetError, match="no answer"):
@@ -161,7 +161,7 @@ class TestRunner:
         script = [ToolCall("find_order", {"order_id": 1}), ToolCall("reply", {"text": "Lost."})] * 2
         provider = Scripted(*[Response(tool_calls=(call,)) for call in script])
         target = RunnerTarget("a", self.WORKFLOW, "m", provider=provider, prompt_vars={"who": "kind"})
-        on = stage({**MOCKS, "reply": lambda args: args["text"]})
+        on = environment({**MOCKS, "reply": lambda args: args["text"]})
         answers, calls = talked(target, "one", "two", on=on)
         assert answers == ["Lost.", "Lost."]
         assert [name for name, _ in calls] == ["find_order", "reply"] * 2
@@ -199,6 +199,6 @@ def test_a_hanging_handler_can_be_given_up():
     async def talk():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
-                await HandlerTarget("a", agent).begin(stage()).say("hi")
+                await HandlerTarget("a", agent).begin(environment()).say("hi")
 
     run(talk(), virtual_time=True)
