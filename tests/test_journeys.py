@@ -94,8 +94,9 @@ def explore_one_case(journey, tmp_path):
     flow = demo / "support.yaml"
     subject = WorkflowSubject(load_workflow(flow), demo / "recordings" / "support.json", folder=demo)
     subject.run(FaultPlan())
+    plan = FaultPlan([parse_fault("call=2 attempt=1: http_error 500")])
     with journey.watching(), journey.noting():
-        run = subject.run(FaultPlan([parse_fault("call=2 attempt=1: http_error 500")]))
+        run = subject.run(plan)
     assert run.error is None
 
 

@@ -63,7 +63,7 @@ class WorkflowSubject:
         self._harnesses = HarnessFactory(reader, divergence, side_effects=settings.side_effects)
         check_tools = dict if len(reader.tools) or settings.runs_tools else self._refuse_side_effects
         try:
-            WorkflowEngine(definition, live, wrap_tools=check_tools, folder=folder)
+            self._engine = WorkflowEngine(definition, live, wrap_tools=check_tools, folder=folder)
         except InputError:
             self.close()
             raise
@@ -98,9 +98,7 @@ class WorkflowSubject:
         async with open_pipeline(
             config, Harnessed(harness), folder=self._folder, models=self._models, sink=sink
         ) as pipeline:
-            engine = WorkflowEngine(
-                self._definition, pipeline.gateway, wrap_tools=pipeline.wrap_tools, folder=self._folder
-            )
+            engine = self._engine.using(pipeline.gateway, wrap_tools=pipeline.wrap_tools)
             result = await engine.run(deepcopy(self._state))
         note(result)
         return {"state": result.state, "outputs": {path: step.output for path, step in result.steps.items()}}

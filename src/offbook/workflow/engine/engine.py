@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +16,7 @@ from offbook.gateway.gateway import ProviderGateway
 from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
-from offbook.workflow.engine.level_run import LevelRun
+from offbook.workflow.engine.level_run import LevelRun, RunnableLevel
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, StepResult, WorkflowResult
 from offbook.workflow.engine.step import Environment, OnText, RunContext, Scope, initial_state
 from offbook.workflow.engine.steps import build_level
@@ -70,20 +71,35 @@ class WorkflowEngine:
         self.definition = definition
         self._sink = guard_sink(sink)
         self._gateway = _gateway_of(provider_gateway)
+        self._checkpoint, self._on_text = checkpoint, on_text or _ignore
+        self._tools = _WorkflowTools(Path(folder or "."), given)
+        self._level = self._build_level(wrap_tools)
+
+    def using(self, provider_gateway: Provider, *, wrap_tools: WrapTools = dict) -> WorkflowEngine:
+        """Return an engine for the same workflow with other models and tool wrappers.
+
+        The workflow is not validated again, and its tools are not loaded again.
+        """
+        engine = copy(self)
+        vars(engine).update(_gateway=_gateway_of(provider_gateway), _level=self._build_level(wrap_tools))
+        return engine
+
+    def _build_level(self, wrap_tools: WrapTools) -> RunnableLevel:
+        definition = self.definition
 
         def load(declared: Mapping[str, ToolDefinition]) -> Mapping[str, ToolDef]:
-            return wrap_tools({**load_tools(declared, folder=Path(folder or "."), given=given), **given})
+            return wrap_tools(self._tools.load(declared))
 
         environment = Environment(
             workflow=definition.name,
             config=definition.config,
             toolbox=Toolbox(load(definition.tools)),
             sink=self._sink,
-            checkpoint=checkpoint,
-            on_text=on_text or _ignore,
+            checkpoint=self._checkpoint,
+            on_text=self._on_text,
             load_tools=load,
         )
-        self._level = build_level(definition.steps, environment)
+        return build_level(definition.steps, environment)
 
     async def run(self, state: Mapping[str, Any] | None = None) -> WorkflowResult:
         """Run the workflow. `state` overrides keys of the declared state.
@@ -120,6 +136,19 @@ class WorkflowEngine:
             EventLoopError: called inside a running event loop; await `run` there.
         """
         return run_sync(self.run(state))
+
+
+class _WorkflowTools:
+    """The tools of a workflow and its sub-workflows, each declaration loaded once."""
+
+    def __init__(self, folder: Path, given: Mapping[str, ToolDef]) -> None:
+        self._folder, self._given = folder, given
+        self._loaded: dict[int, dict[str, ToolDef]] = {}
+
+    def load(self, declared: Mapping[str, ToolDefinition]) -> dict[str, ToolDef]:
+        if id(declared) not in self._loaded:  # declarations live as long as the definition that has them
+            self._loaded[id(declared)] = load_tools(declared, folder=self._folder, given=self._given)
+        return {**self._loaded[id(declared)], **self._given}
 
 
 def _check_workflow(workflow: object) -> None:
