@@ -1,5 +1,5 @@
 """Reports of scenario runs: on the console, as JSON, JUnit XML or an HTML page, and for GitHub."""
 
-from offbook.report.scenarios.reporter import Reporter, Reporters, report, reporter_of
+from offbook.lazy_names import lazy_names
 
-__all__ = ["Reporter", "Reporters", "report", "reporter_of"]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

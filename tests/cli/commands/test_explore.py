@@ -212,7 +212,7 @@ def test_a_program_is_explored_with_arguments_of_its_own(run, project):
         (("sim_none.py",), "there is no such file"),
         ((*FLOW, "--faults", "timeot"), "there is no fault 'timeot' to try"),
         ((*FLOW, "--workers", "many"), "expected a number or auto, got 'many'"),
-        ((*FLOW, "--reporter", "xml=x"), "no reporter is called 'xml'"),
+        ((*FLOW, "--reporter", "xml=x"), "there is no reporter 'xml'"),
         ((*FLOW, "--compare", "none.json"), "none.json"),
     ],
 )
@@ -253,7 +253,7 @@ def test_an_interrupted_exploration_reports_what_has_ended(project, workers):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "cut off: this is what had ended by then" in out
+    assert "interrupted: this report is partial" in out
     told = json.loads(Path("so_far.json").read_text())
     assert not told["is_complete"]
     ended = [case["verdict"] for case in told["explored"]]

@@ -71,7 +71,7 @@ def test_an_exploration_that_was_cut_off_says_so():
         "console", reproduce=explorations.reproduce, console=Console(file=out, width=200)
     )
     reporter.finish(explorations.naive(), is_complete=False)
-    assert "\ncut off: this is what had ended by then\n" in out.getvalue()
+    assert "\ninterrupted: this report is partial\n" in out.getvalue()
 
 
 def test_there_are_no_colours_but_on_a_terminal():
@@ -114,7 +114,7 @@ def live(on, exploration, cases=None):
     heatmap = LiveHeatmap(on, HeatmapDrawing(80))
     heatmap.begin(Exploration(exploration.subject, exploration.clean), cases or len(exploration.results))
     for each in exploration.results:
-        heatmap.told(each)
+        heatmap.on_case(each)
     return heatmap
 
 

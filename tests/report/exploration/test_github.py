@@ -57,7 +57,7 @@ def test_a_table_tells_how_many_cases_have_which_verdict_the_worst_first():
     assert markdown(explorations.naive()).startswith(
         "\n## Exploration of refund\\_agent\n\n"
         "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 diverged, 1 recovered, 1 not reached\n\n"
-        "| | verdict | cases | |\n| --- | --- | --- | --- |\n"
+        "|  | verdict | cases |  |\n| --- | --- | --- | --- |\n"
         "| 2 | repeated side effect | 1 | a tool did twice what it should do once |\n"
     )
 
@@ -84,8 +84,7 @@ def test_what_differs_from_before_is_a_table_the_worse_first():
 def test_what_was_cut_off_says_so_and_may_be_empty():
     told = markdown(replace(explorations.naive(), results=()), is_complete=False)
     assert (
-        told
-        == "\n## Exploration of refund\\_agent\n\n**Cut off: this is what had ended by then.** 0 cases, 0 findings\n"
+        told == "\n## Exploration of refund\\_agent\n\n**Interrupted: this report is partial.** 0 cases, 0 findings\n"
     )
 
 

@@ -111,7 +111,7 @@ def test_ascii_has_signs_of_its_own():
 
 
 def test_the_signs_that_are_there_are_explained():
-    signs = HeatmapDrawing(80).signs(explorations.naive().results)
+    signs = HeatmapDrawing(80).legend(explorations.naive().results)
     assert signs.plain == "2 repeated side effect  ! crashed  ? diverged  ✓ recovered  · not reached"
 
 

@@ -48,7 +48,7 @@ def test_what_is_no_finding_passes():
 def test_an_exploration_that_was_cut_off_has_an_error():
     suite = suite_of(explorations.naive(), is_complete=False)
     assert suite.get("errors") == "1"
-    assert suite[-1].find("error").get("type") == "cut off"
+    assert suite[-1].find("error").get("type") == "interrupted"
 
 
 def test_hostile_text_is_only_text_and_the_same_every_time():

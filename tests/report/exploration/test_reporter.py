@@ -20,7 +20,7 @@ class Listener:
     def begin(self, exploration, cases):
         self.heard.append(("begin", exploration.subject, len(exploration.results), cases))
 
-    def told(self, explored):
+    def on_case(self, explored):
         self.heard.append(("told", explored.case.id))
 
     def finish(self, exploration, *, is_complete=True):
@@ -51,7 +51,7 @@ def test_a_reporter_can_be_told_by_an_explorer_and_of_what_was_cut_off():
     listener = Listener()
     reporters = ExplorationReporters(listener)
     options = ExploreOptions(variants=select_variants("tool_error"))
-    exploration = Explorer(Always(), options, on_begin=reporters.begin, on_case=reporters.told).explore()
+    exploration = Explorer(Always(), options, on_begin=reporters.begin, on_case=reporters.on_case).explore()
     reporters.finish(exploration, is_complete=False)
     assert listener.heard == [("begin", "always", 0, 2), ("told", "0001"), ("told", "0002"), ("finish", 2, False)]
 
@@ -90,7 +90,7 @@ def test_github_may_have_a_path(tmp_path):
 @pytest.mark.parametrize(
     ("declared", "reason", "hint"),
     [
-        ("jsn=e", "no reporter is called 'jsn'", "did you mean 'json'?"),
+        ("jsn=e", "there is no reporter 'jsn'", "did you mean 'json'?"),
         ("console=e", "the console takes no path", "console"),
         ("html", "a path is missing", "html=report.html"),
         ("json=", "a path is missing", "json=exploration.json"),
@@ -129,7 +129,7 @@ def test_an_exploration_that_is_killed_leaves_at_least_half_of_what_had_ended(tm
     reporter, written = reporter_at(path), set()
     reporter.begin(begun(exploration), 100)
     for ended, each in enumerate(exploration.results[:100], 1):
-        reporter.told(each)
+        reporter.on_case(each)
         kept, is_complete = told_in(path)
         written.add(kept)
         assert kept * 2 >= ended

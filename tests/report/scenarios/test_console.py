@@ -51,7 +51,7 @@ def test_an_agent_that_did_not_do_a_scenario_has_an_empty_cell():
 
 
 def test_a_run_that_was_cut_off_says_so():
-    assert "\ncut off: this is what had ended by then\n" in shown(runs.suite(runs.scenario(), is_complete=False))
+    assert "\ninterrupted: this report is partial\n" in shown(runs.suite(runs.scenario(), is_complete=False))
 
 
 def test_long_details_and_many_failures_are_cut():
@@ -86,8 +86,8 @@ def test_a_terminal_shows_how_far_the_run_is():
     reporter = ConsoleReporter(Console(file=out, force_terminal=True, width=100))
     reporter.begin(3)
     assert "0 of 3 scenarios" in out.getvalue()
-    reporter.told(runs.scenario(passes=0))
-    reporter.told(runs.scenario(agent="large"))
+    reporter.on_scenario(runs.scenario(passes=0))
+    reporter.on_scenario(runs.scenario(agent="large"))
     assert "2 of 3 scenarios, 1 failed" in out.getvalue()
     reporter.finish(runs.suite(runs.scenario(passes=0), runs.scenario(agent="large")))
     assert out.getvalue().endswith("1.50 s\x1b[0m\n")

@@ -88,12 +88,12 @@ def test_the_summary_is_added_to_what_is_there(tmp_path):
 def test_a_run_that_is_killed_leaves_the_table_so_far(tmp_path):
     reporter = GithubReporter(tmp_path / "s.md")
     reporter.begin(2)
-    reporter.told(runs.scenario())
+    reporter.on_scenario(runs.scenario())
     assert (tmp_path / "s.md").read_text().endswith("| ✅ | refunds an order | small | 1/1 |  | 0.0100 |\n")
 
 
 def test_a_run_that_was_cut_off_says_so(tmp_path):
-    assert "cut off" in summary_of(runs.suite(runs.scenario(), is_complete=False), tmp_path / "s.md")
+    assert "interrupted" in summary_of(runs.suite(runs.scenario(), is_complete=False), tmp_path / "s.md")
 
 
 def test_hostile_text_means_nothing_in_the_summary(tmp_path):
@@ -136,4 +136,4 @@ def test_hostile_causes_mean_nothing_and_many_are_cut(tmp_path):
     told = summary_of(runs.grouped(*[runs.hostile_group()] * 52), tmp_path / "s.md")
     assert "<script" not in told.replace("\\<script", "")
     assert told.count("- **critical**") == 50
-    assert "\n- 2 more causes\n" in told
+    assert "\n- … 2 more causes\n" in told

@@ -19,7 +19,7 @@ class Listener:
     def begin(self, scenarios):
         self.heard.append(("begin", scenarios))
 
-    def told(self, scenario):
+    def on_scenario(self, scenario):
         self.heard.append(("told", scenario.agent))
 
     def finish(self, result):
@@ -59,7 +59,7 @@ def test_github_needs_no_path(capsys):
 
 
 def test_an_unknown_reporter_is_refused_with_a_suggestion():
-    with pytest.raises(InputError, match="no reporter is called 'junti'") as caught:
+    with pytest.raises(InputError, match="there is no reporter 'junti'") as caught:
         reporter_of("junti=out.xml")
     assert caught.value.hint == "did you mean 'junit'? reporters: console, github, html, json, junit"
 
@@ -83,8 +83,8 @@ def test_a_run_that_is_killed_leaves_a_report_of_what_had_ended(tmp_path):
     path = tmp_path / "r.json"
     reporter = reporter_of(f"json={path}")
     reporter.begin(3)
-    reporter.told(runs.scenario("one"))
-    reporter.told(runs.scenario("two"))
+    reporter.on_scenario(runs.scenario("one"))
+    reporter.on_scenario(runs.scenario("two"))
     assert names_in(path) == ["one", "two"]
     assert json.loads(path.read_bytes())["is_complete"] is False
 
@@ -102,8 +102,8 @@ def test_the_whole_result_is_what_stays_in_its_order(tmp_path):
     reporter = reporter_of(f"json={path}")
     one, two = runs.scenario("one"), runs.scenario("two")
     reporter.begin(2)
-    reporter.told(two)
-    reporter.told(one)
+    reporter.on_scenario(two)
+    reporter.on_scenario(one)
     reporter.finish(runs.suite(one, two))
     assert names_in(path) == ["one", "two"]
     assert json.loads(path.read_bytes())["is_complete"] is True
@@ -115,7 +115,7 @@ def test_a_long_run_is_written_now_and_then_and_never_lags_by_more_than_a_twenti
     reporter.begin(500)
     written = [0]
     for ended in range(1, 501):
-        reporter.told(runs.scenario(str(ended), conversations=()))
+        reporter.on_scenario(runs.scenario(str(ended), conversations=()))
         written.append(len(names_in(path)))
         assert ended - written[-1] <= max(0, ended - 100) / 20
     assert len(set(written)) < 180

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +12,6 @@ from offbook.text import format_usd, pluralize
 if TYPE_CHECKING:
     from offbook.workflow.runs.store import RunStore, RunSummary
 
-PLAIN_COLUMNS = 200
 COLUMNS = ("run", "workflow", "status", "steps", "cost $", "started (UTC)", "to go on with it")
 
 
@@ -65,15 +63,16 @@ def _prune(store: RunStore, age: str | None, keep: int | None) -> list[str]:
 
 
 def _print(summaries: list[RunSummary], runs_dir: str) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from offbook.report.reporter import stdout_console
 
     table = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
     for column in (3, 4):
         table.columns[column].justify = "right"
     for summary in summaries:
         table.add_row(*_cells(summary, runs_dir))
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS).print(table)
+    stdout_console().print(table)
 
 
 def _cells(summary: RunSummary, runs_dir: str) -> tuple[str, ...]:

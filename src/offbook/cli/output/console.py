@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import orjson
 import typer
 
 from offbook.text import printable
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-PLAIN_COLUMNS = 200
-"""The width of tables that are not printed on a terminal."""
 ERROR_FIELDS = ("reason", "source", "place", "hint", "kind", "key", "difference", "fired")
 
 
@@ -33,14 +27,6 @@ def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = 
 def _is_styled(is_err: bool) -> bool:
     stream = sys.stderr if is_err else sys.stdout
     return stream.isatty() and not os.environ.get("NO_COLOR")
-
-
-def stdout_console() -> Console:
-    """Return a console for tables on stdout, as wide as the terminal or, without one, `PLAIN_COLUMNS`."""
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else PLAIN_COLUMNS
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)
 
 
 def error_document(error: Exception, *, exit_code: int) -> bytes:

@@ -269,6 +269,6 @@ class WireReportFile:
 
     def _write(self, document: dict[str, Any]) -> None:
         if self._path is not None:
-            from offbook.report.report_file import write_whole
+            from offbook.report.reporter import write_report
 
-            write_whole(self._path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+            write_report(self._path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")

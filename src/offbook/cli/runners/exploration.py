@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
 import typer
 from msgspec.structs import replace
-from rich.console import Console
 
 from offbook.cli.exit_codes import FAILED, FINE, INTERRUPTED
 from offbook.cli.output.console import ending_document, print_message
@@ -19,7 +17,8 @@ from offbook.cli.runners.explore_arguments import ExploreArguments
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import compare_explorations
-from offbook.explore.runner import CaseResult, Exploration, ExploreOptions, Explorer, Subject
+from offbook.explore.options import ExploreOptions
+from offbook.explore.runner import CaseResult, Exploration, Explorer, Subject
 from offbook.explore.variants import VARIANTS, select_variants
 from offbook.faults import parse_fault
 from offbook.report.exploration import (
@@ -30,7 +29,7 @@ from offbook.report.exploration import (
 )
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportOptions, group_findings
-from offbook.report.scenarios.console import PLAIN_COLUMNS
+from offbook.report.reporter import stdout_console
 from offbook.subjects.executors import AutoExecutor, SilentSubject
 from offbook.subjects.open import load_invariants, open_subject
 from offbook.subjects.regression import Regression, RegressionFolder
@@ -39,52 +38,52 @@ from offbook.text import did_you_mean, pluralize
 
 
 class PartialExploration:
-    """Keeps what has ended, of an exploration that may be cut off."""
+    """Collects the cases of an exploration that may be interrupted."""
 
     def __init__(self) -> None:
-        self._begun: Exploration | None = None
-        self._told: list[CaseResult] = []
+        self._start: Exploration | None = None
+        self._ended: list[CaseResult] = []
 
     def begin(self, exploration: Exploration, cases: int) -> None:
-        self._begun, self._told = exploration, []
+        self._start, self._ended = exploration, []
 
-    def told(self, explored: CaseResult) -> None:
-        self._told.append(explored)
+    def on_case(self, result: CaseResult) -> None:
+        self._ended.append(result)
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        """There is no more to keep."""
+        """Do nothing: the exploration is reported as a whole."""
 
     def report(self, reporter: ExplorationReporter) -> bool:
-        """Tell a reporter what has ended, if the exploration had begun; gives back whether it had."""
-        if self._begun is None:
+        """Report the cases that ended, and return whether the exploration had begun."""
+        if self._start is None:
             return False
-        reporter.finish(replace(self._begun, results=tuple(self._told)), is_complete=False)
+        reporter.finish(replace(self._start, results=tuple(self._ended)), is_complete=False)
         return True
 
 
 class JsonExplorationOutput:
-    """Prints an exploration as JSON, when it has ended."""
+    """Prints an exploration as JSON when it ends."""
 
-    def __init__(self, manner: ReportOptions) -> None:
-        self._report_options = manner
+    def __init__(self, options: ReportOptions) -> None:
+        self._options = options
 
     def begin(self, exploration: Exploration, cases: int) -> None:
         """Wait for the end."""
 
-    def told(self, explored: CaseResult) -> None:
+    def on_case(self, result: CaseResult) -> None:
         """Wait for the end."""
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        typer.echo(exploration_json(self._report_options.report_input(exploration, is_complete=is_complete)), nl=False)
+        typer.echo(exploration_json(self._options.report_input(exploration, is_complete=is_complete)), nl=False)
 
 
 class QuietExplorationOutput:
-    """Prints the findings, a line each, and nothing else."""
+    """Prints one line for each finding, and nothing else."""
 
     def begin(self, exploration: Exploration, cases: int) -> None:
         """Wait for the end."""
 
-    def told(self, explored: CaseResult) -> None:
+    def on_case(self, result: CaseResult) -> None:
         """Wait for the end."""
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
@@ -96,16 +95,16 @@ class QuietExplorationOutput:
 
 
 def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments) -> int:
-    """Explore it, report it, and give the exit code.
+    """Explore a subject, report the cases, and return the exit code.
 
     Raises:
-        InputError: something that it needs is missing or wrong, or it fails without any fault.
+        InputError: something that the subject needs is missing or wrong, or it fails without a fault.
     """
     before = None if options.compare is None else load_exploration(options.compare)
     work = _Exploration(spec, settings, options, before)
     try:
         with Termination(), Interruption():
-            return work.listed() if options.is_list else work.explored()
+            return work.list_cases() if options.is_list else work.explore()
     except KeyboardInterrupt:
         if not work.so_far.report(work.reporter) and options.is_json:
             typer.echo(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
@@ -113,7 +112,7 @@ def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: Ex
 
 
 class _Exploration:
-    """An exploration under way, of which what has ended can be told if it is cut off."""
+    """An exploration in progress, whose cases so far can be reported if it is interrupted."""
 
     def __init__(
         self, spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments, before: Exploration | None
@@ -122,8 +121,8 @@ class _Exploration:
         self.so_far = PartialExploration()
         self.reporter = ExplorationReporters(*self._reporters())
 
-    def explored(self) -> int:
-        """Run the cases and report them."""
+    def explore(self) -> int:
+        """Run the cases, report them, and return the exit code."""
         with open_subject(self._spec, self._settings) as subject, self._executor(subject) as executor:
             explorer = self._explorer(subject, executor)
             exploration = explorer.explore(self._only(explorer))
@@ -131,8 +130,8 @@ class _Exploration:
             self._keep(subject, exploration)
         return self._exit_code(exploration)
 
-    def listed(self) -> int:
-        """Print the cases that there are."""
+    def list_cases(self) -> int:
+        """Print the cases."""
         with open_subject(self._spec, self._settings) as subject, self._executor(subject) as executor:
             explorer = self._explorer(subject, executor)
             cases = self._only(explorer) or explorer.cases[: self._options.budget]
@@ -154,11 +153,11 @@ class _Exploration:
             budget=options.budget,
             invariants=[] if options.invariants is None else load_invariants(options.invariants),
         )
-        told = ExplorationReporters(self.so_far, self.reporter)
-        return Explorer(executor.subject, wish, executor=executor, on_begin=told.begin, on_case=told.told)
+        reporter = ExplorationReporters(self.so_far, self.reporter)
+        return Explorer(executor.subject, wish, executor=executor, on_begin=reporter.begin, on_case=reporter.on_case)
 
     def _only(self, explorer: Explorer) -> Sequence[FaultCase] | None:
-        """The cases that are asked for by their ids or by their faults; None if all are."""
+        """Return the cases chosen by --only or --fault; None for all."""
         if self._options.lines:
             lines = tuple(parse_fault(line) for line in self._options.lines)
             return [next((case for case in explorer.cases if case.lines == lines), FaultCase("0000", lines, ()))]
@@ -168,21 +167,21 @@ class _Exploration:
         return [_case(known, wanted) for wanted in self._options.only]
 
     def _reporters(self) -> Iterator[ExplorationReporter]:
-        """The reports, files first: one that cannot be written is found before a terminal shows anything."""
-        manner = ReportOptions(self._reproduce, self._before)
+        """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
+        report_options = ReportOptions(self._reproduce, self._before)
         make = partial(exploration_reporter_of, reproduce=self._reproduce, before=self._before)
         summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
         for declared in self._options.reporters:
             yield make(f"github={summary}" if declared == "github" and summary else declared)
         if self._options.is_json:
-            yield JsonExplorationOutput(manner)
+            yield JsonExplorationOutput(report_options)
         elif self._options.is_quiet:
             yield QuietExplorationOutput()
         else:
-            yield make("console", console=_console())
+            yield make("console", console=stdout_console())
 
     def _reproduce(self, case: FaultCase) -> str:
-        """The command that runs a case again, whatever its number."""
+        """Return the command that runs a case again, whatever its id."""
         invariants = self._options.invariants
         options = [*self._settings.arguments, *([] if invariants is None else ["--invariants", invariants])]
         return explore_command(
@@ -190,7 +189,7 @@ class _Exploration:
         )
 
     def _keep(self, subject: Subject, exploration: Exploration) -> None:
-        """Write the findings down, one for each cause."""
+        """Write a regression file for each cause."""
         if self._options.regress is None:
             return
         kind = Regression(
@@ -217,9 +216,3 @@ def _case(known: dict[str, FaultCase], id: str) -> FaultCase:
         hint = did_you_mean(id, known) or f"there are {pluralize(len(known), 'case')}; --list shows them"
         raise InputError(f"there is no case {id!r}", source="--only", hint=hint)
     return known[id]
-
-
-def _console() -> Console:
-    """A console on standard output, whatever is put in its place while a case runs."""
-    width = None if sys.stdout.isatty() else PLAIN_COLUMNS
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=width)

@@ -76,12 +76,12 @@ def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay
 
 
 class JsonScenarioOutput:
-    """Prints a run as one line of JSON, when it has ended."""
+    """Prints a run as one line of JSON when it ends."""
 
     def begin(self, scenarios: int) -> None:
         """Wait for the end."""
 
-    def told(self, scenario: ScenarioResult) -> None:
+    def on_scenario(self, scenario: ScenarioResult) -> None:
         """Wait for the end."""
 
     def finish(self, result: SuiteResult) -> None:
@@ -161,7 +161,7 @@ class _Run:
             self.reporter.begin(len(plan.pairs))
             self.has_started = True
             rules = _rules(self._config, self._options)
-            self._runner = ScenarioRunner(opened.participants, rules, on_scenario=self.reporter.told)
+            self._runner = ScenarioRunner(opened.participants, rules, on_scenario=self.reporter.on_scenario)
             result = await self._runner.run(plan.scenarios, agents=plan.requested_agents, repeat=repeat)
             groups = await self._grouping.groups_of(result, opened.provider)
             return SuiteOutcome(replace(result, groups=groups), opened.unused())

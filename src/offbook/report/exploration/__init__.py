@@ -1,17 +1,5 @@
 """Reports of explorations: on the console, as JSON, JUnit XML or an HTML page, and for GitHub."""
 
-from offbook.report.exploration.json_report import load_exploration
-from offbook.report.exploration.reporter import (
-    ExplorationReporter,
-    ExplorationReporters,
-    exploration_reporter_of,
-    report_exploration,
-)
+from offbook.lazy_names import lazy_names
 
-__all__ = [
-    "ExplorationReporter",
-    "ExplorationReporters",
-    "exploration_reporter_of",
-    "load_exploration",
-    "report_exploration",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

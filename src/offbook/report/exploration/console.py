@@ -23,7 +23,7 @@ from offbook.report.exploration.report_input import (
     group_findings,
     verdict_counts,
 )
-from offbook.report.scenarios.console import stdout_console
+from offbook.report.reporter import encodable, stdout_console
 from offbook.report.text import cut_lines, one_line
 from offbook.text import pluralize
 
@@ -32,36 +32,36 @@ LINES_BESIDE = 4
 
 
 class LiveHeatmap:
-    """On a terminal, shows the heatmap so far, how far the exploration is, and how many cases have which verdict.
+    """On a terminal, shows the heatmap so far, a progress bar and the count of each verdict.
 
-    Where the terminal has too few lines for the heatmap, it shows the rest. Elsewhere than on a terminal it prints
-    a line whenever a tenth more has ended.
+    If the terminal has too few lines for the heatmap, it shows only the others. Without a terminal, it prints a line
+    each time that another tenth of the cases has ended.
     """
 
     def __init__(self, console: Console, drawing: HeatmapDrawing) -> None:
         self._console, self._drawing = console, drawing
-        self._begun, self._cases = Exploration("", Run()), 0
-        self._told: list[CaseResult] = []
+        self._start, self._cases = Exploration("", Run()), 0
+        self._ended: list[CaseResult] = []
         self._printed = 0
         self._live = Live(self, console=console, refresh_per_second=4, transient=True)
 
     def begin(self, exploration: Exploration, cases: int) -> None:
-        """Start to show, with nothing explored."""
-        self._begun, self._cases, self._told = exploration, cases, []
+        """Start to show, before the first case."""
+        self._start, self._cases, self._ended = exploration, cases, []
         self._printed = 0
         if self._console.is_terminal:
             self._live.start(refresh=True)
 
-    def told(self, explored: CaseResult) -> None:
-        """A case has ended."""
-        self._told.append(explored)
-        further, tenth = len(self._told) - self._printed, max(self._cases, self._printed) // 10
+    def on_case(self, result: CaseResult) -> None:
+        """Show a case that ended."""
+        self._ended.append(result)
+        further, tenth = len(self._ended) - self._printed, max(self._cases, self._printed) // 10
         if not self._console.is_terminal and further >= max(1, tenth):
-            self._printed = len(self._told)
+            self._printed = len(self._ended)
             self._console.print(self._counts(self._so_far()), soft_wrap=True)
 
     def stop(self) -> None:
-        """Show no more; what was shown is gone from the terminal."""
+        """Remove it from the terminal."""
         self._live.stop()
 
     def __rich__(self) -> Group:
@@ -75,12 +75,12 @@ class LiveHeatmap:
         return Group(*(lines if has_room else ()), Text(), below)
 
     def _so_far(self) -> Exploration:
-        return replace(self._begun, results=tuple(self._told))
+        return replace(self._start, results=tuple(self._ended))
 
     def _counts(self, so_far: Exploration) -> Text:
-        ended, told = len(so_far.results), verdict_counts(so_far)
+        ended, counts = len(so_far.results), verdict_counts(so_far)
         expected = f"{ended:,} of " if ended < self._cases else ""
-        return Text(f"{expected}{pluralize(max(self._cases, ended), 'case')}{told and f': {told}'}", style="dim")
+        return Text(f"{expected}{pluralize(max(self._cases, ended), 'case')}{counts and f': {counts}'}", style="dim")
 
 
 DRAWN_COLUMNS = 80
@@ -93,13 +93,13 @@ MAX_CHANGES = 20
 
 
 class ExplorationConsoleReporter:
-    """Prints to a console. On a terminal, the heatmap is there from the beginning and fills.
+    """Prints to a console. On a terminal, the heatmap fills while cases run.
 
-    Nothing that a run has said can command a terminal, nor the log of a GitHub workflow.
+    Text of runs cannot control the terminal or the log of a GitHub workflow.
     """
 
-    def __init__(self, manner: ReportOptions, console: Console | None = None) -> None:
-        self._report_options, self._console = manner, console or stdout_console()
+    def __init__(self, options: ReportOptions, console: Console | None = None) -> None:
+        self._options, self._console = options, console or stdout_console()
         self._is_ascii = not self._console.encoding.startswith("utf")
         self._bar = "  | " if self._is_ascii else "  │ "
         width = self._console.width if self._console.is_terminal else DRAWN_COLUMNS
@@ -109,19 +109,19 @@ class ExplorationConsoleReporter:
     def begin(self, exploration: Exploration, cases: int) -> None:
         self._live.begin(exploration, cases)
 
-    def told(self, explored: CaseResult) -> None:
-        self._live.told(explored)
+    def on_case(self, result: CaseResult) -> None:
+        self._live.on_case(result)
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         self._live.stop()
-        report_input = self._report_options.report_input(exploration, is_complete=is_complete)
+        report_input = self._options.report_input(exploration, is_complete=is_complete)
         for line in self._drawing.heatmap(heatmap_of(exploration)):
             self._print(line)
         self._print()
-        self._print(self._drawing.signs(exploration.results))
+        self._print(self._drawing.legend(exploration.results))
         self._print()
         if not is_complete:
-            self._print(("cut off: this is what had ended by then", "bold red"))
+            self._print(("interrupted: this report is partial", "bold red"))
         self._print((exploration_totals(exploration), "bold red" if exploration.findings else "green"))
         self._print_findings(report_input)
         self._print_coverage(exploration)
@@ -140,8 +140,8 @@ class ExplorationConsoleReporter:
     def _print_finding(self, finding: FindingGroup, report_input: ReportInput) -> None:
         first = one_line(str(finding.first), MAX_CASE_CHARS)
         count = len(finding.results)
-        told = first if count == 1 else f"{pluralize(count, 'case')}, the first: {first}"
-        self._print(self._drawing.sign(finding.verdict), (f" {finding.verdict}  ", "bold"), told)
+        cases = first if count == 1 else f"{pluralize(count, 'case')}, the first: {first}"
+        self._print(self._drawing.symbol(finding.verdict), (f" {finding.verdict}  ", "bold"), cases)
         text = "\n".join(finding.evidence)
         for line in cut_lines(text, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):
             self._print((self._bar, "red"), line)
@@ -149,12 +149,12 @@ class ExplorationConsoleReporter:
 
     def _print_coverage(self, exploration: Exploration) -> None:
         coverage = coverage_of(exploration)
-        told = {"met no fault": coverage.missed, "never seen to run": coverage.never_ran}
-        if any(told.values()):
+        gaps = {"met no fault": coverage.missed, "never seen to run": coverage.never_ran}
+        if any(gaps.values()):
             self._print()
-        for name, what in told.items():
-            if what:
-                self._print((f"{name}: {one_line(', '.join(what), MAX_CASE_CHARS)}", "dim"))
+        for name, missing in gaps.items():
+            if missing:
+                self._print((f"{name}: {one_line(', '.join(missing), MAX_CASE_CHARS)}", "dim"))
 
     def _print_comparison(self, comparison: ExplorationComparison) -> None:
         self._print()
@@ -169,6 +169,5 @@ class ExplorationConsoleReporter:
     def _print(self, *parts: str | Text | tuple[str, str]) -> None:
         line = Text.assemble(*parts)
         if self._is_ascii:
-            encoding = self._console.encoding
-            line.plain = line.plain.encode(encoding, "replace").decode(encoding)
+            line.plain = encodable(line.plain, self._console.encoding)
         self._console.print(line, soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import TextIO
 
@@ -18,11 +17,20 @@ from offbook.report.exploration.report_input import (
     exploration_totals,
     group_findings,
 )
-from offbook.report.github import StepSummary, error_command, print_command
-from offbook.report.scenarios.github import escape_markdown
+from offbook.report.github import (
+    MAX_TITLE_CHARS,
+    StepSummary,
+    error_command,
+    escape_markdown,
+    markdown_details,
+    markdown_table,
+    more_than,
+    print_command,
+)
 from offbook.report.text import cut_lines, log_safe, one_line
 from offbook.text import pluralize
 
+MAX_ANNOTATIONS = 10  # GitHub shows no more for one step
 MAX_FINDINGS = 50
 MAX_CHANGES = 50
 MAX_EVIDENCE_LINES = 20
@@ -30,16 +38,15 @@ MAX_COLUMNS = 240
 
 
 def exploration_markdown(report_input: ReportInput) -> str:
-    """What became of how many cases, the findings, and what differs from before."""
+    """Return the count of each verdict, the findings, and the changes since an earlier exploration."""
     exploration = report_input.exploration
-    cut_off = "" if report_input.is_complete else "**Cut off: this is what had ended by then.** "
+    partial = "" if report_input.is_complete else "**Interrupted: this report is partial.** "
     rows = [
-        f"| {escape_markdown(style.letter)} | {verdict} | {count:,} | {style.meaning} |\n"
+        (escape_markdown(VERDICT_STYLES[verdict].letter), verdict, f"{count:,}", VERDICT_STYLES[verdict].meaning)
         for verdict, count in exploration.counts.items()
-        for style in [VERDICT_STYLES[verdict]]
     ]
-    table = f"\n| | verdict | cases | |\n| --- | --- | --- | --- |\n{''.join(rows)}" if rows else ""
-    head = f"\n## Exploration of {escape_markdown(exploration.subject)}\n\n{cut_off}{exploration_totals(exploration)}\n"
+    table = markdown_table(("", "verdict", "cases", ""), rows) if rows else ""
+    head = f"\n## Exploration of {escape_markdown(exploration.subject)}\n\n{partial}{exploration_totals(exploration)}\n"
     return f"{head}{table}{_findings(report_input)}{_comparison(report_input.comparison)}"
 
 
@@ -47,21 +54,20 @@ def _findings(report_input: ReportInput) -> str:
     findings = group_findings(report_input.exploration)
     if not findings:
         return ""
-    left = len(findings) - MAX_FINDINGS
-    more = f"\n… {pluralize(left, 'more finding')}\n" if left > 0 else ""
-    told = "".join(_finding(each, report_input) for each in findings[:MAX_FINDINGS])
-    return f"\n### Findings\n{told}{more}"
+    shown = "".join(_finding(each, report_input) for each in findings[:MAX_FINDINGS])
+    return f"\n### Findings\n{shown}{_more(len(findings), MAX_FINDINGS, 'finding')}"
 
 
 def _finding(finding: FindingGroup, report_input: ReportInput) -> str:
-    """A finding, folded: what it rests on, and how it is seen again."""
+    """Return a finding, folded: its evidence, and the command that shows it again."""
     cases = "" if len(finding.results) == 1 else f" and {pluralize(len(finding.results) - 1, 'more case')}"
     title = f"{finding.verdict}: {one_line(str(finding.first), MAX_COLUMNS)}{cases}"
-    evidence = cut_lines("\n".join(finding.evidence), lines=MAX_EVIDENCE_LINES, columns=MAX_COLUMNS)
-    text = "\n".join([*evidence, "", one_line(report_input.reproduce(finding.first), 4 * MAX_COLUMNS)])
-    sign = VERDICT_STYLES[finding.verdict].letter
-    summary = html.escape(f"{sign} {title}")
-    return f"\n<details><summary>{summary}</summary>\n\n<pre>\n{html.escape(text)}\n</pre>\n\n</details>\n"
+    command = one_line(report_input.reproduce(finding.first), 4 * MAX_COLUMNS)
+    return markdown_details(f"{VERDICT_STYLES[finding.verdict].letter} {title}", [*_evidence(finding), "", command])
+
+
+def _evidence(finding: FindingGroup) -> list[str]:
+    return cut_lines("\n".join(finding.evidence), lines=MAX_EVIDENCE_LINES, columns=MAX_COLUMNS)
 
 
 def _comparison(comparison: ExplorationComparison | None) -> str:
@@ -69,40 +75,38 @@ def _comparison(comparison: ExplorationComparison | None) -> str:
         return ""
     changes = [*comparison.worse, *(each for each in comparison.changes if not each.is_worse)]
     rows = [
-        f"| {'worse' if each.is_worse else ''} | {escape_markdown(each.case)} | {describe_change(each)} |\n"
+        ("worse" if each.is_worse else "", escape_markdown(each.case), describe_change(each))
         for each in changes[:MAX_CHANGES]
     ]
-    left = len(changes) - MAX_CHANGES
-    more = f"\n… {pluralize(left, 'more change')}\n" if left > 0 else ""
-    table = f"\n| | case | verdict |\n| --- | --- | --- |\n{''.join(rows)}" if rows else ""
+    table = markdown_table(("", "case", "verdict"), rows) if rows else ""
+    more = _more(len(changes), MAX_CHANGES, "change")
     return f"\n### Compared with before\n\n{comparison_totals(comparison)}\n{table}{more}"
 
 
-MAX_ANNOTATIONS = 10  # GitHub shows no more of one step
-MAX_TITLE_CHARS = 200
-MAX_ANNOTATION_LINES = 20
-MAX_ANNOTATION_COLUMNS = 240
+def _more(count: int, limit: int, noun: str) -> str:
+    more = more_than(count, limit, noun)
+    return f"\n{more}\n" if more else ""
 
 
 class ExplorationGithubReporter:
-    """At the end prints an `::error` command for each finding, and adds Markdown to the step's summary.
+    """Prints an `::error` command for each finding, and appends Markdown to the step summary, at the end.
 
     Args:
         summary: the file that GitHub names in GITHUB_STEP_SUMMARY; without it there is no summary.
-        out: where the commands go; by default standard output.
+        out: where the commands are printed; stdout by default.
     """
 
-    def __init__(self, manner: ReportOptions, summary: Path | None = None, *, out: TextIO | None = None) -> None:
-        self._report_options, self._path, self._out = manner, summary, out
+    def __init__(self, options: ReportOptions, summary: Path | None = None, *, out: TextIO | None = None) -> None:
+        self._options, self._path, self._out = options, summary, out
 
     def begin(self, exploration: Exploration, cases: int) -> None:
         StepSummary(self._path).add("")
 
-    def told(self, explored: CaseResult) -> None:
+    def on_case(self, result: CaseResult) -> None:
         pass
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        report_input = self._report_options.report_input(exploration, is_complete=is_complete)
+        report_input = self._options.report_input(exploration, is_complete=is_complete)
         for finding in group_findings(exploration)[:MAX_ANNOTATIONS]:
             print_command(_annotation(finding, report_input), self._out)
         StepSummary(self._path).add(exploration_markdown(report_input))
@@ -110,6 +114,5 @@ class ExplorationGithubReporter:
 
 def _annotation(finding: FindingGroup, report_input: ReportInput) -> str:
     title = f"{report_input.exploration.subject}: {finding.verdict} in {pluralize(len(finding.results), 'case')}"
-    evidence = cut_lines("\n".join(finding.evidence), lines=MAX_ANNOTATION_LINES, columns=MAX_ANNOTATION_COLUMNS)
-    lines = [log_safe(str(finding.first)), *evidence, log_safe(report_input.reproduce(finding.first))]
+    lines = [log_safe(str(finding.first)), *_evidence(finding), log_safe(report_input.reproduce(finding.first))]
     return error_command("\n".join(lines), {"title": one_line(title, MAX_TITLE_CHARS)})

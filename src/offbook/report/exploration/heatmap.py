@@ -15,7 +15,7 @@ from offbook.text import pluralize
 
 
 class HeatRow(Struct, frozen=True):
-    """A call, and what was explored there, column by column; None where there is no case."""
+    """A call and its cases, column by column; None where there is no case."""
 
     name: str
     cells: tuple[CaseResult | None, ...]
@@ -26,21 +26,21 @@ class HeatRow(Struct, frozen=True):
 
 
 class Heatmap(Struct, frozen=True):
-    """Calls by faults. `beside` are the cases that have no place in it: those of several faults."""
+    """Calls by faults. `beside` are the cases without a cell: those of several faults."""
 
     columns: tuple[str, ...]
     rows: tuple[HeatRow, ...]
     beside: tuple[CaseResult, ...] = ()
 
     def band(self, columns: Sequence[int]) -> Heatmap:
-        """The part with these columns alone, and of the rows those in which something was explored there."""
+        """Return the part with these columns, without rows that have no case there."""
         rows = (HeatRow(row.name, tuple(row.cells[place] for place in columns)) for row in self.rows)
-        kept = tuple(row for row in rows if any(cell is not None for cell in row.cells))
-        return Heatmap(tuple(self.columns[place] for place in columns), kept)
+        shown = tuple(row for row in rows if any(cell is not None for cell in row.cells))
+        return Heatmap(tuple(self.columns[place] for place in columns), shown)
 
 
 def heatmap_of(exploration: Exploration) -> Heatmap:
-    """The heatmap of an exploration: rows in the order of the calls, columns in that of the cases."""
+    """Return the heatmap of an exploration: rows in the order of the calls, columns in that of the cases."""
     columns = tuple(exploration.columns)
     found: dict[tuple[str, str], CaseResult] = {}
     for each in exploration.results:
@@ -52,7 +52,7 @@ def heatmap_of(exploration: Exploration) -> Heatmap:
 
 
 class VerdictStyle(Struct, frozen=True):
-    """A letter for a verdict, another for consoles that know ASCII alone, its style, and what the verdict means."""
+    """The symbol of a verdict, its ASCII symbol, its style, and the meaning of the verdict."""
 
     letter: str
     ascii: str
@@ -65,7 +65,7 @@ VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
     "hung": VerdictStyle("∞", "H", "bold white on red", "the run did not end"),
     "wrong": VerdictStyle("✗", "x", "bold red", "an assertion is broken, or it did not do what it should"),
     "crashed": VerdictStyle("!", "!", "bold red", "an error that the agent is not said to raise"),
-    "undetected": VerdictStyle("=", "=", "bold magenta", "something broken, or a part, was taken for good"),
+    "undetected": VerdictStyle("=", "=", "bold magenta", "the agent accepted a broken or partial result as valid"),
     "diverged": VerdictStyle("?", "?", "cyan", "the agent asked what was never recorded"),
     "degraded": VerdictStyle("~", "~", "yellow", "another result or other calls, and nothing is broken"),
     "failed cleanly": VerdictStyle("–", "-", "blue", "an error that the agent is said to raise"),
@@ -81,15 +81,15 @@ GAP = 2
 
 
 class HeatmapDrawing(Struct, frozen=True):
-    """Draws at most `width` columns wide. `is_ascii` is for consoles that know no other signs."""
+    """Draws at most `width` columns wide. `is_ascii` is for consoles that have no other symbols."""
 
     width: int
     is_ascii: bool = False
 
     def heatmap(self, heatmap: Heatmap) -> Iterator[Text]:
-        """The lines of a heatmap: columns by name if all names have room, else by numbers, with a list of them below.
+        """Yield the lines of a heatmap. Columns have names if all of them fit, else numbers, with a list below.
 
-        What is too wide comes in several bands. Of very many calls only those with findings are drawn.
+        A heatmap that is too wide is drawn in several bands. If there are too many calls, only those with findings are.
         """
         rows = _worth_showing(heatmap.rows)
         label = max((cell_len(_row_name(row)) for row in rows), default=0)
@@ -103,19 +103,19 @@ class HeatmapDrawing(Struct, frozen=True):
             left = pluralize(len(heatmap.rows) - len(rows), "further call")
             yield Text(f"and {left} without a finding, or too many to show", style="dim")
 
-    def signs(self, explored: Iterable[CaseResult]) -> Text:
-        """The signs that these cases have, and their verdicts, worst first."""
-        there = {each.verdict for each in explored}
-        found = [verdict for verdict in VERDICTS if verdict in there]
-        return Text("  ").join(Text.assemble(self.sign(verdict), f" {verdict}") for verdict in found)
+    def legend(self, results: Iterable[CaseResult]) -> Text:
+        """Return the symbols of these cases with their verdicts, worst first."""
+        present = {each.verdict for each in results}
+        found = [verdict for verdict in VERDICTS if verdict in present]
+        return Text("  ").join(Text.assemble(self.symbol(verdict), f" {verdict}") for verdict in found)
 
-    def sign(self, verdict: Verdict) -> Text:
-        """The sign of a verdict, in its style."""
-        sign = VERDICT_STYLES[verdict]
-        return Text(sign.ascii if self.is_ascii else sign.letter, style=sign.style)
+    def symbol(self, verdict: Verdict) -> Text:
+        """Return the symbol of a verdict, in its style."""
+        style = VERDICT_STYLES[verdict]
+        return Text(style.ascii if self.is_ascii else style.letter, style=style.style)
 
     def _bands(self, heatmap: Heatmap, *, label: int) -> Iterator[Text]:
-        """As many columns beside each other as there is room for, then the next."""
+        """Yield bands of as many columns as fit, and the list of their names."""
         count = len(heatmap.columns)
         digits = len(str(count))
         numbered = Heatmap(tuple(f"{number:>{digits}}" for number in range(1, count + 1)), heatmap.rows)
@@ -124,7 +124,7 @@ class HeatmapDrawing(Struct, frozen=True):
             yield from self._band(numbered.band(range(start, min(start + room, count))), label=label)
             yield Text()
         entries = (f"{number} {name}" for number, name in zip(numbered.columns, heatmap.columns, strict=True))
-        yield from self._listed(list(entries))
+        yield from self._list_in_columns(list(entries))
 
     def _band(self, heatmap: Heatmap, *, label: int) -> Iterator[Text]:
         gap = " " * GAP
@@ -133,11 +133,11 @@ class HeatmapDrawing(Struct, frozen=True):
             line = Text(set_cell_size(_row_name(row), label))
             for name, cell in zip(heatmap.columns, row.cells, strict=True):
                 line.append(" " * (GAP + cell_len(name) - 1))
-                line.append_text(Text(" ") if cell is None else self.sign(cell.verdict))
+                line.append_text(Text(" ") if cell is None else self.symbol(cell.verdict))
             yield line
 
-    def _listed(self, entries: Sequence[str]) -> Iterator[Text]:
-        """The entries in columns, read downwards."""
+    def _list_in_columns(self, entries: Sequence[str]) -> Iterator[Text]:
+        """Yield the entries in columns, to be read downwards."""
         each = max(map(cell_len, entries)) + GAP
         lines = -(-len(entries) // max(1, self.width // each))
         for start in range(lines):

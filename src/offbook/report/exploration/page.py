@@ -173,4 +173,4 @@ def _page_findings(findings: Iterable[FindingGroup], explored: Sequence[CaseResu
 
 def exploration_page(report_input: ReportInput) -> bytes:
     """The exploration as a page. What runs said is in it as JSON; its script shows it as text, never as HTML."""
-    return standalone_page("offbook.report.exploration", encode_json(page_data(report_input)))
+    return standalone_page("exploration", encode_json(page_data(report_input)))

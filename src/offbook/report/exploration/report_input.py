@@ -13,13 +13,13 @@ from offbook.explore.verdict import Verdict
 from offbook.text import pluralize
 
 Reproduce = Callable[[FaultCase], str]
-"""Gives the command that runs a case again."""
+"""Returns the command that runs a case again."""
 
 
 class ReportInput(Struct, frozen=True, kw_only=True):
-    """An exploration, how its cases are run again, and what differs from an earlier one, if there is one.
+    """An exploration, the commands that run its cases again, and its changes since an earlier one, if there is one.
 
-    What was cut off is not complete.
+    An interrupted exploration is not complete.
     """
 
     exploration: Exploration
@@ -29,13 +29,13 @@ class ReportInput(Struct, frozen=True, kw_only=True):
 
 
 class ReportOptions(Struct, frozen=True):
-    """How explorations are told: by which commands their cases run again, and beside which earlier one."""
+    """The commands that run cases again, and an earlier exploration to compare with."""
 
     reproduce: Reproduce
     before: Exploration | None = None
 
     def report_input(self, exploration: Exploration, *, is_complete: bool = True) -> ReportInput:
-        """The account of an exploration in this manner."""
+        """Return the input for a report of an exploration."""
         return ReportInput(
             exploration=exploration,
             reproduce=self.reproduce,
@@ -45,13 +45,13 @@ class ReportOptions(Struct, frozen=True):
 
 
 class FindingGroup(Struct, frozen=True):
-    """A defect, and all cases that show it. They have the verdict in common, and the first line of the evidence."""
+    """A defect, and all cases that show it: those with the same verdict and the same first line of evidence."""
 
     results: tuple[CaseResult, ...]
 
     @property
     def first(self) -> FaultCase:
-        """The case to begin with."""
+        """The first case that shows it."""
         return self.results[0].case
 
     @property
@@ -60,12 +60,12 @@ class FindingGroup(Struct, frozen=True):
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """What the verdict on the first case rests on."""
+        """The evidence for the verdict on the first case."""
         return self.results[0].assessment.evidence
 
 
 def group_findings(exploration: Exploration) -> list[FindingGroup]:
-    """The findings, worst first, and among those of one verdict in the order of the cases."""
+    """Return the findings, worst first, and those of one verdict in the order of the cases."""
     causes: dict[tuple[Verdict, str], list[CaseResult]] = {}
     for each in exploration.findings:
         cause = next(iter(each.assessment.evidence), "").partition("\n")[0]
@@ -75,10 +75,10 @@ def group_findings(exploration: Exploration) -> list[FindingGroup]:
 
 def exploration_totals(exploration: Exploration) -> str:
     """`44 cases, 13 findings: 1 repeated side effect, 12 crashed, 31 recovered`"""
-    told = verdict_counts(exploration)
+    counts = verdict_counts(exploration)
     found = pluralize(len(exploration.findings), "finding")
     left = f"; the budget left out {pluralize(exploration.left, 'case')}" if exploration.left else ""
-    return f"{pluralize(len(exploration.results), 'case')}, {found}{told and f': {told}'}{left}"
+    return f"{pluralize(len(exploration.results), 'case')}, {found}{counts and f': {counts}'}{left}"
 
 
 def verdict_counts(exploration: Exploration) -> str:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-
 from rich.console import Console
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Column, Table
 from rich.text import Text
 
+from offbook.report.reporter import PLAIN_COLUMNS, encodable, stdout_console
 from offbook.report.scenarios.failures import causes_of, failure_notes
-from offbook.report.scenarios.figures import AgentComparison, compare_agents, figures_of
-from offbook.report.text import one_line, suite_totals
+from offbook.report.scenarios.figures import AgentComparison, compare_agents, figures_of, suite_totals
+from offbook.report.text import one_line
 from offbook.scenarios.result import ScenarioResult, SuiteResult
 from offbook.text import pluralize
 
-PLAIN_COLUMNS = 200
 MAX_NAME_CHARS = 80
 MAX_NOTES = 10
 MAX_CAUSES = 10
@@ -26,9 +24,9 @@ ASCII_MARKS = {True: "+", False: "x"}
 
 
 class ConsoleReporter:
-    """Prints to a console. On a terminal, a last line tells while the run goes on how far it is.
+    """Prints to a console. On a terminal, the last line shows the progress of the run.
 
-    Nothing that was said in a conversation can command a terminal, nor the log of a GitHub workflow.
+    Text of conversations cannot control the terminal or the log of a GitHub workflow.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -46,7 +44,7 @@ class ConsoleReporter:
             self._spinner.update(text=self._progress())
             self._live.start(refresh=True)
 
-    def told(self, scenario: ScenarioResult) -> None:
+    def on_scenario(self, scenario: ScenarioResult) -> None:
         self._ended += 1
         self._failed += not scenario.passed
         self._spinner.update(text=self._progress())
@@ -64,7 +62,7 @@ class ConsoleReporter:
             self._console.print(self._table(comparison))
             self._print()
         if not result.is_complete:
-            self._print(("cut off: this is what had ended by then", "bold red"))
+            self._print(("interrupted: this report is partial", "bold red"))
         self._print((suite_totals(result), STYLES[result.passed]))
         self._print_causes(result)
 
@@ -76,10 +74,10 @@ class ConsoleReporter:
         figures = figures_of(scenario)
         name = one_line(scenario.name, MAX_NAME_CHARS)
         agent = one_line(scenario.agent, MAX_NAME_CHARS)
-        told = "  ".join(part for part in (agent, figures.passed_of_runs, figures.rate) if part)
-        taken = "".join(f"  {part}" for part in figures.taken)
+        outcome = "  ".join(part for part in (agent, figures.passed_of_runs, figures.rate) if part)
+        usage = "".join(f"  {part}" for part in figures.usage)
         style = STYLES[scenario.passed]
-        self._print((f"{self._marks[scenario.passed]} ", style), (f"{name}  ", "bold"), told, (taken, "dim"))
+        self._print((f"{self._marks[scenario.passed]} ", style), (f"{name}  ", "bold"), outcome, (usage, "dim"))
         self._print_metrics(scenario)
         self._print_notes(scenario)
 
@@ -98,7 +96,7 @@ class ConsoleReporter:
             self._print((f"  {self._bar} … {pluralize(len(notes) - MAX_NOTES, 'more failure')}", "red"))
 
     def _print_causes(self, result: SuiteResult) -> None:
-        """The causes, where there is more than one failure that may have one."""
+        """Print the causes, if there is more than one failure."""
         causes = list(causes_of(result))
         if not causes or sum(1 for scenario in result.scenarios for _ in failure_notes(scenario)) < 2:
             return
@@ -112,10 +110,10 @@ class ConsoleReporter:
 
     def _table(self, comparison: AgentComparison) -> Table:
         agents = (one_line(agent, MAX_NAME_CHARS) for agent in comparison.agents)
-        heads = (Column(Text(self._known(head))) for head in ("scenario", *agents))
+        heads = (Column(Text(self._encodable(head))) for head in ("scenario", *agents))
         table = Table(*heads, box=None, pad_edge=False, header_style="bold")
         for row in comparison.rows:
-            name = Text(self._known(one_line(row.name, MAX_NAME_CHARS)))
+            name = Text(self._encodable(one_line(row.name, MAX_NAME_CHARS)))
             table.add_row(name, *map(self._cell, row.results))
         return table
 
@@ -123,22 +121,17 @@ class ConsoleReporter:
         if scenario is None:
             return Text("")
         figures = figures_of(scenario)
-        told = f"{self._marks[scenario.passed]} {figures.passed_of_runs}  {figures.rate}"
-        return Text(self._known(told.rstrip()), style=STYLES[scenario.passed])
+        outcome = f"{self._marks[scenario.passed]} {figures.passed_of_runs}  {figures.rate}"
+        return Text(self._encodable(outcome.rstrip()), style=STYLES[scenario.passed])
 
     def _print(self, *parts: str | tuple[str, str]) -> None:
-        known = [self._known(part) if isinstance(part, str) else (self._known(part[0]), part[1]) for part in parts]
-        self._console.print(Text.assemble(*known), soft_wrap=True)
+        encoded = [
+            self._encodable(part) if isinstance(part, str) else (self._encodable(part[0]), part[1]) for part in parts
+        ]
+        self._console.print(Text.assemble(*encoded), soft_wrap=True)
 
-    def _known(self, text: str) -> str:
-        """The text with `?` for what the console's encoding does not know."""
-        encoding = self._console.encoding
-        return text if self._is_wide else text.encode(encoding, "replace").decode(encoding)
-
-
-def stdout_console() -> Console:
-    """A console on standard output, where text is wide unless it is a terminal."""
-    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
+    def _encodable(self, text: str) -> str:
+        return text if self._is_wide else encodable(text, self._console.encoding)
 
 
 def _title(scenario: ScenarioResult) -> str:

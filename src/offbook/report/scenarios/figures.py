@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from offbook.report.text import rate_and_interval
 from offbook.scenarios.result import ScenarioResult, SuiteResult
 from offbook.scenarios.statistics import Interval, Spread, metric_spreads, pass_hats, pass_rate, wilson
 from offbook.text import format_usd, pluralize
 
 
 class Figures(Struct, frozen=True):
-    """Figures of all conversations of a scenario with one agent. `pass_hat_k` is by k, as text."""
+    """The figures of all conversations of a scenario with one agent. The keys of `pass_hat_k` are k, as text."""
 
     runs: int
     passes: int
@@ -30,12 +29,15 @@ class Figures(Struct, frozen=True):
 
     @property
     def rate(self) -> str:
-        """The pass rate and its interval; nothing where there was one conversation, or none."""
-        return rate_and_interval(self.pass_rate, self.interval) if self.runs > 1 else ""
+        """`67 % (30–90 %)`: the pass rate and its 95 % interval; empty for fewer than two conversations."""
+        if self.runs < 2:
+            return ""
+        low, high = self.interval.low * 100, self.interval.high
+        return f"{self.pass_rate:.0%} ({low:.0f}–{high:.0%})".replace("%", " %")
 
     @property
-    def taken(self) -> list[str]:
-        """Tokens, cost and time, where there are any."""
+    def usage(self) -> list[str]:
+        """Tokens, cost and time, without those that are zero."""
         return [
             *([pluralize(self.tokens, "token")] if self.tokens else []),
             *([f"{format_usd(self.cost_usd)} $"] if self.cost_usd else []),
@@ -44,7 +46,7 @@ class Figures(Struct, frozen=True):
 
 
 def figures_of(scenario: ScenarioResult) -> Figures:
-    """The figures of a scenario. Its `latency_s` is that of its conversations together."""
+    """Return the figures of a scenario. `latency_s` is the sum over its conversations."""
     conversations, passes = scenario.conversations, scenario.passes
     return Figures(
         runs=len(conversations),
@@ -60,7 +62,7 @@ def figures_of(scenario: ScenarioResult) -> Figures:
 
 
 class ComparisonRow(Struct, frozen=True):
-    """A scenario, and what became of it with each agent; None where it was not run with that one."""
+    """A scenario, and its result with each agent; None for an agent that did not run it."""
 
     name: str
     results: tuple[ScenarioResult | None, ...]
@@ -74,12 +76,12 @@ class AgentComparison(Struct, frozen=True):
 
     @property
     def is_worth_showing(self) -> bool:
-        """Whether there is a scenario that several agents did."""
+        """Whether several agents ran the same scenario."""
         return any(sum(result is not None for result in row.results) > 1 for row in self.rows)
 
 
 def compare_agents(result: SuiteResult) -> AgentComparison:
-    """The comparison of all agents of a run. Scenarios of one name and different places are different ones."""
+    """Compare all agents of a run. Scenarios with the same name and different sources are different scenarios."""
     agents = tuple(dict.fromkeys(each.agent for each in result.scenarios))
     found: dict[tuple[str, str], dict[str, ScenarioResult]] = {}
     for each in result.scenarios:
@@ -88,3 +90,16 @@ def compare_agents(result: SuiteResult) -> AgentComparison:
         ComparisonRow(name, tuple(by_agent.get(agent) for agent in agents)) for (_, name), by_agent in found.items()
     )
     return AgentComparison(agents, tuple(rows))
+
+
+def suite_totals(result: SuiteResult) -> str:
+    """Return how many scenarios and conversations passed, and the tokens, cost and time of the run."""
+    scenarios, conversations = result.scenarios, [each for one in result.scenarios for each in one.conversations]
+    parts = [
+        f"{sum(each.passed for each in scenarios):,} of {pluralize(len(scenarios), 'scenario')} passed",
+        f"{sum(each.passed for each in conversations):,} of {pluralize(len(conversations), 'conversation')}",
+        *([pluralize(result.tokens, "token")] if result.tokens else []),
+        *([f"{format_usd(result.cost_usd)} $"] if result.cost_usd else []),
+        f"{result.latency_s:.2f} s",
+    ]
+    return ", ".join(parts)

@@ -23,7 +23,7 @@ VERSION = 1
 
 
 class ConversationReport(Struct, frozen=True):
-    """A conversation, as it is told in JSON."""
+    """A conversation, as JSON."""
 
     id: str
     index: int
@@ -39,7 +39,7 @@ class ConversationReport(Struct, frozen=True):
 
 
 class ScenarioReport(Struct, frozen=True):
-    """A scenario with one agent, as it is told in JSON."""
+    """A scenario with one agent, as JSON."""
 
     name: str
     agent: str
@@ -52,7 +52,7 @@ class ScenarioReport(Struct, frozen=True):
 
 
 class SuiteReport(Struct, frozen=True):
-    """A run, as it is told in JSON."""
+    """A run, as JSON."""
 
     version: int
     passed: bool
@@ -65,13 +65,13 @@ class SuiteReport(Struct, frozen=True):
 
 
 def json_report(result: SuiteResult) -> bytes:
-    """The run as readable JSON, the same bytes for the same result."""
+    """Return the run as indented JSON. Equal results give equal bytes."""
     return msgspec.json.format(compact_json(result), indent=2) + b"\n"
 
 
 def compact_json(result: SuiteResult) -> bytes:
-    """The run as JSON on one line."""
-    told = SuiteReport(
+    """Return the run as JSON on one line."""
+    suite = SuiteReport(
         version=VERSION,
         passed=result.passed,
         is_complete=result.is_complete,
@@ -81,7 +81,7 @@ def compact_json(result: SuiteResult) -> bytes:
         groups=result.groups,
         scenarios=tuple(map(_scenario, result.scenarios)),
     )
-    return encode_json(told)
+    return encode_json(suite)
 
 
 def _scenario(result: ScenarioResult) -> ScenarioReport:
@@ -114,5 +114,5 @@ def _conversation(result: ConversationResult) -> ConversationReport:
 
 
 def html_report(result: SuiteResult) -> bytes:
-    """The run as a page. What was said is in it as JSON; the page's script shows it as text, never as HTML."""
-    return standalone_page("offbook.report", compact_json(result))
+    """Return the run as a page. Its data is JSON, which the script shows as text, never as HTML."""
+    return standalone_page("scenarios", compact_json(result))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,7 +69,6 @@ def _indented(text: WireText) -> WireText:
 
 
 PREVIEW_CHARS = 60
-PLAIN_COLUMNS = 200
 COLUMNS = ("key", "model", "ends", "tokens", "cost $", "ms", "wire", "answer")
 TOOL_COLUMNS = ("tool", "ends", "ms", "arguments", "result")
 
@@ -129,14 +127,10 @@ def _print_json(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchan
         typer.echo(msgspec.json.encode({kind: name} | msgspec.json.decode(data)).decode())
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PLAIN_COLUMNS)
-
-
 def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchange[ToolExchange]], file: str) -> None:
-    console = _console()
+    from offbook.report.reporter import stdout_console
+
+    console = stdout_console()
     if chosen or not calls:
         console.print(_exchanges_table(chosen))
     if calls:
@@ -210,7 +204,9 @@ def _cells(stored: StoredExchange[Exchange]) -> tuple[str, ...]:
 
 
 def _print_in_full(chosen: list[StoredExchange[Exchange]]) -> None:
-    console = _console()
+    from offbook.report.reporter import stdout_console
+
+    console = stdout_console()
     for position, stored in enumerate(chosen):
         exchange = stored.exchange
         key, _, ends, tokens, cost, ms, *_ = _cells(stored)
@@ -258,7 +254,9 @@ def _print_answer(console: Console, exchange: Exchange) -> None:
 
 
 def _print_calls_in_full(calls: list[StoredExchange[ToolExchange]]) -> None:
-    console = _console()
+    from offbook.report.reporter import stdout_console
+
+    console = stdout_console()
     for position, stored in enumerate(calls):
         exchange = stored.exchange
         console.rule(f"{stored.key} · call {position + 1} of {len(calls)}", align="left")

@@ -1,19 +1,5 @@
-"use strict";
-const SHOWN_CHARS = 4000;
-const found = (id) => document.getElementById(id);
-const run = JSON.parse(found("data").textContent);
-
-function element(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children.filter((child) => child !== null && child !== ""));
-  return made;
-}
-const number = (value) => value.toLocaleString("en");
-const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+const run = data;
 const percent = (rate) => `${Math.round(rate * 100)} %`;
-const name = (text) => element("bdi", {}, text);
-const faint = (text, tag = "bdi") => (text ? element(tag, { class: "faint", dir: "auto" }, text) : null);
 const mark = (passed) => element("span", { class: passed ? "pass" : "fail" }, passed ? "✓ passed " : "✗ failed ");
 
 function taken(part) {
@@ -26,35 +12,9 @@ function rates({ passes, runs, pass_rate, interval }) {
   return runs > 1 ? `${passes}/${runs}, ${sure}` : `${passes}/${runs}`;
 }
 
-/* A text, of which a long one is shown in full only when asked for. */
-function text(value, tag = "div") {
-  const shown = element(tag, { class: "said", dir: "auto" }, value.slice(0, SHOWN_CHARS));
-  if (value.length <= SHOWN_CHARS) return shown;
-  const more = element("button", { type: "button" }, `Show all ${number(value.length)} characters`);
-  more.addEventListener("click", () => { shown.textContent = value; more.remove(); });
-  return element("div", {}, shown, more);
-}
-
-const json = (value) => text(typeof value === "string" ? value : JSON.stringify(value, null, 2), "pre");
-
-/* Details whose inside is made when they are first opened. */
-const insides = new WeakMap();
-function open(details) {
-  const inside = insides.get(details);
-  insides.delete(details);
-  if (inside) details.append(...inside().filter((child) => child !== null));
-  details.open = true;
-}
-function folded(attributes, summary, inside) {
-  const details = element("details", attributes, element("summary", {}, ...summary));
-  insides.set(details, inside);
-  details.addEventListener("toggle", () => { if (details.open) open(details); });
-  return details;
-}
-
 function failure({ kind, reason, detail }) {
   const said = element("div", {}, element("strong", { class: "fail" }, `${kind}: `), name(reason.slice(0, SHOWN_CHARS)));
-  return element("div", { class: "failure" }, said, detail ? text(detail, "pre") : null);
+  return element("div", { class: "failure" }, said, detail ? text(detail) : null);
 }
 
 function toolCall(call) {
@@ -71,13 +31,13 @@ function toolCall(call) {
 
 function assertion({ matched, reason, difference }) {
   const said = element("div", {}, mark(matched), "assertion ", name(reason));
-  return element("li", { class: matched ? "verdict" : "verdict wrong" }, said, difference ? text(difference, "pre") : null);
+  return element("li", { class: matched ? "verdict" : "verdict wrong" }, said, difference ? text(difference) : null);
 }
 
 function judgement({ metric, value, reason, severity, error }) {
   const found = error !== null ? `could not be judged: ${error}` : value === null ? "" : String(value);
   const said = element("div", {}, name(metric), " ", element("strong", {}, name(found)), faint(severity ? ` severity ${severity}` : ""));
-  return element("li", { class: error !== null || severity ? "verdict wrong" : "verdict" }, said, reason ? text(reason) : null);
+  return element("li", { class: error !== null || severity ? "verdict wrong" : "verdict" }, said, reason ? text(reason, "div") : null);
 }
 
 function verdicts(conversation, index) {
@@ -86,7 +46,7 @@ function verdicts(conversation, index) {
 }
 
 function turn(conversation, told) {
-  const said = (who, words) => element("li", { class: who }, element("div", { class: "faint" }, who), text(words));
+  const said = (who, words) => element("li", { class: who }, element("div", { class: "faint" }, who), text(words, "div"));
   const answer = told.agent ? said("agent", told.agent) : null;
   return [said("user", told.user), ...told.calls.map(toolCall), answer, ...verdicts(conversation, told.index)];
 }
@@ -144,7 +104,7 @@ function group({ title, severity, conversations, description }) {
   const link = ([index, at]) => element("a", { href: `#scenario-${index}-${at}`, "data-index": index }, name(run.scenarios[index].name), ` ${at + 1}`);
   const links = conversations.filter((id) => places.has(id)).map((id) => link(places.get(id)));
   const said = element("div", {}, element("strong", { class: "fail" }, `${severity}: `), name(title.slice(0, SHOWN_CHARS)), faint(` ${counted(conversations.length, "conversation")}`));
-  return element("li", {}, said, title.includes(description) ? null : text(description), ...links.flatMap((each) => [each, " "]));
+  return element("li", {}, said, title.includes(description) ? null : text(description, "div"), ...links.flatMap((each) => [each, " "]));
 }
 
 const words = (value) => value !== null && typeof value === "object" ? Object.values(value).map(words).join("\n") : String(value);
@@ -174,14 +134,6 @@ function showTarget() {
   if (target) { open(target); target.querySelector("summary").focus(); }
 }
 
-let unfolded = [];
-addEventListener("beforeprint", () => {
-  for (let left; (left = [...document.querySelectorAll("details:not([open])")].filter((each) => !each.closest("[hidden]"))).length;) {
-    left.forEach(open);
-    unfolded.push(...left);
-  }
-});
-addEventListener("afterprint", () => { unfolded.forEach((each) => { each.open = false; }); unfolded = []; });
 addEventListener("hashchange", showTarget);
 
 const conversations = run.scenarios.flatMap((scenario) => scenario.conversations);

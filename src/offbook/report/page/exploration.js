@@ -1,50 +1,10 @@
-"use strict";
-const SHOWN_CHARS = 4000, SHOWN_STEPS = 100;
-const found = (id) => document.getElementById(id);
-const page = JSON.parse(found("data").textContent);
-
-function element(tag, attributes, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
-  return made;
-}
-const number = (value) => value.toLocaleString("en");
-const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
-const name = (text) => element("bdi", {}, text);
-const faint = (text, tag = "span") => (text ? element(tag, { class: "faint", dir: "auto" }, text) : null);
+const SHOWN_STEPS = 100;
+const page = data;
 const verdicts = new Map(page.verdicts.map((verdict) => [verdict.name, verdict]));
 const shade = (verdict) => verdict.replaceAll(" ", "-");
 const sign = (verdict) => element("span", { class: `sign ${shade(verdict)}`, "aria-hidden": "true" }, verdicts.get(verdict).letter);
 const told = (case_) => case_.faults.join("; ");
 const listed = (items, attributes = {}) => element("ul", attributes, ...items.map((item) => element("li", {}, ...[item].flat())));
-
-/* What is too much is shown in part, and the rest when asked for. */
-function text(value) {
-  const shown = element("pre", { dir: "auto" }, value.slice(0, SHOWN_CHARS));
-  return value.length <= SHOWN_CHARS ? shown : element("div", {}, shown, more(`Show all ${number(value.length)} characters`, () => { shown.textContent = value; }));
-}
-function more(label, show) {
-  const button = element("button", { type: "button" }, label);
-  button.addEventListener("click", () => { show(); button.remove(); });
-  return button;
-}
-const json = (value) => text(typeof value === "string" ? value : JSON.stringify(value, null, 2));
-
-/* Details whose inside is made when they are first opened. */
-const insides = new WeakMap();
-function open(details) {
-  const inside = insides.get(details);
-  insides.delete(details);
-  if (inside) details.append(...inside().filter((child) => child !== null));
-  details.open = true;
-}
-function folded(attributes, summary, inside) {
-  const details = element("details", attributes, element("summary", {}, ...summary));
-  insides.set(details, inside);
-  details.addEventListener("toggle", () => { if (details.open) open(details); });
-  return details;
-}
 
 const call = ({ tool, arguments: given }) => element("code", {}, name(`${tool}(${JSON.stringify(given)})`.slice(0, SHOWN_CHARS)));
 function stepParts({ kind, name: title, asks_for, model, result, error, notes }) {
@@ -196,14 +156,6 @@ function filter() {
   found("count").textContent = `${number(shown.filter(Boolean).length)} of ${counted(shown.length, "case")} shown`;
 }
 
-let unfolded = [];
-addEventListener("beforeprint", () => {
-  for (let left; (left = [...document.querySelectorAll("main details:not([open])")].filter((each) => !each.closest("[hidden]"))).length;) {
-    left.forEach(open);
-    unfolded.push(...left);
-  }
-});
-addEventListener("afterprint", () => { unfolded.forEach((each) => { each.open = false; }); unfolded = []; });
 function showTarget() {
   const index = page.cases.findIndex(({ id }) => location.hash === `#case-${id}`);
   if (index >= 0) show(index);

@@ -1,0 +1,54 @@
+"use strict";
+const SHOWN_CHARS = 4000;
+const found = (id) => document.getElementById(id);
+const data = JSON.parse(found("data").textContent);
+
+function element(tag, attributes, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+}
+const number = (value) => value.toLocaleString("en");
+const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
+const name = (text) => element("bdi", {}, text);
+const faint = (text, tag = "bdi") => (text ? element(tag, { class: "faint", dir: "auto" }, text) : null);
+
+/* A button that shows the rest of something long. */
+function more(label, show) {
+  const button = element("button", { type: "button" }, label);
+  button.addEventListener("click", () => { show(); button.remove(); });
+  return button;
+}
+/* A text; a long one is shown in full on request. */
+function text(value, tag = "pre") {
+  const shown = element(tag, { class: "said", dir: "auto" }, value.slice(0, SHOWN_CHARS));
+  return value.length <= SHOWN_CHARS ? shown : element("div", {}, shown, more(`Show all ${number(value.length)} characters`, () => { shown.textContent = value; }));
+}
+const json = (value) => text(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+
+/* Details whose content is built when they are first opened. */
+const insides = new WeakMap();
+function open(details) {
+  const inside = insides.get(details);
+  insides.delete(details);
+  if (inside) details.append(...inside().filter((child) => child !== null));
+  details.open = true;
+}
+function folded(attributes, summary, inside) {
+  const details = element("details", attributes, element("summary", {}, ...summary));
+  insides.set(details, inside);
+  details.addEventListener("toggle", () => { if (details.open) open(details); });
+  return details;
+}
+
+/* A printed page shows all details that are not filtered out. */
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  for (let left; (left = [...document.querySelectorAll("main details:not([open])")].filter((each) => !each.closest("[hidden]"))).length;) {
+    left.forEach(open);
+    unfolded.push(...left);
+  }
+});
+addEventListener("afterprint", () => { unfolded.forEach((each) => { each.open = false; }); unfolded = []; });
+
