@@ -21,11 +21,11 @@ def tool(name, function=None, **options):
 
 def fails(*errors, then="done"):
     """A function that raises these errors, one a call, and answers after that."""
-    left = list(errors)
+    remaining = list(errors)
 
     def function(**_):
-        if left:
-            raise left.pop(0)
+        if remaining:
+            raise remaining.pop(0)
         return then
 
     return function
@@ -44,7 +44,7 @@ def agent(*tools, required=("fetch",), terminal="submit", prompt="You are a {rol
     )
 
 
-class Played:
+class ScriptEnd:
     """A script that was played to an agent: the result or the error, and what was said."""
 
     def __init__(self, client, messages, run=None, error=None):
@@ -73,18 +73,18 @@ async def attempt(lines, workflow=None, *, message="go", run_options=None, polic
     """Play a script to an agent, whatever comes of it."""
     client, messages = ScriptedClient(lines), []
     runner = WorkflowRunner(client, on_message=messages.append, policy=GuardPolicy(**policy or {}), **options)
-    asked = {"prompt_vars": {"role": "tester"}} | (run_options or {})
+    run_arguments = {"prompt_vars": {"role": "tester"}} | (run_options or {})
     try:
-        run = await runner.run_in_full(workflow or agent(), message, **asked)
+        run = await runner.run_in_full(workflow or agent(), message, **run_arguments)
     except Exception as error:
-        return Played(client, messages, error=error)
-    return Played(client, messages, run=run)
+        return ScriptEnd(client, messages, error=error)
+    return ScriptEnd(client, messages, run=run)
 
 
-async def play(lines, workflow=None, *, catch=None, **options):
+async def run_script(lines, workflow=None, *, catch=None, **options):
     """Play a script to an agent, which must come to a result, or with `catch` to such an error."""
-    played = await attempt(lines, workflow, **options)
-    if catch is None and played.error is not None:
-        raise played.error
-    assert catch is None or isinstance(played.error, catch), f"expected {catch}, got {played.error or played.result!r}"
-    return played
+    end = await attempt(lines, workflow, **options)
+    if catch is None and end.error is not None:
+        raise end.error
+    assert catch is None or isinstance(end.error, catch), f"expected {catch}, got {end.error or end.result!r}"
+    return end

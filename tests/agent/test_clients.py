@@ -4,7 +4,7 @@ import pytest
 
 from offbook import InputError, OffbookError, Response
 from offbook.agent import ScriptedClient, ScriptError, TextResponse, ToolCall, WorkflowRunner
-from tests.agent.small_agents import FETCH, SUBMIT, agent, play
+from tests.agent.small_agents import FETCH, SUBMIT, agent, run_script
 
 
 def int_of(after):
@@ -20,20 +20,20 @@ async def test_lines_come_in_many_shapes():
         [FETCH, FETCH],
         lambda messages, tools: ToolCall(tools[1].name, {"after": len(messages)}),
     ]
-    played = await play(lines, agent(submit=lambda after: after), max_iterations=9)
-    assert played.result == 13
+    end = await run_script(lines, agent(submit=lambda after: after), max_iterations=9)
+    assert end.result == 13
 
 
 async def test_a_script_that_runs_out_says_so():
-    played = await play([FETCH], catch=ScriptError)
-    assert str(played.error) == "called a 2nd time, but the script has 1 line\n  the last message (tool): fetch done"
+    end = await run_script([FETCH], catch=ScriptError)
+    assert str(end.error) == "called a 2nd time, but the script has 1 line\n  the last message (tool): fetch done"
 
 
 async def test_what_was_asked_once_too_often_is_kept():
-    played = await play([SUBMIT], catch=ScriptError)
-    assert "the last message (tool): [StepEnforcementError] You cannot call submit yet." in str(played.error)
-    assert list(played.error.messages) == list(played.client.calls[1].messages)
-    assert played.client.left == []
+    end = await run_script([SUBMIT], catch=ScriptError)
+    assert "the last message (tool): [StepEnforcementError] You cannot call submit yet." in str(end.error)
+    assert list(end.error.messages) == list(end.client.calls[1].messages)
+    assert end.client.left == []
 
 
 async def test_a_long_message_is_shortened():
@@ -48,8 +48,8 @@ async def test_a_script_that_is_asked_nothing_says_so_too():
 
 
 async def test_a_function_of_one_parameter_gets_the_messages_alone():
-    played = await play([FETCH, lambda messages: ToolCall("submit", {"after": len(messages)})], agent(submit=int_of))
-    assert played.result == 4
+    end = await run_script([FETCH, lambda messages: ToolCall("submit", {"after": len(messages)})], agent(submit=int_of))
+    assert end.result == 4
 
 
 async def test_a_function_that_does_not_tell_what_it_takes_gets_messages_and_tools():
@@ -64,7 +64,7 @@ def test_a_line_that_is_no_list_is_refused(line):
 
 
 async def test_an_error_in_the_script_is_raised():
-    await play([KeyError("x")], catch=KeyError)
+    await run_script([KeyError("x")], catch=KeyError)
 
 
 async def test_lines_left_over_are_complained_about():

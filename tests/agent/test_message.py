@@ -6,32 +6,32 @@ import yaml
 from offbook.agent import Message, MessageMeta, MessageRole, MessageType, ToolCallInfo, Transcript
 
 
-def said(text, kind=MessageType.USER_INPUT, **rest):
+def user_message(text, kind=MessageType.USER_INPUT, **rest):
     return Message("user", text, MessageMeta(kind), **rest)
 
 
 @pytest.fixture
 def transcript():
-    return Transcript(lambda message: None, [said("one"), said("two"), said("three")])
+    return Transcript(lambda message: None, [user_message("one"), user_message("two"), user_message("three")])
 
 
 def test_a_snapshot_stays_as_it_is(transcript):
     snapshot = transcript.snapshot()
-    transcript.add(said("four"))
+    transcript.add(user_message("four"))
     assert [message["content"] for message in snapshot] == ["one", "two", "three"]
     assert len(transcript.snapshot()) == 4
 
 
 def test_a_snapshot_stays_as_it_is_after_a_compaction(transcript):
     snapshot = transcript.snapshot()
-    shorter = transcript.with_messages([said("summary")])
-    shorter.add(said("four"))
+    shorter = transcript.with_messages([user_message("summary")])
+    shorter.add(user_message("four"))
     assert (len(snapshot), len(transcript), len(shorter.snapshot())) == (3, 3, 2)
 
 
 def test_a_snapshot_is_a_sequence_like_any_other(transcript):
     snapshot = transcript.snapshot()
-    transcript.add(said("four"))
+    transcript.add(user_message("four"))
     assert snapshot[-1]["content"] == snapshot[2]["content"] == "three"
     assert [message["content"] for message in snapshot[1:]] == ["two", "three"]
     assert snapshot == list(snapshot)
@@ -49,10 +49,10 @@ def test_a_transcript_is_a_sequence_of_messages(transcript):
 
 
 def test_listeners_do_not_hear_the_seed():
-    heard = []
-    transcript = Transcript(heard.append, [said("before")])
-    transcript.add(said("now"))
-    assert [message.content for message in heard] == ["now"]
+    received = []
+    transcript = Transcript(received.append, [user_message("before")])
+    transcript.add(user_message("now"))
+    assert [message.content for message in received] == ["now"]
 
 
 def test_arguments_that_are_no_object_stay_a_text():

@@ -40,41 +40,41 @@ from offbook.agent import (
 )
 from offbook.errors import ProviderTimeoutError
 from offbook.workflow import parse_workflow
-from tests.agent.small_agents import FETCH, SUBMIT, agent, play, tool
+from tests.agent.small_agents import FETCH, SUBMIT, agent, run_script, tool
 from tests.fakes import Scripted
 
 
 async def test_a_run_ends_with_what_its_terminal_tool_returns():
-    played = await play([FETCH, SUBMIT], agent(submit=lambda **_: {"done": True}))
-    assert played.result == {"done": True}
-    assert (played.run.terminal_tool, played.run.iterations) == ("submit", 2)
-    assert played.run.completed_steps == {"fetch": 1, "submit": 1}
-    assert list(played.run.messages) == played.messages
+    end = await run_script([FETCH, SUBMIT], agent(submit=lambda **_: {"done": True}))
+    assert end.result == {"done": True}
+    assert (end.run.terminal_tool, end.run.iterations) == ("submit", 2)
+    assert end.run.completed_steps == {"fetch": 1, "submit": 1}
+    assert list(end.run.messages) == end.messages
 
 
 async def test_arguments_reach_the_tool_as_the_model_gave_them():
     received = []
     call = ToolCall("fetch", {"key": "value", "count": 42})
-    await play([call, SUBMIT], agent(fetch=lambda **args: received.append(args)))
+    await run_script([call, SUBMIT], agent(fetch=lambda **args: received.append(args)))
     assert received == [{"key": "value", "count": 42}]
 
 
 async def test_the_conversation_starts_with_the_filled_in_system_prompt_and_the_users_message():
-    played = await play([FETCH, SUBMIT], message="Where is order 42?")
-    assert played.client.calls[0].messages == [
+    end = await run_script([FETCH, SUBMIT], message="Where is order 42?")
+    assert end.client.calls[0].messages == [
         {"role": "system", "content": "You are a tester."},
         {"role": "user", "content": "Where is order 42?"},
     ]
 
 
 async def test_what_a_client_was_sent_does_not_change_later():
-    played = await play([FETCH, SUBMIT])
-    assert [len(call.messages) for call in played.client.calls] == [2, 4]
+    end = await run_script([FETCH, SUBMIT])
+    assert [len(call.messages) for call in end.client.calls] == [2, 4]
 
 
 async def test_a_call_and_its_result_go_back_to_the_model():
-    played = await play([ToolCall("fetch", {"key": "val"}, id="abc"), SUBMIT])
-    assert played.wire[2:] == [
+    end = await run_script([ToolCall("fetch", {"key": "val"}, id="abc"), SUBMIT])
+    assert end.wire[2:] == [
         {
             "role": "assistant",
             "content": "",
@@ -87,13 +87,13 @@ async def test_a_call_and_its_result_go_back_to_the_model():
 
 
 async def test_an_agent_without_a_system_prompt_starts_with_the_user():
-    played = await play([FETCH, SUBMIT], agent(prompt=""))
-    assert [message["role"] for message in played.client.calls[0].messages] == ["user"]
+    end = await run_script([FETCH, SUBMIT], agent(prompt=""))
+    assert [message["role"] for message in end.client.calls[0].messages] == ["user"]
 
 
 async def test_the_model_is_told_about_every_tool():
-    played = await play([FETCH, SUBMIT])
-    assert [spec.name for spec in played.client.calls[0].tools] == ["fetch", "submit"]
+    end = await run_script([FETCH, SUBMIT])
+    assert [spec.name for spec in end.client.calls[0].tools] == ["fetch", "submit"]
 
 
 async def test_async_tools_are_awaited():
@@ -101,7 +101,7 @@ async def test_async_tools_are_awaited():
         await asyncio.sleep(0)
         return "from afar"
 
-    assert (await play([FETCH, SUBMIT], agent(fetch=fetch))).results == ["from afar", "submit done"]
+    assert (await run_script([FETCH, SUBMIT], agent(fetch=fetch))).results == ["from afar", "submit done"]
 
 
 async def test_calls_of_one_turn_run_side_by_side_and_answer_in_their_order():
@@ -118,48 +118,48 @@ async def test_calls_of_one_turn_run_side_by_side_and_answer_in_their_order():
         return "released"
 
     workflow = agent(tool("wait", wait), tool("release", release), required=())
-    played = await play([[ToolCall("wait"), ToolCall("release")], SUBMIT], workflow)
+    end = await run_script([[ToolCall("wait"), ToolCall("release")], SUBMIT], workflow)
     assert began == ["wait", "release"]
-    assert played.results == ["waited", "released", "submit done"]
+    assert end.results == ["waited", "released", "submit done"]
 
 
 async def test_calls_without_an_id_or_with_one_that_was_there_before_get_one_of_their_own():
     calls = [ToolCall("fetch", id="call_0"), ToolCall("fetch", id="call_0"), ToolCall("fetch")]
-    played = await play([calls, ToolCall("submit", id="call_0")])
-    ids = [call.call_id for message in played.messages for call in message.tool_calls]
-    answered = [message.tool_call_id for message in played.messages if message.role == "tool"]
+    end = await run_script([calls, ToolCall("submit", id="call_0")])
+    ids = [call.call_id for message in end.messages for call in message.tool_calls]
+    answered = [message.tool_call_id for message in end.messages if message.role == "tool"]
     assert ids == answered == ["call_0", "call_1", "call_2", "call_3"]
 
 
 async def test_the_first_terminal_tool_of_a_turn_ends_the_run():
     workflow = agent(tool("other"), required=(), terminal=["submit", "other"])
-    played = await play([[ToolCall("other"), SUBMIT]], workflow)
-    assert (played.result, played.run.terminal_tool) == ("other done", "other")
-    assert played.results == ["other done", "submit done"]
+    end = await run_script([[ToolCall("other"), SUBMIT]], workflow)
+    assert (end.result, end.run.terminal_tool) == ("other done", "other")
+    assert end.results == ["other done", "submit done"]
 
 
 async def test_text_ends_the_run_of_an_agent_without_terminal_tools():
-    played = await play([FETCH, "Order 42 is on its way."], agent(terminal=()))
-    assert (played.result, played.run.terminal_tool) == ("Order 42 is on its way.", None)
+    end = await run_script([FETCH, "Order 42 is on its way."], agent(terminal=()))
+    assert (end.result, end.run.terminal_tool) == ("Order 42 is on its way.", None)
 
 
 async def test_a_run_asks_the_model_as_often_as_it_may_and_no_more():
-    played = await play([FETCH] * 5, catch=MaxIterationsError, max_iterations=3)
-    assert (played.error.iterations, len(played.client.calls)) == (3, 3)
-    assert played.error.completed_steps == {"fetch": 3}
-    assert list(played.error.messages) == played.messages
+    end = await run_script([FETCH] * 5, catch=MaxIterationsError, max_iterations=3)
+    assert (end.error.iterations, len(end.client.calls)) == (3, 3)
+    assert end.error.completed_steps == {"fetch": 3}
+    assert list(end.error.messages) == end.messages
 
 
 async def test_the_error_of_a_run_without_end_names_the_steps_that_were_not_done():
-    played = await play(["hm"] * 2, catch=MaxIterationsError, max_iterations=2)
-    assert played.error.pending_steps == ["fetch"]
-    assert "required steps not done: fetch" in str(played.error)
+    end = await run_script(["hm"] * 2, catch=MaxIterationsError, max_iterations=2)
+    assert end.error.pending_steps == ["fetch"]
+    assert "required steps not done: fetch" in str(end.error)
 
 
 async def test_listeners_hear_every_message_in_order():
-    played = await play([ToolCall("fetch", reasoning="First, fetch."), SUBMIT])
+    end = await run_script([ToolCall("fetch", reasoning="First, fetch."), SUBMIT])
     kinds = MessageType
-    assert played.types == [
+    assert end.types == [
         kinds.SYSTEM_PROMPT,
         kinds.USER_INPUT,
         kinds.REASONING,
@@ -168,48 +168,48 @@ async def test_listeners_hear_every_message_in_order():
         kinds.TOOL_CALL,
         kinds.TOOL_RESULT,
     ]
-    assert [message.metadata.step_index for message in played.messages] == [None, None, 0, 0, 0, 1, 1]
+    assert [message.metadata.step_index for message in end.messages] == [None, None, 0, 0, 0, 1, 1]
 
 
 async def test_reasoning_is_a_message_of_its_own_and_folded_into_the_call_for_the_model():
-    played = await play([ToolCall("fetch", reasoning="I need the data."), SUBMIT])
-    assert played.of(MessageType.REASONING) == ["I need the data."]
-    assert [message["content"] for message in played.wire[2:]] == ["I need the data.", "fetch done"]
+    end = await run_script([ToolCall("fetch", reasoning="I need the data."), SUBMIT])
+    assert end.of(MessageType.REASONING) == ["I need the data."]
+    assert [message["content"] for message in end.wire[2:]] == ["I need the data.", "fetch done"]
 
 
 async def test_text_beside_a_call_is_kept_rather_than_the_reasoning():
     answer = Response("Looking it up.", tool_calls=(FETCH,), reasoning="The user wants data.")
-    played = await play([answer, SUBMIT])
-    assert played.wire[2]["content"] == "Looking it up."
+    end = await run_script([answer, SUBMIT])
+    assert end.wire[2]["content"] == "Looking it up."
 
 
 async def test_reasoning_before_text_is_not_sent_back():
-    played = await play([Response("Hm.", reasoning="No idea."), FETCH, SUBMIT])
-    assert played.wire[2]["content"] == "Hm."
-    assert "No idea." not in str(played.wire)
+    end = await run_script([Response("Hm.", reasoning="No idea."), FETCH, SUBMIT])
+    assert end.wire[2]["content"] == "Hm."
+    assert "No idea." not in str(end.wire)
 
 
 async def test_a_conversation_can_be_gone_on_with():
-    def said(role, content, kind, **rest):
+    def make_message(role, content, kind, **rest):
         return Message(role, content, MessageMeta(kind), **rest)
 
     seed = [
-        said(MessageRole.SYSTEM, "You help.", MessageType.SYSTEM_PROMPT),
-        said(MessageRole.USER, "first", MessageType.USER_INPUT),
-        said(MessageRole.ASSISTANT, "", MessageType.TOOL_CALL, tool_calls=[ToolCallInfo("fetch", {}, "c0")]),
-        said(MessageRole.TOOL, "old", MessageType.TOOL_RESULT, tool_name="fetch", tool_call_id="c0"),
-        said(MessageRole.USER, "then", MessageType.USER_INPUT),
+        make_message(MessageRole.SYSTEM, "You help.", MessageType.SYSTEM_PROMPT),
+        make_message(MessageRole.USER, "first", MessageType.USER_INPUT),
+        make_message(MessageRole.ASSISTANT, "", MessageType.TOOL_CALL, tool_calls=[ToolCallInfo("fetch", {}, "c0")]),
+        make_message(MessageRole.TOOL, "old", MessageType.TOOL_RESULT, tool_name="fetch", tool_call_id="c0"),
+        make_message(MessageRole.USER, "then", MessageType.USER_INPUT),
     ]
-    played = await play([SUBMIT], agent(required=()), run_options={"initial_messages": seed})
-    assert [message["content"] for message in played.client.calls[0].messages] == [
+    end = await run_script([SUBMIT], agent(required=()), run_options={"initial_messages": seed})
+    assert [message["content"] for message in end.client.calls[0].messages] == [
         "You help.",
         "first",
         "",
         "old",
         "then",
     ]
-    assert played.types == [MessageType.TOOL_CALL, MessageType.TOOL_RESULT]
-    assert list(played.run.messages[:5]) == seed
+    assert end.types == [MessageType.TOOL_CALL, MessageType.TOOL_RESULT]
+    assert list(end.run.messages[:5]) == seed
 
 
 async def test_ids_of_a_conversation_that_is_gone_on_with_are_not_given_again():
@@ -219,25 +219,25 @@ async def test_ids_of_a_conversation_that_is_gone_on_with_are_not_given_again():
         Message("tool", "old", MessageMeta(MessageType.TOOL_RESULT), tool_name="fetch", tool_call_id="call_0"),
         Message("user", "then", MessageMeta(MessageType.USER_INPUT)),
     ]
-    played = await play([SUBMIT], agent(required=()), run_options={"initial_messages": seed})
-    assert played.messages[0].tool_calls[0].call_id == "call_1"
+    end = await run_script([SUBMIT], agent(required=()), run_options={"initial_messages": seed})
+    assert end.messages[0].tool_calls[0].call_id == "call_1"
 
 
 async def test_a_run_adds_up_what_its_model_calls_cost():
     answers = [Response(tool_calls=(call,), usage=Usage.of(10, 5), cost_usd=0.25) for call in (FETCH, SUBMIT)]
-    played = await play(answers)
-    assert (played.run.total_tokens, played.run.cost_usd) == (30, 0.5)
+    end = await run_script(answers)
+    assert (end.run.total_tokens, end.run.cost_usd) == (30, 0.5)
 
 
 async def test_what_the_model_call_raises_ends_the_run_as_it_is():
-    played = await play([FETCH, ProviderTimeoutError("no answer")], catch=ProviderTimeoutError)
-    assert played.results == ["fetch done"]
+    end = await run_script([FETCH, ProviderTimeoutError("no answer")], catch=ProviderTimeoutError)
+    assert end.results == ["fetch done"]
 
 
 async def test_a_client_that_answers_something_else_is_told_what_to_answer():
-    played = await play([lambda *_: {"tool": "fetch"}], catch=InputError)
-    assert "got dict" in str(played.error)
-    assert "TextResponse" in str(played.error)
+    end = await run_script([lambda *_: {"tool": "fetch"}], catch=InputError)
+    assert "got dict" in str(end.error)
+    assert "TextResponse" in str(end.error)
 
 
 def test_a_script_without_an_event_loop_can_run_an_agent():
@@ -258,9 +258,9 @@ async def test_one_runner_runs_several_agents_at_once_without_mixing_them():
 
     workflow = agent(fetch=lambda who: who, submit=lambda who: who)
     runner = WorkflowRunner(ScriptedClient([lines] * 40))
-    asked = [f"user {number}" for number in range(20)]
-    results = await asyncio.gather(*(runner.run(workflow, who, prompt_vars={"role": "tester"}) for who in asked))
-    assert results == asked
+    prompts = [f"user {number}" for number in range(20)]
+    results = await asyncio.gather(*(runner.run(workflow, who, prompt_vars={"role": "tester"}) for who in prompts))
+    assert results == prompts
 
 
 async def test_a_number_of_iterations_below_one_is_refused():
@@ -269,15 +269,15 @@ async def test_a_number_of_iterations_below_one_is_refused():
 
 
 async def test_the_context_manager_is_asked_before_every_model_call():
-    asked = []
+    prompts = []
 
     class Spy(ContextManager):
         def maybe_compact(self, messages, step_index=0, step_hint=""):
-            asked.append((step_index, len(messages), step_hint))
+            prompts.append((step_index, len(messages), step_hint))
             return super().maybe_compact(messages, step_index=step_index, step_hint=step_hint)
 
-    await play([FETCH, SUBMIT], context_manager=Spy(NoCompact(), budget_tokens=1000))
-    assert asked == [(0, 2, ""), (1, 4, "Tools that have succeeded so far: fetch.")]
+    await run_script([FETCH, SUBMIT], context_manager=Spy(NoCompact(), budget_tokens=1000))
+    assert prompts == [(0, 2, ""), (1, 4, "Tools that have succeeded so far: fetch.")]
 
 
 async def test_a_compacted_conversation_is_what_the_model_gets():
@@ -285,8 +285,8 @@ async def test_a_compacted_conversation_is_what_the_model_gets():
         def maybe_compact(self, messages, step_index=0, step_hint=""):
             return messages if step_index < 2 else [*messages[:2], *messages[-2:]]
 
-    played = await play([FETCH, FETCH, SUBMIT], context_manager=Cutter(NoCompact(), budget_tokens=1000))
-    assert [len(call.messages) for call in played.client.calls] == [2, 4, 4]
+    end = await run_script([FETCH, FETCH, SUBMIT], context_manager=Cutter(NoCompact(), budget_tokens=1000))
+    assert [len(call.messages) for call in end.client.calls] == [2, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -340,27 +340,29 @@ def test_every_error_of_a_run_is_one_family():
 
 
 def test_the_documented_errors_are_under_virtual_time_too():
-    assert run(play([FETCH, SUBMIT]), virtual_time=True).result == "submit done"
+    assert run(run_script([FETCH, SUBMIT]), virtual_time=True).result == "submit done"
 
 
 async def test_a_run_that_is_cancelled_before_it_starts_asks_nobody():
     cancel = asyncio.Event()
     cancel.set()
-    played = await play([FETCH, SUBMIT], run_options={"cancel_event": cancel}, catch=WorkflowCancelledError)
-    assert not played.client.calls
-    assert (played.error.iteration, played.error.completed_steps) == (0, {})
+    end = await run_script([FETCH, SUBMIT], run_options={"cancel_event": cancel}, catch=WorkflowCancelledError)
+    assert not end.client.calls
+    assert (end.error.iteration, end.error.completed_steps) == (0, {})
 
 
 async def test_the_transcript_is_kept():
     cancel = asyncio.Event()
     workflow = agent(fetch=lambda **_: cancel.set())
-    played = await play([FETCH, SUBMIT], workflow, run_options={"cancel_event": cancel}, catch=WorkflowCancelledError)
-    assert (played.error.iteration, played.error.completed_steps) == (1, {"fetch": 1})
-    assert [message.metadata.type for message in played.error.messages][-1] == MessageType.TOOL_RESULT
+    end = await run_script(
+        [FETCH, SUBMIT], workflow, run_options={"cancel_event": cancel}, catch=WorkflowCancelledError
+    )
+    assert (end.error.iteration, end.error.completed_steps) == (1, {"fetch": 1})
+    assert [message.metadata.type for message in end.error.messages][-1] == MessageType.TOOL_RESULT
 
 
 async def test_an_event_that_is_never_set_changes_nothing():
-    assert (await play([FETCH, SUBMIT], run_options={"cancel_event": asyncio.Event()})).result == "submit done"
+    assert (await run_script([FETCH, SUBMIT], run_options={"cancel_event": asyncio.Event()})).result == "submit done"
 
 
 def test_a_model_call_under_way_is_given_up_at_once():
@@ -389,31 +391,31 @@ def test_tools_that_are_running_are_let_finish():
     async def cancelled_in_the_middle():
         cancel = asyncio.Event()
         asyncio.get_running_loop().call_later(1.0, cancel.set)
-        return await play(
+        return await run_script(
             [FETCH, SUBMIT], agent(fetch=fetch), run_options={"cancel_event": cancel}, catch=WorkflowCancelledError
         )
 
-    played = run(cancelled_in_the_middle(), virtual_time=True)
+    end = run(cancelled_in_the_middle(), virtual_time=True)
     assert finished == [True]
-    assert played.error.completed_steps == {"fetch": 1}
+    assert end.error.completed_steps == {"fetch": 1}
 
 
 async def test_what_a_model_call_raises_is_raised_with_an_event_too():
     cancel = asyncio.Event()
-    await play([OSError("gone")], run_options={"cancel_event": cancel}, catch=OSError)
+    await run_script([OSError("gone")], run_options={"cancel_event": cancel}, catch=OSError)
 
 
 async def test_cancelling_the_task_leaves_nothing_running():
-    asked = asyncio.Event()
+    prompts = asyncio.Event()
 
     class Silent:
         async def send(self, messages, tools=None):
-            asked.set()
+            prompts.set()
             await asyncio.Event().wait()
 
     running = WorkflowRunner(Silent()).run(agent(), "go", prompt_vars={"role": "tester"}, cancel_event=asyncio.Event())
     task = asyncio.ensure_future(running)
-    await asked.wait()
+    await prompts.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -424,27 +426,27 @@ ASKED = {"prompt_vars": {"role": "tester"}}
 
 
 async def test_a_streaming_runner_tells_every_chunk():
-    heard = []
+    received = []
     client = ScriptedClient([Response("Let me look.", tool_calls=(FETCH,)), SUBMIT])
-    await WorkflowRunner(client, stream=True, on_chunk=heard.append).run(agent(), "go", **ASKED)
-    assert [chunk.type for chunk in heard] == [
+    await WorkflowRunner(client, stream=True, on_chunk=received.append).run(agent(), "go", **ASKED)
+    assert [chunk.type for chunk in received] == [
         *[ChunkType.TEXT_DELTA] * 3,
         ChunkType.TOOL_CALL_DELTA,
         ChunkType.FINAL,
         ChunkType.TOOL_CALL_DELTA,
         ChunkType.FINAL,
     ]
-    assert "".join(chunk.content for chunk in heard[:3]) == "Let me look."
+    assert "".join(chunk.content for chunk in received[:3]) == "Let me look."
 
 
 async def test_a_listener_may_be_async():
-    heard = []
+    received = []
 
     async def listen(chunk):
-        heard.append(chunk.type)
+        received.append(chunk.type)
 
     await WorkflowRunner(ScriptedClient([FETCH, SUBMIT]), stream=True, on_chunk=listen).run(agent(), "go", **ASKED)
-    assert heard.count(ChunkType.FINAL) == 2
+    assert received.count(ChunkType.FINAL) == 2
 
 
 async def test_a_stream_without_its_last_chunk_is_an_error():
@@ -458,7 +460,7 @@ async def test_a_stream_without_its_last_chunk_is_an_error():
 
 
 async def test_a_providers_stream_becomes_chunks():
-    heard = []
+    received = []
     pieces = [
         TextDelta("void"),
         StreamRestart("broken"),
@@ -468,9 +470,9 @@ async def test_a_providers_stream_becomes_chunks():
         Response("Looking", tool_calls=(FETCH,), reasoning="Hm."),
     ]
     provider = Scripted(pieces, [Response(tool_calls=(SUBMIT,))])
-    runner = WorkflowRunner(ProviderClient(provider, "any"), stream=True, on_chunk=heard.append)
+    runner = WorkflowRunner(ProviderClient(provider, "any"), stream=True, on_chunk=received.append)
     assert await runner.run(agent(), "go", **ASKED) == "submit done"
-    assert [(chunk.type, chunk.content) for chunk in heard[:6]] == [
+    assert [(chunk.type, chunk.content) for chunk in received[:6]] == [
         (ChunkType.TEXT_DELTA, "void"),
         (ChunkType.RESTART, "broken"),
         (ChunkType.REASONING_DELTA, "Hm."),
@@ -501,7 +503,7 @@ class SendsOnly:
 
 
 @pytest.mark.parametrize(
-    ("client", "told", "hint"),
+    ("client", "description", "hint"),
     [
         (MockProvider(), "MockProvider", "wrap it: ProviderClient(provider, model=…)"),
         (agent(), "Workflow", "WorkflowRunner(client), then run(workflow, user_message)"),
@@ -511,10 +513,10 @@ class SendsOnly:
         (None, "None", "a ProviderClient"),
     ],
 )
-def test_what_is_no_client_is_refused(client, told, hint):
+def test_what_is_no_client_is_refused(client, description, hint):
     with pytest.raises(InputError) as caught:
         WorkflowRunner(client)
-    assert (caught.value.source, caught.value.reason) == ("client", f"expected a client, got {told}")
+    assert (caught.value.source, caught.value.reason) == ("client", f"expected a client, got {description}")
     assert hint in caught.value.hint
 
 
@@ -525,7 +527,7 @@ def test_a_client_that_cannot_stream_is_refused_where_it_should():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "description"),
     [
         (
             {"context_manager": TieredCompact()},
@@ -542,23 +544,23 @@ def test_a_client_that_cannot_stream_is_refused_where_it_should():
         ({"max_tool_errors": "3"}, "max_tool_errors: expected a whole number, got '3'"),
     ],
 )
-def test_options_of_a_runner_are_refused_by_name(options, told):
+def test_options_of_a_runner_are_refused_by_name(options, description):
     with pytest.raises(InputError) as caught:
         WorkflowRunner(ScriptedClient([]), **options)
-    assert str(caught.value) == told
+    assert str(caught.value) == description
 
 
 @pytest.mark.parametrize(
-    ("asked", "source", "hint"),
+    ("prompts", "source", "hint"),
     [
         ((parse_workflow(FLOW), "go"), "workflow", "WorkflowEngine(workflow, provider) runs a YAML workflow"),
         (("go", agent()), "workflow", "run(workflow, user_message), in this order"),
         ((agent(), {"role": "user", "content": "go"}), "user_message", ""),
     ],
 )
-def test_what_cannot_be_run_is_refused(asked, source, hint):
+def test_what_cannot_be_run_is_refused(prompts, source, hint):
     with pytest.raises(InputError) as caught:
-        WorkflowRunner(ScriptedClient([])).run_sync(*asked)
+        WorkflowRunner(ScriptedClient([])).run_sync(*prompts)
     assert caught.value.source == source
     assert hint in caught.value.hint
 

@@ -15,15 +15,15 @@ def engine_of(text, responses=None, *, tools=None, **options):
     return WorkflowEngine(definition, provider, tools=tools or {}, **options)
 
 
-def played(text, responses=None, state=None, **options):
+def run_workflow(text, responses=None, state=None, **options):
     """What becomes of a workflow, in virtual time."""
     return run(engine_of(text, responses, **options).run(state), virtual_time=True)
 
 
-def told(text, responses=None, state=None, **options):
+def events_of(text, responses=None, state=None, **options):
     """The events of a run of a workflow, each as its class and what it is about."""
     sink = MemorySink()
-    played(text, responses, state, sink=sink, **options)
+    run_workflow(text, responses, state, sink=sink, **options)
     return [
         (type(event).__name__, *[getattr(event, name) for name in ("step", "status") if hasattr(event, name)])
         for event in sink.events

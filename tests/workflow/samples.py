@@ -45,7 +45,7 @@ def workflow(*steps, head=""):
     return "\n".join(lines) + "\n"
 
 
-def said(text, **options):
+def problems_of(text, **options):
     """What is said of a broken workflow, a line each; hints are on the line of their problem."""
     with pytest.raises(WorkflowError) as caught:
         parse_workflow(text, source="flow.yaml", **options)

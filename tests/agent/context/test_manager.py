@@ -35,10 +35,10 @@ class Unwilling(CompactStrategy):
     """Finds nothing to do, and counts how often it is asked."""
 
     def __init__(self, starts_at=0.5):
-        self.starts_at, self.asked = starts_at, 0
+        self.starts_at, self.calls = starts_at, 0
 
     def compact(self, messages, *, budget_tokens, size, step_hint=""):
-        self.asked += 1
+        self.calls += 1
         return CompactResult(messages)
 
 
@@ -117,8 +117,8 @@ def test_no_compact_leaves_everything():
 
 
 def test_a_compaction_is_told_to_the_hook_and_the_sink():
-    told, sink = [], MemorySink()
-    manager = ContextManager(SlidingWindowCompact(2), 200, warn_at=(), on_compact=told.append, sink=sink)
+    events, sink = [], MemorySink()
+    manager = ContextManager(SlidingWindowCompact(2), 200, warn_at=(), on_compact=events.append, sink=sink)
     messages = [*HEAD, *call("x" * 600), *RECENT]
     smaller = manager.maybe_compact(messages, step_index=7)
     event = ContextCompacted(
@@ -131,14 +131,14 @@ def test_a_compaction_is_told_to_the_hook_and_the_sink():
         messages_after=6,
         budget_tokens=200,
     )
-    assert told == sink.events == [event]
+    assert events == sink.events == [event]
 
 
 def test_nothing_is_told_where_nothing_was_done():
-    told = []
-    manager = ContextManager(SlidingWindowCompact(2), 10, warn_at=(), on_compact=told.append)
+    events = []
+    manager = ContextManager(SlidingWindowCompact(2), 10, warn_at=(), on_compact=events.append)
     manager.maybe_compact([*HEAD, *RECENT])
-    assert told == []
+    assert events == []
 
 
 def test_the_size_is_what_the_messages_are_estimated_at():
@@ -165,17 +165,17 @@ def test_what_a_call_used_replaces_the_estimate_of_what_was_sent():
 
 @pytest.mark.parametrize("is_added_first", [True, False])
 def test_the_answer_itself_is_counted_once_whenever_usage_is_told(is_added_first):
-    messages, asked = [*HEAD], call("x" * 400)
+    messages, turn = [*HEAD], call("x" * 400)
     manager = ContextManager(NoCompact(), 10_000)
     if is_added_first:
-        messages.append(asked[0])
+        messages.append(turn[0])
     manager.record_usage(messages, prompt_tokens=900, completion_tokens=50)
     if not is_added_first:
-        messages.append(asked[0])
+        messages.append(turn[0])
     assert manager.size(messages) == 950
-    messages.append(asked[1])
+    messages.append(turn[1])
     messages.append(text("z" * 400))
-    assert manager.size(messages) == 950 + size([asked[1], messages[-1]])
+    assert manager.size(messages) == 950 + size([turn[1], messages[-1]])
 
 
 def test_a_provider_that_does_not_tell_leaves_the_estimate():
@@ -185,12 +185,12 @@ def test_a_provider_that_does_not_tell_leaves_the_estimate():
 
 
 def test_a_compaction_is_measured_by_what_was_really_used():
-    messages, told = [*HEAD, *call("x" * 400), *RECENT], []
-    manager = ContextManager(SlidingWindowCompact(2), 1000, warn_at=(), on_compact=told.append)
+    messages, events = [*HEAD, *call("x" * 400), *RECENT], []
+    manager = ContextManager(SlidingWindowCompact(2), 1000, warn_at=(), on_compact=events.append)
     assert manager.maybe_compact(messages) is messages
     manager.record_usage(messages, prompt_tokens=10 * size(messages))
     smaller = manager.maybe_compact(messages)
-    assert (told[0].tokens_before, told[0].tokens_after) == (10 * size(messages), 10 * size(smaller))
+    assert (events[0].tokens_before, events[0].tokens_after) == (10 * size(messages), 10 * size(smaller))
 
 
 def test_after_a_compaction_estimates_hold_until_usage_is_told_again():
@@ -218,68 +218,68 @@ def test_messages_that_have_gone_are_not_counted_any_more():
 
 
 def test_a_warning_comes_once_when_the_threshold_is_reached():
-    told, sink, messages = [], MemorySink(), [sized(79)]
-    manager = ContextManager(NoCompact(), 100, on_warning=told.append, sink=sink)
+    events, sink, messages = [], MemorySink(), [sized(79)]
+    manager = ContextManager(NoCompact(), 100, on_warning=events.append, sink=sink)
     manager.maybe_compact(messages, step_index=1)
-    assert told == []
+    assert events == []
     messages.append(sized(4))
     manager.maybe_compact(messages, step_index=2)
     messages.append(sized(4))
     manager.maybe_compact(messages, step_index=3)
-    assert told == sink.events == [ContextWarned(step_index=2, tokens=83, budget_tokens=100, threshold=0.8)]
+    assert events == sink.events == [ContextWarned(step_index=2, tokens=83, budget_tokens=100, threshold=0.8)]
 
 
 def test_each_of_several_thresholds_warns_in_its_turn():
-    told, messages = [], [sized(10)]
-    manager = ContextManager(NoCompact(), 100, warn_at=[0.9, 0.2, 0.5], on_warning=told.append)
+    events, messages = [], [sized(10)]
+    manager = ContextManager(NoCompact(), 100, warn_at=[0.9, 0.2, 0.5], on_warning=events.append)
     grown(messages, 12, manager, sized(10))
-    assert [(warning.threshold, warning.tokens) for warning in told] == [(0.2, 20), (0.5, 50), (0.9, 90)]
+    assert [(warning.threshold, warning.tokens) for warning in events] == [(0.2, 20), (0.5, 50), (0.9, 90)]
 
 
 def test_thresholds_that_are_leapt_over_all_warn():
-    told = []
-    ContextManager(NoCompact(), 100, warn_at=(0.2, 0.5), on_warning=told.append).maybe_compact([sized(99)])
-    assert [warning.threshold for warning in told] == [0.2, 0.5]
+    events = []
+    ContextManager(NoCompact(), 100, warn_at=(0.2, 0.5), on_warning=events.append).maybe_compact([sized(99)])
+    assert [warning.threshold for warning in events] == [0.2, 0.5]
 
 
 @WAYS_ON
 def test_a_threshold_warns_again_after_the_size_was_below_it(go_on):
-    told, messages = [], [*HEAD, *call("x" * 400), *RECENT]
-    manager = ContextManager(SlidingWindowCompact(2), 150, on_warning=told.append)
+    events, messages = [], [*HEAD, *call("x" * 400), *RECENT]
+    manager = ContextManager(SlidingWindowCompact(2), 150, on_warning=events.append)
     for _ in range(3):
         messages = compacted(manager, messages, go_on)
         extend(messages, [*call("x" * 400), *RECENT])
-    assert [warning.threshold for warning in told] == [0.8] * 3
+    assert [warning.threshold for warning in events] == [0.8] * 3
 
 
 def test_what_is_too_large_even_after_compaction_warns_once():
-    told, messages = [], [*HEAD, *call("x" * 40), *call("y" * 4000)]
-    manager = ContextManager(SlidingWindowCompact(1), 500, warn_at=(), on_warning=told.append)
+    events, messages = [], [*HEAD, *call("x" * 40), *call("y" * 4000)]
+    manager = ContextManager(SlidingWindowCompact(1), 500, warn_at=(), on_warning=events.append)
     smaller = manager.maybe_compact(messages, step_index=4)
     excess = ContextWarned(4, size(smaller), 500, 1.0, is_after_compaction=True)
-    assert told == [excess]
+    assert events == [excess]
     assert manager.maybe_compact(smaller, step_index=5) is smaller
-    assert told == [excess]
+    assert events == [excess]
 
 
 @WAYS_ON
 def test_what_stays_too_large_is_not_warned_of_again(go_on):
-    told, messages = [], [*HEAD, *call("x" * 4000), *call("x" * 4000)]
-    manager = ContextManager(SlidingWindowCompact(1), 100, on_warning=told.append)
+    events, messages = [], [*HEAD, *call("x" * 4000), *call("x" * 4000)]
+    manager = ContextManager(SlidingWindowCompact(1), 100, on_warning=events.append)
     for step in range(4):
         messages = compacted(manager, messages, go_on)
         extend(messages, call("y" * 4000, step_index=step))
-    assert [(warning.threshold, warning.is_after_compaction) for warning in told] == [(0.8, False), (1.0, True)]
+    assert [(warning.threshold, warning.is_after_compaction) for warning in events] == [(0.8, False), (1.0, True)]
 
 
 @WAYS_ON
 def test_what_becomes_too_large_again_is_warned_of_again(go_on):
-    told, messages = [], [*HEAD, *call("x" * 4000)]
-    manager = ContextManager(SlidingWindowCompact(1), 100, warn_at=(), on_warning=told.append)
+    events, messages = [], [*HEAD, *call("x" * 4000)]
+    manager = ContextManager(SlidingWindowCompact(1), 100, warn_at=(), on_warning=events.append)
     for length in (1, 4000, 1, 4000, 4000):
         messages = compacted(manager, messages, go_on)
         extend(messages, call("y" * length))
-    assert [warning.is_after_compaction for warning in told] == [True, True, True]
+    assert [warning.is_after_compaction for warning in events] == [True, True, True]
 
 
 @WAYS_ON
@@ -293,12 +293,12 @@ def test_a_run_that_goes_on_from_a_compaction_is_counted_right(go_on):
 
 
 def test_an_unrelated_run_does_not_inherit_what_was_told():
-    told, messages = [], [*HEAD, *call("x" * 4000), *call("y" * 4000)]
-    manager = ContextManager(SlidingWindowCompact(1), 100, on_warning=told.append)
+    events, messages = [], [*HEAD, *call("x" * 4000), *call("y" * 4000)]
+    manager = ContextManager(SlidingWindowCompact(1), 100, on_warning=events.append)
     smaller = manager.maybe_compact(messages)
-    before = len(told)
+    before = len(events)
     manager.maybe_compact([*HEAD, *call("y" * 4000)])
-    assert len(told) == before + 2
+    assert len(events) == before + 2
     assert len(smaller) == 4
 
 
@@ -315,7 +315,7 @@ def test_a_strategy_that_finds_nothing_is_asked_ever_more_rarely():
     strategy = Unwilling(starts_at=0.01)
     messages = [*HEAD]
     grown(messages, 5000, ContextManager(strategy, 1_000_000))
-    assert 20 < strategy.asked < 200
+    assert 20 < strategy.calls < 200
 
 
 def test_a_strategy_that_found_nothing_is_asked_again_after_a_leap_in_size():
@@ -323,10 +323,10 @@ def test_a_strategy_that_found_nothing_is_asked_again_after_a_leap_in_size():
     manager = ContextManager(strategy, 10_000)
     for _ in range(3):
         manager.maybe_compact(messages)
-    assert strategy.asked == 1
+    assert strategy.calls == 1
     messages.append(sized(1000))
     manager.maybe_compact(messages)
-    assert strategy.asked == 2
+    assert strategy.calls == 2
 
 
 def test_over_the_budget_a_strategy_is_asked_every_time():
@@ -334,14 +334,14 @@ def test_over_the_budget_a_strategy_is_asked_every_time():
     manager = ContextManager(strategy, 999)
     for _ in range(3):
         manager.maybe_compact(messages)
-    assert strategy.asked == 3
+    assert strategy.calls == 3
 
 
-@pytest.mark.parametrize(("tokens", "asked"), [(50, 0), (51, 1)])
-def test_a_strategy_is_asked_above_the_share_where_it_starts(tokens, asked):
+@pytest.mark.parametrize(("tokens", "calls"), [(50, 0), (51, 1)])
+def test_a_strategy_is_asked_above_the_share_where_it_starts(tokens, calls):
     strategy = Unwilling(starts_at=0.5)
     ContextManager(strategy, 100).maybe_compact([sized(tokens)])
-    assert strategy.asked == asked
+    assert strategy.calls == calls
 
 
 @pytest.mark.parametrize("kind", [list, transcript])
@@ -358,14 +358,14 @@ def test_runs_at_the_same_time_do_not_mix_up_their_counts(kind):
 
 
 def test_runs_at_the_same_time_are_warned_separately():
-    told = []
-    manager = ContextManager(NoCompact(), 100, on_warning=told.append)
+    events = []
+    manager = ContextManager(NoCompact(), 100, on_warning=events.append)
     for _ in range(2):
         for run in (first := [sized(90)], second := [sized(91)]):
             for _ in range(3):
                 manager.maybe_compact(run)
         assert first != second
-    assert [warning.tokens for warning in told] == [90, 91, 90, 91]
+    assert [warning.tokens for warning in events] == [90, 91, 90, 91]
 
 
 def test_a_list_that_is_still_asked_for_is_not_counted_anew():
@@ -379,11 +379,11 @@ def test_a_list_that_is_still_asked_for_is_not_counted_anew():
 
 
 def test_runs_that_begin_with_the_same_messages_are_warned_separately():
-    told, beginning = [], [sized(90)]
-    manager = ContextManager(NoCompact(), 100, on_warning=told.append)
+    events, beginning = [], [sized(90)]
+    manager = ContextManager(NoCompact(), 100, on_warning=events.append)
     for messages in (beginning, [*beginning], transcript(beginning)):
         manager.maybe_compact(messages)
-    assert len(told) == 3
+    assert len(events) == 3
 
 
 def test_runs_one_after_another_do_not_mix_up_their_counts():
@@ -409,11 +409,11 @@ def test_a_transcript_is_not_kept_alive():
 class Guard:
     """Tells when it is gone."""
 
-    def __init__(self, told):
-        self.told = told
+    def __init__(self, events):
+        self.events = events
 
     def __del__(self):
-        self.told.append("gone")
+        self.events.append("gone")
 
 
 def test_a_spy_in_its_place_sees_every_call():

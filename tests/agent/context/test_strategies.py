@@ -194,15 +194,15 @@ def test_the_first_phase_leaves_recent_nudges():
 
 
 def test_the_first_phase_leaves_long_results_and_reasoning():
-    kept = [*HEAD, reasoning(), *call("x" * 9000), text("Paris."), user("And Spain?")]
-    assert tier([*kept, nudge(), *RESULTS], thresholds=FIRST).messages == [*kept, *RESULTS]
+    remaining = [*HEAD, reasoning(), *call("x" * 9000), text("Paris."), user("And Spain?")]
+    assert tier([*remaining, nudge(), *RESULTS], thresholds=FIRST).messages == [*remaining, *RESULTS]
 
 
 def test_the_second_phase_also_shortens_long_results():
-    asked, answer = call("abc" * 1000)
-    result = tier([*HEAD, *refused(), asked, answer, *RESULTS], thresholds=SECOND)
+    call_message, answer = call("abc" * 1000)
+    result = tier([*HEAD, *refused(), call_message, answer, *RESULTS], thresholds=SECOND)
     shortened = result.messages[3]
-    assert (result.phase, result.messages[2]) == (2, asked)
+    assert (result.phase, result.messages[2]) == (2, call_message)
     assert shortened.content == ("abc" * 67)[:200] + "… [2800 of 3000 characters left out to save space]"
     assert (shortened.tool_call_id, shortened.metadata) == (answer.tool_call_id, answer.metadata)
     assert result.messages[4:] == RESULTS
@@ -295,9 +295,9 @@ def test_each_phase_is_tried_only_over_its_threshold(thresholds, phase):
 
 
 def test_it_stops_as_soon_as_the_size_is_within_the_first_threshold():
-    noise, kept = refused("x" * 4000), call("y" * 4000)
-    result = tier([*HEAD, *noise, *kept, *RESULTS], thresholds=(0.75, 0.85, 0.95))
-    assert (result.messages, result.phase) == ([*HEAD, *kept, *RESULTS], 1)
+    noise, remaining = refused("x" * 4000), call("y" * 4000)
+    result = tier([*HEAD, *noise, *remaining, *RESULTS], thresholds=(0.75, 0.85, 0.95))
+    assert (result.messages, result.phase) == ([*HEAD, *remaining, *RESULTS], 1)
 
 
 def test_what_is_still_too_large_is_as_small_as_can_be():
@@ -372,11 +372,11 @@ def test_a_refused_call_is_refused_whatever_the_reason(of):
 
 
 def test_a_turn_is_refused_as_a_whole():
-    asked, one, two = call(
+    call_message, one, two = call(
         "[NotRun] Call it again.", "[UnknownTool] There is no such tool.", type=MessageType.RETRY_NUDGE
     )
     (not_run, *_) = call("[NotRun] Call it again.")[1:]
-    (unit,) = split_units([asked, not_run, two])
+    (unit,) = split_units([call_message, not_run, two])
     assert unit.is_refused
     assert one.metadata.type != not_run.metadata.type
 
@@ -422,8 +422,8 @@ def test_a_summary_of_summaries_adds_them_up():
 
 
 def test_what_others_wrote_is_no_summary_of_ours():
-    told = TranscriptSummary(5, {}).to_message(step_index=1).content
-    assert TranscriptSummary.read(user(told)) is None
+    content = TranscriptSummary(5, {}).to_message(step_index=1).content
+    assert TranscriptSummary.read(user(content)) is None
     assert (
         TranscriptSummary.read(Message(MessageRole.USER, "We spoke of cats.", MessageMeta(MessageType.SUMMARY))) is None
     )

@@ -32,13 +32,13 @@ def call(*results, tool="fetch", type=MessageType.TOOL_RESULT, step_index=0, arg
     """A message with a call for each result, and the results."""
     ids = [f"call_{step_index}_{place}" for place in range(len(results))]
     calls = tuple(ToolCallInfo(tool, {} if args is None else args, call_id) for call_id in ids)
-    asked = Message(MessageRole.ASSISTANT, "", MessageMeta(MessageType.TOOL_CALL, step_index), calls)
-    told = MessageMeta(type, step_index)
+    call_message = Message(MessageRole.ASSISTANT, "", MessageMeta(MessageType.TOOL_CALL, step_index), calls)
+    meta = MessageMeta(type, step_index)
     answers = [
-        Message(MessageRole.TOOL, result, told, tool_name=tool, tool_call_id=call_id)
+        Message(MessageRole.TOOL, result, meta, tool_name=tool, tool_call_id=call_id)
         for result, call_id in zip(results, ids, strict=True)
     ]
-    return [asked, *answers]
+    return [call_message, *answers]
 
 
 def refused(content="[StepEnforcementError] Not yet.", of=MessageType.STEP_NUDGE, step_index=0):

@@ -15,7 +15,7 @@ from offbook.agent import (
     ToolResolutionError,
     ToolTimeoutError,
 )
-from tests.agent.small_agents import FETCH, SUBMIT, agent, fails, play, tool
+from tests.agent.small_agents import FETCH, SUBMIT, agent, fails, run_script, tool
 
 
 def paid(call, cost_usd=0.4):
@@ -23,30 +23,30 @@ def paid(call, cost_usd=0.4):
 
 
 async def test_the_model_is_not_asked_again_once_the_dollars_are_spent():
-    played = await play([paid(FETCH)] * 5, policy={"budget_usd": 0.8}, catch=AgentBudgetError)
-    assert len(played.client.calls) == 2
-    assert (played.error.spent, played.error.limit, played.error.unit) == (0.8, 0.8, "USD")
-    assert played.results == ["fetch done"] * 2
+    end = await run_script([paid(FETCH)] * 5, policy={"budget_usd": 0.8}, catch=AgentBudgetError)
+    assert len(end.client.calls) == 2
+    assert (end.error.spent, end.error.limit, end.error.unit) == (0.8, 0.8, "USD")
+    assert end.results == ["fetch done"] * 2
 
 
 async def test_tokens_are_counted_too():
-    played = await play([paid(FETCH)] * 5, policy={"budget_tokens": 250}, catch=AgentBudgetError)
-    assert (len(played.client.calls), played.error.unit) == (3, "tokens")
+    end = await run_script([paid(FETCH)] * 5, policy={"budget_tokens": 250}, catch=AgentBudgetError)
+    assert (len(end.client.calls), end.error.unit) == (3, "tokens")
 
 
 async def test_a_run_that_ends_on_its_last_cent_has_ended():
-    assert (await play([paid(FETCH), paid(SUBMIT)], policy={"budget_usd": 0.8})).result == "submit done"
+    assert (await run_script([paid(FETCH), paid(SUBMIT)], policy={"budget_usd": 0.8})).result == "submit done"
 
 
 async def test_refused_answers_are_paid_for_as_well():
     wordy = Response("Let me think.", cost_usd=1.0)
-    played = await play([wordy, FETCH], policy={"budget_usd": 1.0}, catch=AgentBudgetError)
-    assert len(played.client.calls) == 1
+    end = await run_script([wordy, FETCH], policy={"budget_usd": 1.0}, catch=AgentBudgetError)
+    assert len(end.client.calls) == 1
 
 
 async def test_a_cost_that_is_no_number_does_not_make_the_budget_endless():
     lines = [paid(FETCH, float("nan")), paid(FETCH), paid(FETCH)]
-    await play(lines, policy={"budget_usd": 0.8}, catch=AgentBudgetError)
+    await run_script(lines, policy={"budget_usd": 0.8}, catch=AgentBudgetError)
 
 
 @pytest.mark.parametrize(
@@ -65,15 +65,15 @@ def test_a_policy_out_of_range_is_refused(wrong):
 
 
 async def test_an_error_is_told_to_the_model_which_may_try_again():
-    played = await play([FETCH, FETCH, SUBMIT], agent(fetch=fails(ValueError("no such column"))))
-    assert played.results == ["[ToolError] ValueError: no such column", "done", "submit done"]
+    end = await run_script([FETCH, FETCH, SUBMIT], agent(fetch=fails(ValueError("no such column"))))
+    assert end.results == ["[ToolError] ValueError: no such column", "done", "submit done"]
 
 
 async def test_errors_once_too_often_end_the_run():
-    played = await play([FETCH] * 3, agent(fetch=fails(*[ValueError("always")] * 3)), catch=ToolExecutionError)
-    assert played.error.tool_name == "fetch"
-    assert isinstance(played.error.cause, ValueError)
-    assert len(played.results) == 3
+    end = await run_script([FETCH] * 3, agent(fetch=fails(*[ValueError("always")] * 3)), catch=ToolExecutionError)
+    assert end.error.tool_name == "fetch"
+    assert isinstance(end.error.cause, ValueError)
+    assert len(end.results) == 3
 
 
 async def test_success_starts_the_count_afresh():
@@ -83,40 +83,40 @@ async def test_success_starts_the_count_afresh():
         if error := next(outcomes):
             raise error
 
-    await play([FETCH] * 4 + [SUBMIT], agent(fetch=fetch), max_tool_errors=1)
+    await run_script([FETCH] * 4 + [SUBMIT], agent(fetch=fetch), max_tool_errors=1)
 
 
 async def test_several_failures_in_one_turn_count_as_one():
     workflow = agent(fetch=fails(*[ValueError("busy")] * 3))
-    await play([[FETCH] * 3, FETCH, SUBMIT], workflow, max_tool_errors=1)
+    await run_script([[FETCH] * 3, FETCH, SUBMIT], workflow, max_tool_errors=1)
 
 
 async def test_a_terminal_tool_that_fails_does_not_end_the_run():
-    played = await play([FETCH, SUBMIT, SUBMIT], agent(submit=fails(TypeError("bad args"), then="sent")))
-    assert played.result == "sent"
+    end = await run_script([FETCH, SUBMIT, SUBMIT], agent(submit=fails(TypeError("bad args"), then="sent")))
+    assert end.result == "sent"
 
 
 async def test_errors_use_up_iterations():
     workflow = agent(fetch=fails(*[ValueError("no")] * 3))
-    await play([FETCH] * 3, workflow, catch=MaxIterationsError, max_iterations=2, max_tool_errors=5)
+    await run_script([FETCH] * 3, workflow, catch=MaxIterationsError, max_iterations=2, max_tool_errors=5)
 
 
 async def test_a_resolution_error_is_told_and_costs_nothing():
     workflow = agent(fetch=fails(*[ToolResolutionError("no entry for 'x'")] * 5))
-    played = await play([FETCH] * 5, workflow, catch=MaxIterationsError, max_iterations=5, max_tool_errors=0)
-    assert played.results[0] == "[ToolResolutionError] no entry for 'x'"
-    assert set(played.types[3:]) == {MessageType.TOOL_CALL, MessageType.TOOL_RESULT}
+    end = await run_script([FETCH] * 5, workflow, catch=MaxIterationsError, max_iterations=5, max_tool_errors=0)
+    assert end.results[0] == "[ToolResolutionError] no entry for 'x'"
+    assert set(end.types[3:]) == {MessageType.TOOL_CALL, MessageType.TOOL_RESULT}
 
 
 async def test_a_resolution_error_between_failures_is_no_failure():
     workflow = agent(fetch=fails(ToolResolutionError("soft"), ValueError("hard")))
-    await play([FETCH] * 3 + [SUBMIT], workflow, max_tool_errors=1)
+    await run_script([FETCH] * 3 + [SUBMIT], workflow, max_tool_errors=1)
 
 
 async def test_a_fault_that_makes_a_call_fail_is_told_like_any_error():
     broken = ToolCall("fetch", error="the order service is down")
-    played = await play([broken, FETCH, SUBMIT])
-    assert played.results[0] == "[ToolError] ToolFaultError: the order service is down"
+    end = await run_script([broken, FETCH, SUBMIT])
+    assert end.results[0] == "[ToolError] ToolFaultError: the order service is down"
 
 
 def test_a_tool_that_takes_too_long_has_failed():
@@ -124,9 +124,9 @@ def test_a_tool_that_takes_too_long_has_failed():
         await asyncio.sleep(3600)
 
     workflow = agent(tool("slow", sleep, timeout_s=5.0))
-    played = run(play([FETCH, ToolCall("slow"), SUBMIT], workflow), virtual_time=True)
-    assert "slow" in played.results[1]
-    assert "5 s" in played.results[1]
+    end = run(run_script([FETCH, ToolCall("slow"), SUBMIT], workflow), virtual_time=True)
+    assert "slow" in end.results[1]
+    assert "5 s" in end.results[1]
 
 
 def test_one_timeout_can_be_set_for_all_tools():
@@ -135,7 +135,7 @@ def test_one_timeout_can_be_set_for_all_tools():
 
     workflow = agent(tool("slow", sleep), tool("patient", sleep, timeout_s=7200.0))
     lines = [FETCH, ToolCall("slow"), ToolCall("patient"), SUBMIT]
-    played = run(play(lines, workflow, policy={"tool_timeout_s": 60.0}), virtual_time=True)
-    assert "60 s" in played.results[1]
-    assert played.results[2] == "null"
+    end = run(run_script(lines, workflow, policy={"tool_timeout_s": 60.0}), virtual_time=True)
+    assert "60 s" in end.results[1]
+    assert end.results[2] == "null"
     assert issubclass(ToolTimeoutError, TimeoutError)

@@ -23,7 +23,7 @@ from offbook.agent import (
     WorkflowRunner,
     tool_of,
 )
-from tests.agent.small_agents import FETCH, SUBMIT, agent, fails, play, tool
+from tests.agent.small_agents import FETCH, SUBMIT, agent, fails, run_script, tool
 
 NUDGE = MessageType.RETRY_NUDGE
 
@@ -37,111 +37,111 @@ def refund_tool(received):
 
 
 async def test_text_is_answered_with_a_nudge_and_another_try():
-    played = await play([TextResponse("I am not sure"), FETCH, SUBMIT])
-    assert [message["role"] for message in played.client.calls[1].messages][2:] == ["assistant", "user"]
-    assert played.of(MessageType.TEXT_RESPONSE) == ["I am not sure"]
-    assert "not a valid tool call" in played.of(NUDGE)[0]
-    assert "fetch, submit" in played.of(NUDGE)[0]
+    end = await run_script([TextResponse("I am not sure"), FETCH, SUBMIT])
+    assert [message["role"] for message in end.client.calls[1].messages][2:] == ["assistant", "user"]
+    assert end.of(MessageType.TEXT_RESPONSE) == ["I am not sure"]
+    assert "not a valid tool call" in end.of(NUDGE)[0]
+    assert "fetch, submit" in end.of(NUDGE)[0]
 
 
 async def test_a_call_that_a_fault_makes_fail_fails_whatever_its_arguments():
     received = []
     broken = ToolCall("refund", {}, error="the till is shut")
-    played = await play([broken, SUBMIT], agent(refund_tool(received), required=()))
-    assert played.of(NUDGE) == []
-    assert "the till is shut" in played.of(MessageType.TOOL_RESULT)[0]
+    end = await run_script([broken, SUBMIT], agent(refund_tool(received), required=()))
+    assert end.of(NUDGE) == []
+    assert "the till is shut" in end.of(MessageType.TOOL_RESULT)[0]
     assert received == []
 
 
 async def test_text_once_too_often_ends_the_run_with_the_last_of_it():
-    played = await play(["one", "two", "three", "four"], catch=ToolCallError)
-    assert played.error.raw_response == "four"
-    assert "Retries exhausted" in str(played.error)
+    end = await run_script(["one", "two", "three", "four"], catch=ToolCallError)
+    assert end.error.raw_response == "four"
+    assert "Retries exhausted" in str(end.error)
 
 
 async def test_a_valid_call_starts_the_count_afresh():
-    await play(["a", "b", FETCH, "c", "d", SUBMIT], max_retries_per_step=2)
+    await run_script(["a", "b", FETCH, "c", "d", SUBMIT], max_retries_per_step=2)
 
 
 async def test_a_call_that_comes_too_early_is_still_a_valid_one():
-    await play(["a", "b", SUBMIT, "c", "d", FETCH, SUBMIT], max_retries_per_step=2)
+    await run_script(["a", "b", SUBMIT, "c", "d", FETCH, SUBMIT], max_retries_per_step=2)
 
 
 async def test_nudges_use_up_iterations():
-    played = await play(["a", "b", FETCH, SUBMIT], catch=MaxIterationsError, max_iterations=3)
-    assert played.error.iterations == 3
+    end = await run_script(["a", "b", FETCH, SUBMIT], catch=MaxIterationsError, max_iterations=3)
+    assert end.error.iterations == 3
 
 
 async def test_an_empty_answer_is_not_sent_back():
-    played = await play([TextResponse("  "), FETCH, SUBMIT])
-    assert [message["role"] for message in played.client.calls[1].messages] == ["system", "user", "user"]
+    end = await run_script([TextResponse("  "), FETCH, SUBMIT])
+    assert [message["role"] for message in end.client.calls[1].messages] == ["system", "user", "user"]
 
 
 async def test_an_empty_list_of_calls_is_an_empty_answer():
-    assert len((await play([[], FETCH, SUBMIT])).of(NUDGE)) == 1
+    assert len((await run_script([[], FETCH, SUBMIT])).of(NUDGE)) == 1
 
 
 async def test_an_unknown_tool_is_answered_with_those_that_there_are():
-    played = await play([ToolCall("nonexistent", {"x": 1}), FETCH, SUBMIT])
-    call, told = played.client.calls[1].messages[2:]
+    end = await run_script([ToolCall("nonexistent", {"x": 1}), FETCH, SUBMIT])
+    call, reply = end.client.calls[1].messages[2:]
     assert call["tool_calls"][0]["function"] == {"name": "nonexistent", "arguments": {"x": 1}}
-    assert told["role"] == "tool"
-    assert told["tool_call_id"] == call["tool_calls"][0]["id"]
-    assert told["content"].startswith("[UnknownTool] Tool 'nonexistent' does not exist.")
-    assert "fetch, submit" in told["content"]
+    assert reply["role"] == "tool"
+    assert reply["tool_call_id"] == call["tool_calls"][0]["id"]
+    assert reply["content"].startswith("[UnknownTool] Tool 'nonexistent' does not exist.")
+    assert "fetch, submit" in reply["content"]
 
 
 async def test_unknown_tools_and_text_use_up_the_same_patience():
     lines = ["text", ToolCall("bad"), "text", ToolCall("worse", {"x": 1})]
-    played = await play(lines, catch=ToolCallError)
-    assert played.error.raw_response == 'worse({"x":1})'
+    end = await run_script(lines, catch=ToolCallError)
+    assert end.error.raw_response == 'worse({"x":1})'
 
 
 async def test_arguments_that_do_not_fit_are_told_to_the_model_and_the_tool_is_not_run():
     received = []
     calls = [ToolCall("refund", {"order_id": "forty-two"}), ToolCall("refund", {"order_id": 42})]
-    played = await play([FETCH, *calls, SUBMIT], agent(refund_tool(received)))
+    end = await run_script([FETCH, *calls, SUBMIT], agent(refund_tool(received)))
     assert received == [{"order_id": 42}]
-    [told] = played.of(NUDGE)
-    assert told.startswith("[InvalidArguments] refund was not run")
-    assert "order_id" in told
-    assert "integer" in told
+    [reply] = end.of(NUDGE)
+    assert reply.startswith("[InvalidArguments] refund was not run")
+    assert "order_id" in reply
+    assert "integer" in reply
 
 
 async def test_arguments_that_are_no_json_object_are_told_to_the_model():
     received = []
     broken = ToolCall.parse("refund", '{"order_id": 42')
-    played = await play([FETCH, broken, ToolCall("refund", {"order_id": 42}), SUBMIT], agent(refund_tool(received)))
-    assert "must be a JSON object" in played.of(NUDGE)[0]
-    assert played.client.calls[2].messages[-2]["tool_calls"][0]["function"]["arguments"] == '{"order_id": 42'
+    end = await run_script([FETCH, broken, ToolCall("refund", {"order_id": 42}), SUBMIT], agent(refund_tool(received)))
+    assert "must be a JSON object" in end.of(NUDGE)[0]
+    assert end.client.calls[2].messages[-2]["tool_calls"][0]["function"]["arguments"] == '{"order_id": 42'
     assert received == [{"order_id": 42}]
 
 
 async def test_wrong_arguments_once_too_often_end_the_run():
-    played = await play(
+    end = await run_script(
         [ToolCall("refund", {})] * 2, agent(refund_tool([])), catch=ToolCallError, max_retries_per_step=1
     )
-    assert "order_id" in str(played.error)
+    assert "order_id" in str(end.error)
 
 
 async def test_one_wrong_call_keeps_the_others_of_its_turn_from_running():
     ran = []
     workflow = agent(fetch=lambda **_: ran.append("fetch"))
-    played = await play([[FETCH, ToolCall("bad")], FETCH, SUBMIT], workflow)
+    end = await run_script([[FETCH, ToolCall("bad")], FETCH, SUBMIT], workflow)
     assert ran == ["fetch"]
-    skipped, unknown = played.client.calls[1].messages[-2:]
+    skipped, unknown = end.client.calls[1].messages[-2:]
     assert skipped["content"].startswith("[NotRun]")
     assert "bad" in skipped["content"]
     assert unknown["content"].startswith("[UnknownTool]")
 
 
 @pytest.mark.parametrize(
-    ("nudge", "said"),
+    ("nudge", "expected"),
     [("Wrap it in a tool.", "Wrap it in a tool."), (lambda raw: f"You said: {raw[:4]}", "You said: bare")],
 )
-async def test_the_nudge_can_be_replaced(nudge, said):
-    played = await play(["bare text", FETCH, SUBMIT], retry_nudge=nudge)
-    assert played.of(NUDGE) == [said]
+async def test_the_nudge_can_be_replaced(nudge, expected):
+    end = await run_script(["bare text", FETCH, SUBMIT], retry_nudge=nudge)
+    assert end.of(NUDGE) == [expected]
 
 
 async def test_the_nudge_is_a_text_or_a_function():
@@ -153,61 +153,61 @@ NUDGE_required_steps = MessageType.STEP_NUDGE
 
 async def test_a_terminal_tool_before_its_time_is_not_run():
     ran = []
-    await play([SUBMIT, FETCH, SUBMIT], agent(submit=lambda **_: ran.append(1)))
+    await run_script([SUBMIT, FETCH, SUBMIT], agent(submit=lambda **_: ran.append(1)))
     assert ran == [1]
 
 
 async def test_the_model_is_told_which_steps_are_missing():
-    played = await play([SUBMIT, FETCH, SUBMIT])
-    told = played.client.calls[1].messages[-1]
-    assert told["role"] == "tool"
-    assert told["content"] == "[StepEnforcementError] You cannot call submit yet. Call these tools first: fetch."
+    end = await run_script([SUBMIT, FETCH, SUBMIT])
+    reply = end.client.calls[1].messages[-1]
+    assert reply["role"] == "tool"
+    assert reply["content"] == "[StepEnforcementError] You cannot call submit yet. Call these tools first: fetch."
 
 
 async def test_nudges_get_firmer():
-    first, second, third = (await play([SUBMIT, SUBMIT, SUBMIT, FETCH, SUBMIT])).of(NUDGE_required_steps)
+    first, second, third = (await run_script([SUBMIT, SUBMIT, SUBMIT, FETCH, SUBMIT])).of(NUDGE_required_steps)
     assert "cannot call submit yet" in first
     assert "must call one of these tools now: fetch" in second
     assert "STOP" in third
 
 
 async def test_a_model_that_will_not_listen_ends_the_run():
-    played = await play([SUBMIT] * 4, catch=StepEnforcementError)
-    error = played.error
+    end = await run_script([SUBMIT] * 4, catch=StepEnforcementError)
+    error = end.error
     assert (error.terminal_tool, error.attempts, error.pending_steps) == ("submit", 4, ["fetch"])
 
 
 async def test_progress_starts_the_count_afresh():
     workflow = agent(tool("more"), required=["fetch", "more"])
-    await play([SUBMIT, SUBMIT, SUBMIT, FETCH, SUBMIT, SUBMIT, SUBMIT, ToolCall("more"), SUBMIT], workflow)
+    await run_script([SUBMIT, SUBMIT, SUBMIT, FETCH, SUBMIT, SUBMIT, SUBMIT, ToolCall("more"), SUBMIT], workflow)
 
 
 async def test_a_step_that_failed_is_not_done():
     for error in (ValueError("broken"), ToolResolutionError("no such file")):
-        played = await play([FETCH, SUBMIT, FETCH, SUBMIT], agent(fetch=fails(error)))
-        assert len(played.of(NUDGE_required_steps)) == 1
+        end = await run_script([FETCH, SUBMIT, FETCH, SUBMIT], agent(fetch=fails(error)))
+        assert len(end.of(NUDGE_required_steps)) == 1
 
 
 async def test_every_terminal_tool_waits_for_the_steps():
     workflow = agent(tool("other"), terminal=["submit", "other"])
-    played = await play([SUBMIT, ToolCall("other"), FETCH, ToolCall("other")], workflow)
-    assert len(played.of(NUDGE_required_steps)) == 2
-    assert played.result == "other done"
+    end = await run_script([SUBMIT, ToolCall("other"), FETCH, ToolCall("other")], workflow)
+    assert len(end.of(NUDGE_required_steps)) == 2
+    assert end.result == "other done"
 
 
 async def test_a_step_in_the_same_turn_is_not_done_yet():
     ran = []
     workflow = agent(fetch=lambda **_: ran.append("fetch"), submit=lambda **_: ran.append("submit"))
-    await play([[FETCH, SUBMIT], FETCH, SUBMIT], workflow)
+    await run_script([[FETCH, SUBMIT], FETCH, SUBMIT], workflow)
     assert ran == ["fetch", "submit"]
 
 
 async def test_text_that_would_end_the_run_waits_for_the_steps_too():
-    played = await play(["Done!", FETCH, "Done now."], agent(terminal=()))
-    assert played.of(NUDGE_required_steps) == [
+    end = await run_script(["Done!", FETCH, "Done now."], agent(terminal=()))
+    assert end.of(NUDGE_required_steps) == [
         "[StepEnforcementError] You cannot answer yet. Call these tools first: fetch."
     ]
-    assert played.result == "Done now."
+    assert end.result == "Done now."
 
 
 NUDGE_prerequisites = MessageType.PREREQUISITE_NUDGE
@@ -227,33 +227,33 @@ def edit(path):
 
 
 async def test_a_tool_waits_for_what_it_needs():
-    played = await play([ToolCall("edit"), ToolCall("read"), ToolCall("edit"), SUBMIT], editor("read"))
-    assert played.of(NUDGE_prerequisites) == ["[PrerequisiteError] edit was not run: call read before it."]
-    assert played.run.completed_steps == {"read": 1, "edit": 1, "submit": 1}
+    end = await run_script([ToolCall("edit"), ToolCall("read"), ToolCall("edit"), SUBMIT], editor("read"))
+    assert end.of(NUDGE_prerequisites) == ["[PrerequisiteError] edit was not run: call read before it."]
+    assert end.run.completed_steps == {"read": 1, "edit": 1, "submit": 1}
 
 
 async def test_an_argument_can_have_to_be_the_same():
-    played = await play([read("a.py"), edit("b.py"), read("b.py"), edit("b.py"), SUBMIT], editor(SAME_PATH))
-    assert played.of(NUDGE_prerequisites) == ["[PrerequisiteError] edit was not run: call read(path='b.py') before it."]
+    end = await run_script([read("a.py"), edit("b.py"), read("b.py"), edit("b.py"), SUBMIT], editor(SAME_PATH))
+    assert end.of(NUDGE_prerequisites) == ["[PrerequisiteError] edit was not run: call read(path='b.py') before it."]
 
 
 async def test_values_are_compared_whatever_the_order_of_their_keys():
     first, second = {"a": 1, "b": [2]}, {"b": [2], "a": 1}
-    assert not (await play([read(first), edit(second), SUBMIT], editor(SAME_PATH))).of(NUDGE_prerequisites)
+    assert not (await run_script([read(first), edit(second), SUBMIT], editor(SAME_PATH))).of(NUDGE_prerequisites)
 
 
 async def test_what_failed_does_not_count():
     workflow = editor("read", fails(OSError("no such file")))
-    played = await play([read("a"), edit("a"), read("a"), edit("a"), SUBMIT], workflow)
-    assert len(played.of(NUDGE_prerequisites)) == 1
+    end = await run_script([read("a"), edit("a"), read("a"), edit("a"), SUBMIT], workflow)
+    assert len(end.of(NUDGE_prerequisites)) == 1
 
 
 async def test_nudges_get_firmer_until_the_run_ends():
-    played = await play([ToolCall("edit")] * 4, editor("read"), catch=PrerequisiteError)
-    told = played.of(NUDGE_prerequisites)
-    assert "You must call read now" in told[1]
-    assert "STOP" in told[2]
-    error = played.error
+    end = await run_script([ToolCall("edit")] * 4, editor("read"), catch=PrerequisiteError)
+    reply = end.of(NUDGE_prerequisites)
+    assert "You must call read now" in reply[1]
+    assert "STOP" in reply[2]
+    error = end.error
     assert (error.tool_name, error.attempts, error.missing) == ("edit", 4, ["read"])
 
 
@@ -277,7 +277,7 @@ async def test_a_refund_needs_the_order_that_it_refunds():
         ToolCall("refund", {"order_id": 24}),
         ToolCall("refund", {"order_id": 42}),
     ]
-    await play(calls, workflow)
+    await run_script(calls, workflow)
     assert refunded == [42]
 
 
@@ -302,17 +302,17 @@ def needing(needed, argument, function=edit_file):
 
 
 @pytest.mark.parametrize(
-    ("function", "argument", "told"),
+    ("function", "argument", "reply"),
     [
         (edit_file, "pth", "edit_file has no argument 'pth'\n  hint: did you mean 'path'?"),
         (edit_file, "text", "read_file has no argument 'text'\n  hint: arguments of read_file: path"),
         (delete_file, "path", "delete_file has no argument 'path'\n  hint: arguments of delete_file: name"),
     ],
 )
-def test_an_argument_that_one_of_the_two_tools_does_not_have_is_refused_at_once(function, argument, told):
+def test_an_argument_that_one_of_the_two_tools_does_not_have_is_refused_at_once(function, argument, reply):
     with pytest.raises(InputError) as caught:
         file_agent(read_file, needing("read_file", argument, function))
-    assert str(caught.value) == f"{function.__name__}: prerequisites[0]: match_arg: {told}"
+    assert str(caught.value) == f"{function.__name__}: prerequisites[0]: match_arg: {reply}"
 
 
 def test_a_tool_that_takes_nothing_has_no_argument_to_match():
@@ -350,15 +350,15 @@ def test_a_tool_that_may_take_more_than_it_names_is_not_judged_beforehand(parame
 
 
 async def test_a_call_without_the_argument_to_match_is_refused():
-    played = await play([ToolCall("read"), ToolCall("edit"), read("a"), edit("a"), SUBMIT], editor(SAME_PATH))
-    assert played.of(NUDGE_prerequisites) == [
+    end = await run_script([ToolCall("read"), ToolCall("edit"), read("a"), edit("a"), SUBMIT], editor(SAME_PATH))
+    assert end.of(NUDGE_prerequisites) == [
         "[PrerequisiteError] edit was not run: call read with the same path before it."
     ]
 
 
 async def test_no_value_is_not_the_value_null():
-    played = await play([ToolCall("read"), edit(None), read(None), edit(None), SUBMIT], editor(SAME_PATH))
-    assert played.of(NUDGE_prerequisites) == ["[PrerequisiteError] edit was not run: call read(path=None) before it."]
+    end = await run_script([ToolCall("read"), edit(None), read(None), edit(None), SUBMIT], editor(SAME_PATH))
+    assert end.of(NUDGE_prerequisites) == ["[PrerequisiteError] edit was not run: call read(path=None) before it."]
 
 
 @pytest.mark.parametrize("declared", [7, {}, {"tool": 7}, {"tool": "read", "match_arg": 7}, {"tool": "read", "x": 1}])
@@ -379,52 +379,52 @@ NUDGE_repetition = MessageType.REPETITION_NUDGE
 async def test_a_call_with_the_same_outcome_is_refused_after_a_while():
     ran = []
     workflow = agent(fetch=lambda **_: ran.append(1))
-    played = await play([FETCH] * 4 + [SUBMIT], workflow, policy={"max_same_calls": 3})
+    end = await run_script([FETCH] * 4 + [SUBMIT], workflow, policy={"max_same_calls": 3})
     assert len(ran) == 3
-    [told] = played.of(NUDGE_repetition)
-    assert told.startswith("[RepeatedCall] fetch was not run: you have called it 3 times")
+    [reply] = end.of(NUDGE_repetition)
+    assert reply.startswith("[RepeatedCall] fetch was not run: you have called it 3 times")
 
 
 async def test_a_model_that_goes_on_ends_the_run():
     call = ToolCall("fetch", {"page": 1})
     limits = {"max_same_calls": 2, "max_repetition_refusals": 1}
-    played = await play([call] * 4, policy=limits, catch=RepeatedCallError)
-    error = played.error
+    end = await run_script([call] * 4, policy=limits, catch=RepeatedCallError)
+    error = end.error
     assert (error.tool_name, error.arguments, error.times) == ("fetch", {"page": 1}, 2)
 
 
 async def test_calls_in_turns_are_found_too():
     other = ToolCall("other")
-    played = await play([FETCH, other] * 3 + [SUBMIT], agent(tool("other")), policy={"max_same_calls": 2})
-    assert len(played.of(NUDGE_repetition)) == 2
+    end = await run_script([FETCH, other] * 3 + [SUBMIT], agent(tool("other")), policy={"max_same_calls": 2})
+    assert len(end.of(NUDGE_repetition)) == 2
 
 
 async def test_other_arguments_make_another_call():
     calls = [ToolCall("fetch", {"page": page}) for page in range(6)]
-    assert not (await play([*calls, SUBMIT], policy={"max_same_calls": 2})).of(NUDGE_repetition)
+    assert not (await run_script([*calls, SUBMIT], policy={"max_same_calls": 2})).of(NUDGE_repetition)
 
 
 async def test_the_order_of_arguments_does_not_make_another_call():
     calls = [ToolCall("fetch", {"a": 1, "b": 2}), ToolCall("fetch", {"b": 2, "a": 1})] * 2
-    assert (await play([*calls, SUBMIT], policy={"max_same_calls": 2})).of(NUDGE_repetition)
+    assert (await run_script([*calls, SUBMIT], policy={"max_same_calls": 2})).of(NUDGE_repetition)
 
 
 async def test_polling_may_go_on_while_something_changes():
     states = count()
     workflow = agent(fetch=lambda **_: next(states))
-    assert not (await play([FETCH] * 6 + [SUBMIT], workflow, policy={"max_same_calls": 2})).of(NUDGE_repetition)
+    assert not (await run_script([FETCH] * 6 + [SUBMIT], workflow, policy={"max_same_calls": 2})).of(NUDGE_repetition)
 
 
 async def test_a_repeatable_tool_may_be_called_as_often_as_one_likes():
     wait = ToolCall("wait")
-    played = await play(
+    end = await run_script(
         [FETCH, *[wait] * 8, SUBMIT], agent(tool("wait", repeatable=True)), policy={"max_same_calls": 2}
     )
-    assert not played.of(NUDGE_repetition)
+    assert not end.of(NUDGE_repetition)
 
 
 async def test_the_same_failure_again_counts_as_well():
     limits = {"max_same_calls": 2, "max_tool_errors": 9}
     assert (
-        await play([FETCH] * 3 + [SUBMIT], agent(required=(), fetch=fails(*[OSError("down")] * 9)), policy=limits)
+        await run_script([FETCH] * 3 + [SUBMIT], agent(required=(), fetch=fails(*[OSError("down")] * 9)), policy=limits)
     ).of(NUDGE_repetition)

@@ -204,11 +204,11 @@ def test_an_address_that_cannot_be_reached_is_passed_over():
 
 def test_a_secure_page_is_asked_for_by_the_name_of_its_host():
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        port, heard = listening.getsockname()[1], []
+        port, received = listening.getsockname()[1], []
 
         def answer():
             with listening.accept()[0] as connection:
-                heard.append(connection.recv(4096))
+                received.append(connection.recv(4096))
 
         server = threading.Thread(target=answer)
         server.start()
@@ -217,7 +217,7 @@ def test_a_secure_page_is_asked_for_by_the_name_of_its_host():
         with pytest.raises(ToolFailureError, match=r"pages\.example\.test cannot be reached"):
             run(pages.fetch(f"https://pages.example.test:{port}/"), virtual_time=True)
         server.join()
-    assert b"pages.example.test" in heard[0]
+    assert b"pages.example.test" in received[0]
 
 
 @pytest.mark.parametrize(("addresses", "reason"), [([], "it has no address"), (["127.0.0.2"], "attempts failed")])

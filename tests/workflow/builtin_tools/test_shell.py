@@ -136,8 +136,8 @@ def test_what_cannot_be_run_is_told(tmp_path, command):
 
 def test_of_a_long_output_the_beginning_is_kept(tmp_path, programs):
     programs("talk", "head -c 100000 /dev/zero | tr '\\0' x; head -c 70000 /dev/zero | tr '\\0' y >&2")
-    said = text_of(shell_in(tmp_path, "talk"), command="talk")
-    assert said == "x" * 64_000 + "\n[36000 more bytes]\n[stderr]\n" + "y" * 64_000 + "\n[6000 more bytes]"
+    output = text_of(shell_in(tmp_path, "talk"), command="talk")
+    assert output == "x" * 64_000 + "\n[36000 more bytes]\n[stderr]\n" + "y" * 64_000 + "\n[6000 more bytes]"
 
 
 def test_output_that_is_no_text_is_shown_all_the_same(tmp_path, programs):

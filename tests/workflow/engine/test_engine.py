@@ -18,7 +18,7 @@ from offbook import (
 from offbook.agent import Workflow as AgentWorkflow
 from offbook.workflow import WorkflowEngine
 from tests.fakes import Echo, Scripted
-from tests.workflow.running import engine_of, played, statuses, told
+from tests.workflow.running import engine_of, events_of, run_workflow, statuses
 
 CHAIN = """
 state: {topic: cats}
@@ -39,14 +39,14 @@ def print_nothing():
 
 
 def test_steps_run_after_those_they_depend_on_and_write_into_the_state():
-    result = played(CHAIN, {"draft": {"content": "A long text."}, "short": {"content": "Short."}})
+    result = run_workflow(CHAIN, {"draft": {"content": "A long text."}, "short": {"content": "Short."}})
     assert result.succeeded
     assert result.state == {"topic": "cats", "text": "A long text.", "summary": "Short."}
 
 
 def test_prompts_are_filled_from_the_state():
     provider = Echo()
-    result = played(CHAIN, provider=provider, state={"topic": "dogs"})
+    result = run_workflow(CHAIN, provider=provider, state={"topic": "dogs"})
     assert [request.messages[-1]["content"] for request in provider.requests] == [
         "Write about dogs",
         "Shorten: Write about dogs #1",
@@ -63,7 +63,7 @@ def test_requests_carry_step_workflow_and_settings():
             {"id": "two", "type": "llm_call", "prompt": "Ho", "model": "n", "temperature": 0.0, "depends_on": ["one"]},
         ],
     }
-    played(flow, provider=provider)
+    run_workflow(flow, provider=provider)
     one, two = provider.requests
     assert (one.step_id, one.workflow, one.model, one.temperature, one.max_tokens) == ("one", "test", "m", 0.5, 9)
     assert one.messages == ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"})
@@ -76,7 +76,7 @@ def test_steps_that_do_not_depend_on_one_another_run_at_the_same_time():
             await asyncio.sleep(10)
             return await super().send(request)
 
-    assert played(PARALLEL, provider=Slow()).latency_s == 20
+    assert run_workflow(PARALLEL, provider=Slow()).latency_s == 20
 
 
 def test_no_more_steps_run_at_once_than_the_config_allows():
@@ -92,7 +92,7 @@ def test_no_more_steps_run_at_once_than_the_config_allows():
             return await super().send(request)
 
     steps = [{"id": f"s{number}", "type": "llm_call", "prompt": "Hi"} for number in range(20)]
-    result = played({"config": {"model": "m", "max_concurrent_steps": 3}, "steps": steps}, provider=Counting())
+    result = run_workflow({"config": {"model": "m", "max_concurrent_steps": 3}, "steps": steps}, provider=Counting())
     assert (most, result.latency_s) == (3, 7)
 
 
@@ -110,14 +110,14 @@ def test_a_result_tells_attempts_tokens_cost_and_time_of_each_step():
     }
     gateway = ProviderGateway(retry=RetryPolicy(backoff_s=2, jitter=0.0))
     gateway.register(MockProvider(responses=responses))
-    result = played(CHAIN, provider=gateway)
+    result = run_workflow(CHAIN, provider=gateway)
     draft = result.steps["draft"]
     assert (draft.attempts, draft.total_tokens, draft.cost_usd, draft.latency_s) == (2, 15, 0.5, 3.0)
     assert (result.attempts, result.total_tokens, result.cost_usd) == (3, 15, 0.75)
 
 
 def test_a_failed_step_fails_the_workflow_and_those_after_it_are_skipped():
-    result = played(CHAIN, {"draft": {"fault": {"type": "http_error", "status_code": 400, "body": "no"}}})
+    result = run_workflow(CHAIN, {"draft": {"fault": {"type": "http_error", "status_code": 400, "body": "no"}}})
     assert result.status == "failed"
     assert statuses(result) == {"draft": "failed", "short": "skipped"}
     assert result.steps["draft"].error_type == "AllProvidersFailedError"
@@ -126,13 +126,13 @@ def test_a_failed_step_fails_the_workflow_and_those_after_it_are_skipped():
 
 
 def test_steps_beside_a_failed_one_run_all_the_same():
-    result = played(PARALLEL, {"a": {"fault": {"type": "http_error", "status_code": 400}}, "b": {"content": "B"}})
+    result = run_workflow(PARALLEL, {"a": {"fault": {"type": "http_error", "status_code": 400}}, "b": {"content": "B"}})
     assert statuses(result) == {"a": "failed", "b": "done", "both": "skipped"}
 
 
 def test_a_step_may_fail_without_consequences():
     flow = PARALLEL.replace("output: a}", "output: a, on_failure: continue}")
-    result = played(flow, {"a": {"fault": {"type": "http_error", "status_code": 400}}, "b": {"content": "B"}})
+    result = run_workflow(flow, {"a": {"fault": {"type": "http_error", "status_code": 400}}, "b": {"content": "B"}})
     assert result.succeeded
     assert statuses(result) == {"a": "failed", "b": "done", "both": "done"}
     assert result.state["a"] is None
@@ -141,27 +141,27 @@ def test_a_step_may_fail_without_consequences():
 def test_a_steps_own_retry_takes_the_place_of_the_gateways():
     flow = CHAIN.replace("output: text}", "output: text, retry: {max_retries: 4, backoff_s: 0}}")
     faults = [{"fault": {"type": "connection_reset"}}] * 4
-    result = played(flow, {"draft": [*faults, {"content": "at last"}], "short": {"content": "s"}})
+    result = run_workflow(flow, {"draft": [*faults, {"content": "at last"}], "short": {"content": "s"}})
     assert (result.state["text"], result.steps["draft"].attempts) == ("at last", 5)
 
 
 def test_a_step_that_takes_too_long_has_failed():
     flow = CHAIN.replace("output: text}", "output: text, timeout: 5}")
     provider = Scripted(Response("late"), delay_s=60.0)
-    result = played(flow, provider=provider)
+    result = run_workflow(flow, provider=provider)
     assert (result.steps["draft"].error_type, result.latency_s) == ("StepTimeoutError", 5)
     assert "took longer than 5 s" in result.steps["draft"].error
 
 
 def test_a_timeout_inside_a_step_is_its_own():
     flow = CHAIN.replace("output: text}", "output: text, timeout: 500}")
-    result = played(flow, {"draft": {"fault": {"type": "timeout", "after_ms": 1000}}})
+    result = run_workflow(flow, {"draft": {"fault": {"type": "timeout", "after_ms": 1000}}})
     assert result.steps["draft"].error_type == "AllProvidersFailedError"
 
 
 def test_no_step_is_paid_for_once_the_budget_is_spent():
     flow = "config: {model: m, budget_usd: 1.0}\n" + CHAIN
-    result = played(flow, {"draft": {"content": "x", "cost_usd": 1.0}})
+    result = run_workflow(flow, {"draft": {"content": "x", "cost_usd": 1.0}})
     assert result.steps["short"].error_type == BudgetExceededError.__name__
 
 
@@ -173,7 +173,7 @@ def test_the_budget_is_of_a_run_and_not_of_an_engine():
 def test_a_replay_that_has_no_answer_ends_the_run():
     provider = MockProvider(responses={"_version": 2, "draft": {"content": "x"}}, strict=True)
     with pytest.raises(RecordingMismatchError, match="short"):
-        played(CHAIN, provider=provider)
+        run_workflow(CHAIN, provider=provider)
 
 
 def test_a_replay_that_has_no_answer_cancels_the_steps_beside_it():
@@ -207,7 +207,7 @@ def test_events_tell_the_run_in_order_and_the_same_every_time():
         ("StepEnded", "both", "done"),
         ("WorkflowEnded", "succeeded"),
     ]
-    assert told(PARALLEL) == told(PARALLEL) == expected
+    assert events_of(PARALLEL) == events_of(PARALLEL) == expected
 
 
 def test_an_engine_can_be_run_again_and_at_the_same_time():
@@ -229,7 +229,7 @@ def test_a_run_does_not_change_what_it_was_given():
 
 def test_state_that_the_workflow_does_not_declare_is_refused():
     with pytest.raises(InputError, match="did you mean 'topic'"):
-        played(CHAIN, state={"topci": "dogs"})
+        run_workflow(CHAIN, state={"topci": "dogs"})
 
 
 def test_a_workflow_without_a_model_is_refused_before_it_runs():
@@ -259,11 +259,11 @@ def test_a_tool_may_stand_in_for_one_that_is_declared_and_for_one_in_a_loop():
     tools: {find: {function: "nowhere:find"}}
     steps: [{id: each, type: loop, over: "[1]", steps: [{id: go, type: tool, tool: escalate}]}]
     """
-    assert played(flow, tools={"find": print_nothing, "escalate": print_nothing}).succeeded
+    assert run_workflow(flow, tools={"find": print_nothing, "escalate": print_nothing}).succeeded
 
 
 @pytest.mark.parametrize(
-    ("workflow", "told"),
+    ("workflow", "events_of"),
     [
         (
             AgentWorkflow("agent", tools=[]),
@@ -273,10 +273,10 @@ def test_a_tool_may_stand_in_for_one_that_is_declared_and_for_one_in_a_loop():
         ({"name": "x"}, "load_workflow()"),
     ],
 )
-def test_what_is_no_workflow_is_refused_with_what_to_do(workflow, told):
+def test_what_is_no_workflow_is_refused_with_what_to_do(workflow, events_of):
     with pytest.raises(InputError, match="expected a WorkflowDefinition or the path of one") as caught:
         WorkflowEngine(workflow, "flow.yaml")
-    assert told in caught.value.hint
+    assert events_of in caught.value.hint
 
 
 def test_an_engine_takes_the_path_of_a_workflow(tmp_path):
@@ -287,14 +287,14 @@ def test_an_engine_takes_the_path_of_a_workflow(tmp_path):
 
 
 def test_streamed_pieces_are_heard_by_step():
-    heard = []
+    received = []
     flow = CHAIN.replace("output: text}", "output: text, stream: true}")
     recorded = {"draft": {"content": "One two", "chunks": [[0, "One "], [5, "two"]]}, "short": {"content": "s"}}
-    result = played(flow, recorded, on_text=lambda step, text: heard.append((step, text)))
-    assert heard == [("draft", "One "), ("draft", "two")]
+    result = run_workflow(flow, recorded, on_text=lambda step, text: received.append((step, text)))
+    assert received == [("draft", "One "), ("draft", "two")]
     assert result.state["text"] == "One two"
 
 
 def test_usage_is_counted_whatever_provider_answers():
     provider = Scripted(Response("x", usage=Usage.of(3, 4)), Response("y", usage=Usage.of(1, 1)))
-    assert played(CHAIN, provider=provider).total_tokens == 9
+    assert run_workflow(CHAIN, provider=provider).total_tokens == 9

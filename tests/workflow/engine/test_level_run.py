@@ -16,7 +16,7 @@ def router(step_id, *targets, depends_on=()):
     return RouterStep(id=step_id, type="router", conditions=conditions, depends_on=depends_on)
 
 
-def taken(schedule):
+def take_steps(schedule):
     """The steps that are ready and those that are skipped, taken out."""
     ready, skipped = list(schedule.ready), dict(schedule.skipped)
     schedule.ready.clear()
@@ -26,61 +26,61 @@ def taken(schedule):
 
 def test_steps_without_dependencies_are_ready_at_once_in_the_order_of_the_file():
     schedule = Schedule(Graph([step("b"), step("a"), step("c", "a")]))
-    assert taken(schedule) == (["b", "a"], {})
+    assert take_steps(schedule) == (["b", "a"], {})
 
 
 def test_a_step_is_ready_when_the_last_of_its_dependencies_is_done():
     schedule = Schedule(Graph([step("a"), step("b"), step("c", "a", "b")]))
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("a", "open")
-    assert taken(schedule) == ([], {})
+    assert take_steps(schedule) == ([], {})
     schedule.settle("b", "open")
-    assert taken(schedule) == (["c"], {})
+    assert take_steps(schedule) == (["c"], {})
 
 
 def test_all_that_comes_after_a_failure_is_skipped():
     schedule = Schedule(Graph([step("a"), step("b", "a"), step("c", "b"), step("d")]))
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("a", "broken")
-    assert taken(schedule) == ([], {"b": "a failed", "c": "b failed"})
+    assert take_steps(schedule) == ([], {"b": "a failed", "c": "b failed"})
 
 
 def test_a_router_leads_to_its_choice_alone():
     schedule = Schedule(Graph([router("r", "x", "y"), step("x", "r"), step("y", "r"), step("after_y", "y")]))
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("r", "open", chosen="x")
-    assert taken(schedule) == (["x"], {"y": "no branch led here", "after_y": "no branch led here"})
+    assert take_steps(schedule) == (["x"], {"y": "no branch led here", "after_y": "no branch led here"})
 
 
 def test_branches_meet_again_where_one_of_them_was_taken():
     schedule = Schedule(Graph([router("r", "x", "y"), step("x", "r"), step("y", "r"), step("join", "x", "y")]))
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("r", "open", chosen="y")
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("y", "open")
-    assert taken(schedule) == (["join"], {})
+    assert take_steps(schedule) == (["join"], {})
 
 
 def test_a_failed_branch_keeps_the_branches_from_meeting():
     schedule = Schedule(Graph([router("r", "x", "y"), step("x", "r"), step("y", "r"), step("join", "x", "y")]))
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("r", "open", chosen="x")
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("x", "broken")
-    assert taken(schedule)[1] == {"join": "x failed"}
+    assert take_steps(schedule)[1] == {"join": "x failed"}
 
 
 def test_what_depends_on_a_router_without_being_its_target_runs():
     schedule = Schedule(Graph([router("r", "x"), step("x", "r"), step("log", "r")]))
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("r", "open", chosen=None)
-    assert taken(schedule) == (["log"], {"x": "no branch led here"})
+    assert take_steps(schedule) == (["log"], {"x": "no branch led here"})
 
 
 def test_long_chains_of_skipped_steps_are_no_trouble():
     steps = [step("s0"), *[step(f"s{number}", f"s{number - 1}") for number in range(1, 5000)]]
     schedule = Schedule(Graph(steps))
-    taken(schedule)
+    take_steps(schedule)
     schedule.settle("s0", "broken")
     assert len(schedule.skipped) == 4999
 

@@ -7,7 +7,7 @@ import pytest
 
 from offbook import InputError, MockProvider, ToolResolutionError
 from tests.fakes import Echo
-from tests.workflow.running import played, statuses
+from tests.workflow.running import run_workflow, statuses
 
 
 def find_order(order_id: int) -> dict:
@@ -39,29 +39,29 @@ class TestLlmCall:
     def test_an_answer_can_be_read_as_json(self):
         for content in ('{"kind": "question"}', '```json\n{"kind": "question"}\n```'):
             flow = {"steps": [step("llm_call", prompt="Classify", json=True, output="read")]}
-            assert played(flow, {"it": {"content": content}}).state["read"] == {"kind": "question"}
+            assert run_workflow(flow, {"it": {"content": content}}).state["read"] == {"kind": "question"}
 
     def test_an_answer_that_is_no_json_fails_the_step(self):
         flow = {"steps": [step("llm_call", prompt="Classify", json=True, output="read")]}
-        result = played(flow, {"it": {"content": "It is a question."}})
+        result = run_workflow(flow, {"it": {"content": "It is a question."}})
         assert "not JSON" in result.steps["it"].error
         assert "It is a question." in result.steps["it"].error
 
     @pytest.mark.parametrize("stream", [False, True])
     def test_a_call_of_a_tool_that_was_not_given_is_no_answer(self, stream):
         flow = {"steps": [step("llm_call", prompt="Where is 42?", stream=stream, output="answer")]}
-        result = played(flow, {"it": asks("find_order", order_id=42)})
+        result = run_workflow(flow, {"it": asks("find_order", order_id=42)})
         assert result.steps["it"].status == "failed"
         assert "the model calls 'find_order' and returns no text" in result.steps["it"].error
 
     def test_text_beside_a_call_of_a_tool_is_the_answer(self):
         flow = {"steps": [step("llm_call", prompt="Where is 42?", output="answer")]}
-        assert played(flow, {"it": asks("find_order") | {"content": "Lost."}}).state["answer"] == "Lost."
+        assert run_workflow(flow, {"it": asks("find_order") | {"content": "Lost."}}).state["answer"] == "Lost."
 
     def test_tools_are_called_until_the_model_answers_in_text(self):
         flow = {"steps": [step("llm_call", prompt="Where is 42?", tools=["find_order"], output="answer")]}
         responses = {"it": [asks("find_order", order_id=42), {"content": "It is lost."}]}
-        assert played(flow, responses, tools=FIND).state["answer"] == "It is lost."
+        assert run_workflow(flow, responses, tools=FIND).state["answer"] == "It is lost."
 
     def test_the_model_sees_what_the_tools_gave(self):
         class Model(Echo):
@@ -71,17 +71,17 @@ class TestLlmCall:
 
         provider = Model()
         fields = {"prompt": "Where is 42?", "system_prompt": "Help.", "tools": ["find_order"], "max_tool_iterations": 1}
-        result = played({"steps": [step("llm_call", **fields)]}, provider=provider, tools=FIND)
+        result = run_workflow({"steps": [step("llm_call", **fields)]}, provider=provider, tools=FIND)
         assert [message["role"] for message in provider.requests[1].messages] == ["system", "user", "assistant", "tool"]
         assert provider.requests[0].tools[0]["function"]["name"] == "find_order"
         assert result.steps["it"].error_type == "MaxIterationsError"
 
     def test_a_loop_of_tools_can_stream(self):
-        heard = []
+        received = []
         flow = {"steps": [step("llm_call", prompt="Where?", tools=["find_order"], stream=True, output="answer")]}
         responses = {"it": [asks("find_order", order_id=42), {"content": "It is lost."}]}
-        result = played(flow, responses, tools=FIND, on_text=lambda step_id, text: heard.append(text))
-        assert "".join(heard) == result.state["answer"] == "It is lost."
+        result = run_workflow(flow, responses, tools=FIND, on_text=lambda step_id, text: received.append(text))
+        assert "".join(received) == result.state["answer"] == "It is lost."
 
 
 class TestAgent:
@@ -101,24 +101,24 @@ class TestAgent:
 
     def test_the_terminal_tools_result_is_the_steps(self):
         responses = {"it": [asks("reply", text="?"), asks("find_order", order_id=42), asks("reply", text="Lost.")]}
-        result = played(self.FLOW, responses, tools=TOOLS)
+        result = run_workflow(self.FLOW, responses, tools=TOOLS)
         assert result.state["answer"] == "Lost."
         assert result.steps["it"].attempts == 3
 
     def test_an_agent_that_gets_nowhere_fails_the_step(self):
-        result = played(self.FLOW, {"it": {"content": "I cannot."}}, tools=TOOLS)
+        result = run_workflow(self.FLOW, {"it": {"content": "I cannot."}}, tools=TOOLS)
         assert result.steps["it"].error_type == "ToolCallError"
 
     def test_prerequisites_can_be_declared_in_the_file(self):
         needs = {"reply": ["find_order"]}
         flow = {"steps": [self.FLOW["steps"][0] | {"required_steps": [], "prerequisites": needs}]}
         responses = {"it": [asks("reply", text="?"), asks("find_order", order_id=42), asks("reply", text="Lost.")]}
-        assert played(flow, responses, tools=TOOLS).state["answer"] == "Lost."
+        assert run_workflow(flow, responses, tools=TOOLS).state["answer"] == "Lost."
 
     def test_a_prerequisite_that_matches_an_argument_which_is_not_there_is_refused_before_anything_runs(self):
         needs = {"reply": [{"tool": "find_order", "match_arg": "order_id"}]}
         with pytest.raises(InputError) as caught:
-            played({"steps": [self.FLOW["steps"][0] | {"prerequisites": needs}]}, tools=TOOLS)
+            run_workflow({"steps": [self.FLOW["steps"][0] | {"prerequisites": needs}]}, tools=TOOLS)
         assert str(caught.value).startswith(
             "steps.it: reply: prerequisites[0]: match_arg: reply has no argument 'order_id'"
         )
@@ -130,7 +130,7 @@ class TestTool:
             "state": {"order": {"id": 42}},
             "steps": [step("tool", tool="find_order", args={"order_id": "{state.order.id}"}, output="found")],
         }
-        assert played(flow, tools=FIND).state["found"] == {"order_id": 42, "status": "lost"}
+        assert run_workflow(flow, tools=FIND).state["found"] == {"order_id": 42, "status": "lost"}
 
     def test_a_tool_that_changes_its_arguments_does_not_change_the_state(self):
         def spoil(items: list) -> str:
@@ -138,11 +138,11 @@ class TestTool:
             return "spoilt"
 
         flow = {"state": {"items": [1, 2]}, "steps": [step("tool", tool="spoil", args={"items": "{state.items}"})]}
-        assert played(flow, tools={"spoil": spoil}).state["items"] == [1, 2]
+        assert run_workflow(flow, tools={"spoil": spoil}).state["items"] == [1, 2]
 
     def test_a_failure_is_the_steps(self):
         flow = {"steps": [step("tool", tool="find_order", args={"order_id": 7}, retry={"max_retries": 3})]}
-        result = played(flow, tools=FIND)
+        result = run_workflow(flow, tools=FIND)
         assert (result.steps["it"].error_type, result.latency_s) == ("ToolResolutionError", 0)
 
     def test_a_failure_is_tried_again_if_the_step_says_so(self):
@@ -154,14 +154,14 @@ class TestTool:
             return "up"
 
         retry = {"max_retries": 2, "backoff_s": 1, "multiplier": 2, "jitter": 0}
-        result = played({"steps": [step("tool", tool="flaky", retry=retry, output="it")]}, tools={"flaky": flaky})
+        result = run_workflow({"steps": [step("tool", tool="flaky", retry=retry, output="it")]}, tools={"flaky": flaky})
         assert (result.state["it"], result.latency_s) == ("up", 3)
 
     def test_a_failure_is_not_tried_again_otherwise(self):
         def broken() -> str:
             raise OSError("down")
 
-        result = played({"steps": [step("tool", tool="broken")]}, tools={"broken": broken})
+        result = run_workflow({"steps": [step("tool", tool="broken")]}, tools={"broken": broken})
         assert result.steps["it"].error == "down"
 
 
@@ -178,20 +178,22 @@ class TestRouter:
                 ],
                 default="other",
             ),
-            *[step("llm_call", name, prompt=name, output="taken") for name in ("one", "two", "other")],
+            *[step("llm_call", name, prompt=name, output="chosen") for name in ("one", "two", "other")],
         ],
     }
 
-    @pytest.mark.parametrize(("kind", "taken"), [("a", "one"), ("b", "two"), ("c", "other")])
-    def test_the_first_condition_that_holds_decides(self, kind, taken):
-        result = played(self.FLOW, state={"kind": kind}, provider=Echo())
-        assert result.state["taken"] == f"{taken} #1"
+    @pytest.mark.parametrize(("kind", "chosen"), [("a", "one"), ("b", "two"), ("c", "other")])
+    def test_the_first_condition_that_holds_decides(self, kind, chosen):
+        result = run_workflow(self.FLOW, state={"kind": kind}, provider=Echo())
+        assert result.state["chosen"] == f"{chosen} #1"
         assert sorted(statuses(result).values()) == ["done", "done", "skipped", "skipped"]
 
     def test_an_expression_that_cannot_be_evaluated_fails_the_step(self):
         flow = self.FLOW | {"state": {"kind": "", "size": "large"}}
         router = self.FLOW["steps"][0] | {"conditions": [{"expression": "state.size > 3", "target": "one"}]}
-        result = played(flow | {"steps": [router, *self.FLOW["steps"][1:2], self.FLOW["steps"][3]]}, provider=Echo())
+        result = run_workflow(
+            flow | {"steps": [router, *self.FLOW["steps"][1:2], self.FLOW["steps"][3]]}, provider=Echo()
+        )
         assert result.steps["route"].error_type == "ExpressionError"
 
 
@@ -218,22 +220,22 @@ class TestSubworkflow:
         }
 
     def test_only_input_goes_in_and_only_outputs_come_out(self):
-        result = played(self.flow(), provider=Echo())
+        result = run_workflow(self.flow(), provider=Echo())
         assert result.state == {"subject": "cats", "written": "Write about cats #1"}
 
     def test_its_steps_are_recorded_and_told_under_its_id(self):
         provider = Echo()
-        result = played(self.flow(), provider=provider)
+        result = run_workflow(self.flow(), provider=provider)
         assert provider.requests[0].step_id == "sub.write"
         assert list(result.steps) == ["sub.write", "sub"]
 
     def test_its_failure_is_the_steps(self):
-        result = played(self.flow(), {"sub.write": {"fault": {"type": "http_error", "status_code": 400}}})
+        result = run_workflow(self.flow(), {"sub.write": {"fault": {"type": "http_error", "status_code": 400}}})
         assert statuses(result) == {"sub.write": "failed", "sub": "failed"}
         assert "sub.write failed" in result.steps["sub"].error
 
     def test_cost_is_counted_once(self):
-        result = played(self.flow(), {"sub.write": {"content": "x", "cost_usd": 0.5}})
+        result = run_workflow(self.flow(), {"sub.write": {"content": "x", "cost_usd": 0.5}})
         assert result.cost_usd == 0.5
 
 
@@ -254,26 +256,26 @@ class TestLoop:
     }
 
     def test_each_element_has_its_round_and_what_it_collects_is_in_order(self):
-        result = played(self.OVER, provider=Echo())
+        result = run_workflow(self.OVER, provider=Echo())
         assert result.state["greetings"] == ["0 ann #1", "1 bob #2"]
         assert result.state["text"] == ""
         assert list(result.steps) == ["each[0].greet", "each[1].greet", "each"]
 
     def test_all_rounds_are_recorded_under_the_same_step(self):
         provider = Echo()
-        played(self.OVER, provider=provider)
+        run_workflow(self.OVER, provider=provider)
         assert [request.step_id for request in provider.requests] == ["greet", "greet"]
 
     def test_what_a_round_writes_inside_the_state_stays_in_it(self):
         inner = [step("llm_call", "greet", prompt="{name}", output="seen.last")]
         loop = self.OVER["steps"][0] | {"steps": inner, "collect": "seen.last"}
         flow = {"state": {"names": ["ann", "bob"], "seen": {"last": "nobody"}}, "steps": [loop]}
-        result = played(flow, provider=Echo())
+        result = run_workflow(flow, provider=Echo())
         assert result.state["greetings"] == ["ann #1", "bob #2"]
         assert result.state["seen"] == {"last": "nobody"}
 
     def test_an_empty_list_has_no_rounds(self):
-        assert played(self.OVER, state={"names": []}, provider=Echo()).state["greetings"] == []
+        assert run_workflow(self.OVER, state={"names": []}, provider=Echo()).state["greetings"] == []
 
     UNTIL: ClassVar = {
         "state": {"draft": "", "verdict": "no"},
@@ -296,17 +298,17 @@ class TestLoop:
             "write": [{"content": "one"}, {"content": "two"}],
             "judge": [{"content": "bad"}, {"content": "good"}],
         }
-        result = played(self.UNTIL, responses)
+        result = run_workflow(self.UNTIL, responses)
         assert result.state == {"draft": "two", "verdict": "good"}
         assert result.steps["refine"].output == 2
 
     def test_rounds_without_end_fail_the_step(self):
-        result = played(self.UNTIL, {"write": {"content": "one"}, "judge": {"content": "bad"}})
+        result = run_workflow(self.UNTIL, {"write": {"content": "one"}, "judge": {"content": "bad"}})
         assert "not true after 3 rounds" in result.steps["refine"].error
 
     def test_a_failure_in_a_round_is_the_loops(self):
         responses = {"greet": [{"content": "hi"}, {"fault": {"type": "http_error", "status_code": 400}}]}
-        result = played(self.OVER, responses)
+        result = run_workflow(self.OVER, responses)
         assert statuses(result) == {"each[0].greet": "done", "each[1].greet": "failed", "each": "failed"}
 
 
@@ -315,4 +317,4 @@ def test_a_tool_may_take_its_time_in_virtual_time():
         await asyncio.sleep(3600)
         return "done"
 
-    assert played({"steps": [step("tool", tool="slow")]}, tools={"slow": slow}).latency_s == 3600
+    assert run_workflow({"steps": [step("tool", tool="slow")]}, tools={"slow": slow}).latency_s == 3600

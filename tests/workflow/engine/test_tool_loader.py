@@ -244,7 +244,7 @@ def test_a_module_in_a_package_that_is_not_there_is_told_with_a_near_one(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reason"),
     [
         ("\nimport no_such_library\n", "in broken.py, line 2: ModuleNotFoundError: No module named 'no_such_library'"),
         ("x = 1\ny = x / 0\n", "in broken.py, line 2: ZeroDivisionError: division by zero"),
@@ -253,11 +253,11 @@ def test_a_module_in_a_package_that_is_not_there_is_told_with_a_near_one(tmp_pat
         ("import sys\nsys.exit(3)\n", "in broken.py, line 2: SystemExit: 3"),
     ],
 )
-def test_a_module_that_fails_is_told_with_its_error_and_line(tmp_path, source, told):
+def test_a_module_that_fails_is_told_with_its_error_and_line(tmp_path, source, reason):
     write(tmp_path, broken=source)
     path = list(sys.path)
     message = refusal(tmp_path, "broken:f")
-    assert message.startswith(f"tools.search: importing broken fails, {told}")
+    assert message.startswith(f"tools.search: importing broken fails, {reason}")
     assert sys.path == path
 
 
@@ -284,7 +284,7 @@ def test_a_function_that_is_not_there_is_told_with_a_near_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "reason"),
     [
         ("f = 3", "tools.search: expected a function, got int"),
         ("def f(*args): ...", "tools.search: *args: a model passes arguments by name\n  hint: take a list"),
@@ -292,9 +292,9 @@ def test_a_function_that_is_not_there_is_told_with_a_near_one(tmp_path):
         ("class C:\n    def f(self): ...\nf = C.f", "tools.search: the function is an unbound method"),
     ],
 )
-def test_what_cannot_be_a_tool_is_told(tmp_path, source, told):
+def test_what_cannot_be_a_tool_is_told(tmp_path, source, reason):
     write(tmp_path, unfit=source)
-    assert refusal(tmp_path, "unfit:f").startswith(told)
+    assert refusal(tmp_path, "unfit:f").startswith(reason)
 
 
 def test_built_in_tools_are_loaded_with_their_options(tmp_path):
@@ -315,7 +315,7 @@ def test_built_in_tools_are_loaded_with_their_options(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spelled", "told"),
+    ("spelled", "reason"),
     [
         ("{builtin: http_get, allow: ['http://x.com/']}", "expected a host like 'example.com', '*.example.com' or"),
         ("{builtin: http_get, allow: ['*']}", "expected a host like 'example.com'"),
@@ -323,8 +323,8 @@ def test_built_in_tools_are_loaded_with_their_options(tmp_path):
         ("{builtin: shell, allow: []}", "expected a value, got an empty one"),
     ],
 )
-def test_options_that_are_wrong_are_told_when_the_workflow_is_read(spelled, told):
+def test_options_that_are_wrong_are_told_when_the_workflow_is_read(spelled, reason):
     with pytest.raises(WorkflowError) as caught:
         declared(work=spelled)
-    assert told in str(caught.value)
+    assert reason in str(caught.value)
     assert caught.value.problems[0].place.startswith("tools.work.allow")

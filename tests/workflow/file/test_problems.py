@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from offbook.gateway.retry import RetryPolicy
 from offbook.workflow import WorkflowDefinition, parse_workflow, workflow_json_schema
-from tests.workflow.samples import EXAMPLE, call, said, workflow
+from tests.workflow.samples import EXAMPLE, call, problems_of, workflow
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ from tests.workflow.samples import EXAMPLE, call, said, workflow
 )  # fmt: skip
 def test_a_misshapen_file_is_told_by_place_line_and_fix(old, new, complaint):
     assert old in EXAMPLE
-    assert complaint in said(EXAMPLE.replace(old, new, 1))
+    assert complaint in problems_of(EXAMPLE.replace(old, new, 1))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_a_misshapen_file_is_told_by_place_line_and_fix(old, new, complaint):
     ],
 )  # fmt: skip
 def test_a_misshapen_step_is_told_by_place_line_and_fix(step, complaint):
-    assert complaint in said(workflow(step))
+    assert complaint in problems_of(workflow(step))
 
 
 def test_all_that_is_misshapen_is_told_at_once_in_the_order_of_the_file():
     text = EXAMPLE.replace("system_prompt:", "sytem_prompt:").replace("type: agent", "type: agnt").replace("0.50", "-1")
-    assert [complaint.partition(":")[0] for complaint in said(text)] == ["3", "9", "18"]
+    assert [complaint.partition(":")[0] for complaint in problems_of(text)] == ["3", "9", "18"]
 
 
 def test_a_workflow_has_twenty_thousand_steps_at_most():
@@ -84,7 +84,7 @@ def test_a_workflow_has_twenty_thousand_steps_at_most():
 
 
 def test_a_value_that_is_long_is_cut():
-    [complaint] = said(workflow(call("a", stream="x" * 500)))
+    [complaint] = problems_of(workflow(call("a", stream="x" * 500)))
     assert len(complaint) < 130
 
 

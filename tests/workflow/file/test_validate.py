@@ -8,7 +8,7 @@ import pytest
 
 from offbook.errors import WorkflowError
 from offbook.workflow import WorkflowDefinition, parse_workflow, validate
-from tests.workflow.samples import EXAMPLE, call, said, workflow
+from tests.workflow.samples import EXAMPLE, call, problems_of, workflow
 
 TOOLS = "tools: {look: 'm:look', edit: 'm:edit', done: 'm:done'}"
 LOOP = "{id: l, type: loop, %s, steps: [%s]}"
@@ -74,7 +74,7 @@ def router(*conditions, default="", step_id="r", after=""):
     ],
 )  # fmt: skip
 def test_a_workflow_that_makes_no_sense_is_told_by_place_line_and_fix(steps, complaint):
-    assert complaint in said(workflow(*steps))
+    assert complaint in problems_of(workflow(*steps))
     line, column, place = re.match(r"(\d+):(\d+): ([^:]*)", complaint).groups()
     key = place.rpartition(".")[2]
     assert (
@@ -95,7 +95,7 @@ def test_a_workflow_that_makes_no_sense_is_told_by_place_line_and_fix(steps, com
     ],
 )  # fmt: skip
 def test_an_agent_has_the_tools_that_it_names(fields, complaint):
-    assert said(workflow(f"{{id: a, type: agent, prompt: x, {fields}}}", head=TOOLS)) == [complaint]
+    assert problems_of(workflow(f"{{id: a, type: agent, prompt: x, {fields}}}", head=TOOLS)) == [complaint]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_an_agents_last_tool_need_not_be_among_its_others():
 
 def test_tools_may_also_come_from_whoever_runs_the_workflow():
     text = workflow("{id: a, type: tool, tool: given}")
-    assert said(text) == ["4:25: steps[0].tool: there is no tool 'given' | tools: none"]
+    assert problems_of(text) == ["4:25: steps[0].tool: there is no tool 'given' | tools: none"]
     validate(parse_workflow(text, tools=["given"]), tools=["given"])
 
 
@@ -141,11 +141,11 @@ def test_a_sub_workflow_may_call_the_tools_of_the_workflow_around_it():
 def test_all_that_makes_no_sense_is_told_at_once_in_the_order_of_the_file():
     text = EXAMPLE.replace("{state.user_input}", "{state.user_inptu}").replace("[classify]", "[clasify]")
     text = text.replace("terminal_tool: reply", "terminal_tool: repl")
-    assert [complaint.partition(":")[0] for complaint in said(text)] == ["10", "14", "21", "22", "24"]
+    assert [complaint.partition(":")[0] for complaint in problems_of(text)] == ["10", "14", "21", "22", "24"]
 
 
 def test_one_wrong_name_is_not_told_as_many_problems():
-    assert said(EXAMPLE.replace("[classify]", "[clasify]")) == [
+    assert problems_of(EXAMPLE.replace("[classify]", "[clasify]")) == [
         "14:18: steps[1].depends_on[0]: there is no step 'clasify' | did you mean 'classify'?"
     ]
 

@@ -9,7 +9,7 @@ import pytest
 from offbook.errors import InputError, WorkflowError
 from offbook.workflow import AgentStep, LlmCallStep, RouterStep, load_workflow, parse_workflow
 from offbook.workflow.file.yaml_reader import MAX_BYTES
-from tests.workflow.samples import EXAMPLE, call, said, workflow
+from tests.workflow.samples import EXAMPLE, call, problems_of, workflow
 
 
 def test_a_workflow_file_is_read(tmp_path):
@@ -79,38 +79,38 @@ def test_a_quoted_word_is_a_text_and_a_block_keeps_its_lines():
     ],
 )  # fmt: skip
 def test_what_could_surprise_is_refused_with_its_line(text, complaints):
-    assert said(text) == complaints
+    assert problems_of(text) == complaints
 
 
 @pytest.mark.parametrize(
     "tag", ["!!python/object/apply:os.system [ls]", "!!python/name:os.system ''", "!!str 1", "!x 1"]
 )
 def test_tags_are_refused_whatever_they_are(tag):
-    [complaint] = said(f"name: {tag}")
+    [complaint] = problems_of(f"name: {tag}")
     assert complaint.startswith("1:7: name: the tag ")
     assert complaint.endswith("is not allowed | write plain YAML; quote strings")
 
 
 def test_everything_that_is_refused_is_told_at_once():
-    assert len(said("a: &x 1\nb: *x\na: !!str 2\n2: 3\n")) == 5
+    assert len(problems_of("a: &x 1\nb: *x\na: !!str 2\n2: 3\n")) == 5
 
 
 def test_a_bomb_of_aliases_costs_nothing():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     begun = time.perf_counter()
-    assert said("\n".join(lines))[0] == "1:5: a0: the anchor &a0 is not allowed | write the value out"
+    assert problems_of("\n".join(lines))[0] == "1:5: a0: the anchor &a0 is not allowed | write the value out"
     assert time.perf_counter() - begun < 30.0
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
 def test_deep_nesting_is_refused(opening):
-    [complaint] = said(opening * 20_000)
+    [complaint] = problems_of(opening * 20_000)
     assert "nested more than 50 levels deep" in complaint
 
 
 def test_a_text_that_is_too_long_is_refused(tmp_path):
-    assert said("a" * (MAX_BYTES + 1)) == [f"the file has {MAX_BYTES + 1} bytes, more than {MAX_BYTES}"]
+    assert problems_of("a" * (MAX_BYTES + 1)) == [f"the file has {MAX_BYTES + 1} bytes, more than {MAX_BYTES}"]
     (tmp_path / "long.yaml").write_bytes(b"# " + b"a" * 10 * MAX_BYTES)
     with pytest.raises(WorkflowError, match="more than 1000000"):
         load_workflow(tmp_path / "long.yaml")

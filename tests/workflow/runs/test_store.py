@@ -35,11 +35,11 @@ class Crash(BaseException):
     """What no part of a run is prepared for."""
 
 
-def said(content, **fields):
+def response(content, **fields):
     return Response(content, "m", "scripted", Usage.of(1, 2), cost_usd=0.5, **fields)
 
 
-def asked(provider):
+def prompts_of(provider):
     """What a provider was asked, in order."""
     return [request.messages[-1]["content"] for request in provider.requests]
 
@@ -55,24 +55,24 @@ class Desk:
     def start(self, *, state=None, tools=()):
         return self.store.start(load_workflow(self.flow, tools=Toolbox(tools)), self.flow, state=state)
 
-    async def work(self, kept, *outcomes, tools=()):
+    async def work(self, stored_run, *outcomes, tools=()):
         """Run the workflow, or the rest of it, on a script; gives the result, or the crash, and the provider."""
         provider = Scripted(*outcomes)
         engine = WorkflowEngine(
             self.flow,
-            kept.calls.wrap_provider(provider),
+            stored_run.calls.wrap_provider(provider),
             tools=tools,
-            wrap_tools=lambda found: {name: kept.calls.wrap(tool) for name, tool in found.items()},
-            checkpoint=kept.checkpoint,
+            wrap_tools=lambda found: {name: stored_run.calls.wrap(tool) for name, tool in found.items()},
+            checkpoint=stored_run.checkpoint,
         )
-        with kept:
+        with stored_run:
             try:
-                result = await engine.run(kept.manifest.state)
-                kept.end(result.status)
+                result = await engine.run(stored_run.manifest.state)
+                stored_run.end(result.status)
             except BaseException as crash:
                 return crash, provider
             finally:
-                await kept.calls.close()
+                await stored_run.calls.close()
         return result, provider
 
 
@@ -83,11 +83,11 @@ def desk(tmp_path):
 
 async def test_what_is_done_when_a_run_crashes_is_not_done_again(desk):
     chain = desk()
-    crash, _ = await chain.work(chain.start(state={"topic": "dogs"}), said("1"), Crash())
+    crash, _ = await chain.work(chain.start(state={"topic": "dogs"}), response("1"), Crash())
     assert isinstance(crash, BaseExceptionGroup)
     assert chain.store.summaries()[0].status == "interrupted"
-    result, provider = await chain.work(chain.store.resume("last"), said("2"))
-    assert asked(provider) == ["two 1"]
+    result, provider = await chain.work(chain.store.resume("last"), response("2"))
+    assert prompts_of(provider) == ["two 1"]
     assert result.state == {"topic": "dogs", "first": "1", "second": "2"}
     (summary,) = chain.store.summaries()
     assert (summary.status, summary.settled_steps, summary.cost_usd) == ("succeeded", 2, 1.0)
@@ -115,11 +115,11 @@ steps:
             raise Crash
         return len(noted)
 
-    await flow.work(flow.start(tools=[note]), said("first"), said("second"), tools=[note])
+    await flow.work(flow.start(tools=[note]), response("first"), response("second"), tools=[note])
     assert len(noted) == 2
-    result, provider = await flow.work(flow.store.resume("last"), said("third"), tools=[note])
+    result, provider = await flow.work(flow.store.resume("last"), response("third"), tools=[note])
     assert result.state == {"rolled": "second", "noted": 3, "last": "third"}
-    assert asked(provider) == ["roll"]
+    assert prompts_of(provider) == ["roll"]
     assert [result.steps[place].output for place in ("rounds[0].ask", "rounds[1].ask", "rounds")] == [
         "first",
         "second",
@@ -140,9 +140,9 @@ steps:
     outputs: {copied: inner}
   - {id: after, type: llm_call, depends_on: [sub], prompt: "after {state.copied}", output: after}
 """)
-    await flow.work(flow.start(), said("1"), Crash())
-    result, provider = await flow.work(flow.store.resume("last"), said("2"))
-    assert (result.state, asked(provider)) == ({"copied": "1", "after": "2"}, ["after 1"])
+    await flow.work(flow.start(), response("1"), Crash())
+    result, provider = await flow.work(flow.store.resume("last"), response("2"))
+    assert (result.state, prompts_of(provider)) == ({"copied": "1", "after": "2"}, ["after 1"])
     assert set(result.steps) == {"sub", "sub.ask", "after"}
 
 
@@ -150,16 +150,16 @@ async def test_a_stream_is_answered_again_as_it_was(desk):
     flow = desk(
         CHAIN.replace("id: one,", "id: one, stream: true,").replace('prompt: "two', 'stream: true, prompt: "two')
     )
-    await flow.work(flow.start(), [TextDelta("a"), said("a")], [TextDelta("b"), Crash()])
-    result, provider = await flow.work(flow.store.resume("last"), [TextDelta("c"), said("c")])
-    assert (result.state["second"], asked(provider)) == ("c", ["two a"])
+    await flow.work(flow.start(), [TextDelta("a"), response("a")], [TextDelta("b"), Crash()])
+    result, provider = await flow.work(flow.store.resume("last"), [TextDelta("c"), response("c")])
+    assert (result.state["second"], prompts_of(provider)) == ("c", ["two a"])
 
 
 async def test_skipped_steps_run_once_what_made_them_be_skipped_is_repaired(desk):
     chain = desk()
     failed, _ = await chain.work(chain.start(), ProviderError("no", status_code=400))
     assert {name: step.status for name, step in failed.steps.items()} == {"one": "failed", "two": "skipped"}
-    result, _ = await chain.work(chain.store.resume("last"), said("1"), said("2"))
+    result, _ = await chain.work(chain.store.resume("last"), response("1"), response("2"))
     assert {name: step.status for name, step in result.steps.items()} == {"one": "done", "two": "done"}
 
 
@@ -192,7 +192,7 @@ class Till:
 
 
 def call(tool):
-    return said("", tool_calls=(ToolCall(tool, {}, tool),))
+    return response("", tool_calls=(ToolCall(tool, {}, tool),))
 
 
 async def test_what_failed_and_then_worked_is_remembered_as_it_worked(desk):
@@ -202,7 +202,7 @@ async def test_what_failed_and_then_worked_is_remembered_as_it_worked(desk):
     assert failed.steps["sell"].error_type == "ToolExecutionError"
     await flow.work(flow.store.resume("last"), call("charge"), Crash(), tools=till.tools)
     result, provider = await flow.work(flow.store.resume("last"), call("done"), tools=till.tools)
-    assert (result.state["sold"], asked(provider)) == ("sold", ["charged 2"])
+    assert (result.state["sold"], prompts_of(provider)) == ("sold", ["charged 2"])
 
 
 async def test_a_step_that_failed_and_was_then_cut_off_keeps_its_last_answer(desk):
@@ -210,16 +210,16 @@ async def test_a_step_that_failed_and_was_then_cut_off_keeps_its_last_answer(des
     await flow.work(flow.start(tools=till.tools), call("charge"), tools=till.tools)
     await flow.work(flow.store.resume("last"), call("done"), tools=till.tools)
     result, provider = await flow.work(flow.store.resume("last"), tools=till.tools)
-    assert (result.state["sold"], asked(provider)) == ("sold", [])
+    assert (result.state["sold"], prompts_of(provider)) == ("sold", [])
 
 
 async def test_calls_outside_of_steps_are_kept_too(desk):
-    kept = desk().start()
-    provider = kept.calls.wrap_provider(Scripted(said("1")))
-    with kept:
+    stored_run = desk().start()
+    provider = stored_run.calls.wrap_provider(Scripted(response("1")))
+    with stored_run:
         async with provider:
             await provider.complete([{"role": "user", "content": "Hi"}], "m")
-    assert kept.has_started
+    assert stored_run.has_started
 
 
 def exchange(at, **fields):
@@ -230,37 +230,37 @@ def tool_call(at, error=None):
     return ToolExchange(arguments={}, result=at, recorded_at=at, error=error and RecordedError(error))
 
 
-def kept_of(answers, calls=(), *, has_failed=False):
+def reusable_of(answers, calls=(), *, has_failed=False):
     """The moments of what is worth keeping, of models and of tools."""
     found = Document()
     for answer in answers:
         found.add("step", answer)
     for call in calls:
         found.add_tool("tool", call)
-    kept = reusable_calls(found, has_failed=has_failed)
-    return [each.recorded_at for each in kept.exchanges("step")], [
-        each.recorded_at for each in kept.tools.get("tool", [])
+    stored_run = reusable_calls(found, has_failed=has_failed)
+    return [each.recorded_at for each in stored_run.exchanges("step")], [
+        each.recorded_at for each in stored_run.tools.get("tool", [])
     ]
 
 
 def test_calls_of_models_that_failed_are_made_again():
-    assert kept_of([exchange("1", fault=Timeout(after_ms=1)), exchange("2")]) == (["2"], [])
+    assert reusable_of([exchange("1", fault=Timeout(after_ms=1)), exchange("2")]) == (["2"], [])
 
 
 def test_errors_of_tools_hold_only_if_the_model_was_told_of_them():
     calls = [tool_call("2", "OSError"), tool_call("3"), tool_call("5", "OSError")]
-    assert kept_of([exchange("1"), exchange("4")], calls) == (["1", "4"], ["2", "3"])
+    assert reusable_of([exchange("1"), exchange("4")], calls) == (["1", "4"], ["2", "3"])
 
 
 def test_the_answer_that_a_step_failed_with_is_asked_for_again():
-    assert kept_of([exchange("1"), exchange("2")], has_failed=True) == (["1"], [])
-    assert kept_of([exchange("1"), exchange("2")], has_failed=False) == (["1", "2"], [])
+    assert reusable_of([exchange("1"), exchange("2")], has_failed=True) == (["1"], [])
+    assert reusable_of([exchange("1"), exchange("2")], has_failed=False) == (["1", "2"], [])
 
 
 def test_an_answer_that_was_acted_on_holds_although_the_step_failed():
-    assert kept_of([exchange("1")], [tool_call("2")], has_failed=True) == (["1"], ["2"])
-    assert kept_of([exchange("1")], [tool_call("2", "OSError")], has_failed=True) == (["1"], [])
-    assert kept_of([], [tool_call("2", "OSError")], has_failed=True) == ([], [])
+    assert reusable_of([exchange("1")], [tool_call("2")], has_failed=True) == (["1"], ["2"])
+    assert reusable_of([exchange("1")], [tool_call("2", "OSError")], has_failed=True) == (["1"], [])
+    assert reusable_of([], [tool_call("2", "OSError")], has_failed=True) == ([], [])
 
 
 def test_each_kept_call_answers_once():
@@ -272,7 +272,7 @@ def test_only_the_owner_may_look_into_a_run(desk, tmp_path):
     chain = desk()
     before = os.umask(0)
     try:
-        asyncio.run(chain.work(chain.start(), said("1"), said("2")))
+        asyncio.run(chain.work(chain.start(), response("1"), response("2")))
     finally:
         os.umask(before)
     (folder,) = (tmp_path / "runs").glob("2*")
@@ -285,7 +285,7 @@ def test_only_the_owner_may_look_into_a_run(desk, tmp_path):
 
 def test_the_calls_of_a_step_are_a_recording(desk, tmp_path):
     chain = desk()
-    asyncio.run(chain.work(chain.start(), said("1"), said("2")))
+    asyncio.run(chain.work(chain.start(), response("1"), response("2")))
     recordings = [open_store(path).load() for path in sorted(tmp_path.glob("runs/*/calls/*.json"))]
     assert [[exchange.content for _, exchange in recording] for recording in recordings] == [["1"], ["2"]]
 
@@ -295,7 +295,7 @@ def test_steps_whose_names_look_alike_are_kept_apart(desk, tmp_path):
     names = ["a b", "a+b", f"{long}1", f"{long}2"]
     steps = ", ".join(f'{{id: "{name}", type: llm_call, prompt: hi}}' for name in names)
     flow = desk(f"name: alike\nconfig: {{model: m}}\nsteps: [{steps}]\n")
-    asyncio.run(flow.work(flow.start(), *[said(name) for name in names]))
+    asyncio.run(flow.work(flow.start(), *[response(name) for name in names]))
     assert len(list(tmp_path.glob("runs/*/calls/*.json"))) == len(names)
 
 
@@ -338,8 +338,8 @@ def test_a_run_under_way_cannot_be_taken_up_or_removed(desk):
 
 def test_a_refused_resume_leaves_the_run_as_it_was(desk):
     chain = desk()
-    with chain.start() as kept:
-        kept.end("failed")
+    with chain.start() as stored_run:
+        stored_run.end("failed")
     chain.flow.write_text(CHAIN + "# changed\n")
     with pytest.raises(RunError, match=r"flow\.yaml"):
         chain.store.resume("last")
@@ -370,8 +370,8 @@ def test_included_files_count_as_the_workflow_wherever_they_are_named(desk, tmp_
         "  - {id: a, type: subworkflow, path: parts/part.yaml}\n"
         f"  - {{id: b, type: subworkflow, workflow: {{name: inline, steps: [{step}]}}}}\n"
     )
-    with chain.start() as kept:
-        files = [os.path.relpath(file, tmp_path) for file in kept.manifest.files]
+    with chain.start() as stored_run:
+        files = [os.path.relpath(file, tmp_path) for file in stored_run.manifest.files]
     assert files == ["flow.yaml", "parts/part.yaml", "parts/leaf.yaml"]
     (tmp_path / "parts/leaf.yaml").unlink()
     with pytest.raises(RunError, match=r"leaf\.yaml"):
@@ -380,7 +380,7 @@ def test_included_files_count_as_the_workflow_wherever_they_are_named(desk, tmp_
 
 def test_a_line_that_cannot_be_read_is_told_by_its_number(desk, tmp_path):
     chain = desk()
-    asyncio.run(chain.work(chain.start(), said("1"), Crash()))
+    asyncio.run(chain.work(chain.start(), response("1"), Crash()))
     (log,) = tmp_path.glob("runs/*/steps.jsonl")
     whole = log.read_bytes()
     log.write_bytes(whole + b'{"step": "two", "resu')
@@ -414,9 +414,9 @@ def test_runs_cannot_be_kept_where_nothing_can_be_written(desk, tmp_path):
 
 
 def test_a_log_that_cannot_be_written_ends_the_run(desk, tmp_path):
-    kept = desk().start()
+    stored_run = desk().start()
     (log,) = tmp_path.glob("runs/*/steps.jsonl")
     log.unlink()
     log.mkdir()
-    with kept, pytest.raises(RunError, match=r"steps\.jsonl"):
-        kept.end("succeeded")
+    with stored_run, pytest.raises(RunError, match=r"steps\.jsonl"):
+        stored_run.end("succeeded")
