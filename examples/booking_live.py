@@ -1,8 +1,8 @@
 """Run the scenarios of the booking agent live, against a model on this machine.
 
-Run it: python examples/booking_live.py [what `offbook test` takes]
+Run it: python examples/booking_live.py [arguments of `offbook test`]
 
-So run agents of which there is no recording: python examples/booking_live.py --agent booking --agent double_booking
+Use it for agents without a recording: python examples/booking_live.py --agent booking --agent double_booking
 """
 
 import os
@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parent / "booking"
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code of `offbook test`."""
+    """Run `offbook test` and return its exit code."""
     command = [str(Path(sys.executable).with_name("offbook")), "test", *arguments]
     with serving(answer) as base_url:
         variables = os.environ | {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"}

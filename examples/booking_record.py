@@ -1,9 +1,9 @@
-"""Record every scenario of the booking agent anew.
+"""Record every scenario of the booking agent again.
 
 Run it: python examples/booking_record.py [folder]
 
-The model is on this machine, calls are made one after the other, and the clock stands still, so the same scenarios
-give the same recordings, byte by byte.
+The model runs on this machine, calls are sequential, and the clock stands still, so the same scenarios give the same
+recordings, byte by byte.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ PROJECT = Path(__file__).parent / "booking"
 
 
 class OneByOne(Provider):
-    """Makes calls one after the other, in the order in which they are asked for."""
+    """Makes calls sequentially, in the order of the requests."""
 
     def __init__(self, provider: Provider) -> None:
         self.name = provider.name
@@ -48,7 +48,7 @@ class OneByOne(Provider):
 
 
 async def record(config: Config, folder: Path) -> SuiteResult:
-    """Hold every conversation, and keep the calls of models in `folder`."""
+    """Run every conversation, and record the model calls in `folder`."""
     plan = plan_run(config, collect_scenarios(scenario_files(config)))
     names = StepNames((scenario.name, agent) for scenario, agent in plan.pairs)
     async with open_participants(config, plan, Live()) as opened:

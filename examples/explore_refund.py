@@ -1,4 +1,4 @@
-"""A function that refunds orders, explored: recorded once, then replayed with each fault at each of its calls.
+"""Explore a function that refunds orders: record it once, then replay it with each fault at each of its calls.
 
 Run it: python examples/explore_refund.py [report.html]
 """
@@ -33,7 +33,7 @@ async def handle(provider: Provider, tools: Toolbox) -> str:
 
 
 async def hasty(harness: Harness) -> str:
-    """Starts over when something fails. That repeats what was done already, too."""
+    """Start over when something fails. This also repeats the refund."""
     problem = ""
     for _ in range(3):
         try:
@@ -44,7 +44,7 @@ async def hasty(harness: Harness) -> str:
 
 
 async def patient(harness: Harness) -> str:
-    """Leaves that to a gateway, which repeats the call that has failed and nothing else."""
+    """Leave retries to a gateway, which repeats only the failed call."""
     return await handle(harness.gateway, harness.tools(refund))
 
 

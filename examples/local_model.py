@@ -22,10 +22,10 @@ ANSWERS = {
 
 
 def answer(request: Request) -> Response:
-    """What this model says: a line for the words it knows."""
-    asked = str(request.messages[-1]["content"])
-    content = next((text for word, text in ANSWERS.items() if word in asked), "I do not know.")
-    usage = Usage.of(len(asked.split()), len(content.split()))
+    """Answer with the line for the first known word in the last message."""
+    prompt = str(request.messages[-1]["content"])
+    content = next((text for word, text in ANSWERS.items() if word in prompt), "I do not know.")
+    usage = Usage.of(len(prompt.split()), len(content.split()))
     return Response(content=content, model=request.model, usage=usage)
 
 
@@ -47,12 +47,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(orjson.dumps(CODEC.encode_response(response)))
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def serving(model: Model = answer) -> Iterator[str]:
-    """The base URL of the model, which serves until the block ends."""
+    """Serve the model until the block ends; yields its base URL."""
     handler = type("Handler", (_Handler,), {"model": staticmethod(model)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)

@@ -1,8 +1,8 @@
-"""Record every workflow of the examples anew, and what the package brings along.
+"""Record every workflow of the examples and of the templates in the package again.
 
 Run it: python examples/make_recordings.py [folder]
 
-The model is on this machine and the clock stands still, so the same workflows give the same recordings, byte by byte.
+The model runs on this machine and the clock stands still, so the same workflows give the same recordings, byte by byte.
 """
 
 import shutil
@@ -35,7 +35,7 @@ class StillClock:
 
 
 async def record(flow: Path, path: Path, base_url: str) -> None:
-    """Run a workflow against the model and keep every call of models and tools at `path`."""
+    """Run a workflow against the model, and record every call of models and tools at `path`."""
     provider = OpenAIProvider(base_url=base_url, api_key="none")
     with record_tools((), path, clock=StillClock()) as tools:
         async with RecordingProvider(provider, path, clock=StillClock()) as recorder:
@@ -43,12 +43,12 @@ async def record(flow: Path, path: Path, base_url: str) -> None:
                 flow, recorder, wrap_tools=lambda own: {name: tools.wrap(tool) for name, tool in own.items()}
             )
             result = await engine.run()
-    told = ", ".join(f"{step.id}: {step.error}" for step in result.failures)
-    print(f"{path.name}: {result.status} {told}".rstrip())
+    errors = ", ".join(f"{step.id}: {step.error}" for step in result.failures)
+    print(f"{path.name}: {result.status} {errors}".rstrip())
 
 
 async def record_refund(path: Path, base_url: str) -> None:
-    """Run the refund agent that `offbook demo` explores, and keep its calls at `path`."""
+    """Run the refund agent that `offbook demo` explores, and record its calls at `path`."""
     provider = OpenAIProvider(base_url=base_url, api_key="none")
     with record_tools(refund_tools.TOOLS, path, clock=StillClock()) as tools:
         async with RecordingProvider(provider, path, clock=StillClock()) as recorder:
@@ -56,13 +56,13 @@ async def record_refund(path: Path, base_url: str) -> None:
 
 
 def copy_demo() -> None:
-    """Renew the copy of the support example that `offbook demo` plays."""
+    """Update the copy of the support example that `offbook demo` replays."""
     for name in DEMO_FILES:
         shutil.copyfile(WORKFLOWS / name, TEMPLATES / "demo" / name)
 
 
 def main(folder: Path, *, project: Path, demo: Path) -> None:
-    """Record the workflows in `folder`, and what the templates of a project and of the demo play at those paths."""
+    """Record the workflows in `folder`, and the templates of a project and of the demo at those paths."""
     recordings = {WORKFLOWS / f"{name}.yaml": folder / f"{name}.json" for name in NAMES}
     with serving(answer) as base_url:
         for flow, path in (recordings | {TEMPLATES / "project" / "flow.yaml": project}).items():

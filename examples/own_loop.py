@@ -1,4 +1,4 @@
-"""A loop written by hand on the OpenAI SDK, with offbook's guards between the model and the tools.
+"""A hand-written loop with the OpenAI SDK, and offbook's guards between the model and the tools.
 
 Run it: python examples/own_loop.py
 """
@@ -33,7 +33,7 @@ def refund(order_id: int) -> str:
 
 
 def hasty_model(request: Request) -> Response:
-    """A model that wants to refund at once, writes calls as text, mistypes one, and gets there in the end."""
+    """A model that refunds too early, writes calls as text, mistypes one, and succeeds in the end."""
     last = str(request.messages[-1]["content"])
     if "[StepEnforcementError]" in last or "[ToolError]" in last:
         number = "24" if "[StepEnforcementError]" in last else "42"
@@ -43,7 +43,7 @@ def hasty_model(request: Request) -> Response:
 
 
 def support(client: OpenAI, question: str) -> str:
-    """Answer a customer: ask, check, run, until a terminal tool has run."""
+    """Answer a customer: call the model, check its tool calls and run them, until a terminal tool has run."""
     guardrails = Guardrails([find_order, refund], required_steps=["find_order"], terminal_tool="refund")
     functions: list[Any] = guardrails.functions
     messages: list[Any] = [{"role": "user", "content": question}]

@@ -1,4 +1,4 @@
-"""Record two calls to a model, stop the model, replay them strictly, see a changed prompt refused, and break a call.
+"""Record two calls to a model, stop the model, replay them strictly, reject a changed prompt, and inject faults.
 
 Run it: python examples/record_and_replay.py [recording]
 """
@@ -32,13 +32,13 @@ from offbook.events import RetryScheduled
 console = Console(highlight=False)
 MODEL = "gpt-4o-mini"
 NEXT = """  look at a recording:       .venv/bin/offbook recording show examples/recordings/capital_and_poem.json
-  is it fit to be committed? .venv/bin/offbook recording check examples/recordings/capital_and_poem.json
+  check it before a commit:  .venv/bin/offbook recording check examples/recordings/capital_and_poem.json
   replay in your own tests:  docs/replay.md
   break it on purpose:       docs/faults.md"""
 
 
 async def agent(provider: Provider, question: str = "What is the capital of France?") -> None:
-    """The code under test: it asks one question and streams one poem."""
+    """The code under test: it asks a question and streams a poem."""
     response = await provider.complete([{"role": "user", "content": question}], MODEL, step_id="capital")
     console.print(
         f"  capital  [bold]{response.content}[/]  ({response.usage.total_tokens} tokens, {response.cost_usd:.6f} $)"
@@ -58,7 +58,7 @@ async def record(path: Path, base_url: str) -> None:
 async def replay(path: Path) -> None:
     mock = MockProvider(path, strict=True, latency_model="replay")
     await agent(mock)
-    console.print(f"  served   {len(mock.calls)} calls, {len(mock.unused())} entries left unused")
+    console.print(f"  served   {len(mock.calls)} calls, {len(mock.unused())} entries unused")
 
 
 async def replay_changed(path: Path) -> None:
@@ -69,7 +69,7 @@ async def replay_changed(path: Path) -> None:
 
 
 async def replay_broken(path: Path) -> None:
-    """Fail the first two attempts of one step on purpose; the gateway tries again, and virtual time skips the waits."""
+    """Make the first two attempts of a step fail; the gateway retries, and virtual time skips the waits."""
     plan = FaultPlan(
         [
             At(step_id="capital", attempt=1).fail(HttpError(429, headers={"Retry-After": "30"}, body="slow down")),
@@ -87,13 +87,13 @@ async def replay_broken(path: Path) -> None:
 
 def main(path: Path) -> None:
     with serving() as base_url:
-        console.rule("1  record: a model on this machine answers, every call is kept", align="left")
+        console.rule("1  record: a model on this machine answers, and every call is recorded", align="left")
         offbook.run(record(path, base_url))
     console.rule("2  replay: the model is stopped; no network, no key, no cost, and no waiting", align="left")
     offbook.run(replay(path), virtual_time=True)
-    console.rule("3  a changed prompt is refused, not answered with what no longer fits", align="left")
+    console.rule("3  a changed prompt is rejected, not answered with an old response", align="left")
     offbook.run(replay_changed(path))
-    console.rule("4  two failures on purpose: the retries that nobody ever sees fire, in no time", align="left")
+    console.rule("4  two faults on purpose: the gateway retries, without waiting", align="left")
     offbook.run(replay_broken(path), virtual_time=True)
     console.rule("What to try next", align="left")
     console.print(NEXT, markup=False, soft_wrap=True)

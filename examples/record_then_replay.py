@@ -1,4 +1,4 @@
-"""Record a workflow by the command line against a model on this machine, stop the model, and replay what was recorded.
+"""Record a workflow on the command line against a model on this machine, stop the model, and replay the recording.
 
 Run it: python examples/record_then_replay.py
 """
@@ -17,7 +17,7 @@ FLOW = str(Path(__file__).parent / "workflows" / "tool_loop.yaml")
 
 
 def offbook(*arguments: str, **variables: str) -> None:
-    """Show a command and run it."""
+    """Print a command and run it."""
     print(f"$ offbook {shlex.join(arguments)}", flush=True)
     command = [str(Path(sys.executable).with_name("offbook")), *arguments]
     subprocess.run(command, check=True, env=os.environ | variables)  # noqa: S603 - our own command

@@ -1,4 +1,4 @@
-"""A refund agent in the guarded loop: recorded once, replayed without a model, broken at its second iteration.
+"""A refund agent in the guarded loop: recorded once, replayed without a model, and with a fault in its second call.
 
 Run it: python examples/refund_agent.py
 """
@@ -50,7 +50,7 @@ TOOLS: dict[str, Callable[..., object]] = {"find_order": find_order, "refund": r
 
 
 def model(request: Request) -> Response:
-    """The model of this example: looks an order up, then refunds it."""
+    """The model of this example: it looks up an order, then refunds it."""
     name = "refund" if request.messages[-1]["role"] == "tool" else "find_order"
     return Response(model=request.model, tool_calls=(ToolCall(name, {"order_id": 42}, id=f"call_{name}"),))
 
@@ -90,11 +90,11 @@ def main(path: Path) -> None:
     print(f"recorded: {recorded.result}; {len(REFUNDED)} refund was made")
 
     replayed = run(replay(path), virtual_time=True)
-    print(f"replayed: {replayed.result}; {len(REFUNDED)} refund was made, no model was asked")
+    print(f"replayed: {replayed.result}; {len(REFUNDED)} refund was made, no model was called")
 
-    always_late = FaultPlan([PlannedFault(At(step_id="agent", call=2, attempt=1), Timeout(after_ms=5000))])
-    broken = run(replay(path, always_late), virtual_time=True)
-    print(f"its second model call timed out, and was tried again: {broken.result}")
+    late = FaultPlan([PlannedFault(At(step_id="agent", call=2, attempt=1), Timeout(after_ms=5000))])
+    broken = run(replay(path, late), virtual_time=True)
+    print(f"its second model call timed out, and was retried: {broken.result}")
     print(f"the same transcript: {broken.messages == replayed.messages == recorded.messages}")
 
 

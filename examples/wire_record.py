@@ -1,4 +1,4 @@
-"""Record the agents of examples/wire anew, against a model on this machine.
+"""Record the agent of examples/wire again, against a model on this machine.
 
 Run it: python examples/wire_record.py [path]
 """
@@ -16,10 +16,10 @@ OFFBOOK = Path(sys.executable).with_name("offbook")
 
 
 def answer(request: Request) -> Response:
-    """What this model says: it asks for the weather, and then knows where it rains."""
+    """Call the weather tool for both cities, then say where it rains."""
     if request.messages[-1]["role"] == "tool":
-        said = "In Bergen, where it rains. In Oslo the sun shines."
-        return Response(said, model=request.model, usage=Usage.of(96, 13))
+        content = "In Bergen, where it rains. In Oslo the sun shines."
+        return Response(content, model=request.model, usage=Usage.of(96, 13))
     calls = (
         ToolCall("get_weather", {"city": "Oslo"}, id="call_oslo"),
         ToolCall("get_weather", {"city": "Bergen"}, id="call_bergen"),
@@ -33,7 +33,7 @@ def main(path: Path) -> None:
     with serving(answer) as base_url:
         environment = os.environ | {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": "none"}
         command = [str(OFFBOOK), "exec", "--record", str(path), "--", sys.executable, str(WIRE / "weather_agent.py")]
-        subprocess.run(command, env=environment, check=True)  # noqa: S603 - it is our own command
+        subprocess.run(command, env=environment, check=True)  # noqa: S603 - our own command
 
 
 if __name__ == "__main__":

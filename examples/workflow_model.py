@@ -1,4 +1,4 @@
-"""The model that the workflows of the examples were recorded with: it has a line for every question they ask."""
+"""The model of the recorded example workflows: it has a line for each of their prompts."""
 
 from typing import TypeAlias
 
@@ -47,16 +47,16 @@ LINES: dict[str, Line] = {
     "Order 42 never came": (ToolCall("find_order", {"order_id": 42}, id="call_1"),),
     "status: lost": (ToolCall("refund", {"order_id": 42}, id="call_2"),),
     "refunded: 30": "Order 42 is refunded: you get 30 back.",
-    # the project that `offbook init` makes
+    # the project that `offbook init` creates
     "How long do refunds take?": (ToolCall("search_docs", {"query": "refunds"}, id="call_1"),),
     "Refunds are paid": "Refunds are paid within five working days.",
 }
 
 
 def answer(request: Request) -> Response:
-    """What the model says to the last message; one that is to classify says what kind of message it is."""
-    opening, asked = str(request.messages[0]["content"]), str(request.messages[-1]["content"])
-    line = "question" if opening.startswith("Classify") else _line(asked)
+    """Answer the last message with its line; a prompt that asks for a classification gets `question`."""
+    opening, prompt = str(request.messages[0]["content"]), str(request.messages[-1]["content"])
+    line = "question" if opening.startswith("Classify") else _line(prompt)
     prompt_tokens = sum(len(str(message["content"]).split()) for message in request.messages)
     if isinstance(line, str):
         return Response(line, model=request.model, usage=Usage.of(prompt_tokens, len(line.split())))
@@ -64,5 +64,5 @@ def answer(request: Request) -> Response:
     return Response(model=request.model, usage=usage, finish_reason="tool_calls", tool_calls=line)
 
 
-def _line(asked: str) -> Line:
-    return next((line for words, line in LINES.items() if words in asked), "I do not know.")
+def _line(prompt: str) -> Line:
+    return next((line for words, line in LINES.items() if words in prompt), "I do not know.")

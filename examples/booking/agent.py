@@ -1,4 +1,4 @@
-"""An agent that takes bookings for a hair salon: it asks a model, and hands the model's tool calls back."""
+"""An agent that takes bookings for a hair salon: it calls a model, and returns the model's tool calls."""
 
 import os
 
@@ -17,12 +17,12 @@ Say that something is booked or cancelled only if the tool has answered so. Talk
 
 
 async def handle(messages: list[JsonObject], ctx: HandlerContext) -> Response:
-    """The answer to the last message, or the tools to call for it."""
+    """Return the answer to the last message, or tool calls."""
     return await answer(messages, ctx, prompt=PROMPT)
 
 
 async def answer(messages: list[JsonObject], ctx: HandlerContext, *, prompt: str) -> Response:
-    """What the model says, when it is told `prompt`."""
+    """Return the model's answer with `prompt` as system prompt."""
     if ctx.provider is not None:
         return await _ask(ctx.provider, messages, prompt)
     key, base_url = os.environ["OPENAI_API_KEY"], os.environ.get("OPENAI_BASE_URL", "")
@@ -31,5 +31,5 @@ async def answer(messages: list[JsonObject], ctx: HandlerContext, *, prompt: str
 
 
 async def _ask(provider: Provider, messages: list[JsonObject], prompt: str) -> Response:
-    told = [{"role": "system", "content": prompt}, *messages]
-    return await provider.complete(told, MODEL, tools=FUNCTIONS, temperature=0.0)
+    request = [{"role": "system", "content": prompt}, *messages]
+    return await provider.complete(request, MODEL, tools=FUNCTIONS, temperature=0.0)

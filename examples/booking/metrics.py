@@ -1,4 +1,4 @@
-"""What this project judges its agent by, beside the metrics that come with offbook."""
+"""The custom metrics of this project."""
 
 from offbook.scenarios import TurnRecord
 from offbook.scenarios.judge import label_metric
@@ -20,7 +20,7 @@ How did the agent use the diary?
 
 
 def honesty(turns: tuple[TurnRecord, ...]) -> bool:
-    """Whether the agent says that something is booked or cancelled only after a tool has done it."""
+    """Return whether the agent claims a booking or a cancellation only after a tool has made it."""
     done: set[str] = set()
     for turn in turns:
         done |= {call.tool for call in turn.calls if call.error is None}

@@ -10,7 +10,7 @@ BOOKED = {"booking_id": "BK-1", "date": "2026-04-01", "time": "10:30"}
 
 
 def in_diary(tool: str) -> object:
-    """A mock that answers as the real tool would, on a diary which lasts as long as a conversation."""
+    """Return a mock that runs the real tool on the diary of the conversation."""
 
     def mock(args: JsonObject, ctx: MockContext) -> object:
         diary = ctx.state.setdefault("diary", Diary())

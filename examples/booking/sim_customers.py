@@ -1,4 +1,4 @@
-"""Customers whom a model plays, and whose conversations a model judges."""
+"""Customers played by a model, in conversations judged by a model."""
 
 from offbook.scenarios import Trajectory, expected, matches, scenario
 from tools import TOOLS

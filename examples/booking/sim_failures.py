@@ -1,4 +1,4 @@
-"""Bookings that go wrong: what the agent does when a tool fails, hangs or answers nonsense."""
+"""Bookings that go wrong: a tool fails, hangs or returns garbage."""
 
 from offbook.messages import JsonObject
 from offbook.scenarios import MockContext, Trajectory, expected, fails, garbled, hangs, scenario
@@ -11,12 +11,12 @@ PLEASE_BOOK = "Please book me in on 2026-04-01 at 10:30. I am ada@example.com."
 
 
 def availability(args: JsonObject, ctx: MockContext) -> object:
-    """What is free in the diary of the conversation."""
+    """Return the free times in the diary of the conversation."""
     return ctx.state.setdefault("diary", Diary()).check_availability(**args)
 
 
 def booking_without_answer(args: JsonObject, ctx: MockContext) -> object:
-    """Makes the booking, and fails to say so."""
+    """Make the booking, and lose the answer."""
     tools_of(ctx.state["diary"])["create_booking"](**args)
     raise TimeoutError("the diary did not answer in time")
 

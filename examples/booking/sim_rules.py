@@ -1,4 +1,4 @@
-"""What the agent may do, and what it must leave alone."""
+"""What the agent may and must not do."""
 
 from offbook.scenarios import Trajectory, expected, matches, scenario, turn
 from tools import TOOLS

@@ -11,14 +11,14 @@ CUSTOMERS = {"ada@example.com": ("C-1", "Ada"), "grace@example.com": ("C-2", "Gr
 
 
 class Availability(BaseModel):
-    """The times of a day that nobody has booked."""
+    """The free times of a day."""
 
     date: str
     slots: list[str]
 
 
 class Booking(BaseModel):
-    """An appointment that is made."""
+    """An appointment."""
 
     booking_id: str
     date: str
@@ -26,21 +26,21 @@ class Booking(BaseModel):
 
 
 class Cancellation(BaseModel):
-    """An appointment that is no more."""
+    """A cancelled appointment."""
 
     booking_id: str
     cancelled: bool
 
 
 class Customer(BaseModel):
-    """Somebody whom the salon knows."""
+    """A customer of the salon."""
 
     customer_id: str
     name: str
 
 
 class Diary:
-    """Who comes when. This one is in memory."""
+    """The appointments of the salon, in memory."""
 
     def __init__(self) -> None:
         self.bookings: dict[str, Booking] = {}
@@ -74,7 +74,7 @@ class Diary:
 
 
 def tools_of(diary: Diary) -> dict[str, Callable[..., BaseModel]]:
-    """What the agent may call, by name."""
+    """Return the tools of the agent by name."""
     return {
         "check_availability": diary.check_availability,
         "create_booking": diary.create_booking,

@@ -1,4 +1,4 @@
-"""The model that the scenarios of the booking agent were recorded with."""
+"""The model of the recorded scenarios of the booking agent."""
 
 from booking_model.answer import answer
 

@@ -1,4 +1,4 @@
-"""The agent's part: what to say to a customer, or which tool to call."""
+"""The role of the agent: an answer to the customer, or a tool call."""
 
 import re
 from collections.abc import Sequence
@@ -13,29 +13,29 @@ MOST_TRIES = 2
 
 
 class Talk:
-    """A conversation, as far as the agent can see it."""
+    """A conversation as the agent sees it."""
 
     def __init__(self, messages: Sequence[JsonObject]) -> None:
         self._messages = messages
-        self._asked = [str(message["content"]) for message in messages if message["role"] == "user"]
-        self.last_asked = self._asked[-1]
+        self._requests = [str(message["content"]) for message in messages if message["role"] == "user"]
+        self.last_request = self._requests[-1]
 
     def last(self, pattern: str) -> str | None:
-        """What the customer said last that is like this."""
-        found = re.findall(pattern, " ".join(self._asked))
+        """Return the last match of a pattern in the customer's messages."""
+        found = re.findall(pattern, " ".join(self._requests))
         return str(found[-1]) if found else None
 
     def results(self, tool: str) -> list[Any]:
-        """What the tool answered so far; None where it failed, or cannot be read."""
+        """Return the results of the tool so far; None for a failed or unreadable one."""
         return [_result(message) for message in self._since(0) if message.get("name") == tool]
 
     def results_in_turn(self, tool: str) -> list[Any]:
-        """What the tool answered since the customer spoke last."""
+        """Return the results of the tool since the customer's last message."""
         spoken = max(place for place, message in enumerate(self._messages) if message["role"] == "user")
         return [_result(message) for message in self._since(spoken) if message.get("name") == tool]
 
     def tools(self) -> list[str]:
-        """The tools that have answered, in order."""
+        """Return the tools that have answered, in order."""
         return [str(message["name"]) for message in self._since(0)]
 
     def call(self, tool: str, **args: str) -> ToolCall:
@@ -54,13 +54,13 @@ def _result(message: JsonObject) -> Any:
 
 
 def agent_line(prompt: str, messages: Sequence[JsonObject]) -> str | ToolCall:
-    """What the agent says or calls next. It looks at the diary before it books only if `prompt` says so."""
+    """Return the agent's next answer or tool call. It checks the diary before it books only if `prompt` says so."""
     talk = Talk(messages)
-    if "cancel " in talk.last_asked or talk.last(BOOKING):
+    if "cancel " in talk.last_request or talk.last(BOOKING):
         return _cancelling(talk)
-    if "free" in talk.last_asked:
+    if "free" in talk.last_request:
         return _looking(talk)
-    if re.search(f"book|appointment|haircut|{DATE}|{TIME}|{EMAIL}", talk.last_asked):
+    if re.search(f"book|appointment|haircut|{DATE}|{TIME}|{EMAIL}", talk.last_request):
         return _booking(talk, is_careful="check_availability" in prompt)
     return "I can help you with appointments only."
 

@@ -1,4 +1,4 @@
-"""What the model says: by rule, it plays the agent, its customers and their judge."""
+"""A model that plays the agent, the customers and the judge by rules."""
 
 from booking_model.agent import agent_line
 from booking_model.customer import customer_line
@@ -7,7 +7,7 @@ from offbook.messages import Request, Response, ToolCall, Usage
 
 
 def answer(request: Request) -> Response:
-    """What the model says, in the part that its instructions give it."""
+    """Answer in the role that the system prompt assigns."""
     line = _line(request)
     prompt_tokens = sum(len(str(message["content"]).split()) for message in request.messages)
     if isinstance(line, str):

@@ -1,4 +1,4 @@
-"""The customer's part: what to say to the agent, or whether to stop."""
+"""The role of the customer: the next message, or the end of the conversation."""
 
 import re
 
@@ -8,24 +8,24 @@ from booking_model.agent import BOOKING, DATE, EMAIL, TIME
 
 
 def customer_line(instructions: str, case: str) -> str:
-    """The customer's next move, as JSON."""
+    """Return the customer's next move as JSON."""
     goal = _section(instructions, "What you want:")
     known = _section(instructions, "What you know:")
     if "<conversation>" not in case:
         return _says(f"Hello. I would like to {goal[0].lower()}{goal[1:]}", "I begin.")
-    heard = str(_conversation(case)[-1]["agent"])
-    if "You are booked" in heard or "is cancelled" in heard:
+    reply = str(_conversation(case)[-1]["agent"])
+    if "You are booked" in reply or "is cancelled" in reply:
         return _stops("I have what I want.", is_satisfied=True)
-    detail = _detail(heard, known)
+    detail = _detail(reply, known)
     return _stops("I cannot get it here.") if detail is None else _says(f"{detail}, please.", "I was asked.")
 
 
-def _detail(heard: str, known: str) -> str | None:
-    """What the agent asks for, if the customer knows it."""
-    if "times are free" in heard:
-        return next((f"At {time}" for time in re.findall(TIME, known) if time in heard), None)
+def _detail(reply: str, known: str) -> str | None:
+    """Return the detail that the agent asks for, if the customer knows it."""
+    if "times are free" in reply:
+        return next((f"At {time}" for time in re.findall(TIME, known) if time in reply), None)
     wanted = {"email": EMAIL, "Which booking": BOOKING, "which day": DATE, "what time": TIME}
-    pattern = next((pattern for words, pattern in wanted.items() if words in heard), None)
+    pattern = next((pattern for words, pattern in wanted.items() if words in reply), None)
     found = re.search(pattern, known) if pattern else None
     return found[0] if found else None
 

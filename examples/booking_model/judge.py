@@ -1,4 +1,4 @@
-"""The judge's part: what to think of a conversation, by one metric."""
+"""The role of the judge: a judgement of a conversation by one metric."""
 
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,7 @@ CLAIMS = {"You are booked": "create_booking", "is cancelled": "cancel_booking"}
 
 
 def judge_line(instructions: str, case: str) -> str:
-    """The judgement, as JSON."""
+    """Return the judgement as JSON."""
     turns = orjson.loads(case.partition("<conversation>")[2].partition("</conversation>")[0])["turns"]
     calls = [call for turn in turns for call in turn["tool_calls"]]
     is_of_goal = "one criterion: goal_completion" in instructions

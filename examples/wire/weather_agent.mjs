@@ -1,4 +1,4 @@
-// The same agent in JavaScript, without a package: it asks with fetch, and asks twice where an answer fails.
+// The same agent in JavaScript, without packages: it uses fetch, and retries a failed request once.
 //
 // Run it: offbook exec --replay examples/wire/weather.json -- node examples/wire/weather_agent.mjs
 

@@ -1,4 +1,4 @@
-"""An agent written by hand on the OpenAI SDK. It knows nothing of offbook.
+"""A hand-written agent with the OpenAI SDK. It does not import offbook.
 
 Run it: offbook exec --replay examples/wire/weather.json -- python examples/wire/weather_agent.py
 """
@@ -20,7 +20,7 @@ TOOL: Any = {
 
 
 def advise(client: OpenAI, question: str) -> str:
-    """Ask, run the tools that the model calls, and ask again until it answers."""
+    """Call the model and run the tools that it calls, until it answers in text."""
     messages: list[Any] = [{"role": "user", "content": question}]
     while True:
         answer = client.chat.completions.create(model="gpt-4o-mini", messages=messages, tools=[TOOL])

@@ -14,7 +14,7 @@ def test_two_calls_are_recorded_replayed_refused_and_broken(script, tmp_path):
     shown = script("record_and_replay.py", path)
     assert shown.count("The capital of France is Paris.") == 3
     assert "RateLimitError, waited 30.0 s" in shown
-    assert "2 calls, 0 entries left unused" in shown
+    assert "2 calls, 0 entries unused" in shown
     assert "+What is the capital of Spain?" in shown
     assert [key for key, _ in open_store(path).load()] == ["capital", "poem"]
 

@@ -1,4 +1,4 @@
-"""The agent as it must not be: it repeats a booking that failed, although it may have been made all the same."""
+"""A broken agent: it repeats a failed booking, which may have been made nevertheless."""
 
 from agent import handle as sound_handle
 from offbook import Response
@@ -7,7 +7,7 @@ from offbook.scenarios import HandlerContext
 
 
 async def handle(messages: list[JsonObject], ctx: HandlerContext) -> Response | JsonObject:
-    """As the sound agent does, but a booking that failed is tried once more, at once."""
+    """Answer like the correct agent, but repeat a failed booking once, immediately."""
     if _has_failed_to_book(messages) and not _has_failed_to_book(messages[:-2]):
         return messages[-2]
     return await sound_handle(messages, ctx)

@@ -1,4 +1,4 @@
-"""The agent as it must not be: a line is gone from its prompt, and it books without a look at the diary."""
+"""A broken agent: a line is missing in its prompt, and it books without checking the diary."""
 
 from agent import LOOK_FIRST, PROMPT, answer
 from offbook import Response
@@ -9,5 +9,5 @@ HASTY_PROMPT = PROMPT.replace(f"{LOOK_FIRST}\n", "")
 
 
 async def handle(messages: list[JsonObject], ctx: HandlerContext) -> Response:
-    """As the sound agent does, but by the shorter prompt."""
+    """Answer like the correct agent, but with the shorter prompt."""
     return await answer(messages, ctx, prompt=HASTY_PROMPT)

@@ -1,4 +1,4 @@
-"""The same agent, mended: it keeps its transcript, repeats what failed and may be repeated, and pays once."""
+"""The same agent, fixed: it keeps its transcript, retries only what is safe to repeat, and pays once."""
 
 from offbook.errors import ProviderError, ToolArgumentsError
 from offbook.messages import JsonObject, Response, ToolCall
@@ -8,7 +8,7 @@ from offbook.tools import Toolbox
 
 
 async def answer(gateway: Provider, tools: Toolbox) -> str:
-    """Answer the customer; the gateway repeats calls that fail. Raises GaveUpError if there is no answer to give."""
+    """Answer the customer; the gateway retries failed calls. Raises GaveUpError if there is no answer."""
     messages, paid = list(OPENING), set[int]()
     for _ in range(10):
         response = await ask(gateway, messages, tools)
@@ -18,11 +18,11 @@ async def answer(gateway: Provider, tools: Toolbox) -> str:
         for call in response.tool_calls:
             result = await use(call, tools, paid)
             messages.append({"role": "tool", "tool_call_id": call.id, "content": describe_result(result)})
-    raise GaveUpError("the model does not come to an end")
+    raise GaveUpError("the model does not finish")
 
 
 async def ask(gateway: Provider, messages: list[JsonObject], tools: Toolbox) -> Response:
-    """Ask until the answer can be used: a text to its end, or calls with arguments that the tools take."""
+    """Call the model until the answer is usable: complete text, or calls with valid arguments."""
     for _ in range(3):
         try:
             response = await gateway.complete(messages, MODEL, tools=tools.functions, step_id="agent")
@@ -34,16 +34,16 @@ async def ask(gateway: Provider, messages: list[JsonObject], tools: Toolbox) -> 
             continue
         if response.tool_calls or (response.content and response.finish_reason == "stop"):
             return response
-    raise GaveUpError("the model gives no answer that can be used")
+    raise GaveUpError("the model gives no usable answer")
 
 
 async def use(call: ToolCall, tools: Toolbox, paid: set[int]) -> JsonObject:
-    """Run a tool and check its result. A refund is tried once an order: if that fails, money may be on its way."""
-    order_id, tries, problem = call.args["order_id"], 3, "it was tried before"
+    """Run a tool and check its result. A refund is tried once per order: after a failure, it may have been paid."""
+    order_id, attempts, problem = call.args["order_id"], 3, "it was tried before"
     if call.tool == "refund":
-        tries = 0 if order_id in paid else 1
+        attempts = 0 if order_id in paid else 1
         paid.add(order_id)
-    for _ in range(tries):
+    for _ in range(attempts):
         try:
             result: object = await tools[call.tool].callable(**call.args)
         except Exception as error:
@@ -51,5 +51,5 @@ async def use(call: ToolCall, tools: Toolbox, paid: set[int]) -> JsonObject:
             continue
         if isinstance(result, dict) and result.get("order_id") == order_id:
             return result
-        problem = f"it gave {result!r}"
+        problem = f"it returned {result!r}"
     raise GaveUpError(f"{call.tool} of order {order_id} is in doubt: {problem}")

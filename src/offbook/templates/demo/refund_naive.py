@@ -1,4 +1,4 @@
-"""A refund agent as it is often written: whatever goes wrong, it starts the conversation over."""
+"""A refund agent as it is often written: on any error, it starts the conversation over."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from offbook.tools import Toolbox
 
 
 async def answer(provider: Provider, tools: Toolbox) -> str:
-    """Answer the customer, in three tries at most. Raises GaveUpError if the last one has failed, too."""
+    """Answer the customer in at most three attempts. Raises GaveUpError if the last one fails too."""
     problem = ""
     for _ in range(3):
         try:
@@ -20,7 +20,7 @@ async def answer(provider: Provider, tools: Toolbox) -> str:
 
 
 async def converse(provider: Provider, tools: Toolbox) -> str:
-    """The loop: ask, run the tools that the model asks for, tell it their results, until it says something."""
+    """Call the model, run the tools that it calls and return their results to it, until it answers in text."""
     messages = list(OPENING)
     while True:
         response = await provider.complete(messages, MODEL, tools=tools.functions, step_id="agent")

@@ -1,4 +1,4 @@
-"""What the two refund agents have in common: their tools, their first messages, and the error of giving up."""
+"""The tools, the first messages and the error of both refund agents."""
 
 from offbook.messages import JsonObject
 from offbook.tools import Toolbox, tool
@@ -11,7 +11,7 @@ OPENING: list[JsonObject] = [
 
 
 class GaveUpError(Exception):
-    """What the agents are said to raise when they cannot answer the customer."""
+    """The declared error of agents that cannot answer the customer."""
 
 
 async def find_order(order_id: int) -> JsonObject:
@@ -29,5 +29,5 @@ TOOLS = Toolbox([find_order, refund])
 
 
 def describe_result(result: JsonObject) -> str:
-    """What the model is told of a tool's result."""
+    """Format the result of a tool for the model."""
     return ", ".join(f"{name}: {value}" for name, value in result.items())

@@ -1,4 +1,4 @@
-"""flow.yaml on its recording: no network, no key, and no waiting, as the time is virtual."""
+"""Replays flow.yaml: no network, no key, and no waiting, because time is virtual."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 async def replay(*faults: str) -> WorkflowResult:
-    """Run the workflow on its recording, strictly. `faults` strike on the way."""
+    """Replay the workflow strictly, with `faults`."""
     flow = load_workflow(ROOT / "flow.yaml")
     mode = Replay(str(ROOT / "recordings" / "flow.json"))
     async with open_pipeline(flow.config, mode, faults=FaultPlan(map(parse_fault, faults))) as session:
