@@ -45,7 +45,7 @@ def fired_run(**fields: Any) -> Run:
 
 
 def harnesses_of(entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENCE) -> HarnessFactory:
-    """A theatre for a recording that is written by hand."""
+    """The harnesses of a recording that is written by hand."""
     document = document_from_dict({"_version": 2, **entries}, source="test")
     return HarnessFactory(MemoryReader(document, source="run.json"), divergence)
 
@@ -53,7 +53,7 @@ def harnesses_of(entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENC
 def clean_harness_of(
     entries: JsonObject, divergence: Divergence = STOP_ON_DIVERGENCE
 ) -> tuple[Harness, HarnessFactory]:
-    """The harness of the clean run, and the theatre for those behind it."""
+    """The harness of the clean run, and the harnesses of those after it."""
     harnesses = harnesses_of(entries, divergence)
     return harnesses.create(FaultPlan()), harnesses
 

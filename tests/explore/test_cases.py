@@ -48,7 +48,7 @@ def test_faults_of_tools_that_models_ask_for_need_a_call_that_has_tools():
     assert lines_of(cases_of(TWO, select_variants("unknown_tool"))) == ["call=2 attempt=1: unknown_tool"]
 
 
-def test_faults_of_streams_strike_at_each_place_in_a_stream():
+def test_faults_of_streams_fire_at_each_position_in_a_stream():
     sites = sites_of(clean_run(calls=(streamed("text", "text"), model_call(2))))
     cases = cases_of(sites, select_variants("stream_stall"))
     assert lines_of(cases) == [f"call=1 attempt=1 chunk={place}: stream_stall" for place in (0, 1, 2)]

@@ -1,4 +1,4 @@
-"""What the witness sees of calls of models."""
+"""Observers of model and tool calls, and of what a gateway does to recover."""
 
 import asyncio
 
@@ -108,7 +108,7 @@ def test_parallel_calls_that_fail_are_each_tried_again_as_themselves():
     ]
 
 
-def test_a_fault_that_lasts_strikes_also_who_starts_over_behind_a_gateway():
+def test_a_persistent_fault_also_fires_when_an_agent_starts_over_behind_a_gateway():
     harness = harness_with("step=s call=1: http_error 500")
 
     async def work():
@@ -312,7 +312,7 @@ async def fail_slowly() -> None:
     raise ValueError("no")
 
 
-def staged(*lines):
+def tools_with(*lines):
     _, harnesses = clean_harness_of(ENTRIES_tool_witness)
     return harnesses.create(plan_of(*lines))
 
@@ -327,7 +327,7 @@ def used(harness, given, **arguments):
 
 @pytest.mark.parametrize("given", [add, add_slowly, add_in_time], ids=lambda given: getattr(given, "name", None))
 def test_a_call_is_seen_with_its_arguments_and_its_result(given):
-    outcome, seen = used(staged(), given, left=1, right=2)
+    outcome, seen = used(tools_with(), given, left=1, right=2)
     assert outcome.value == 3
     assert (seen.call, seen.arguments, seen.result, seen.error, seen.has_run) == (
         1,
@@ -341,7 +341,7 @@ def test_a_call_is_seen_with_its_arguments_and_its_result(given):
 
 @pytest.mark.parametrize("given", [fail, fail_slowly])
 def test_a_tool_that_fails_has_run(given):
-    _, seen = used(staged(), given)
+    _, seen = used(tools_with(), given)
     assert (seen.error, seen.has_run, seen.result) == ("ValueError: no", True, "")
 
 
@@ -352,14 +352,14 @@ def test_a_tool_that_fails_has_run(given):
 )
 def test_a_fault_may_keep_a_tool_from_running_or_hide_that_it_has(given, fault, has_run):
     name = getattr(given, "name", None) or given.__name__
-    outcome, seen = used(staged(f"tool={name} call=1: {fault}"), given, left=1, right=2)
+    outcome, seen = used(tools_with(f"tool={name} call=1: {fault}"), given, left=1, right=2)
     assert seen.has_run == has_run
     assert (seen.error is not None) == (outcome.error is not None) == (fault != "tool_garbled")
     assert "resu" in seen.result or fault != "tool_garbled"
 
 
 def test_the_calls_of_each_tool_are_counted_in_the_order_they_were_made():
-    harness = staged()
+    harness = tools_with()
     tools = harness.tools(add, add_slowly)
     calls = [ToolCall(name, {"left": 1, "right": 2}) for name in ("add_slowly", "add", "add_slowly")]
     run(run_tools(tools, calls), virtual_time=True)
@@ -367,7 +367,7 @@ def test_the_calls_of_each_tool_are_counted_in_the_order_they_were_made():
 
 
 def test_a_tool_that_calls_another_one_has_run_itself():
-    harness = staged("tool=add call=1: tool_error")
+    harness = tools_with("tool=add call=1: tool_error")
     tools = harness.tools(add)
 
     def double(number: int) -> int:
@@ -379,10 +379,10 @@ def test_a_tool_that_calls_another_one_has_run_itself():
 
 
 def test_what_fired_is_told_with_the_faults_of_models():
-    harness = staged("tool=add call=1: tool_empty")
+    harness = tools_with("tool=add call=1: tool_empty")
     harness.tools(add)["add"](left=1, right=2)
     assert harness.fired == ("tool=add call=1: tool_empty",)
-    assert staged().fired == ()
+    assert tools_with().fired == ()
 
 
 SYSTEM, HI_forgetting, HO_forgetting = {"role": "system", "content": "Be kind."}, *user("Hi"), *user("Ho")

@@ -151,7 +151,7 @@ def test_a_divergence_may_be_asked_live_where_there_is_somebody_to_ask():
     assert len(harness.diverged) == 1
 
 
-def test_a_stage_has_a_way_for_those_who_are_not_explored():
+def test_a_harness_answers_those_who_are_not_explored():
     clean, _ = clean_harness_of({"s": [entry(HI, "one")]})
     assert run(clean.unobserved.complete(HI, "m", step_id="s")).content == "one"
     assert clean.calls == ()
@@ -197,7 +197,7 @@ def recorded_tools(divergence=None):
     return clean_harness_of({"_tools": CALLS}, *([divergence] if divergence else []))
 
 
-def test_the_clean_run_is_a_strict_replay_recorded_tools():
+def test_the_clean_run_replays_tools_strictly():
     clean, _ = recorded_tools()
     assert use(clean, TWICE) == ["lost", "found", "[ToolError] ValueError: no money"]
     with pytest.raises(RecordingMismatchError):
@@ -234,7 +234,7 @@ def test_a_call_that_only_the_recording_has_is_answered_again_and_again():
     assert harness.diverged == []
 
 
-def test_a_divergence_may_be_answered_with_a_text_recorded_tools():
+def test_a_divergence_of_a_tool_may_be_answered_with_a_text():
     clean, harnesses = recorded_tools(Divergence("default", "what?"))
     use(clean, TWICE)
     harness = harnesses.create(FaultPlan())
@@ -242,7 +242,7 @@ def test_a_divergence_may_be_answered_with_a_text_recorded_tools():
     assert len(harness.diverged) == 2
 
 
-def test_faults_strike_around_the_recording():
+def test_faults_fire_around_the_recording():
     clean, harnesses = recorded_tools()
     use(clean, TWICE)
     harness = harnesses.create(plan_of("tool=find_order call=1: tool_lost", "tool=refund call=1: tool_error"))

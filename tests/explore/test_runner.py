@@ -93,7 +93,7 @@ def test_some_cases_alone_can_be_run():
     assert [each.verdict for each in exploration.results] == ["crashed"]
 
 
-def test_a_crew_runs_the_cases_and_the_results_come_in_their_order():
+def test_an_executor_runs_the_cases_and_the_results_come_in_their_order():
     class Backwards(SerialExecutor):
         def run(self, cases):
             return iter(list(super().run(cases[::-1]))[::-1])
@@ -146,7 +146,7 @@ def test_pairs_have_their_second_fault_behind_the_first():
     ]
 
 
-def test_the_second_fault_may_strike_a_further_try_that_the_first_has_brought_about():
+def test_the_second_fault_may_fire_at_an_attempt_that_the_first_has_caused():
     class Retries(Told):
         def run(self, plan):
             run = super().run(plan)
@@ -158,7 +158,7 @@ def test_the_second_fault_may_strike_a_further_try_that_the_first_has_brought_ab
     ]
 
 
-def test_the_first_fault_may_strike_inside_a_stream():
+def test_the_first_fault_may_fire_inside_a_stream():
     clean = clean_run(calls=(streamed("text"), model_call(2)))
     assert pairs(Told(clean), "stream_stall,timeout") == [
         "call=1 attempt=1: timeout 60000; call=2 attempt=1: timeout 60000",

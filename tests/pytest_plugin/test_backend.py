@@ -313,7 +313,7 @@ def test_nothing_is_used_by_a_stand_in_that_nobody_asked(project):
     result.assert_outcomes(failed=1)
 
 
-def test_faults_strike_clients_from_when_they_are_asked_for(project):
+def test_faults_fire_at_clients_from_when_they_are_added(project):
     write(project, TWO)
     project.record()
     broken = """

@@ -130,7 +130,7 @@ async def test_agent(offbook):
     result.assert_outcomes(passed=5)
 
 
-def test_async_tools_are_staged_too_and_a_recording_may_be_a_path(explored):
+def test_async_tools_are_replayed_too_and_a_recording_may_be_a_path(explored):
     explored.test(
         """
 from pathlib import Path

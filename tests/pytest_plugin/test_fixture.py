@@ -203,7 +203,7 @@ def test_tools(offbook):
     assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
 
 
-def test_faults_strike_as_planned_and_the_gateway_gets_over_them(project):
+def test_faults_fire_as_planned_and_the_gateway_recovers(project):
     project.test(
         """
 from offbook import At, HttpError, ProviderError
@@ -232,7 +232,7 @@ def test_mistyped(offbook):
     project.run("-k", "recovers or fails").assert_outcomes(passed=2)
 
 
-def test_faults_strike_tools_as_planned_and_are_not_recorded(project):
+def test_faults_of_tools_fire_as_planned_and_are_not_recorded(project):
     project.test(
         TOOLS
         + """

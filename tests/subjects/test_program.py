@@ -186,7 +186,7 @@ except OSError:
     assert [(call.outcome, call.forgot) for call in run.calls] == [("failed", 0), ("diverged", 1)]
 
 
-def test_a_stream_has_places_where_faults_can_strike(tmp_path):
+def test_a_stream_has_positions_where_faults_can_fire(tmp_path):
     code = """
 body = json.dumps({"model": "m", "messages": [said("Hi")], "stream": True}).encode()
 url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
@@ -229,7 +229,7 @@ def test_the_same_exploration_is_the_same_with_any_number_of_threads(tmp_path):
     assert len(one.results) == 6
 
 
-def test_a_crew_stops_what_runs_when_nobody_wants_the_results(tmp_path):
+def test_an_executor_stops_what_runs_when_the_results_are_not_wanted(tmp_path):
     def stop(_):
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Scenarios as subjects: one conversation on a stage, its tools mocked."""
+"""Scenarios as subjects: one conversation on a harness, its tools mocked."""
 
 import pytest
 
@@ -109,7 +109,7 @@ SIMULATED = SIM.replace('turns=["Order 42 never came"]', 'profile="Ada", goal="t
 USER = '\n[user]\nprovider = "openai"\nmodel = "m"\n'
 
 
-def test_a_simulated_user_is_answered_from_the_recording_and_no_fault_strikes_there(project):
+def test_a_simulated_user_is_answered_from_the_recording_and_no_fault_fires_there(project):
     opening = '{"message": "Order 42 never came", "stop": false}'
     ending = '{"reason": "I have it", "message": null, "stop": true, "goal_reached": true}'
     answers = {**SIM_ANSWERS, "refunds/desk/1/user": [{"content": opening}, {"content": ending}]}

@@ -1,4 +1,4 @@
-"""What the witness at the wire sees."""
+"""The observer of model calls over HTTP."""
 
 import pytest
 
@@ -17,10 +17,10 @@ STALL = "call=1 attempt=1: stream_stall 1 for_ms=60000"
 
 
 def watched(*faults, max_calls=100, on_endless=lambda: None):
-    """A session, and the witness who watches it."""
-    stage = WireBackend(WireOptions(responses=recording_of(any=[ASKING, ASKING]), strict=True))
+    """A session, and its observer."""
+    backend = WireBackend(WireOptions(responses=recording_of(any=[ASKING, ASKING]), strict=True))
     observer = WireObserver(max_calls=max_calls, on_endless=on_endless)
-    return stage.start("run", parse_fault_plan(faults), ExploredRun(ResponseScript(), observer)), observer
+    return backend.start("run", parse_fault_plan(faults), ExploredRun(ResponseScript(), observer)), observer
 
 
 def test_only_calls_of_models_are_noted():

@@ -1,4 +1,4 @@
-"""Workflows as subjects: run by the engine on a stage, with the recovery that their config asks for."""
+"""Workflows as subjects: run by the engine on a harness, with the retries and fallbacks of their config."""
 
 import pytest
 
