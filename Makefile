@@ -16,6 +16,9 @@ NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
 CONFORMANCE := tests/wire/frameworks tests/wire/node tests/explore/test_agents.py
 
+# tests start many Python processes, and none should compile again what the one before has
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup aimock node-sdks demo test check conformance coverage bench soak docs constraints format clean
 
