@@ -14,6 +14,7 @@ from offbook.faults import At, FaultPlan, HttpError, ToolLost, parse_fault
 from offbook.wire.backend import (
     MAX_SESSIONS,
     SESSION_HEADER,
+    SessionRegistry,
     UnusedExchange,
     WireBackend,
     WireOptions,
@@ -21,7 +22,8 @@ from offbook.wire.backend import (
     session_prefix,
     split_session_path,
 )
-from offbook.wire.request import HttpRequest
+from offbook.wire.request import HttpRequest, RequestParser
+from offbook.wire.session import WireSession
 from tests.wire.http_requests import answer_to, call_of, entry_of, recording_of, text_of
 
 LINE = "call=1: http_error 500"
@@ -158,7 +160,7 @@ def test_what_became_of_a_session_outlasts_it():
 
 
 def test_the_oldest_sessions_are_forgotten_when_there_are_too_many():
-    sessions = stage().sessions
+    sessions = SessionRegistry(lambda name, plan: WireSession(name, parser=RequestParser(), replay=None, plan=plan))
     for number in range(MAX_SESSIONS + 2):
         sessions.named(str(number))
     assert sum(1 for _ in sessions) == MAX_SESSIONS
@@ -175,7 +177,7 @@ def test_a_path_within_a_session_may_hold_line_breaks():
     ("faults", "told"),
     [
         ("call=1: timeout", "a list of faults"),
-        (["nonsense"], "where, a colon and a fault"),
+        (["nonsense"], "a site, a colon and a fault"),
         (["call=0: timeout"], "call"),
     ],
 )

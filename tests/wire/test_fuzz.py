@@ -7,7 +7,7 @@ import socket
 
 import orjson
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from offbook.wire.api import serving
@@ -150,11 +150,16 @@ def check(server, errors, data):
     assert not errors, [record.getMessage() for record in errors]
 
 
+over_a_socket = settings(max_examples=30)
+
+
+@over_a_socket
 @given(st.binary(max_size=200))
 def test_random_bytes_do_no_harm(server, errors, data):
     check(server, errors, data)
 
 
+@over_a_socket
 @given(nonsense, st.sampled_from([b"", bytes_of(call_of())]))
 @example(b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 0\r\n\r\n" * 500, b"")
 @example(bytes_of(call_of(stream=True)) * 50, b"garbage")
@@ -162,6 +167,7 @@ def test_nonsense_in_the_shape_of_http_does_no_harm(server, errors, data, ahead)
     check(server, errors, ahead + data)
 
 
+@over_a_socket
 @given(st.sampled_from(PROTOCOLS), st.data())
 def test_a_call_that_is_cut_or_garbled_does_no_harm(server, errors, protocol, data):
     whole = bytes_of(http_call(protocol, request_of(stream=data.draw(st.booleans()))))
@@ -171,6 +177,7 @@ def test_a_call_that_is_cut_or_garbled_does_no_harm(server, errors, protocol, da
     )
 
 
+@over_a_socket
 @given(
     st.sampled_from(["POST", "GET", "PUT", "HEAD", "DELETE", "OPTIONS"]),
     st.sampled_from(PATHS),
@@ -201,17 +208,12 @@ def test_no_body_fails_a_session(path, body, strict, has_fault):
         assert answer.status in (200, 400, 404, 422, 500 if has_fault else 200)
 
 
-@pytest.mark.parametrize("depth", [200, 300, 990, 1_100, 100_000])
 @pytest.mark.parametrize("path", PATHS)
-def test_deep_nesting_does_no_harm(server, errors, path, depth):
-    nested = b"[" * depth + b"]" * depth
-    for name in (b"messages", b"input", b"contents", b"content"):
-        call = HttpRequest(
-            "POST",
-            path,
-            "",
-            {},
-            b'{"model": "m", "messages": [{"role": "user", "content": 1}], "%b": %b}' % (name, nested),
-        )
-        assert ask(server.url, call).status in (200, 400, 404, 405)
+def test_deep_nesting_does_no_harm(server, errors, path):
+    start = b'{"model": "m", "messages": [{"role": "user", "content": 1}], '
+    for depth in (200, 300, 990, 1_100, 100_000):
+        nested = b"[" * depth + b"]" * depth
+        for name in (b"messages", b"input", b"contents", b"content"):
+            call = HttpRequest("POST", path, "", {}, start + b'"%b": %b}' % (name, nested))
+            assert ask(server.url, call).status in (200, 400, 404, 405)
     assert not errors, [record.getMessage() for record in errors]

@@ -70,17 +70,17 @@ def test_gemini_streams_an_array_to_who_asks_for_no_events(query, is_array):
     assert not parse_request(HttpRequest("POST", "/v1beta/models/m:generateContent", query, {}, body)).is_array
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"model": 5}', b'{"model": "m", "messages": 5}', b"\xff"]
-)
+INVALID_BODIES = [b"", b"{", b"[]", b"null", b'"x"', b"{}", b'{"model": 5}', b'{"model": "m", "messages": 5}', b"\xff"]
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_call_that_its_protocol_does_not_take_says_why(protocol, body):
+def test_a_request_that_its_protocol_does_not_allow_says_why(protocol):
     call = call_of(protocol)
-    asked = parse_request(HttpRequest("POST", call.path, call.query, {}, body))
-    assert asked.request is None
-    assert asked.problem
-    assert asked.route.protocol == "http"
-    assert asked.route.operation == "generate"
+    for body in INVALID_BODIES:
+        parsed = parse_request(HttpRequest("POST", call.path, call.query, {}, body))
+        assert parsed.request is None
+        assert parsed.problem
+        assert (parsed.route.protocol, parsed.route.operation) == ("http", "generate")
 
 
 @pytest.mark.parametrize("depth", [260, 300, 900, 1_000, 1_024, 1_100, 100_000])
@@ -223,23 +223,23 @@ GOT = {
 }
 
 
-@pytest.mark.parametrize(("protocol", "path"), [(name, path) for name, paths in GENERATED.items() for path in paths])
-def test_a_model_is_asked_at_every_address_that_clients_use(protocol, path):
-    route = route_of("POST", path, {})
-    assert (route.operation, route.protocol, route.codec) == ("generate", protocol, CODECS[protocol])
-    assert route.any_codec is CODECS[protocol]
+@pytest.mark.parametrize("protocol", GENERATED)
+def test_a_model_is_called_at_every_path_that_clients_use(protocol):
+    for path in GENERATED[protocol]:
+        route = route_of("POST", path, {})
+        assert (route.operation, route.protocol, route.codec) == ("generate", protocol, CODECS[protocol]), path
+        assert route.any_codec is CODECS[protocol]
 
 
-@pytest.mark.parametrize(("what", "path"), [(what, path) for what, paths in POSTED.items() for path in paths])
-def test_what_is_posted_beside_is_known_by_its_path(what, path):
-    route = route_of("POST", path, {})
-    assert (route.vendor, route.operation, route.codec, route.protocol) == (*what, None, "http")
-
-
-@pytest.mark.parametrize(("what", "path"), [(what, path) for what, paths in GOT.items() for path in paths])
-def test_what_is_got_is_known_by_its_path(what, path):
-    route = route_of("GET", path, {})
-    assert (route.vendor, route.operation) == what
+def test_other_endpoints_are_known_by_their_paths():
+    for endpoint, paths in POSTED.items():
+        for path in paths:
+            route = route_of("POST", path, {})
+            assert (route.vendor, route.operation, route.codec, route.protocol) == (*endpoint, None, "http"), path
+    for endpoint, paths in GOT.items():
+        for path in paths:
+            route = route_of("GET", path, {})
+            assert (route.vendor, route.operation) == endpoint, path
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ def test_a_path_that_several_vendors_have_is_told_apart_by_its_headers(headers, 
     assert (route.vendor, route.operation) == (vendor, "models")
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "BREW", "post", ""])
-def test_a_model_is_asked_by_post_alone(method):
-    assert route_of(method, "/v1/chat/completions", {}).operation == "other"
+def test_a_model_is_called_by_post_alone():
+    for method in ("GET", "HEAD", "OPTIONS", "PUT", "DELETE", "BREW", "post", ""):
+        assert route_of(method, "/v1/chat/completions", {}).operation == "other"
 
 
 @pytest.mark.parametrize("vendor", ["openai", "anthropic", "google", "ollama"])

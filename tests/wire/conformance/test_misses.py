@@ -116,7 +116,7 @@ def test_embeddings_are_missed_too_if_they_were_not_recorded(strict):
 
 def test_a_request_that_is_none_is_refused_in_the_vendors_shape(strict):
     session = strict.start_session("wrong")
-    told = "is no request that anthropic would take"
+    told = "is not a request that anthropic accepts"
     client = anthropic_at(strict.session_url("wrong"))
     with client, pytest.raises(anthropic.UnprocessableEntityError, match=told):
         client.messages.create(model="m", max_tokens=9, messages="no list")

@@ -45,18 +45,14 @@ async def asked(call, *pieces, responses=None, **options):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("prefix", ["", "/s/mine"])
-@pytest.mark.parametrize(
-    "pieces",
-    [[b"x" * (LIMIT + 1)], [b"x" * LIMIT, b"x"], [b"x" * LIMIT, b"x", None]],
-    ids=["whole", "pieces", "endless"],
-)
-async def test_a_body_that_is_too_large_is_refused_in_the_shape_of_the_vendor(protocol, prefix, pieces):
+async def test_a_body_that_is_too_large_is_refused_in_the_shape_of_the_vendor(protocol):
     call = call_of(protocol)
-    head, body = await asked(type(call)("POST", prefix + call.path, "", {}, b""), *pieces)
-    assert head["status"] == 413
-    assert (b"x-should-retry", b"false") in head["headers"]
-    assert CODECS[protocol].decode_error(body["body"]) == f"the body is larger than {LIMIT} bytes"
+    too_large = [[b"x" * (LIMIT + 1)], [b"x" * LIMIT, b"x"], [b"x" * LIMIT, b"x", None]]
+    for prefix, pieces in zip(["", "/s/mine", ""], too_large, strict=True):
+        head, body = await asked(type(call)("POST", prefix + call.path, "", {}, b""), *pieces)
+        assert head["status"] == 413
+        assert (b"x-should-retry", b"false") in head["headers"]
+        assert CODECS[protocol].decode_error(body["body"]) == f"the body is larger than {LIMIT} bytes"
 
 
 @pytest.mark.parametrize("size", [1, 10, 1_000])
@@ -141,9 +137,9 @@ def test_a_server_without_a_key_lets_everybody_ask():
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("prefix", ["", "/s/mine"])
-def test_a_wrong_key_is_refused_in_the_shape_of_the_vendor_and_never_told(server, protocol, prefix):
+def test_a_wrong_key_is_refused_in_the_shape_of_the_vendor_and_never_repeated(server, protocol):
     headers = {"authorization": "Bearer hush-hush", "x-api-key": "hush-hush"}
+    prefix = "/s/mine" if protocol in ("anthropic", "ollama") else ""
     heard = ask(server.url + prefix, call_of(protocol, headers=headers))
     assert (heard.status, heard.headers["x-should-retry"]) == (401, "false")
     assert CODECS[protocol].decode_error(heard.body) == "the API key is not that of this server"

@@ -1,9 +1,11 @@
-"""Which models there are, in the shapes of the vendors."""
+"""Lists of models, single models and token counts."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from offbook.errors import RequestError
-from offbook.wire.synthetic.models import models_answer
+from offbook.wire.synthetic.models import models_answer, token_count_answer
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,103 @@ def test_ollama_shows_no_model_that_is_not_named(body):
     with pytest.raises(RequestError) as caught:
         models_answer("ollama", "/api/show", ["a"], body=body)
     assert caught.value.place == "model"
+
+
+MEDIUM = 258
+
+
+def anthropic_count(*contents, **fields):
+    messages = [{"role": "user", "content": content} for content in contents]
+    return token_count_answer("anthropic", {"model": "m", "messages": messages} | fields)["input_tokens"]
+
+
+def openai_count(**body):
+    return token_count_answer("openai", body)["input_tokens"]
+
+
+def google_count(body):
+    return token_count_answer("google", body)["totalTokens"]
+
+
+@settings(max_examples=25)
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_a_text_counts_alike_for_every_vendor_and_never_less_for_being_longer(text, more):
+    counted = anthropic_count(text)
+    assert google_count({"contents": [{"role": "user", "parts": [{"text": text}]}]}) == counted
+    assert openai_count(input=text) == openai_count(input=[{"role": "user", "content": text}]) == counted
+    assert anthropic_count([{"type": "text", "text": text}]) == counted
+    assert 4 < anthropic_count(text + more + "!") >= counted
+
+
+def test_four_characters_are_a_token_and_a_message_is_four_more():
+    assert anthropic_count("x" * 8) == 6
+    assert anthropic_count("x" * 9) == 7
+    assert anthropic_count("x" * 4, "x" * 4) == 10
+
+
+def test_instructions_and_tools_count():
+    assert anthropic_count("x" * 4, system="s" * 8, tools=[{"name": "tool", "input_schema": {"type": "object"}}]) == 8
+    assert openai_count(input="x" * 4, instructions="s" * 8, tools=[{"type": "function", "name": "tool"}]) == 8
+    contents, system = [{"parts": [{"text": "x" * 4}]}], {"parts": [{"text": "s" * 8}]}
+    assert google_count({"contents": contents, "systemInstruction": system, "tools": [{"name": "tool"}]}) == 8
+    assert google_count({"contents": contents, "system_instruction": system}) == 7
+
+
+def test_gemini_may_wrap_the_request_that_is_counted():
+    contents = [{"parts": [{"text": "x" * 4}]}]
+    assert google_count({"generateContentRequest": {"model": "models/m", "contents": contents}}) == 5
+
+
+def test_nothing_is_no_tokens_to_openai():
+    assert openai_count() == 0
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 9999}},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "A" * 9999}},
+        {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 9999},
+        {"inlineData": {"mimeType": "image/png", "data": "A" * 9999}},
+        {"inline_data": {"mime_type": "image/png", "data": "A" * 9999}},
+    ],
+)
+def test_a_medium_counts_the_same_whatever_its_size(part):
+    assert anthropic_count([part]) == 4 + MEDIUM
+
+
+def test_a_document_that_is_text_counts_as_text():
+    source = {"type": "text", "media_type": "text/plain", "data": "x" * 390}
+    assert anthropic_count([{"type": "document", "source": source}]) == 4 + 100
+
+
+def test_a_parameter_that_is_called_as_media_types_are_is_no_medium():
+    tool = {"name": "send", "parameters": {"properties": {"mimeType": {"type": "string"}}}}
+    assert openai_count(input="x" * 4, tools=[tool]) == 6
+
+
+def test_a_request_may_be_nested_deeply():
+    content = "x" * 4
+    for _ in range(5000):
+        content = [content]
+    assert anthropic_count(content) == 5
+
+
+@pytest.mark.parametrize(
+    ("vendor", "body", "place"),
+    [
+        ("anthropic", {}, "messages"),
+        ("anthropic", {"messages": []}, "messages"),
+        ("anthropic", {"messages": ["Hi"]}, "messages[0]"),
+        ("google", {}, "contents"),
+        ("google", {"contents": "Hi"}, "contents"),
+        ("google", {"generateContentRequest": {"contents": []}}, "generateContentRequest.contents"),
+        ("openai", {"input": 5}, "input"),
+        ("openai", {"instructions": 5}, "instructions"),
+        ("ollama", {}, "ollama"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused_at_its_place(vendor, body, place):
+    with pytest.raises(RequestError) as caught:
+        token_count_answer(vendor, body)
+    assert caught.value.place == place

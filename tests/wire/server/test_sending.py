@@ -85,9 +85,19 @@ def test_silence_that_has_an_end_ends_by_a_reset(answer_with):
     assert (heard.status, heard.end) == (None, "reset")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("after", [0, 1, 3])
-@pytest.mark.parametrize(("how", "end"), [("ConnectionError", "reset"), ("cut", "closed"), ("clean", "complete")])
+@pytest.mark.parametrize(
+    ("protocol", "after", "how", "end"),
+    [
+        ("openai_chat", 0, "ConnectionError", "reset"),
+        ("openai_chat", 1, "cut", "closed"),
+        ("openai_chat", 3, "clean", "complete"),
+        ("openai_responses", 1, "ConnectionError", "reset"),
+        ("anthropic", 3, "cut", "closed"),
+        ("gemini", 0, "clean", "complete"),
+        ("ollama", 3, "ConnectionError", "reset"),
+        ("ollama", 0, "cut", "closed"),
+    ],
+)
 def test_exactly_so_many_frames_arrive_before_a_stream_breaks_off(answer_with, protocol, after, how, end):
     call = call_of(protocol, stream=True)
     heard = answer_with(f"stream_truncate {after} raise={how}", call)
@@ -102,8 +112,13 @@ def test_a_stream_can_fall_silent_in_the_middle(answer_with):
     assert (heard.status, heard.body, heard.end) == (200, b"".join(clean_frames(call)[:2]), "silent")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("how", ["error_event", "malformed"])
+@pytest.mark.parametrize(
+    ("protocol", "how"),
+    [
+        *((protocol, "error_event") for protocol in PROTOCOLS[:3]),
+        *((protocol, "malformed") for protocol in PROTOCOLS[3:]),
+    ],
+)
 def test_a_stream_can_end_in_what_its_clients_take_for_an_error(answer_with, protocol, how):
     heard = answer_with(f"stream_truncate 3 raise={how}", call_of(protocol, stream=True))
     assert (heard.status, heard.end) == (200, "complete")
@@ -172,15 +187,16 @@ def test_a_wrong_content_type_arrives_with_the_right_bytes(answer_with):
     assert decode(heard.body, is_streamed=False).content == CONTENT
 
 
-@pytest.mark.parametrize("line", ['malformed_response "<oops>"', "wrong_shape"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("line", "protocol"), [('malformed_response "<oops>"', "openai_chat"), ("wrong_shape", "ollama")]
+)
 def test_answers_that_no_client_can_read_arrive_whole(answer_with, line, protocol):
     heard = answer_with(line, call_of(protocol, stream=True))
     assert (heard.status, heard.end) == (200, "complete")
     assert heard.body
 
 
-@pytest.mark.parametrize("status", [200, 299, 400, 404, 418, 422, 429, 500, 529, 599, 600, 999])
+@pytest.mark.parametrize("status", [200, 299, 418, 429, 599, 600, 999])
 def test_every_status_arrives(answer_with, status):
     heard = answer_with(
         f"http_error {status} headers.X-Note=é headers.Transfer-Encoding=chunked headers.Content-Length=3", call_of()

@@ -68,16 +68,14 @@ class Anthropic(anthropic.AsyncAnthropic):
 ASKED = [{"role": "user", "content": "Hi"}]
 
 
-async def ask_openai(url, *, stream, **options):
-    client = OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=1, **options)
-    answer = await client.chat.completions.create(model="m", messages=ASKED, stream=stream)
+async def ask_openai(client, **options):
+    answer = await client.chat.completions.create(model="m", messages=ASKED, **options)
     async for piece in pieces(answer):
         yield piece
 
 
-async def ask_anthropic(url, *, stream, **options):
-    client = Anthropic(base_url=url, api_key="none", max_retries=1, **options)
-    answer = await client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=stream)
+async def ask_anthropic(client, **options):
+    answer = await client.messages.create(model="m", max_tokens=9, messages=ASKED, **options)
     async for piece in pieces(answer):
         yield piece
 
@@ -117,16 +115,24 @@ def attempts(session):
     return [(call.attempt, call.status, call.fault) for call in session.calls]
 
 
-async def outcomes(watched, client, address, line):
-    """What each kind of client got of a run whose every call the fault strikes, and the attempts that it made."""
+async def all_outcomes(inspected, http_client, address):
+    """Return by fault what each kind of client got of a run whose first call it fails, and the attempts it made."""
+    options = {"api_key": "none", "max_retries": 1, "http_client": http_client}
+    sdks = {"openai": OpenAI(base_url=f"{address}/v1", **options), "anthropic": Anthropic(base_url=address, **options)}
+    silent = await asyncio.gather(*(outcomes(inspected, sdks, line) for line in SILENT))
+    rest = [await outcomes(inspected, sdks, line) for line in FAULTS[len(SILENT) :]]
+    return dict(zip(FAULTS, [*silent, *rest], strict=True))
+
+
+async def outcomes(inspected, sdks, line):
     timeout = SILENT_S if line in SILENT else PATIENCE_S
-    sessions = [watched.start_session(f"{vendor}-{stream}", faults=[f"call=1: {line}"]) for vendor, stream in CASES]
-    asked = [
-        ASKING[vendor](f"{address}/s/{session.name}", stream=stream, http_client=client, timeout=timeout)
+    sessions = [inspected.start_session(f"{line} {case}", faults=[f"call=1: {line}"]) for case in CASES]
+    calls = [
+        ASKING[vendor](sdks[vendor], stream=stream, timeout=timeout, extra_headers={"x-offbook-session": session.name})
         for (vendor, stream), session in zip(CASES, sessions, strict=True)
     ]
-    got = await asyncio.gather(*map(outcome, asked))
-    return {session.name: (each, attempts(session)) for each, session in zip(got, sessions, strict=True)}
+    got = await asyncio.gather(*map(outcome, calls))
+    return [(each, attempts(session)) for each, session in zip(got, sessions, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -140,19 +146,29 @@ def test_every_fault_is_compared():
     assert compared == {type(fault) for fault in SAMPLES}
 
 
-@pytest.mark.parametrize("line", FAULTS)
-def test_sdks_see_the_same_in_process_as_over_a_socket(server, line):
+@pytest.fixture(scope="module")
+def seen_over_a_socket(server):
+    async def main():
+        async with httpx2.AsyncClient() as client:
+            return await all_outcomes(server, client, server.url)
+
+    return offbook.run(main())
+
+
+@pytest.fixture(scope="module")
+def seen_in_process():
     stand_in = offbook.StandIn(responses=RESPONSES, retry_after_ms=1)
 
-    async def over_a_socket():
-        async with httpx2.AsyncClient() as client:
-            return await outcomes(server, client, server.url, line)
-
-    async def in_process():
+    async def main():
         async with stand_in.http_client() as client:
-            return await outcomes(stand_in, client, "https://api.example", line)
+            return await all_outcomes(stand_in, client, "https://api.example")
 
-    assert offbook.run(in_process(), virtual_time=True) == offbook.run(over_a_socket())
+    return offbook.run(main(), virtual_time=True)
+
+
+@pytest.mark.parametrize("line", FAULTS)
+def test_sdks_see_the_same_in_process_as_over_a_socket(seen_in_process, seen_over_a_socket, line):
+    assert seen_in_process[line] == seen_over_a_socket[line]
 
 
 ENDINGS = {
