@@ -15,8 +15,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import FORMAT_VERSION, Document, each_exchange, forget_all_exchanges, new_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
-from offbook.recording.stores.fork_guard import ForkGuarded
-from offbook.recording.stores.store import RecordingWriter, Store
+from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store
 
 logger = logging.getLogger("offbook.recording")
 

@@ -17,7 +17,6 @@ from offbook.recording.format.keys import quote_name, short_key
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_fields, plain_request
-from offbook.recording.redact.redactor import Redactor
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange
 from offbook.text import did_you_mean, printable, shorten
 
@@ -89,6 +88,8 @@ def tool_mismatch_error(
         message = f"{name} is not in the recording.{_suggestion(tool, tools)} "
         message += _describe_keys(tools) or "It has no tool calls."
         return RecordingMismatchError(f"{index.source}: {message}", kind="missing", key=tool)
+    from offbook.recording.redact.redactor import Redactor  # noqa: PLC0415 - only errors need its patterns
+
     redacted: JsonObject = Redactor().value(arguments)
     recorded = _nearest_arguments(redacted, tool, index)
     is_exhausted = match.mismatch == "exhausted"

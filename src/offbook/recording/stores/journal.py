@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from offbook.recording.stores.fork_guard import ForkGuarded
+from offbook.recording.stores.store import ForkGuarded
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 

@@ -29,9 +29,8 @@ from offbook.recording.format.document import (
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange, parse_tools
 from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
-from offbook.recording.stores.fork_guard import ForkGuarded
 from offbook.recording.stores.memory import MemoryIndex
-from offbook.recording.stores.store import E_co, StoredExchange, create_sibling, unusable_error
+from offbook.recording.stores.store import E_co, ForkGuarded, StoredExchange, create_sibling, unusable_error
 
 BUSY_TIMEOUT_S = 60.0
 _FOREIGN_DATABASE_ERRORS = ("not a database", "malformed", "no such table", "no such column", "has no column")

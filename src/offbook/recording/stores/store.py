@@ -1,13 +1,16 @@
-"""The interface of recording stores: readers, writers, and stores."""
+"""The interface of recording stores: readers, writers and stores; and what all stores share, like safety in forks."""
 
 from __future__ import annotations
 
 import os
 import stat
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -187,3 +190,40 @@ def unusable_error(reason: str, *, source: str, is_folder: bool = False) -> Inpu
     """Return the error for a recording that cannot be read or written."""
     hint = "name a file, not a folder" if is_folder else "check the path, its permissions and the space"
     return InputError(reason[:1].lower() + reason[1:], source=source, hint=hint)
+
+
+class ForkGuarded(ABC):
+    """Holds a resource open. It is closed before every fork, and opened again when it is needed.
+
+    `guard` is held while the resource is in use; a fork waits for that.
+    """
+
+    def __init__(self) -> None:
+        self.guard = threading.RLock()
+        _guarded[id(self)] = self
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the resource. Safe to call twice."""
+
+
+_guarded: WeakValueDictionary[int, ForkGuarded] = WeakValueDictionary()
+_held_during_fork: list[ForkGuarded] = []
+_forking = threading.RLock()
+
+
+def _close_before_fork() -> None:
+    _forking.acquire()
+    _held_during_fork.extend(item for reference in _guarded.valuerefs() if (item := reference()) is not None)
+    for item in _held_during_fork:
+        item.guard.acquire()
+        item.close()
+
+
+def _release_after_fork() -> None:
+    while _held_during_fork:
+        _held_during_fork.pop().guard.release()
+    _forking.release()
+
+
+os.register_at_fork(before=_close_before_fork, after_in_parent=_release_after_fork, after_in_child=_release_after_fork)
