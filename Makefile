@@ -62,7 +62,7 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Formatting, lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(addprefix --ignore=,$(CONFORMANCE))
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE))
 
 conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run Node SDKs, frameworks and agents with planted defects against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
@@ -85,7 +85,7 @@ soak: setup ## Run 100,000 calls through a gateway and 500 streams from a server
 	$(BIN)/python -m bench.soak
 
 coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run the tests and show which lines they leave out
-	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE))
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE))
 
 docs: setup ## Run every example of the documentation
 	$(BIN)/python -m pytest tests/docs
