@@ -157,4 +157,4 @@ def check_models(definition: WorkflowDefinition, flow: str) -> None:
     unnamed = steps_without_model(definition)
     if unnamed:
         hint = "config: {model: …} in the file, or offbook run --model NAME"
-        raise InputError("no model is named", source=flow, place=f"steps.{unnamed[0]}", hint=hint)
+        raise InputError("the step has no model", source=flow, place=f"steps.{unnamed[0]}", hint=hint)

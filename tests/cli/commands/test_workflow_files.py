@@ -122,7 +122,7 @@ def test_steps_without_a_model_are_told_and_no_problem(run, write):
     flow = write("flow.yaml", INNER)
     code, out, _ = run("validate", flow)
     assert code == 0
-    assert out.startswith(f"{flow}: ok, but the step has no model for ask and 1 more: ")
+    assert out.startswith(f"{flow}: ok, but no model is named for ask and 1 more: ")
     _, out, _ = run("validate", flow, "--json")
     assert json.loads(out)["without_model"] == {str(flow): ["ask", "sub.say"]}
 
