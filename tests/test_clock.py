@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook.clock import SYSTEM_CLOCK, VIRTUAL_EPOCH, VirtualTimeLoop, run
+from offbook.clock import SYSTEM_CLOCK, VIRTUAL_EPOCH, run
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import EventLoopError
 from offbook.messages import Response
 from offbook.providers.http import HttpOptions, HttpProvider
+from offbook.virtual_time import VirtualTimeLoop
 from tests.servers.loopback import LoopbackServer
 
 HOUR_S = 3600.0

@@ -1,11 +1,8 @@
 """The events that offbook emits, as frozen values, and the sinks that receive them."""
 
-import logging
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
-
-logger = logging.getLogger("offbook.events")
 
 MatchedBy: TypeAlias = Literal["step_id", "prompt_hash", "default"]
 
@@ -279,6 +276,9 @@ class Sinks:
     def _report(self, place: int, event: Event) -> None:
         if place in self._reported:
             return
+        import logging  # noqa: PLC0415 - only a failing sink needs it
+
+        logger = logging.getLogger("offbook.events")
         self._reported.add(place)
         sink, event_name = type(self._sinks[place]).__name__, type(event).__name__
         logger.exception("%s failed on %s; the run continues, and further failures are not reported", sink, event_name)

@@ -1,6 +1,5 @@
 """Formats counts, money, ordinals, excerpts and suggestions for commands, reports and error messages."""
 
-import difflib
 import math
 from collections.abc import Iterable
 
@@ -56,6 +55,8 @@ def suggestion(name: str, known: Iterable[str], *, kind: str) -> str:
 
 
 def _closest(name: str, names: list[str]) -> str:
+    import difflib  # noqa: PLC0415 - only errors need it
+
     close = difflib.get_close_matches(name, names, n=1, cutoff=CLOSE)
     return f"did you mean {close[0]!r}?" if close else ""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from math import isfinite
 
 from offbook.errors import ProviderError, RateLimitError
@@ -37,6 +36,8 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
 
 
 def _moment(date: str | None) -> datetime | None:
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - it loads sockets, and is seldom needed
+
     try:
         moment = parsedate_to_datetime(date or "")
     except (ValueError, OverflowError):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,6 +28,9 @@ from offbook.messages import (
     plain_messages,
 )
 
+if TYPE_CHECKING:
+    import asyncio
+
 T = TypeVar("T")
 _local = threading.local()
 
@@ -46,6 +48,8 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _runner() -> asyncio.Runner:
+    import asyncio  # noqa: PLC0415 - loading it takes as long as half of offbook
+
     runner: asyncio.Runner | None = getattr(_local, "runner", None)
     if runner is None:
         runner = _local.runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
