@@ -41,17 +41,13 @@ FILES = ALWAYS | {"asyncio", "offbook.agent.runner", "offbook.pipeline", "sqlite
 
 COMMANDS = {
     "help": (["--help"], LIGHT | {"msgspec", "orjson", "offbook.cli.options"}, 0),
-    "version": (["--version"], LIGHT | {"msgspec", "orjson", "offbook.cli.options"}, 0),
     "recording help": (["recording", "--help"], LIGHT | {"msgspec", "orjson", "offbook.cli.options"}, 0),
     "recording show": (["recording", "show", "run.json"], LIGHT - {"rich.console"}, 0),
     "recording check": (["recording", "check", "run.json"], LIGHT, 0),
     "recording diff": (["recording", "diff", "run.json", "run.json"], LIGHT, 0),
-    "recording merge": (["recording", "merge", "run.json", "-o", "merged.json"], LIGHT, 0),
-    "recording redact": (["recording", "redact", "run.json"], LIGHT, 0),
     "init": (["init", "project"], LIGHT, 0),
     "runs": (["runs"], ALWAYS | {"offbook.agent.runner", "sqlite3"}, 0),
     "validate": (["validate", "flow.yaml"], FILES, 0),
-    "graph": (["graph", "flow.yaml"], FILES, 0),
     "schema": (["schema", "workflow"], FILES, 0),
     "replay": (["replay", "flow.yaml", "--recording", "run.json"], ALWAYS | {"sqlite3"}, 0),
     "run": (["run", "flow.yaml", "--mock-responses", "run.json"], ALWAYS | {"sqlite3"}, 0),

@@ -28,7 +28,7 @@ def careless(project):
 
 
 def test_a_workflow_with_a_defect_is_told_with_the_command_that_shows_it_again(run, careless):
-    code, out, err = run("explore", *FLOW)
+    code, out, err = run("explore", *FLOW, "--faults", "tool_lost")
     assert (code, err) == (1, "")
     assert "repeated side effect  tool=refund call=1: tool_lost" in out
     assert "refund ran 2 times, without the fault 1 time" in out
@@ -74,12 +74,11 @@ def test_one_case_is_run_by_its_id(run, careless):
 
 
 def test_reports_are_the_same_bytes_every_time_and_at_any_number_of_workers(run, careless):
-    for name, workers in (("one", 1), ("two", 2), ("again", 1)):
+    for name, workers in (("one", 1), ("two", 2)):
         reports = ("--report", f"{name}.html", "--reporter", f"json={name}.json", "--reporter", f"junit={name}.xml")
-        run("explore", *FLOW, "--budget", "30", "--workers", workers, *reports)
+        run("explore", *FLOW, "--budget", "12", "--workers", workers, *reports)
     for kind in ("html", "json", "xml"):
-        one, two, again = (Path(f"{name}.{kind}").read_bytes() for name in ("one", "two", "again"))
-        assert one == two == again != b""
+        assert Path(f"one.{kind}").read_bytes() == Path(f"two.{kind}").read_bytes() != b""
 
 
 def test_a_step_summary_is_added_to_where_github_says(run, careless, monkeypatch):
@@ -129,7 +128,7 @@ def test_the_plan_of_a_finding_takes_no_workflow_and_other_plans_need_one(run, c
     run("explore", *FLOW, "--faults", "tool_lost", "--regress", "regress")
     code, _, err = run("replay", "flow.yaml", "--plan", "regress/0001.json")
     assert code == 2
-    assert "this plan knows its run by itself" in err
+    assert "this plan names its own workflow" in err
     careless.write("plan.json", '{"faults": []}')
     code, _, err = run("replay", "--plan", "plan.json")
     assert code == 2
