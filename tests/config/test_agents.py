@@ -1,4 +1,4 @@
-"""The model calls of an agent, told apart from those of others in its conversation."""
+"""The model calls of an agent: their step ids and retries."""
 
 import pytest
 
@@ -12,15 +12,15 @@ from tests.fakes import Scripted, user
 
 
 @pytest.mark.parametrize(
-    ("step", "kept"), [(None, "agent"), ("agent", "agent"), ("user", "agent.user"), ("a/1/user", "agent.a/1/user")]
+    ("step", "recorded"), [(None, "agent"), ("agent", "agent"), ("user", "agent.user"), ("a/1/user", "agent.a/1/user")]
 )
-async def test_steps_of_an_agent_are_its_own(step, kept):
+async def test_steps_of_an_agent_are_its_own(step, recorded):
     model = Scripted(Response("hi"))
     await AgentStepProvider(model).complete(user("hi"), "m", step_id=step)
-    assert model.requests[0].step_id == kept
+    assert model.requests[0].step_id == recorded
 
 
-async def test_calls_are_tried_again_as_it_is_said():
+async def test_calls_are_retried_by_the_policy():
     async def handle(messages, ctx):
         return (await ctx.provider.complete(messages, "m")).content
 

@@ -10,7 +10,7 @@ AGENT = '[agent]\nhandler = "my_agent:handle"\n'
 
 @pytest.fixture
 def config(tmp_path):
-    """The config of a text."""
+    """The config in a text."""
 
     def config(text, name="offbook.toml"):
         file = tmp_path / name

@@ -1,4 +1,4 @@
-"""Who asks, by the step of a call."""
+"""The source of a model call, by its step id."""
 
 import pytest
 

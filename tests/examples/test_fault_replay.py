@@ -1,4 +1,4 @@
-"""The workflow that meets every type of fault gets over each of them."""
+"""The workflow that runs into every type of fault handles each of them."""
 
 from pathlib import Path
 
@@ -29,8 +29,8 @@ def test_every_type_of_fault_is_met():
 
 
 def test_every_step_with_a_fault_says_what_it_shows():
-    told = {step.id for step in FLOW.steps if step.description}
-    assert {step.id for step in FLOW.steps} - told == {"ask_otherwise", "keep"}
+    described = {step.id for step in FLOW.steps if step.description}
+    assert {step.id for step in FLOW.steps} - described == {"ask_otherwise", "keep"}
 
 
 def test_the_workflow_succeeds_with_an_answer_for_every_fault(result):

@@ -22,7 +22,7 @@ from tests.fakes import Scripted
 
 
 async def booking_agent(messages, ctx):
-    """Books what it is asked for, and says so."""
+    """Books the requested time."""
     if messages[-1]["content"] == "crash":
         raise RuntimeError("out of memory")
     if messages[-1]["content"] == "hang":

@@ -1,4 +1,4 @@
-"""What is said of runs that do not always end alike."""
+"""Statistics over repeated runs."""
 
 import math
 from fractions import Fraction
@@ -142,12 +142,12 @@ def test_the_mean_lies_between_the_least_and_the_greatest_value(values):
 
 
 def test_metrics_are_spread_over_conversations_and_what_is_no_number_is_left_out():
-    told = [
+    conversations = [
         conversation(Judgement("tone", 3.0), Judgement("label", "good"), Judgement("calm", 1.0)),
         conversation(Judgement("tone", 5), Judgement("tone", None), Judgement("tone", 9.0, error="no answer")),
         conversation(Judgement("calm", math.nan), Judgement("calm", math.inf)),
     ]
-    found = metric_spreads(told)
+    found = metric_spreads(conversations)
     assert list(found) == ["calm", "tone"]
     assert found["tone"] == Spread(2, 4.0, 1.0, 3.0, 5.0)
     assert found["calm"].count == 1

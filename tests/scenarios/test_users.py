@@ -117,7 +117,7 @@ def test_a_template_with_an_unknown_place_is_refused_before_anything_is_asked():
 
 
 async def played(provider):
-    """The moves of a conversation of three turns, the agent's part being what it is in TURNS."""
+    """The moves of a user in a conversation of three turns, with the agent's answers of TURNS."""
     user = SimulatedUser(provider, "m", REFUND)
     return [await user.next(TURNS[:count]) for count in range(3)]
 

@@ -1,4 +1,4 @@
-"""Error groups: by root cause as a model sees it, checked, and by label where none is asked or it fails."""
+"""Error groups: by root cause with a model, and by label without one or if it fails."""
 
 import json
 

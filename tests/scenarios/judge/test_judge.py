@@ -1,4 +1,4 @@
-"""The judge: which judgements there are, in which order, and what becomes of those that fail."""
+"""The judge: its judgements and their order, failed ones, thresholds and prompts."""
 
 import asyncio
 

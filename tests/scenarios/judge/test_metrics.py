@@ -1,4 +1,4 @@
-"""Metrics: what each declares, and what it makes of an answer."""
+"""Metrics: their declaration, and how they read an answer."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Mocks that are functions: called with the arguments, and the context if they take it."""
+"""Mocks made from functions, values and sequences."""
 
 import asyncio
 import functools

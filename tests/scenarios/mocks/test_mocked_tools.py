@@ -1,4 +1,4 @@
-"""One conversation: what its mocks know of it, what its agent is given, and what is kept."""
+"""Mocked tools of one conversation: the context of mocks, the answers to the agent, and the trajectory."""
 
 import asyncio
 import pickle
@@ -87,18 +87,18 @@ def test_many_conversations_at_once_do_not_mix():
     mocks = Mocks({"step": step, "next": sequence(["a", "b", "c"])})
 
     async def talk(number):
-        tools, told = mocks.conversation(f"conv-{number}"), []
+        tools, answers = mocks.conversation(f"conv-{number}"), []
         for turn in range(4):
             tools.turn_index = turn
-            told.append([await tools.resolve("step", {"n": number}), await tools.resolve("next", {})])
-        return told, [call.tool for call in tools.calls]
+            answers.append([await tools.resolve("step", {"n": number}), await tools.resolve("next", {})])
+        return answers, [call.tool for call in tools.calls]
 
     async def all_at_once():
         return await asyncio.gather(*(talk(number) for number in range(20)))
 
-    for number, (told, tools) in enumerate(virtually(all_at_once())):
+    for number, (answers, tools) in enumerate(virtually(all_at_once())):
         assert tools == ["step", "next"] * 4
-        assert told == [[[f"conv-{number}", turn, turn, number * (turn + 1)], "abcc"[turn]] for turn in range(4)]
+        assert answers == [[[f"conv-{number}", turn, turn, number * (turn + 1)], "abcc"[turn]] for turn in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ REPLIES = {"reply": lambda args: args["text"]}
 
 
 def play(mocks, script, **policy):
-    """Run an agent on mocked tools; gives its result and the trajectory."""
+    """Run an agent on mocked tools; returns its result and the trajectory."""
     tools = mocks.conversation()
     agent = Workflow("support", tools=tools.toolbox(REAL), terminal_tool="reply")
     runner = WorkflowRunner(ScriptedClient(script), policy=GuardPolicy(**policy))
@@ -241,7 +241,7 @@ def play(mocks, script, **policy):
 
 
 def outcome_of(mock, args=None, given=refund, **options):
-    """What becomes of one call of a mocked tool."""
+    """The outcome of one call of a mocked tool."""
     tools = Mocks({"refund": mock}, **options).conversation()
     return virtually(run_tool(tools.toolbox([given])["refund"], ToolCall("refund", {"order_id": 1} | (args or {}))))
 

@@ -1,4 +1,4 @@
-"""Mocks as declared: what is refused, the names of conversations, and what was never called."""
+"""Declaring mocks: invalid ones, ids of conversations, mocks that are never called, and wrappers of tools."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_an_unknown_mode_is_refused_with_those_there_are():
 
 
 def watched(seen):
-    """Puts a listener around tools, which is told the name, whether it does harm, and the arguments."""
+    """Wrap tools so that `seen` gets the name, the side effect and the arguments of each call."""
 
     def around(mocked):
         async def call(**args):

@@ -1,4 +1,4 @@
-"""Patterns of use, each as an agent would meet it: failures, edge cases, dependent calls, order of calls."""
+"""Patterns of use from an agent's view: failures, edge cases, dependent calls, order of calls."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_a_mock_may_act_by_the_turn():
 
 def test_an_agent_that_retries_gets_through_a_sequence_that_fails_first():
     async def agent(tools):
-        """Books, and tries again for as long as the server is busy."""
+        """Books, and retries while the server is busy."""
         while True:
             answer = await tools.resolve("create_booking", {"time": "09:00"})
             if answer["success"]:

@@ -1,4 +1,4 @@
-"""Mocks held against the real tools: what those take, and what they return."""
+"""Mocks checked against the real tools: their arguments and results."""
 
 from datetime import date
 from enum import Enum
@@ -91,8 +91,8 @@ def test_a_mock_that_drifts_from_what_a_function_returns_is_an_error_that_says_h
     with pytest.raises(MockDriftError) as caught:
         virtually(resolve_all(tools, ("create_booking", {"day": "2026-03-30"})))
     assert (caught.value.tool, caught.value.problems) == ("create_booking", problems)
-    told = "\n".join(f"  {problem}" for problem in problems)
-    assert str(caught.value) == f"the mock of 'create_booking' returns what the real tool would not:\n{told}"
+    listed = "\n".join(f"  {problem}" for problem in problems)
+    assert str(caught.value) == f"the mock of 'create_booking' returns what the real tool would not:\n{listed}"
     assert tools.calls[0].error == str(caught.value)
 
 

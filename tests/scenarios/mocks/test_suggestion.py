@@ -1,4 +1,4 @@
-"""The mock to paste that a call without one is answered with."""
+"""The suggested mock in the error for a tool without one."""
 
 from datetime import date
 from typing import Literal
@@ -44,7 +44,7 @@ def error_of(tool, args, mocked=(), **options):
 
 
 def pasted(error):
-    """The mocks that the suggestion is the only one of."""
+    """Mocks with the suggestion as the only one."""
     return eval(f"{{{error.suggestion}}}")
 
 

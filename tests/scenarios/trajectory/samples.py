@@ -1,4 +1,4 @@
-"""Strategies for calls and for what is expected of them, and a slow way to know what the answer must be."""
+"""Strategies for calls and trajectories, and a brute-force matcher to compare with."""
 
 from itertools import product
 
@@ -28,7 +28,7 @@ few_calls = st.lists(
 
 @st.composite
 def few_expectations(draw):
-    """Expectations of which several fit the same calls, some with counts."""
+    """Expectations that overlap, some with counts."""
     args = draw(st.none() | st.dictionaries(st.sampled_from("xy"), st.integers(1, 2), max_size=2))
     counts = draw(
         st.sampled_from([{}, {}, {"exactly": 2}, {"at_most": 1}, {"at_least": 1}, {"at_least": 1, "at_most": 2}])
@@ -44,7 +44,7 @@ def exactly(call):
 
 
 def can_match(calls, trajectory):
-    """Whether some way to give each call to an expectation, or to none, is one that the mode allows."""
+    """Whether the mode allows some assignment of each call to an expectation or to none."""
     choices = [[None, *(i for i, each in enumerate(trajectory.expected) if each.fits(call))] for call in calls]
     return any(_is_allowed(owners, choices, trajectory) for owners in product(*choices))
 

@@ -1,4 +1,4 @@
-"""What is shown when calls do not match: pinned, for people read it."""
+"""The text of a difference, pinned because people read it."""
 
 from textwrap import dedent
 

@@ -1,4 +1,4 @@
-"""Whether calls match, in every mode, and what is found wrong if they do not."""
+"""Matching calls against a trajectory in every mode, and the problems of a mismatch."""
 
 import traceback
 from types import SimpleNamespace

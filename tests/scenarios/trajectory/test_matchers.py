@@ -1,4 +1,4 @@
-"""What may stand in place of a value."""
+"""Matchers of expected arguments."""
 
 import re
 from collections import OrderedDict
@@ -20,8 +20,8 @@ from offbook.scenarios import (
 )
 
 
-def told(matcher, value):
-    """How a call with that value differs; empty if it does not."""
+def difference_of(matcher, value):
+    """The difference of a call with that value; empty if it matches."""
     trajectory = Trajectory("strict", [expected("search", args={"a": matcher})])
     return match_trajectory([ToolCall("search", {"a": value})], trajectory).reason.rpartition("search: a: ")[2]
 
@@ -62,7 +62,7 @@ def answer_of(predicate, value):
     ],
 )
 def test_a_value_that_fits_is_taken(matcher, value):
-    assert told(matcher, value) == ""
+    assert difference_of(matcher, value) == ""
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ def test_a_value_that_fits_is_taken(matcher, value):
     ],
 )
 def test_a_value_that_does_not_fit_is_told_with_the_reason(matcher, value, message):
-    assert told(matcher, value) == message
+    assert difference_of(matcher, value) == message
 
 
 def test_a_predicate_that_raises_does_not_fit_and_its_error_is_told():
-    assert told(satisfies(lambda value: value["no"], "has no"), {}) == (
+    assert difference_of(satisfies(lambda value: value["no"], "has no"), {}) == (
         "expected satisfies(has no), got {} (raised KeyError: 'no')"
     )
-    assert told(any_of(1, satisfies(lambda value: 1 / 0, "odd")), 2) == (
+    assert difference_of(any_of(1, satisfies(lambda value: 1 / 0, "odd")), 2) == (
         "expected any_of(1, satisfies(odd)), got 2 (raised ZeroDivisionError: division by zero)"
     )
 
 
 def test_a_predicate_without_an_answer_yet_does_not_fit():
-    assert told(satisfies(partial(answer_of, is_late), "late"), 2) == (
+    assert difference_of(satisfies(partial(answer_of, is_late), "late"), 2) == (
         "expected satisfies(late), got 2 (raised TypeError: the predicate is async)"
     )
 

@@ -1,4 +1,4 @@
-"""Trajectories that make sense, and those that do not."""
+"""Declaring trajectories, valid and invalid ones."""
 
 import re
 

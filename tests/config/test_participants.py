@@ -1,4 +1,4 @@
-"""How a config wants the errors of a run grouped."""
+"""Grouping the errors of a run by the config."""
 
 import pytest
 
@@ -9,11 +9,11 @@ RUDE = Judgement("tone", "rude", "It shouts.", severity="low")
 
 
 def run_of(*failures):
-    """A run of a conversation with a finding, and with these failures."""
-    held = ConversationResult(
+    """A run of one conversation with a judgement and these failures."""
+    conversation = ConversationResult(
         id="c0", scenario="s", agent="a", index=0, ending="script_done", judgements=(RUDE,), failures=failures
     )
-    return SuiteResult((ScenarioResult("s", "a", "", (held,)),), is_complete=False)
+    return SuiteResult((ScenarioResult("s", "a", "", (conversation,)),), is_complete=False)
 
 
 @pytest.mark.parametrize("by", ["label", "model"])
