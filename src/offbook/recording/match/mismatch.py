@@ -37,7 +37,7 @@ def mismatch_error(
     request: Request, match: ExchangeMatch[Exchange], reader: RecordingReader, rules: NormaliseRules
 ) -> RecordingMismatchError:
     """Return the error for a model call that a strict replay refuses, with the difference to the nearest entry."""
-    fields = plain_request(Redactor().value(canonical_fields(request)), rules)
+    fields = plain_request(_redact(canonical_fields(request)), rules)
     near = match.stored or _nearest_exchange(fields, islice(reader, SEARCHED_ENTRIES), rules)
     if near is not None and match.mismatch == "drifted":
         near = _nearest_exchange(fields, _stored_under(near.key, reader), rules) or near
@@ -55,6 +55,13 @@ def mismatch_error(
         difference=difference,
         hint=_hint(request.step_id, match, near, reader),
     )
+
+
+def _redact(fields: JsonObject) -> JsonObject:
+    from offbook.recording.redact.redactor import Redactor  # noqa: PLC0415 - only errors need its patterns
+
+    redacted: JsonObject = Redactor().value(fields)
+    return redacted
 
 
 def http_mismatch_error(
@@ -88,9 +95,7 @@ def tool_mismatch_error(
         message = f"{name} is not in the recording.{_suggestion(tool, tools)} "
         message += _describe_keys(tools) or "It has no tool calls."
         return RecordingMismatchError(f"{index.source}: {message}", kind="missing", key=tool)
-    from offbook.recording.redact.redactor import Redactor  # noqa: PLC0415 - only errors need its patterns
-
-    redacted: JsonObject = Redactor().value(arguments)
+    redacted = _redact(arguments)
     recorded = _nearest_arguments(redacted, tool, index)
     is_exhausted = match.mismatch == "exhausted"
     difference = ""
