@@ -15,7 +15,6 @@ from offbook.explore.options import ExploreOptions
 from offbook.explore.runner import Explorer
 from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Verdict
-from offbook.subjects.executors import ThreadExecutor
 from offbook.subjects.function import FunctionSubject
 from offbook.subjects.program import ProgramSubject
 from tests.explore.agents import desk
@@ -41,7 +40,6 @@ class PlantedProgram(Planted, frozen=True, kw_only=True):
 
     answers: list[dict[str, object]]
     faults: str
-    budget: int | None = None
     deadline_s: float = 60.0
 
     @property
@@ -74,7 +72,6 @@ PROGRAMS = [
         "call=1 attempt=1 chunk=3: stream_truncate raise=clean",
         answers=[STREAM],
         faults="stream_truncate clean",
-        budget=2,
     ),
     PlantedProgram(
         "no_deadline",
@@ -115,10 +112,10 @@ def explored(agent, planted, tmp_path):
 
 
 def explored_program(agent, planted, tmp_path):
-    """The exploration of a program, with the faults that it was given."""
+    """The exploration of a program, with the case of its defect alone: every run starts a process."""
     path = tmp_path / "run.json"
     path.write_bytes(orjson.dumps({"_version": 2, "any": planted.answers}))
-    options = ExploreOptions(variants=select_variants(planted.faults, ProgramSubject.variants), budget=planted.budget)
+    options = ExploreOptions(variants=select_variants(planted.faults, ProgramSubject.variants))
     with ProgramSubject(
         [*planted.command, agent],
         replay=path,
@@ -126,7 +123,8 @@ def explored_program(agent, planted, tmp_path):
         side_effects=["refund"],
         declared_exits=[GAVE_UP],
     ) as subject:
-        return Explorer(subject, options, executor=ThreadExecutor(subject, 2)).explore()
+        explorer = Explorer(subject, options)
+        return explorer.explore([case for case in explorer.cases if str(case) == planted.at])
 
 
 def assert_found(exploration, planted):
@@ -167,4 +165,4 @@ def test_the_defect_of_a_program_is_found(program, tmp_path):
 def test_nothing_is_found_in_a_sound_program(program, tmp_path):
     exploration = explored_program("sound", program, tmp_path)
     assert exploration.findings == []
-    assert all(each.run.fired for each in exploration.results)
+    assert [bool(each.run.fired) for each in exploration.results] == [True]
