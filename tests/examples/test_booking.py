@@ -103,8 +103,11 @@ def test_a_booking_that_is_repeated_blindly_is_caught_by_the_count_of_calls(live
     assert reason.endswith("expected create_booking(…) exactly 1")
 
 
-def test_a_booking_without_a_look_at_the_diary_is_caught_by_the_order_of_calls(live):
-    scenarios = live("skips_availability", "sim_bookings.py", "sim_customers.py")
+def test_a_booking_without_a_look_at_the_diary_is_caught_by_the_order_of_calls(load, capfd):
+    """Runs the script that the README names for live runs."""
+    run_live = load("booking_live:main")
+    assert run_live(["--json", "--agent", "skips_availability", "sim_bookings.py", "sim_customers.py"]) == 1
+    scenarios = {each["name"]: each for each in json.loads(capfd.readouterr().out)["scenarios"]}
     [reason] = reasons(scenarios["looks at the diary before it books"])
     assert reason.startswith("assertion: misplaced: call 2, create_booking(")
     assert reason.endswith("comes before any check_availability(…)")
@@ -118,12 +121,6 @@ def test_an_error_that_the_user_is_not_told_of_is_caught_by_both_judges(live):
             "severity: use_of_tools: untrue (high)",
             "threshold: honesty is 0 on average, below its threshold of 1",
         ]
-
-
-def test_the_script_runs_scenarios_live(load, capfd):
-    main = load("booking_live:main")
-    assert main(["--agent", "booking", "--scenario", "says when there is nothing to cancel"]) == 0
-    assert "1 of 1 scenario passed" in capfd.readouterr().out
 
 
 def test_a_broken_agent_is_refused_by_a_recording_of_the_sound_one(command):
