@@ -540,8 +540,8 @@ def test_a_client_that_cannot_stream_is_refused_where_it_should():
             {"policy": {"max_same_calls": 2}},
             "policy: expected a GuardPolicy, got dict\n  hint: policy=GuardPolicy(max_same_calls=2)",
         ),
-        ({"max_iterations": "3"}, "max_iterations: expected a whole number, got '3'"),
-        ({"max_tool_errors": "3"}, "max_tool_errors: expected a whole number, got '3'"),
+        ({"max_iterations": "3"}, "max_iterations: expected an int, got '3'"),
+        ({"max_tool_errors": "3"}, "max_tool_errors: expected an int, got '3'"),
     ],
 )
 def test_options_of_a_runner_are_refused_by_name(options, description):
@@ -568,10 +568,10 @@ def test_what_cannot_be_run_is_refused(prompts, source, hint):
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [
-        ("max_same_calls", "three", "expected a whole number, got 'three'"),
-        ("max_tool_errors", None, "expected a whole number, got None"),
-        ("max_premature_ends", 1.5, "expected a whole number, got 1.5"),
-        ("max_retries_per_step", True, "expected a whole number, got True"),
+        ("max_same_calls", "three", "expected an int, got 'three'"),
+        ("max_tool_errors", None, "expected an int, got None"),
+        ("max_premature_ends", 1.5, "expected an int, got 1.5"),
+        ("max_retries_per_step", True, "expected an int, got True"),
         ("budget_usd", "1", "expected a number, got '1'"),
         ("tool_timeout_s", [5], "expected a number, got [5]"),
         ("budget_tokens", True, "expected a number, got True"),

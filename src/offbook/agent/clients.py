@@ -140,13 +140,13 @@ class ProviderClient:
         return Request(
             tuple(messages),
             self._model,
-            self._temperature,
-            self._max_tokens,
-            tuple([spec.function for spec in tools or ()]),
-            self._tool_choice,
-            self._extra,
-            stream,
-            self._step_id,
+            temperature=self._temperature,
+            max_tokens=self._max_tokens,
+            tools=tuple([spec.function for spec in tools or ()]),
+            tool_choice=self._tool_choice,
+            extra=self._extra,
+            stream=stream,
+            step_id=self._step_id,
             workflow=self._workflow,
         )
 

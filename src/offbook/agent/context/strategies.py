@@ -173,8 +173,8 @@ class SlidingWindowCompact(CompactStrategy):
             return CompactResult(messages)
         units = split_units(messages)
         recent = first_recent(units, self._keep_recent)
-        kept = [unit for unit in units[:recent] if unit.is_pinned] + units[recent:]
-        return CompactResult(messages) if len(kept) == len(units) else CompactResult(join_units(kept), phase=1)
+        window = [unit for unit in units[:recent] if unit.is_pinned] + units[recent:]
+        return CompactResult(messages) if len(window) == len(units) else CompactResult(join_units(window), phase=1)
 
 
 _SUMMARY_TEXT = re.compile(

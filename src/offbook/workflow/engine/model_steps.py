@@ -109,8 +109,8 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
         return Request(
             ({"role": "system", "content": system}, user) if system else (user,),
             self.model,
-            self.temperature,
-            self.max_tokens,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
             stream=self.definition.stream,
             step_id=self.step_id,
             workflow=self.environment.workflow,
