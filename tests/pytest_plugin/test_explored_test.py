@@ -210,17 +210,20 @@ def test_uses(offbook):
 """
 
 
-@pytest.mark.parametrize(
-    ("use", "reason"),
-    [
-        ('offbook.faults("call=1: timeout")', "the faults of an explored test come from its case"),
-        ("offbook.http_client()", "HTTP clients are not explored in a test"),
-        ("offbook.typo", "has no attribute 'typo'"),
-    ],
-)
-def test_what_an_explored_test_cannot_use_is_told(explored, use, reason):
-    explored.test(USES.format(use=use))
-    assert reason in told(explored.run("-k", "clean"))
+def test_what_an_explored_test_cannot_use_is_refused(explored):
+    explored.test(
+        """
+@pytest.mark.explore(recording="run.json", faults="tool_lost")
+def test_uses(offbook):
+    with pytest.raises(Exception, match="the faults of an explored test come from its case"):
+        offbook.faults("call=1: timeout")
+    with pytest.raises(Exception, match="HTTP clients are not explored in a test"):
+        offbook.http_client()
+    with pytest.raises(AttributeError, match="has no attribute 'typo'"):
+        offbook.typo
+"""
+    )
+    explored.run("-k", "clean").assert_outcomes(passed=1)
 
 
 def test_the_fixture_tells_what_it_is(explored):
@@ -246,22 +249,24 @@ def test_early(early):
     assert "no call is answered before the test runs" in told(explored.run("-k", "clean"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ("'run.json'", "it takes no positional arguments"),
-        ("fault='all'", "unknown argument 'fault'"),
-        ("faults='timeot'", "there is no fault 'timeot' to try"),
-        ("budget='many'", "budget: expected `int | null`, got `str`"),
-        ("fail_on=['hug']", "fail_on: invalid enum value 'hug'"),
-    ],
-)
-def test_a_wrong_marker_is_told_when_tests_are_collected(project, arguments, reason):
-    project.test(f"@pytest.mark.explore({arguments})\ndef test_wrong(offbook):\n    pass\n")
+WRONG_MARKERS = {
+    "test_positional.py": ("'run.json'", "it takes no positional arguments"),
+    "test_unknown.py": ("fault='all'", "unknown argument 'fault'"),
+    "test_no_fault.py": ("faults='timeot'", "there is no fault 'timeot' to try"),
+    "test_type.py": ("budget='many'", "budget: expected `int | null`, got `str`"),
+    "test_verdict.py": ("fail_on=['hug']", "fail_on: invalid enum value 'hug'"),
+}
+
+
+def test_a_wrong_marker_is_an_error_of_collection(project):
+    for file, (arguments, _) in WRONG_MARKERS.items():
+        project.test(f"@pytest.mark.explore({arguments})\ndef test_wrong(offbook):\n    pass\n", path=file)
     result = project.run()
-    result.assert_outcomes(errors=1)
-    assert reason in told(result)
+    result.assert_outcomes(errors=len(WRONG_MARKERS))
     assert "Traceback" not in told(result)
+    sections = told(result).split("ERROR collecting ")
+    for file, (_, reason) in WRONG_MARKERS.items():
+        assert any(section.startswith(file) and reason in section for section in sections), file
 
 
 def test_a_marker_of_that_name_on_a_test_that_is_not_ours_is_left_alone(project):

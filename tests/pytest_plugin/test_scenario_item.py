@@ -139,22 +139,24 @@ def test_a_mistake_inside_a_conversation_is_told_without_a_traceback(shop):
     assert "Traceback" not in told(result)
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        (SCENARIOS + "1 / 0\n", "ZeroDivisionError"),
-        (SCENARIOS + "scenario('bad')\n", "neither a goal"),
-        (SCENARIOS + SCENARIOS, "there is another scenario named 'user books a morning slot'"),
-        ("from offbook import (\n", "SyntaxError"),
-    ],
-)
-def test_a_file_that_declares_no_scenarios_rightly_is_an_error_of_collection(shop, text, complaint):
-    shop.write("sim_booking.py", text)
+WRONG_FILES = {
+    "sim_fails.py": (SCENARIOS + "1 / 0\n", "ZeroDivisionError"),
+    "sim_bad.py": (SCENARIOS + "scenario('bad')\n", "neither a goal"),
+    "sim_twice.py": (SCENARIOS + SCENARIOS, "there is another scenario named 'user books a morning slot'"),
+    "sim_syntax.py": ("from offbook import (\n", "SyntaxError"),
+}
+
+
+def test_a_file_that_declares_no_scenarios_rightly_is_an_error_of_collection(shop):
+    for name, (text, _) in WRONG_FILES.items():
+        shop.write(name, text)
     result = shop.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    assert complaint in told(result)
-    assert "sim_booking.py" in told(result)
-    assert "scenario_file.py" not in told(result)
+    result.assert_outcomes(errors=len(WRONG_FILES))
+    assert "scenario_item.py" not in told(result)
+    sections = told(result).split("ERROR collecting ")
+    for name, (_, reason) in WRONG_FILES.items():
+        assert any(section.startswith(name) and reason in section for section in sections), name
 
 
 def test_scenarios_without_a_config_are_an_error_of_collection_that_shows_one(project):
