@@ -591,6 +591,6 @@ def test_a_script_without_a_loop_records_in_a_with_block():
 
 
 def test_a_path_in_the_place_of_the_provider_is_refused(tmp_path):
-    with pytest.raises(InputError, match="provider: expected a Provider, got a text") as caught:
+    with pytest.raises(InputError, match="provider: expected a Provider, got a str") as caught:
         RecordingProvider("z.json", MockProvider())
     assert caught.value.hint == "RecordingProvider(provider, output_path), in this order"

@@ -90,9 +90,9 @@ class TestFile:
         [
             ({"status": 99}, ".status", "of at least 100"),
             ({"status": 600}, ".status", "of at most 599"),
-            ({"protocol": None}, ".protocol", "expected a text"),
-            ({"headers": {"a": 1}}, ".headers[...]", "expected a text"),
-            ({"body": 5}, ".body", "got a whole number"),
+            ({"protocol": None}, ".protocol", "expected a string"),
+            ({"headers": {"a": 1}}, ".headers[...]", "expected a string"),
+            ({"body": 5}, ".body", "got an integer"),
             ({"body": {"base64": "?"}}, ".body", "not base64"),
             ({"body": {"base64": "ü"}}, ".body", "not base64"),
             ({"frames": [[0, {"base64": "a"}]]}, ".frames[0][1]", "not base64"),

@@ -25,7 +25,7 @@ LOCATIONS = {"json": "{}/run.json", "sqlite": "sqlite:///{}/run.db"}
 FILE_STORES = ["json", "sqlite"]
 
 every_store = pytest.mark.parametrize("kind", LOCATIONS)
-few_examples = settings(max_examples=15)
+few_examples = settings(max_examples=10)
 """Each makes files; what they can hold is tried out with the file format."""
 
 
