@@ -27,8 +27,8 @@ def complaint(declare, place):
     [
         ({"type": "tmeout"}, "", "type", "unknown fault type 'tmeout'", f"did you mean 'timeout'? {TYPES}"),
         ({"type": "zzz"}, "", "type", "unknown fault type 'zzz'", TYPES),
-        ({"type": 5}, "", "type", "expected a text", TYPES),
-        ({"type": ["timeout"]}, "", "type", "expected a text", None),
+        ({"type": 5}, "", "type", "expected a string", TYPES),
+        ({"type": ["timeout"]}, "", "type", "expected a string", None),
         ({}, "", "", "the field type is missing", TYPES),
         ({"type": "timeout", "after": 5}, "timeout after=5", "", "Object contains unknown field `after`", None),
         (
@@ -38,13 +38,13 @@ def complaint(declare, place):
             "expected a number of at least 0",
             "fields: after_ms",
         ),
-        ({"type": "timeout", "after_ms": "x"}, "timeout x", "after_ms", "expected a number, got a text", None),
+        ({"type": "timeout", "after_ms": "x"}, "timeout x", "after_ms", "expected a number, got a string", None),
         ({"type": "http_error"}, "http_error", "", "the field status_code is missing", None),
         (
             {"type": "http_error", "status_code": 99},
             "http_error 99",
             "status_code",
-            "expected a whole number of at least 100",
+            "expected an integer of at least 100",
             None,
         ),
         ({"type": "unknown_tool", "a": 1}, "unknown_tool a=1", "", "Object contains unknown field `a`", None),
@@ -52,7 +52,7 @@ def complaint(declare, place):
             {"type": "http_error", "status_code": 500, "headers": {"a": 1}},
             'http_error 500 headers={"a":1}',
             "headers[...]",
-            "expected a text, got a whole number",
+            "expected a string, got an integer",
             "fields: body, headers, status_code",
         ),
         (
@@ -67,7 +67,7 @@ def complaint(declare, place):
             {"type": "wrong_content_type", "content_type": "text/\nhtml"},
             'wrong_content_type "text/\\nhtml"',
             "content_type",
-            "expected a text of another form",
+            "expected a string in another format",
             "plain ASCII, as a header may have: text/plain",
         ),
         (
@@ -96,7 +96,7 @@ def test_a_wrong_fault_is_explained_alike_in_a_recording_a_plan_and_a_line(fault
 def test_a_fault_that_is_no_object_is_explained_with_the_types():
     place, reason, hint = complaint(lambda: MockProvider(responses={"a": {"fault": "timeout"}}), "key 'a'.fault")
     assert (place, hint) == ("", TYPES)
-    assert "got a text" in reason
+    assert "got a string" in reason
 
 
 @pytest.mark.parametrize("name", sorted(TOOL_FAULT_TYPES))
@@ -126,17 +126,17 @@ def test_an_argument_of_another_kind_is_refused_with_what_to_pass():
 @pytest.mark.parametrize("value", ["3", None, True, [3]])
 @pytest.mark.parametrize("check", [check_number, check_int])
 def test_what_is_no_number_is_refused(check, value):
-    with pytest.raises(InputError, match=r"count: expected a .*number, got "):
+    with pytest.raises(InputError, match=r"count: expected (a number|an int), got "):
         check(value, source="count")
 
 
 def test_a_fraction_is_no_whole_number():
-    with pytest.raises(InputError, match=r"count: expected a whole number, got 2\.5"):
+    with pytest.raises(InputError, match=r"count: expected an int, got 2\.5"):
         check_int(2.5, source="count")
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(None, "None"), ("x", "a text"), ({}, "dict"), (dict, "the class dict itself")]
+    ("value", "said"), [(None, "None"), ("x", "a str"), ({}, "dict"), (dict, "the class dict itself")]
 )
 def test_what_was_given_is_said_in_short(value, said):
     assert describe_type(value) == said

@@ -19,14 +19,13 @@ def check_type(value: object, kind: type, *, source: str, hint: str = "") -> Non
         InputError: it has another type; `hint` says what to pass.
     """
     if not isinstance(value, kind):
-        expected = "a text" if kind is str else f"a {kind.__name__}"
-        raise InputError(f"expected {expected}, got {describe_type(value)}", source=source, hint=hint)
+        raise InputError(f"expected a {kind.__name__}, got {describe_type(value)}", source=source, hint=hint)
 
 
 def check_int(value: object, *, source: str) -> None:
     """Raise InputError if `value` is not an int; a bool is not an int here."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"expected a whole number, got {value!r}", source=source)
+        raise InputError(f"expected an int, got {value!r}", source=source)
 
 
 def check_number(value: object, *, source: str) -> None:
@@ -41,10 +40,10 @@ def describe_type(value: object) -> str:
         return "None"
     if isinstance(value, type):
         return f"the class {value.__name__} itself"
-    return "a text" if isinstance(value, str) else type(value).__name__
+    return "a str" if isinstance(value, str) else type(value).__name__
 
 
-_OTHER_FORM = "expected a text of another form"
+_OTHER_FORM = "expected a string in another format"
 _REWORDINGS = (
     (r"^Object missing required field `(.*)`", r"the field \1 is missing"),
     (r"^Invalid enum value ", "unknown value "),
@@ -55,9 +54,9 @@ _REWORDINGS = (
     (r" <= (-?\d+)(\.0)?$", r" of at most \1"),
 )
 _TYPE_NAMES = {
-    "int": "a whole number",
+    "int": "an integer",
     "float": "a number",
-    "str": "a text",
+    "str": "a string",
     "bool": "true or false",
     "object": "an object",
     "array": "a list",
@@ -93,7 +92,7 @@ def reword(reason: str) -> str:
 
 
 def _type_names(names: str) -> str:
-    """Return the types in a text like `int | null` in words; null only if it is alone."""
+    """Return the types in a message like `int | null` in words; null only if it is alone."""
     kinds = [_TYPE_NAMES.get(name, name) for name in names.split(" | ") if name != "null"]
     return " or ".join(dict.fromkeys(kinds)) or "null"
 

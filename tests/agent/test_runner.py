@@ -509,7 +509,7 @@ class SendsOnly:
         (agent(), "Workflow", "WorkflowRunner(client), then run(workflow, user_message)"),
         (["hello"], "list", "a ScriptedClient([…])"),
         (ScriptedClient, "the class ScriptedClient itself", "a ScriptedClient([…])"),
-        ("gpt-5", "a text", "a ProviderClient"),
+        ("gpt-5", "a str", "a ProviderClient"),
         (None, "None", "a ProviderClient"),
     ],
 )

@@ -385,7 +385,7 @@ def test_what_is_no_provider_is_refused_when_it_is_registered(thing):
     ("options", "told"),
     [
         ({"retry": 7}, "retry: expected a RetryPolicy, got int\n  hint: retry=RetryPolicy(max_retries=7)"),
-        ({"retry": "often"}, "retry: expected a RetryPolicy, got a text\n  hint: retry=RetryPolicy(max_retries=3)"),
+        ({"retry": "often"}, "retry: expected a RetryPolicy, got a str\n  hint: retry=RetryPolicy(max_retries=3)"),
         (
             {"breaker": 3},
             "breaker: expected a BreakerPolicy, got int\n  hint: breaker=BreakerPolicy(failures=3), or None",

@@ -342,8 +342,8 @@ def test_a_policy_that_makes_no_sense_is_refused_by_the_name_of_its_field(field)
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [
-        ("max_retries", "three", "expected a whole number, got 'three'"),
-        ("max_retries", 1.5, "expected a whole number, got 1.5"),
+        ("max_retries", "three", "expected an int, got 'three'"),
+        ("max_retries", 1.5, "expected an int, got 1.5"),
         ("backoff_s", None, "expected a number, got None"),
         ("jitter", True, "expected a number, got True"),
         ("statuses", 503, "expected a Collection, got int"),
