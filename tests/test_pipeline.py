@@ -1,4 +1,4 @@
-"""Sessions: from a config and a mode to what a run asks."""
+"""Pipelines: the models and tools of a config in a mode."""
 
 import json
 
@@ -58,12 +58,12 @@ def written(path, **document):
 
 
 async def asked(declared, mode, *, model="demo", step_id="greet", **options):
-    """The answer to one question in a session."""
-    async with open_pipeline(declared, mode, **options) as session:
-        return (await session.gateway.complete(QUESTION, model=model, step_id=step_id)).content
+    """The answer to one question in a pipeline."""
+    async with open_pipeline(declared, mode, **options) as pipeline:
+        return (await pipeline.gateway.complete(QUESTION, model=model, step_id=step_id)).content
 
 
-async def test_a_live_session_asks_the_server_of_its_config(server):
+async def test_a_live_pipeline_asks_the_server_of_its_config(server):
     assert await asked(local(server), Live()) == "Hello!"
     assert len(server.calls) == 1
 
@@ -94,10 +94,10 @@ async def test_a_missing_key_is_named_with_a_way_to_do_without(provider, variabl
 @pytest.mark.parametrize(
     ("provider", "variable"), [("openai", "OPENAI_API_KEY"), ("google", "GOOGLE_API_KEY"), ("ollama", "ANY")]
 )
-async def test_a_session_opens_with_the_key_that_its_provider_needs(provider, variable, monkeypatch):
+async def test_a_pipeline_opens_with_the_key_that_its_provider_needs(provider, variable, monkeypatch):
     monkeypatch.setenv(variable, "a-key")
-    async with open_pipeline(config(provider=provider), Live()) as session:
-        assert list(session.gateway.breakers) == [provider]
+    async with open_pipeline(config(provider=provider), Live()) as pipeline:
+        assert list(pipeline.gateway.breakers) == [provider]
 
 
 async def test_a_config_without_a_provider_is_refused_with_the_known_ones():
@@ -106,7 +106,7 @@ async def test_a_config_without_a_provider_is_refused_with_the_known_ones():
     assert "ollama" in caught.value.hint
 
 
-async def test_a_recorded_session_replays_without_its_server(server, tmp_path):
+async def test_a_recorded_pipeline_replays_without_its_server(server, tmp_path):
     path = str(tmp_path / "run.json")
     assert await asked(local(server), Record(path)) == "Hello!"
     assert await asked(local(server), Replay(path)) == "Hello!"
@@ -177,7 +177,7 @@ async def test_the_retry_of_the_config_is_that_of_the_gateway(tmp_path):
     assert await asked(config(retry={"backoff_s": 0}), Replay(path)) == "Hello!"
 
 
-async def test_faults_strike_inside_retry_and_are_not_recorded(server, tmp_path):
+async def test_faults_fire_at_inside_retry_and_are_not_recorded(server, tmp_path):
     path, sink = str(tmp_path / "run.json"), MemorySink()
     plan = FaultPlan([parse_fault("call=1 attempt=1: http_error 500")])
     declared = local(server, retry={"backoff_s": 0})
@@ -205,9 +205,9 @@ async def test_faults_count_the_calls_of_all_providers_together(tmp_path):
     path, sink = written(tmp_path / "run.json", one={"content": "1"}, two={"content": "2"}), MemorySink()
     models = {Endpoint("openai"): ["a"], Endpoint("anthropic"): ["b"]}
     plan, declared = FaultPlan([parse_fault("call=2 attempt=1: timeout 0")]), config(retry={"backoff_s": 0})
-    async with open_pipeline(declared, Replay(path), models=models, faults=plan, sink=sink) as session:
-        await session.gateway.complete(QUESTION, model="a", step_id="one")
-        await session.gateway.complete(QUESTION, model="b", step_id="two")
+    async with open_pipeline(declared, Replay(path), models=models, faults=plan, sink=sink) as pipeline:
+        await pipeline.gateway.complete(QUESTION, model="a", step_id="one")
+        await pipeline.gateway.complete(QUESTION, model="b", step_id="two")
     assert [event.model for event in sink.events if isinstance(event, FaultFired)] == ["b"]
 
 
@@ -228,8 +228,8 @@ async def test_a_model_asked_of_two_providers_is_refused():
 
 async def test_where_no_model_is_asked_no_provider_is_needed():
     declared = config(fallbacks=[{"provider": "openai", "model": "spare"}])
-    async with open_pipeline(declared, Live(), models={}) as session:
-        assert not session.gateway.breakers
+    async with open_pipeline(declared, Live(), models={}) as pipeline:
+        assert not pipeline.gateway.breakers
 
 
 async def test_a_sink_is_told_of_replayed_calls(tmp_path):
@@ -252,15 +252,15 @@ def tools():
 
 async def called(mode, tools, *numbers, declared=None, **options):
     """What the tool gives for each number, wrapped anew each time."""
-    async with open_pipeline(declared or config(provider="ollama"), mode, **options) as session:
-        results = [session.wrap_tools(tools)["double"].callable(number=number) for number in numbers]
-        return results, session.unused()
+    async with open_pipeline(declared or config(provider="ollama"), mode, **options) as pipeline:
+        results = [pipeline.wrap_tools(tools)["double"].callable(number=number) for number in numbers]
+        return results, pipeline.unused()
 
 
-async def test_tools_of_a_live_session_are_left_alone(tools):
-    async with open_pipeline(config(provider="ollama"), Live()) as session:
-        assert session.wrap_tools(tools)["double"] is tools["double"]
-        assert session.unused() == []
+async def test_tools_of_a_live_pipeline_are_left_alone(tools):
+    async with open_pipeline(config(provider="ollama"), Live()) as pipeline:
+        assert pipeline.wrap_tools(tools)["double"] is tools["double"]
+        assert pipeline.unused() == []
 
 
 async def test_tools_are_recorded_and_then_replayed_in_one_row_however_often_they_are_wrapped(tools, tmp_path):
@@ -291,30 +291,30 @@ def lines(*texts):
     return FaultPlan(map(parse_fault, texts))
 
 
-async def test_faults_strike_tools_and_count_their_calls_together_however_often_they_are_wrapped(tools):
+async def test_faults_fire_at_tools_and_count_their_calls_together_however_often_they_are_wrapped(tools):
     sink, plan = MemorySink(), lines("tool=double call=2: tool_error", "tool=double call=9: tool_lost")
-    async with open_pipeline(config(provider="ollama"), Live(), faults=plan, sink=sink) as session:
-        assert session.wrap_tools(tools)["double"].callable(number=1) == 2
+    async with open_pipeline(config(provider="ollama"), Live(), faults=plan, sink=sink) as pipeline:
+        assert pipeline.wrap_tools(tools)["double"].callable(number=1) == 2
         with pytest.raises(ToolFaultError):
-            session.wrap_tools(tools)["double"].callable(number=2)
-        assert session.wrap_tools(tools)["double"].callable(number=3) == 6
-        assert [str(fired) for fired in session.fault_outcome.fired()] == ["tool=double call=2: tool_error"]
-        assert [str(line) for line in session.fault_outcome.unfired()] == ["tool=double call=9: tool_lost"]
+            pipeline.wrap_tools(tools)["double"].callable(number=2)
+        assert pipeline.wrap_tools(tools)["double"].callable(number=3) == 6
+        assert [str(fired) for fired in pipeline.fault_outcome.fired()] == ["tool=double call=2: tool_error"]
+        assert [str(line) for line in pipeline.fault_outcome.unfired()] == ["tool=double call=9: tool_lost"]
     assert [event.tool for event in sink.events if isinstance(event, FaultFired)] == ["double"]
     assert double.calls == 2
 
 
 async def test_tools_are_left_alone_by_faults_of_models(tools):
-    async with open_pipeline(config(provider="ollama"), Live(), faults=lines("call=1: timeout")) as session:
-        assert session.wrap_tools(tools)["double"] is tools["double"]
+    async with open_pipeline(config(provider="ollama"), Live(), faults=lines("call=1: timeout")) as pipeline:
+        assert pipeline.wrap_tools(tools)["double"] is tools["double"]
 
 
 async def test_faults_of_tools_are_not_recorded(tools, tmp_path):
     path, plan = str(tmp_path / "run.json"), lines("tool=double call=1: tool_error", "tool=double call=2: tool_lost")
-    async with open_pipeline(config(provider="ollama"), Record(path), faults=plan) as session:
+    async with open_pipeline(config(provider="ollama"), Record(path), faults=plan) as pipeline:
         for _ in range(2):
             with pytest.raises(ToolFaultError):
-                session.wrap_tools(tools)["double"].callable(number=4)
+                pipeline.wrap_tools(tools)["double"].callable(number=4)
     assert json.loads((tmp_path / "run.json").read_text())["_tools"]["double"][0]["result"] == 8
     results, unused = await called(Replay(path), tools, 4)
     assert (results, unused) == ([8], [])
@@ -322,14 +322,14 @@ async def test_faults_of_tools_are_not_recorded(tools, tmp_path):
 
 async def test_a_replay_without_an_answer_says_what_fired_at_models_and_tools(tools, tmp_path):
     path = written(tmp_path / "run.json", _tools={"double": [{"arguments": {"number": 1}, "result": 2}]})
-    async with open_pipeline(config(), Replay(path), faults=lines("tool=double call=1: tool_lost")) as session:
+    async with open_pipeline(config(), Replay(path), faults=lines("tool=double call=1: tool_lost")) as pipeline:
         with pytest.raises(ToolFaultError):
-            session.wrap_tools(tools)["double"].callable(number=1)
+            pipeline.wrap_tools(tools)["double"].callable(number=1)
         fired = "a fault fired before this .tool=double call=1: tool_lost."
         with pytest.raises(RecordingMismatchError, match=fired):
-            await session.gateway.complete(QUESTION, model="demo", step_id="greet")
+            await pipeline.gateway.complete(QUESTION, model="demo", step_id="greet")
         with pytest.raises(RecordingMismatchError, match=fired):
-            session.wrap_tools(tools)["double"].callable(number=1)
+            pipeline.wrap_tools(tools)["double"].callable(number=1)
 
 
 def test_endpoints_are_those_of_steps_and_of_what_is_inside_them():
@@ -359,7 +359,7 @@ steps:
     }
 
 
-class StandIns:
+class MyDoubles:
     """Stands in for a model that fails once, and around tools."""
 
     def __init__(self):
@@ -369,9 +369,9 @@ class StandIns:
         return tool_of(lambda: "staged", name=tool.name)
 
 
-async def test_a_staged_session_asks_its_stand_ins_behind_the_retry_of_the_config():
+async def test_a_harnessed_pipeline_calls_its_doubles_behind_the_retry_of_the_config():
     declared = config(provider="openai", model="demo", retry={"max_retries": 1, "backoff_s": 0})
-    async with open_pipeline(declared, Harnessed(StandIns())) as session:
-        assert (await session.gateway.complete(QUESTION, model="demo")).content == "staged"
-        tools = session.wrap_tools({"find": tool_of(lambda: "real", name="find")})
+    async with open_pipeline(declared, Harnessed(MyDoubles())) as pipeline:
+        assert (await pipeline.gateway.complete(QUESTION, model="demo")).content == "staged"
+        tools = pipeline.wrap_tools({"find": tool_of(lambda: "real", name="find")})
         assert tools["find"].callable() == "staged"

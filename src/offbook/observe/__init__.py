@@ -17,7 +17,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a sink when it is asked for: what one needs, the others do without."""
+    """Load a sink when it is first used: each has requirements of its own."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOME[name]), name)

@@ -13,10 +13,10 @@ async def replay(*faults: str) -> WorkflowResult:
     """Replay the workflow strictly, with `faults`."""
     flow = load_workflow(ROOT / "flow.yaml")
     mode = Replay(str(ROOT / "recordings" / "flow.json"))
-    async with open_pipeline(flow.config, mode, faults=FaultPlan(map(parse_fault, faults))) as session:
-        engine = WorkflowEngine(flow, session.gateway, wrap_tools=session.wrap_tools, folder=ROOT)
+    async with open_pipeline(flow.config, mode, faults=FaultPlan(map(parse_fault, faults))) as pipeline:
+        engine = WorkflowEngine(flow, pipeline.gateway, wrap_tools=pipeline.wrap_tools, folder=ROOT)
         result = await engine.run()
-        assert session.unused() == []
+        assert pipeline.unused() == []
     return result
 
 
