@@ -114,12 +114,12 @@ def as_json(value):
 @pytest.fixture(scope="module")
 def errors():
     """What the server logs as errors."""
-    kept = []
+    records = []
     handler = logging.Handler(logging.ERROR)
-    handler.emit = kept.append
+    handler.emit = records.append
     for name in LOGGERS:
         logging.getLogger(name).addHandler(handler)
-    yield kept
+    yield records
     for name in LOGGERS:
         logging.getLogger(name).removeHandler(handler)
 
@@ -132,7 +132,7 @@ def server(errors):
         assert not errors, [record.getMessage() for record in errors]
 
 
-def heard_after(server, data):
+def response_to(server, data):
     """All that comes back when these bytes are all that is sent."""
     with RawClient(server.url) as client:
         try:
@@ -144,9 +144,9 @@ def heard_after(server, data):
 
 
 def check(server, errors, data):
-    heard = heard_after(server, data)
-    assert b"Traceback" not in heard
-    assert b"Internal Server Error" not in heard
+    response = response_to(server, data)
+    assert b"Traceback" not in response
+    assert b"Internal Server Error" not in response
     assert not errors, [record.getMessage() for record in errors]
 
 
@@ -186,9 +186,9 @@ def test_a_call_that_is_cut_or_garbled_does_no_harm(server, errors, protocol, da
 def test_bodies_of_any_shape_are_answered_or_refused(server, errors, method, path, body):
     with RawClient(server.url) as client:
         client.send(bytes_of(HttpRequest(method, path, "", {}, body)))
-        heard = client.hear(is_head=method == "HEAD")
-        assert heard.status in (200, 201, 204, 400, 404, 405)
-        assert heard.end == "complete"
+        response = client.hear(is_head=method == "HEAD")
+        assert response.status in (200, 201, 204, 400, 404, 405)
+        assert response.end == "complete"
         client.send(bytes_of(call_of()))
         assert client.hear().status == 200
     assert not errors, [record.getMessage() for record in errors]

@@ -22,10 +22,10 @@ def chat(body, query=""):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_of_a_model_has_the_fingerprint_that_its_request_has_within_a_process(protocol, stream):
-    asked = parsed_of(protocol, max_tokens=5, stream=stream)
-    assert asked.request_hash == fingerprint(request_of(max_tokens=5))
-    assert orjson.loads(asked.fields)["messages"] == [{"role": "user", "content": "Hi"}]
-    assert (asked.is_streamed, asked.model, asked.method) == (stream, "m", "POST")
+    parsed = parsed_of(protocol, max_tokens=5, stream=stream)
+    assert parsed.request_hash == fingerprint(request_of(max_tokens=5))
+    assert orjson.loads(parsed.fields)["messages"] == [{"role": "user", "content": "Hi"}]
+    assert (parsed.is_streamed, parsed.model, parsed.method) == (stream, "m", "POST")
 
 
 @pytest.mark.parametrize("name", ["authorization", "x-stainless-retry-count", "user-agent", "anthropic-beta"])
@@ -86,17 +86,17 @@ def test_a_request_that_its_protocol_does_not_allow_says_why(protocol):
 @pytest.mark.parametrize("depth", [260, 300, 900, 1_000, 1_024, 1_100, 100_000])
 def test_json_of_any_depth_is_read(depth):
     nested = b"[" * depth + b"]" * depth
-    asked = parse_request(chat(b'{"model": "m", "messages": [{"role": "user", "content": %b}]}' % nested))
-    assert asked.problem
-    assert isinstance(asked.body, str)
+    parsed = parse_request(chat(b'{"model": "m", "messages": [{"role": "user", "content": %b}]}' % nested))
+    assert parsed.problem
+    assert isinstance(parsed.body, str)
     other = parse_request(plain("POST", "/v1/embeddings", body=b'{"model": "m", "input": %b}' % nested))
-    assert other.request_hash != asked.request_hash
+    assert other.request_hash != parsed.request_hash
 
 
 @given(st.binary(max_size=60), st.sampled_from(["/v1/chat/completions", "/v1/messages", "/v1/models", "/api/chat"]))
 def test_whatever_comes_is_read(body, path):
-    asked = parse_request(plain("POST", path, body=body, content_type='multipart/x; boundary="a"'))
-    assert len(asked.request_hash) == 64
+    parsed = parse_request(plain("POST", path, body=body, content_type='multipart/x; boundary="a"'))
+    assert len(parsed.request_hash) == 64
 
 
 def test_the_body_of_a_plain_call_is_json_or_text_or_base64():
@@ -119,11 +119,11 @@ def test_plain_calls_differ_by_method_path_query_and_body(other):
 
 
 @pytest.mark.parametrize("name", ["key", "KEY", "api_key", "access_token"])
-def test_a_key_in_the_query_does_not_count_and_is_not_told(name):
-    asked = parse_request(plain(query=f"{name}=secret&limit=2"))
-    assert asked.request_hash == parse_request(plain(query="limit=2")).request_hash
-    assert b"secret" not in asked.fields
-    assert "secret" not in asked.place
+def test_a_key_in_the_query_does_not_count_and_is_not_repeated(name):
+    parsed = parse_request(plain(query=f"{name}=secret&limit=2"))
+    assert parsed.request_hash == parse_request(plain(query="limit=2")).request_hash
+    assert b"secret" not in parsed.fields
+    assert "secret" not in parsed.place
 
 
 def test_the_boundaries_of_an_upload_do_not_count():
@@ -270,7 +270,7 @@ def test_errors_are_written_as_the_vendor_writes_them(vendor):
 
 
 @pytest.mark.parametrize(
-    ("told", "attempt"),
+    ("retry_count", "attempt"),
     [
         ("0", 1),
         ("2", 3),
@@ -283,6 +283,6 @@ def test_errors_are_written_as_the_vendor_writes_them(vendor):
         ("9" * 6, None),
     ],
 )
-def test_a_client_may_tell_which_try_it_is(told, attempt):
-    headers = {} if told is None else {"x-stainless-retry-count": told}
+def test_a_client_may_send_the_number_of_its_attempt(retry_count, attempt):
+    headers = {} if retry_count is None else {"x-stainless-retry-count": retry_count}
     assert HttpRequest("POST", "/", "", headers, b"").attempt == attempt

@@ -59,11 +59,11 @@ def test_gemini_streams_an_array_to_who_asks_for_no_events(run):
     assert "".join(part["text"] for part in parts) == PLAIN
 
 
-@pytest.mark.parametrize("kept", [0, 2])
-def test_an_error_inside_such_an_array_is_its_last_item(start, kept):
-    run = start(f"everywhere: stream_truncate {kept} raise=error_event")
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_error_inside_such_an_array_is_its_last_item(start, count):
+    run = start(f"everywhere: stream_truncate {count} raise=error_event")
     *items, error = asked(run, GOOGLE_ARRAY).json()
-    assert (len(items), error["error"]["status"]) == (kept, "INTERNAL")
+    assert (len(items), error["error"]["status"]) == (count, "INTERNAL")
 
 
 def test_such_an_array_may_break_off(start):

@@ -1,4 +1,4 @@
-"""What came from upstream is read by the call's codec; what that cannot read is told by a fault, beside the bytes."""
+"""Captured bytes are decoded by the codec of the call; bytes that it cannot decode are recorded with a fault."""
 
 import orjson
 import pytest
@@ -26,18 +26,18 @@ CALLED = (ToolCall("look_up", {"q": "x"}, "call_1"),)
 RESPONSE = Response("Hello, you", "m", "", Usage(3, 2, 5), 0.0, 0.0, "tool_calls", CALLED)
 
 
-def heard_of(asked, *pieces, status=200, ending="complete", content_type="", has_client_left=False):
-    response_capture = ResponseCapture(asked, SYSTEM_CLOCK)
-    kind = content_type or (asked.route.any_codec.stream_type if asked.is_streamed else "application/json")
+def captured_of(parsed, *pieces, status=200, ending="complete", content_type="", has_client_left=False):
+    response_capture = ResponseCapture(parsed, SYSTEM_CLOCK)
+    kind = content_type or (parsed.route.any_codec.stream_type if parsed.is_streamed else "application/json")
     response_capture.start(status, {"content-type": kind, "x-request-id": "r"})
     for piece in pieces:
         response_capture.feed(piece)
     return response_capture.end(ending, has_client_left=has_client_left)
 
 
-def kept(asked, *pieces, **options):
-    captured = heard_of(asked, *pieces, **options)
-    return build_exchange(asked, captured, prices=PRICES, recorded_at="2026-01-01T00:00:00+00:00")
+def recorded(parsed, *pieces, **options):
+    captured = captured_of(parsed, *pieces, **options)
+    return build_exchange(parsed, captured, prices=PRICES, recorded_at="2026-01-01T00:00:00+00:00")
 
 
 def frames_of(protocol, response=RESPONSE):
@@ -46,20 +46,20 @@ def frames_of(protocol, response=RESPONSE):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_whole_answer_is_read(protocol):
-    asked = parsed_of(protocol)
-    exchange = kept(asked, orjson.dumps(CODECS[protocol].encode_response(RESPONSE)))
+    parsed = parsed_of(protocol)
+    exchange = recorded(parsed, orjson.dumps(CODECS[protocol].encode_response(RESPONSE)))
     assert (exchange.content, exchange.model, exchange.provider) == ("Hello, you", "m", NAMES[protocol])
     assert [(call.name, call.arguments) for call in exchange.tool_calls] == [("look_up", {"q": "x"})]
     assert (exchange.usage.prompt_tokens, exchange.usage.completion_tokens) == (3, 2)
     assert exchange.cost_usd == (0 if protocol == "ollama" else 3)
     assert (exchange.finish_reason, exchange.fault, exchange.chunks) == ("tool_calls", None, None)
-    assert (exchange.request_hash, exchange.wire.protocol) == (asked.request_hash, protocol)
+    assert (exchange.request_hash, exchange.wire.protocol) == (parsed.request_hash, protocol)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_stream_is_read_piece_by_piece(protocol):
     frames = frames_of(protocol)
-    exchange = kept(parsed_of(protocol, stream=True), *frames)
+    exchange = recorded(parsed_of(protocol, stream=True), *frames)
     assert [frame for _, frame in exchange.wire.timed_frames()] == frames
     assert (exchange.content, exchange.fault) == ("Hello, you", None)
     assert "".join(piece for _, piece in exchange.chunks if isinstance(piece, str)) == "Hello, you"
@@ -69,64 +69,68 @@ def test_a_stream_is_read_piece_by_piece(protocol):
 
 def test_an_array_of_gemini_is_read_as_the_stream_that_it_is():
     call = call_of("gemini", stream=True)
-    asked = parse_request(HttpRequest("POST", call.path, "", {}, call.body))
-    assert asked.is_array
+    parsed = parse_request(HttpRequest("POST", call.path, "", {}, call.body))
+    assert parsed.is_array
     documents = [frame.removeprefix(b"data: ").rstrip() for frame in frames_of("gemini")]
     pieces = [b"[" + documents[0], *(b",\r\n" + document for document in documents[1:]), b"]"]
-    exchange = kept(asked, *pieces, content_type="application/json")
+    exchange = recorded(parsed, *pieces, content_type="application/json")
     assert [frame for _, frame in exchange.wire.timed_frames()] == pieces
     assert (exchange.content, exchange.fault) == ("Hello, you", None)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(
-    ("ending", "told"),
+    ("ending", "expected"),
     [("complete", "clean"), ("cut", "cut"), ("reset", "ConnectionError"), ("silence", "TimeoutError")],
 )
-def test_a_stream_that_ends_too_early_says_how(protocol, ending, told):
+def test_a_stream_that_ends_too_early_says_how(protocol, ending, expected):
     response = Response("Hello", "m")
-    exchange = kept(parsed_of(protocol, stream=True), *frames_of(protocol, response)[:-3], b"data: {", ending=ending)
-    exchange_left = kept(parsed_of(protocol, stream=True), *frames_of(protocol, response)[:-3], has_client_left=True)
+    exchange = recorded(
+        parsed_of(protocol, stream=True), *frames_of(protocol, response)[:-3], b"data: {", ending=ending
+    )
+    exchange_left = recorded(
+        parsed_of(protocol, stream=True), *frames_of(protocol, response)[:-3], has_client_left=True
+    )
     assert isinstance(exchange.fault, StreamTruncate | MalformedResponse)
     if ending != "complete":
-        assert exchange.fault == StreamTruncate(len(exchange.chunks or ()), told)
+        assert exchange.fault == StreamTruncate(len(exchange.chunks or ()), expected)
         assert exchange.usage is None
     assert exchange_left.fault == StreamTruncate(len(exchange_left.chunks or ()), "clean")
 
 
 def test_a_stream_that_was_complete_and_then_reset_has_been_reset():
-    exchange = kept(parsed_of(stream=True), *frames_of("openai_chat"), ending="reset")
+    exchange = recorded(parsed_of(stream=True), *frames_of("openai_chat"), ending="reset")
     assert exchange.fault == StreamTruncate(len(exchange.chunks), "ConnectionError")
 
 
 def test_a_stream_that_the_client_left_behind_its_last_event_is_complete():
-    exchange = kept(parsed_of(stream=True), *frames_of("openai_chat"), has_client_left=True)
+    exchange = recorded(parsed_of(stream=True), *frames_of("openai_chat"), has_client_left=True)
     assert (exchange.fault, exchange.content) == (None, "Hello, you")
 
 
-def test_bytes_inside_a_stream_that_cannot_be_read_are_told_and_kept():
+def test_bytes_inside_a_stream_that_cannot_be_read_are_recorded_with_a_fault():
     first, *_ = frames_of("openai_chat", Response("Hello"))[1:]
-    exchange = kept(parsed_of(stream=True), first, b"data: {broken\n\n", b"data: [DONE]\n\n")
+    exchange = recorded(parsed_of(stream=True), first, b"data: {broken\n\n", b"data: [DONE]\n\n")
     assert (exchange.fault, exchange.content) == (StreamTruncate(1, "malformed"), "Hello")
-    assert kept(parsed_of(stream=True), b"data: {broken\n\n").fault == MalformedResponse("{broken")
+    assert recorded(parsed_of(stream=True), b"data: {broken\n\n").fault == MalformedResponse("{broken")
 
 
-def test_an_error_inside_a_stream_is_told():
+def test_an_error_inside_a_stream_is_a_fault():
     error = CODECS["anthropic"].encode_stream_error("overloaded")
-    exchange = kept(parsed_of("anthropic", stream=True), error)
+    exchange = recorded(parsed_of("anthropic", stream=True), error)
     assert exchange.fault == StreamTruncate(0, "error_event")
     assert exchange.wire.content() == error
 
 
 def test_a_whole_answer_where_a_stream_was_asked_for_is_kept_as_it_came():
     body = orjson.dumps(CODECS["openai_chat"].encode_response(RESPONSE))
-    exchange = kept(parsed_of(stream=True), body, content_type="application/json")
+    exchange = recorded(parsed_of(stream=True), body, content_type="application/json")
     assert (exchange.fault, exchange.wire.content()) == (StreamTruncate(0, "clean"), body)
     assert exchange.wire.is_streamed
 
 
 def test_events_where_none_were_asked_for_are_a_body():
-    exchange = kept(parsed_of(), *frames_of("openai_chat"), content_type="text/event-stream")
+    exchange = recorded(parsed_of(), *frames_of("openai_chat"), content_type="text/event-stream")
     assert not exchange.wire.is_streamed
     assert isinstance(exchange.fault, MalformedResponse)
 
@@ -135,36 +139,36 @@ def test_events_where_none_were_asked_for_are_a_body():
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_error_status_is_the_fault_it_was(protocol, stream):
     body = orjson.dumps(CODECS[protocol].encode_error(503, "busy"))
-    exchange = kept(parsed_of(protocol, stream=stream), body, status=503, content_type="application/json")
+    exchange = recorded(parsed_of(protocol, stream=stream), body, status=503, content_type="application/json")
     assert exchange.fault == HttpError(503, {"content-type": "application/json", "x-request-id": "r"}, body.decode())
     assert (exchange.wire.status, exchange.wire.body, exchange.usage) == (503, body.decode(), None)
 
 
 def test_an_error_whose_body_broke_off_is_a_truncated_answer():
-    assert kept(parsed_of(), b"{", status=503, ending="cut").fault == StreamTruncate(0, "cut")
+    assert recorded(parsed_of(), b"{", status=503, ending="cut").fault == StreamTruncate(0, "cut")
 
 
 def test_where_nothing_came_there_are_no_bytes():
-    asked = parsed_of()
-    nothing = ResponseCapture(asked, SYSTEM_CLOCK).end("cut", failure="gone")
-    exchange = build_exchange(asked, nothing, prices=PRICES, recorded_at="")
+    parsed = parsed_of()
+    nothing = ResponseCapture(parsed, SYSTEM_CLOCK).end("cut", failure="gone")
+    exchange = build_exchange(parsed, nothing, prices=PRICES, recorded_at="")
     assert (exchange.fault, exchange.wire, exchange.provider) == (ConnectionReset(), None, "openai")
-    silent = build_exchange(asked, ResponseCapture(asked, SYSTEM_CLOCK).end("silence"), prices=PRICES, recorded_at="")
+    silent = build_exchange(parsed, ResponseCapture(parsed, SYSTEM_CLOCK).end("silence"), prices=PRICES, recorded_at="")
     assert isinstance(silent.fault, Timeout)
 
 
 def test_plain_http_has_nothing_beside_its_bytes():
-    asked = parse_request(HttpRequest("GET", "/v1/models", "", {}, b""))
-    exchange = kept(asked, b"{}", b"", status=500)
+    parsed = parse_request(HttpRequest("GET", "/v1/models", "", {}, b""))
+    exchange = recorded(parsed, b"{}", b"", status=500)
     assert (exchange.fault, exchange.provider, exchange.usage, exchange.wire.body) == (None, "", None, "{}")
-    assert provider_name_of(asked) == "openai"
-    stream = kept(asked, b"data: 1\n\ndata: 2\n\nda", content_type="text/event-stream", ending="cut")
+    assert provider_name_of(parsed) == "openai"
+    stream = recorded(parsed, b"data: 1\n\ndata: 2\n\nda", content_type="text/event-stream", ending="cut")
     assert (len(stream.wire.frames), stream.fault) == (3, StreamTruncate(3, "cut"))
 
 
 def test_a_model_that_the_answer_does_not_name_is_the_one_that_was_asked():
     body = orjson.dumps({"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}]})
-    assert kept(parsed_of(model="mine"), body).model == "mine"
+    assert recorded(parsed_of(model="mine"), body).model == "mine"
 
 
 def test_bytes_that_make_a_codec_fail_are_recorded(caplog, monkeypatch):
@@ -181,6 +185,6 @@ def test_bytes_that_make_a_codec_fail_are_recorded(caplog, monkeypatch):
     requests = [parsed_of(stream=stream) for stream in (False, True)]
     monkeypatch.setattr("offbook.wire.request.codec_of", lambda name: Choking())
     for parsed in requests:
-        exchange = kept(parsed, b"bytes", content_type="text/event-stream")
+        exchange = recorded(parsed, b"bytes", content_type="text/event-stream")
         assert (exchange.fault, exchange.wire.content()) == (MalformedResponse("bytes"), b"bytes")
     assert "could not be decoded; its bytes are recorded" in caplog.text

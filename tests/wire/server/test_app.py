@@ -140,11 +140,11 @@ def test_a_server_without_a_key_lets_everybody_ask():
 def test_a_wrong_key_is_refused_in_the_shape_of_the_vendor_and_never_repeated(server, protocol):
     headers = {"authorization": "Bearer hush-hush", "x-api-key": "hush-hush"}
     prefix = "/s/mine" if protocol in ("anthropic", "ollama") else ""
-    heard = ask(server.url + prefix, call_of(protocol, headers=headers))
-    assert (heard.status, heard.headers["x-should-retry"]) == (401, "false")
-    assert CODECS[protocol].decode_error(heard.body) == "the API key is not that of this server"
-    assert b"hush" not in heard.body
-    assert KEY.encode() not in heard.body
+    response = ask(server.url + prefix, call_of(protocol, headers=headers))
+    assert (response.status, response.headers["x-should-retry"]) == (401, "false")
+    assert CODECS[protocol].decode_error(response.body) == "the API key is not that of this server"
+    assert b"hush" not in response.body
+    assert KEY.encode() not in response.body
     assert not server.calls
 
 

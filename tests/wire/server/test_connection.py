@@ -39,8 +39,8 @@ def test_long_headers_are_taken(client):
 
 
 def test_headers_that_are_too_long_are_refused(client):
-    heard = client.ask(with_headers(REQUEST_LIMITS.header_bytes))
-    assert (heard.status, heard.headers["connection"]) == (431, "close")
+    response = client.ask(with_headers(REQUEST_LIMITS.header_bytes))
+    assert (response.status, response.headers["connection"]) == (431, "close")
     assert client.rest() == ("closed", b"")
 
 
@@ -85,8 +85,8 @@ def test_a_head_may_come_byte_by_byte(client):
 @pytest.mark.parametrize("call", [call_of(), call_of(stream=True), MODELS])
 def test_a_wish_for_another_protocol_is_overheard(client, call):
     for _ in range(2):
-        heard = client.ask(HttpRequest(call.method, call.path, "", dict(H2C), call.body))
-        assert (heard.status, heard.end) == (200, "complete")
+        response = client.ask(HttpRequest(call.method, call.path, "", dict(H2C), call.body))
+        assert (response.status, response.end) == (200, "complete")
 
 
 def test_a_body_may_speak_of_upgrades(client):
@@ -112,19 +112,19 @@ def test_a_client_may_ask_whether_to_go_on(client):
 def test_calls_that_are_sent_ahead_are_answered_in_order(client):
     calls = [call_of(model="a"), MODELS, call_of(model="b", stream=True), call_of(model="c")]
     client.send(b"".join(map(bytes_of, calls)))
-    heard = [client.hear() for _ in calls]
-    assert [each.end for each in heard] == ["complete"] * 4
+    response = [client.hear() for _ in calls]
+    assert [each.end for each in response] == ["complete"] * 4
     assert [
-        b'"model":"%b"' % name in each.body for name, each in zip((b"a", b"data", b"b", b"c"), heard, strict=True)
+        b'"model":"%b"' % name in each.body for name, each in zip((b"a", b"data", b"b", b"c"), response, strict=True)
     ] == [True, False, True, True]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_old_client_is_told_the_length_and_sent_no_chunks(client, stream):
     client.send(bytes_of(call_of(stream=stream), version="1.0"))
-    heard = client.hear()
-    assert "transfer-encoding" not in heard.headers
-    assert decode(heard.body, is_streamed=stream).content == CONTENT
+    response = client.hear()
+    assert "transfer-encoding" not in response.headers
+    assert decode(response.body, is_streamed=stream).content == CONTENT
     assert client.rest() == ("closed", b"")
 
 
@@ -133,14 +133,14 @@ def test_an_old_client_knows_a_cut_by_the_length(server, how, end):
     server.start_session("old", faults=[f"everywhere: stream_truncate 2 raise={how}"])
     with RawClient(server.session_url("old")) as client:
         client.send(bytes_of(call_of(stream=True), prefix=client.prefix, version="1.0"))
-        heard = client.hear()
-    assert (heard.end, len(frames_in(heard.body))) == (end, 2)
+        response = client.hear()
+    assert (response.end, len(frames_in(response.body))) == (end, 2)
 
 
 def test_a_client_may_close_when_it_has_its_answer(client):
     call = call_of()
-    heard = client.ask(HttpRequest("POST", call.path, "", {"connection": "close"}, call.body))
-    assert (heard.status, heard.headers["connection"]) == (200, "close")
+    response = client.ask(HttpRequest("POST", call.path, "", {"connection": "close"}, call.body))
+    assert (response.status, response.headers["connection"]) == (200, "close")
     assert client.rest() == ("closed", b"")
 
 
@@ -173,8 +173,8 @@ def test_other_methods_find_nothing(client, method):
 )
 def test_what_is_no_http_is_refused(client, data):
     client.send(data)
-    heard = client.hear()
-    assert (heard.status, heard.headers["connection"]) == (400, "close")
+    response = client.hear()
+    assert (response.status, response.headers["connection"]) == (400, "close")
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_what_is_no_http_is_refused(client, data):
     ],
 )
 def test_odd_paths_find_nothing(client, path):
-    heard = client.ask(HttpRequest("GET", path, "", {}, b""))
-    assert heard.status == 404
-    assert b"root:" not in heard.body
+    response = client.ask(HttpRequest("GET", path, "", {}, b""))
+    assert response.status == 404
+    assert b"root:" not in response.body
 
 
 def test_a_path_may_be_a_whole_address(client):
@@ -256,8 +256,8 @@ def test_a_client_that_sends_ahead_and_reads_late_gets_every_answer(client_direc
 def test_answers_that_are_due_later_and_at_once_may_follow_each_other(server_direct_connection):
     with RawClient(server_direct_connection.session_url("late")) as client:
         for stream in (True, False, True):
-            heard = client.ask(short(stream=stream))
-            assert decode(heard.body, is_streamed=stream).content == "short"
+            response = client.ask(short(stream=stream))
+            assert decode(response.body, is_streamed=stream).content == "short"
 
 
 def test_a_call_that_waits_for_its_body_is_not_answered_before(client_direct_connection):

@@ -21,9 +21,9 @@ def server():
 @pytest.fixture
 def control(server):
     def asked(method, path, body=b""):
-        heard = ask(server.url, HttpRequest(method, path, "", {}, body))
-        is_json = heard.headers.get("content-type") == "application/json"
-        return heard.status, orjson.loads(heard.body) if is_json else heard.body
+        response = ask(server.url, HttpRequest(method, path, "", {}, body))
+        is_json = response.headers.get("content-type") == "application/json"
+        return response.status, orjson.loads(response.body) if is_json else response.body
 
     return asked
 

@@ -163,9 +163,9 @@ def test_a_body_that_is_too_large_is_refused_and_the_rest_of_it_read(server):
         piece = bytes(1_000_000)
         for start in range(0, size, len(piece)):
             client.send(piece[: size - start])
-        heard = client.hear()
-        assert heard.status == 413
-        assert orjson.loads(heard.body) == {"error": f"the body is larger than {REQUEST_LIMITS.body_bytes} bytes"}
+        response = client.hear()
+        assert response.status == 413
+        assert orjson.loads(response.body) == {"error": f"the body is larger than {REQUEST_LIMITS.body_bytes} bytes"}
         assert client.ask(call_of()).status == 200
 
 

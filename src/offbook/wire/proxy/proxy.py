@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.vendors import SECRET_QUERY
-from offbook.wire.backend import split_session_path
+from offbook.wire.backend import AcceptedCall, split_session_path
 from offbook.wire.calls import CallAttempt
 from offbook.wire.proxy.capture import CapturedResponse, DecompressionError, Decompressor
 from offbook.wire.proxy.forwarding import (
@@ -67,22 +67,16 @@ class Proxy:
         self._upstreams, self._recorder, self._timeout_s = upstreams, recorder, timeout_s
         self._clients: dict[str, httpx2.AsyncClient] = {}
 
-    async def forward(
-        self,
-        session: WireSession,
-        attempt: CallAttempt,
-        request: HttpRequest,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def forward(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the request to the real API, and forward its response."""
+        session, attempt = accepted.session, accepted.attempt
+        assert attempt is not None
         vendor = attempt.parsed.route.vendor
         try:
             forwarder = StreamForwarder(
                 session, attempt, self._recorder, address=self._upstreams.address(vendor), send=send
             )
-            upstream_request = self._upstream_request(attempt, request, scope)
+            upstream_request = self._upstream_request(attempt, accepted.request, scope)
         except InputError as error:
             answer = refusal_response(attempt.parsed.route.any_codec, 400, str(error))
             session.note(replace(attempt, fault=None), answer, "refused")

@@ -9,12 +9,10 @@ from urllib.parse import parse_qs
 
 from offbook.vendors import KEY_HEADERS
 from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall, SessionRegistry, accept, split_session_path
-from offbook.wire.calls import CallAttempt
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
 from offbook.wire.server.connection import REQUEST_LIMITS, Receive, RequestLimits, Scope, Send, send_response
 from offbook.wire.server.control import CONTROL_PREFIX, control_response
-from offbook.wire.session import WireSession
 
 logger = logging.getLogger("offbook.wire")
 _PLAIN_KEY_HEADERS = sorted(KEY_HEADERS - {"authorization"})
@@ -43,15 +41,7 @@ class BodyTooLargeError(Exception):
 class Forwarder(Protocol):
     """Forwards calls that a session cannot answer."""
 
-    async def forward(
-        self,
-        session: WireSession,
-        attempt: CallAttempt,
-        request: HttpRequest,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def forward(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the request to the real API, and forward its response."""
         ...
 
@@ -102,16 +92,15 @@ class WireApp:
         return accept(self._sessions, request) if is_accepted else None
 
     async def _finish(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
-        session, attempt, request = accepted.session, accepted.attempt, accepted.request
         if accepted.answer is not None:
             is_delivered = await send_response(accepted.answer, scope, receive, send)
-            if is_delivered and attempt is not None:
-                session.delivered(attempt)
-        elif self._upstream is not None and attempt is not None:
+            if is_delivered and accepted.attempt is not None:
+                accepted.session.delivered(accepted.attempt)
+        elif self._upstream is not None:
             try:
-                await self._upstream.forward(session, attempt, request, scope, receive, send)
+                await self._upstream.forward(accepted, scope, receive, send)
             except Exception:
-                logger.exception("%s %s could not be forwarded", request.method, request.path)
+                logger.exception("%s %s could not be forwarded", accepted.request.method, accepted.request.path)
                 raise
 
     async def _body(self, receive: Receive) -> bytes:
