@@ -1,0 +1,4 @@
+from offbook.observe.json_lines import JsonLinesSink as JsonLinesSink
+from offbook.observe.json_lines import read_events as read_events
+from offbook.observe.otel import OtelSink as OtelSink
+from offbook.observe.prometheus import PrometheusSink as PrometheusSink
