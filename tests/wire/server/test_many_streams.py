@@ -45,7 +45,8 @@ def server(folder):
 
 
 def running_loops():
-    return [found for found in gc.get_objects() if isinstance(found, asyncio.AbstractEventLoop) and found.is_running()]
+    loops = [found for found in gc.get_objects() if issubclass(type(found), asyncio.AbstractEventLoop)]
+    return [loop for loop in loops if loop.is_running()]
 
 
 def turn(loop):
