@@ -49,8 +49,8 @@ def test_a_fault_at_what_is_not_in_the_workflow_is_refused_before_anything_runs(
 def test_a_fault_at_a_step_that_asks_no_model_is_refused_with_those_that_do(run, nested, step, kind):
     code, _, err = run("run", nested, "--fault", f"step={step}: timeout")
     assert code == 2
-    assert f"the step '{step}' asks no model: it is a {kind} step" in err
-    assert "steps that ask a model: ask, sub.say" in err
+    assert f"the step '{step}' has no model: it is a {kind} step" in err
+    assert "steps with a model: ask, sub.say" in err
     assert ("'tool=count: tool_error' strikes its tool" in err) == (kind == "tool")
 
 
@@ -279,7 +279,7 @@ def test_what_cannot_be_set_is_bad_input(setting, said):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("{", "no JSON"), ("[]", "expected a JSON object"), ('{"nam": 1}', "did you mean 'name'?")]
+    ("text", "said"), [("{", "not JSON"), ("[]", "expected a JSON object"), ('{"nam": 1}', "did you mean 'name'?")]
 )
 def test_a_file_that_is_no_state_is_bad_input(tmp_path, text, said):
     file = tmp_path / "state.json"

@@ -11,33 +11,31 @@ from offbook.cli.lazy import QuickCommand
 Recording: TypeAlias = Annotated[str, typer.Argument(help="A recording: path.json, or sqlite:///path.db.")]
 Recordings: TypeAlias = Annotated[list[str], typer.Argument(help="Recordings: path.json, or sqlite:///path.db.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", "-n", help="Tell what would change, change nothing.")]
+DryRun: TypeAlias = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Print what would change, and change nothing.")
+]
 Patterns: TypeAlias = Annotated[
-    list[str], typer.Option("--pattern", help="A further regular expression for secrets. May be repeated.")
+    list[str], typer.Option("--pattern", help="Another regular expression for secrets. Repeatable.")
 ]
 Fields: TypeAlias = Annotated[
-    list[str], typer.Option("--field", help="A further name of a JSON field that holds a secret. May be repeated.")
+    list[str], typer.Option("--field", help="Another name of a JSON field that holds a secret. Repeatable.")
 ]
 
 Flow: TypeAlias = Annotated[str, typer.Argument(help="A workflow file.", show_default=False)]
 Flows: TypeAlias = Annotated[list[str], typer.Argument(help="Workflow files.", show_default=False)]
 Settings: TypeAlias = Annotated[
-    list[str], typer.Option("--set", help="A key of the state and its value, JSON or text: a.b=1. May be repeated.")
+    list[str], typer.Option("--set", help="Set a key of the state to JSON or text: a.b=1. Repeatable.")
 ]
 StateFile: TypeAlias = Annotated[str | None, typer.Option("--state", help="A JSON file with keys of the state.")]
-Faults: TypeAlias = Annotated[
-    list[str], typer.Option("--fault", help="Fail on purpose: 'call=2: timeout'. May be repeated.")
-]
+Faults: TypeAlias = Annotated[list[str], typer.Option("--fault", help="Inject a fault: 'call=2: timeout'. Repeatable.")]
 Plan: TypeAlias = Annotated[str | None, typer.Option("--plan", help="A JSON file of faults.")]
 Trace: TypeAlias = Annotated[
-    str | None, typer.Option("--trace", help="Write every event to this file, a JSON line each.")
+    str | None, typer.Option("--trace", help="Write each event to this file, as a line of JSON.")
 ]
 RUNS_DIR = ".offbook/runs"
-RunsDir: TypeAlias = Annotated[str, typer.Option(envvar="OFFBOOK_RUNS_DIR", help="Where runs are kept.")]
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but what failed.")]
-RealTime: TypeAlias = Annotated[
-    bool, typer.Option("--real-time", help="Let the waits of an answer from a recording take their time.")
-]
+RunsDir: TypeAlias = Annotated[str, typer.Option(envvar="OFFBOOK_RUNS_DIR", help="Where runs are stored.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Print failures only.")]
+RealTime: TypeAlias = Annotated[bool, typer.Option("--real-time", help="Wait as long as the recorded answers took.")]
 StrictUnused: TypeAlias = Annotated[
     bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
 ]
@@ -45,53 +43,54 @@ StrictUnused: TypeAlias = Annotated[
 RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]
 ReplayFrom: TypeAlias = Annotated[
-    list[str], typer.Option("--replay", metavar="PATH", help="Answer from this recording, or a folder of them.")
+    list[str],
+    typer.Option("--replay", metavar="PATH", help="Answer from this recording, or from a folder of recordings."),
 ]
 RecordTo: TypeAlias = Annotated[
-    list[str], typer.Option("--record", metavar="PATH", help="Ask the real APIs, and keep every call here.")
+    list[str], typer.Option("--record", metavar="PATH", help="Call the real APIs, and record every call here.")
 ]
 RecordModeOption: TypeAlias = Annotated[
     RecordMode | None,
     typer.Option(
         "--record-mode",
         metavar="MODE",
-        help="append every call (the default), keep to what is there (once), add what is missing (new), replace what "
-        "is touched (all), or everything (fresh).",
+        help="append: add every call (default); once: replay what is there; new: add what is missing; all: replace "
+        "what is called; fresh: replace everything.",
     ),
 ]
 Upstreams: TypeAlias = Annotated[
     list[str],
-    typer.Option("--upstream", metavar="VENDOR=URL", help="Where an API is, as openai=http://host/v1. Repeatable."),
+    typer.Option("--upstream", metavar="VENDOR=URL", help="The address of an API: openai=http://host/v1. Repeatable."),
 ]
 Lenient: TypeAlias = Annotated[
-    bool, typer.Option("--lenient", help="Answer what the recording lacks all the same, with a default.")
+    bool, typer.Option("--lenient", help="Answer requests that are not recorded with a default.")
 ]
 DefaultResponse: TypeAlias = Annotated[
-    str | None, typer.Option("--default-response", help="The text of that default; makes it lenient.")
+    str | None, typer.Option("--default-response", help="The text of that default. Implies --lenient.")
 ]
 LatencyModelOption: TypeAlias = Annotated[
     LatencyModel,
     typer.Option(
         "--latency-model",
         metavar="MODEL",
-        help="How long answers take: --latency-ms (constant), about that (normal), or as recorded (replay).",
+        help="How long answers take: --latency-ms (constant), around it (normal), or as recorded (replay).",
     ),
 ]
-LatencyMs: TypeAlias = Annotated[float, typer.Option("--latency-ms", help="How long an answer takes.")]
+LatencyMs: TypeAlias = Annotated[float, typer.Option("--latency-ms", help="How long an answer takes, in milliseconds.")]
 RetryAfterMs: TypeAlias = Annotated[
     float | None,
-    typer.Option("--retry-after-ms", help="Tell clients to try again so soon after an error that was injected."),
+    typer.Option("--retry-after-ms", help="Send retry-after with injected errors, in milliseconds."),
 ]
 Port: TypeAlias = Annotated[
-    int, typer.Option("--port", metavar="N", min=0, max=65535, help="Listen at this port; 0 is any that is free.")
+    int, typer.Option("--port", metavar="N", min=0, max=65535, help="Listen on this port; 0 is any free port.")
 ]
 
 
-PROGRAM_ARGS_KEY = "offbook.behind_dashes"
+PROGRAM_ARGS_KEY = "offbook.program_args"
 
 
 class ProgramCommand(QuickCommand):
-    """Sets what stands behind the first `--` apart, for `behind_dashes`, so that it is not taken for arguments."""
+    """Takes what follows the first `--` out of the arguments, for `program_args`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
@@ -102,6 +101,6 @@ class ProgramCommand(QuickCommand):
 
 
 def program_args(ctx: typer.Context) -> list[str] | None:
-    """What stands behind `--`; None if there is none."""
+    """Return the arguments after `--`; None without `--`."""
     found: list[str] | None = ctx.meta.get(PROGRAM_ARGS_KEY)
     return found

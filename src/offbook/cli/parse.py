@@ -19,11 +19,10 @@ from offbook.workflow.file.tree import steps_by_id, steps_without_model, tools_o
 
 
 def parse_faults(lines: list[str], *, file: str | None, definition: WorkflowDefinition) -> FaultPlan:
-    """The plan of the lines, and behind them that of a file, for a run of the workflow.
+    """Return the faults of the lines, followed by those of a file, for a run of the workflow.
 
     Raises:
-        InputError: a line or the file cannot be read, or names what asks no model, or a tool that no step
-            calls, in this workflow.
+        InputError: a line or the file cannot be read, or names a step without a model, or a tool that no step calls.
     """
     plan = FaultPlan() if file is None else FaultPlan.load(file)
     faults = [parse_fault(line) for line in lines]
@@ -35,7 +34,7 @@ def parse_faults(lines: list[str], *, file: str | None, definition: WorkflowDefi
 
 
 def _check_site(at: At, definition: WorkflowDefinition, *, source: str, place: str) -> None:
-    """Refuse a site that no call of the workflow can have."""
+    """Raise InputError for a site that no call of the workflow can have."""
     try:
         _check_workflow(at, definition)
         _check_tool(at, steps_by_id(definition))
@@ -60,26 +59,26 @@ def _check_tool(at: At, steps: Mapping[str, AnyStep]) -> None:
 def _check_step(at: At, steps: Mapping[str, AnyStep]) -> None:
     if at.step_id is None:
         return
-    asking = [step_id for step_id, step in steps.items() if isinstance(step, ModelFields)]
+    with_model = [step_id for step_id, step in steps.items() if isinstance(step, ModelFields)]
     step = steps.get(at.step_id)
     if step is None:
-        hint = did_you_mean(at.step_id, asking, kind="steps")
+        hint = did_you_mean(at.step_id, with_model, kind="steps")
         raise InputError(f"there is no step {at.step_id!r}", place="step", hint=hint)
-    if at.step_id not in asking:
-        its_tool = f"'tool={step.tool}: tool_error' strikes its tool; " if isinstance(step, ToolStep) else ""
-        hint = f"{its_tool}steps that ask a model: {', '.join(asking) or 'none'}"
-        reason = f"the step {at.step_id!r} asks no model: it is a {step.type} step"
+    if at.step_id not in with_model:
+        its_tool = f"'tool={step.tool}: tool_error' fails its tool; " if isinstance(step, ToolStep) else ""
+        hint = f"{its_tool}steps with a model: {', '.join(with_model) or 'none'}"
+        reason = f"the step {at.step_id!r} has no model: it is a {step.type} step"
         raise InputError(reason, place="step", hint=hint)
 
 
 def parse_state(declared: JsonObject, *, settings: list[str], file: str | None) -> JsonObject:
-    """The keys of a JSON file, and over them those of `key=value` settings, of which the last one counts.
+    """Return the keys of a JSON file, overridden by `key=value` settings, of which the last one counts.
 
-    A dotted key is set inside what is declared or in the file. A value is JSON where it can be, else text; where a
-    text is declared, it stays a text.
+    A dotted key is set inside the value of the file or the declared one. A value is parsed as JSON if possible, else it
+    is text; where the declared value is text, it stays text.
 
     Raises:
-        InputError: a file that is no JSON object, a setting that is none, or a key that is not declared.
+        InputError: the file is not a JSON object, a setting is not `key=value`, or a key is not declared.
     """
     state = {} if file is None else _read_state_file(file)
     for key in state:
@@ -95,7 +94,7 @@ def _read_state_file(file: str) -> JsonObject:
     except OSError as error:
         raise InputError(error.strerror or str(error), source=file) from None
     except orjson.JSONDecodeError as error:
-        raise InputError(f"no JSON: {error}", source=file) from None
+        raise InputError(f"not JSON: {error}", source=file) from None
     if not isinstance(state, dict):
         raise InputError("expected a JSON object", source=file, hint='{"key": "value"}')
     return state
@@ -128,7 +127,7 @@ def _json_excerpt(value: Any) -> str:
 
 
 def _declared(declared: Any, keys: list[str]) -> Any:
-    """What is declared at the path, if anything is."""
+    """Return the declared value at the path, if there is one."""
     for key in keys:
         declared = declared.get(key) if isinstance(declared, dict) else None
     return declared
@@ -149,10 +148,10 @@ def _check_key(key: str, declared: JsonObject, *, source: str) -> None:
 
 
 def check_models(definition: WorkflowDefinition, flow: str) -> None:
-    """Make sure that every step of the workflow in the file `flow` that asks a model has one.
+    """Check that every step that calls a model has one. `flow` is the file of the workflow.
 
     Raises:
-        InputError: one has none.
+        InputError: a step has none.
     """
     unnamed = steps_without_model(definition)
     if unnamed:

@@ -19,10 +19,10 @@ READ_BYTES = 64
 
 
 class SignalPipe:
-    """Takes signals over while the block lasts, and gives their numbers to who iterates over it.
+    """Handles signals within the block, and yields their numbers when it is iterated over.
 
-    None is lost, however soon it comes: a handler alone would not wake a process that is just about to wait. Signals
-    that are ignored stay so, but for SIGCHLD.
+    No signal is lost, however early it comes: a handler alone would not wake a process that is about to wait. Ignored
+    signals stay ignored, except SIGCHLD.
     """
 
     def __init__(self, *numbers: Signals) -> None:
@@ -34,7 +34,7 @@ class SignalPipe:
             yield from self.within(None)
 
     def within(self, wait_s: float | None) -> list[Signals]:
-        """The next signals, as soon as one has come; none if none comes in that time."""
+        """Return the next signals, as soon as there is one; an empty list after `wait_s` seconds."""
         poll = select.poll()
         poll.register(self._reading, select.POLLIN)
         has_come = poll.poll(None if wait_s is None else max(wait_s, 0.0) * 1000.0)
@@ -58,7 +58,7 @@ class SignalPipe:
 
 
 def stop_here(number: Signals) -> None:
-    """Do what the signal does by itself, and go on as before when told to continue."""
+    """Do what the signal does by default, and restore the handler when the process continues."""
     handler = signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
     signal.signal(number, handler)
@@ -70,14 +70,14 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 FORWARDED_SIGNALS = (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP)
 KEYBOARD_SIGNALS = (SIGINT, SIGQUIT, SIGTSTP)
-"""What a terminal sends to all its foreground processes at once when a key is pressed."""
+"""The signals that a key sends to all foreground processes of a terminal."""
 
 GRACE_S = 5.0
-"""How long a command that is told to end may take for that."""
+"""How long a command may take to end after SIGTERM."""
 
 
 class ChildExit(NamedTuple):
-    """How a command has ended: its exit code, 128 + N if signal N ended it. It `is_late` if it had to be ended."""
+    """The exit code of a command, 128 + N if signal N ended it. It `is_late` if it was stopped at its time limit."""
 
     code: int
     is_late: bool = False
@@ -90,13 +90,13 @@ def run_child(
     time_limit_s: float | None = None,
     grace_s: float = GRACE_S,
 ) -> ChildExit:
-    """Run `command` on our own input and outputs until it ends.
+    """Run `command` with our stdin, stdout and stderr until it ends.
 
-    At its time limit it is told to, with all that it has started if it is in a group of its own; what has not ended
-    `grace_s` later is killed.
+    At its time limit it gets SIGTERM, and what has not ended `grace_s` later gets SIGKILL. If it has its own process
+    group, so do the processes that it started.
 
-    Signals that we get are passed on to it, each once. At a terminal it is in the process group that keys are for, and
-    what they send is not passed on; elsewhere it has a group of its own, which signals to ours do not reach.
+    Signals are forwarded to it, each once. At a terminal it is in the foreground process group, and signals of keys are
+    not forwarded; elsewhere it has its own process group, which signals to ours do not reach.
 
     Raises:
         OSError: it cannot be started.
@@ -110,12 +110,12 @@ def run_child(
 
 
 class _Child:
-    """A command that runs; if it `is_apart`, in a process group of its own."""
+    """A running command; if it `is_apart`, in its own process group."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], *, is_apart: bool) -> None:
         self._is_apart = is_apart
         group = 0 if is_apart else None
-        self._process = subprocess.Popen(command, env=environment, close_fds=False, process_group=group)  # noqa: S603 - it is what the user wants
+        self._process = subprocess.Popen(command, env=environment, close_fds=False, process_group=group)  # noqa: S603 - the command of the user
 
     @property
     def code(self) -> int:
@@ -123,7 +123,7 @@ class _Child:
         return code
 
     def wait(self, signals: SignalPipe, limits: Sequence[tuple[float, Signals]]) -> bool:
-        """Wait for its end, sending it each signal once its time in seconds has passed; whether one was sent."""
+        """Wait for its end, sending each signal when its time in seconds has passed. Return whether one was sent."""
         sent, started_s = 0, SYSTEM_CLOCK.monotonic_s()
         while self._process.poll() is None:
             passed_s = SYSTEM_CLOCK.monotonic_s() - started_s
@@ -132,18 +132,18 @@ class _Child:
                 self._end(limits[sent][1])
                 sent += 1
             for number in came:
-                self._pass_on(number)
+                self._forward(number)
         return sent > 0
 
     def _end(self, number: Signals) -> None:
-        """Let it have a signal, and if it is apart, what it has started."""
+        """Send it a signal, and if it is apart, its whole process group."""
         if self._is_apart:
             os.killpg(self._process.pid, number)
         else:
             self._process.send_signal(number)
 
-    def _pass_on(self, number: Signals) -> None:
-        """Let it have a signal; where it stops by that, stop too, and go on with it."""
+    def _forward(self, number: Signals) -> None:
+        """Forward a signal. If that stops it, stop too, and continue together."""
         if number == SIGCHLD:
             return
         if self._is_apart or not (number in KEYBOARD_SIGNALS and _is_in_foreground()):
@@ -154,7 +154,7 @@ class _Child:
 
 
 def _is_in_foreground() -> bool:
-    """Whether a terminal sends its signals to us, and so to the processes that we start."""
+    """Return whether a terminal sends signals of keys to us and the processes that we start."""
     try:
         terminal = os.open(os.ctermid(), os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -166,7 +166,7 @@ def _is_in_foreground() -> bool:
 
 
 class Interruption:
-    """Lets a Ctrl-C end what runs while the block lasts, also code that an event loop would wait for first."""
+    """Makes Ctrl-C raise KeyboardInterrupt at once within the block, also in code that an event loop would await."""
 
     def __enter__(self) -> Self:
         self._is_ours = current_thread() is main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
@@ -183,7 +183,7 @@ class Interruption:
 
 
 class Termination:
-    """Takes a SIGTERM for a Ctrl-C while the block lasts. `has_come` tells which of them it was."""
+    """Handles SIGTERM like Ctrl-C within the block. `has_come` is whether it was SIGTERM."""
 
     has_come = False
 

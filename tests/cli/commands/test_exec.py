@@ -193,7 +193,7 @@ def test_what_was_not_used_is_told_and_a_mismatch_if_strict(execute):
 def test_a_replay_that_was_asked_nothing_is_a_mismatch_unless_that_is_allowed(execute):
     code, _, err = execute("--replay", "run.json", "--quiet", "--", *ASK)
     assert code == 3
-    assert "nothing was asked" in err
+    assert "made no call to the server" in err
     assert "OPENAI_BASE_URL" in err
     assert execute("--replay", "run.json", "--quiet", "--allow-no-calls", "--", *ASK) == (0, "", "")
 
@@ -202,7 +202,7 @@ def test_faults_strike_and_are_told(execute):
     faults = ["--fault", "call=1 attempt=1: http_error 500", "--fault", "call=2 attempt=1: connection_reset"]
     code, out, err = execute("--replay", "run.json", *faults, "--", *ASK, "Hi", "Hi", "Bye", "Bye")
     assert (code, out) == (0, "status 500\nHello!\nno answer\nBye!\n")
-    assert "2 calls in 4 tries, 2 served, 2 with a fault" in err
+    assert "2 calls in 4 attempts, 2 served, 2 with a fault" in err
     assert "2 faults fired: call=1 attempt=1: http_error 500, call=2 attempt=1: connection_reset" in err
 
 
@@ -281,20 +281,20 @@ def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
         (["--replay", "."], "."),
         (["--replay", "run.json", "--fault", "call=3: htp_error 500"], "http_error"),
         (["--replay", "run.json", "--plan", "missing.json"], "missing.json"),
-        (["--replay", "run.json", "--record-mode", "all"], "--record-mode says nothing without --record"),
-        (["--replay", "run.json", "--record-mode", "append"], "--record-mode says nothing without --record"),
+        (["--replay", "run.json", "--record-mode", "all"], "--record-mode requires --record"),
+        (["--replay", "run.json", "--record-mode", "append"], "--record-mode requires --record"),
         (["--replay", "run.json", "--replay", "other.json"], "--replay is given 2 times"),
         (["--record", "new.json", "--record", "other.json"], "--record is given 2 times"),
         (["--record", "new.txt"], "name it new.json, or sqlite:///path.db"),
         (["--record", "new"], "name it new.json"),
         (["--replay", "run.json", "--time-limit", "0"], "--time-limit"),
-        (["--replay", "run.json", "--upstream", "openai=http://x"], "--upstream says nothing without --record"),
-        (["--replay", "run.json", "--report", "-"], "the standard output is the command's"),
+        (["--replay", "run.json", "--upstream", "openai=http://x"], "--upstream requires --record"),
+        (["--replay", "run.json", "--report", "-"], "stdout belongs to the command"),
         (["--replay", "run.json", "--report", "run.json/x"], "run.json/x"),
         (["--replay", "run.json", "--latency-ms", "-1"], "latency_ms"),
         (["--replay", "run.json", "--port", "70000"], "65535"),
-        (["--record", "new.json", "--lenient"], "--lenient says nothing without --replay"),
-        (["--record", "new.json", "--default-response", "x"], "--default-response says nothing without --replay"),
+        (["--record", "new.json", "--lenient"], "--lenient requires --replay"),
+        (["--record", "new.json", "--default-response", "x"], "--default-response requires --replay"),
         (["--record", "new.json", "--upstream", "opnai=http://x"], "openai"),
         (["--record", "new.json", "--upstream", "openai"], "openai=http://"),
         (["--record", "redis://host/0"], "redis://host/0"),
@@ -321,7 +321,7 @@ def test_a_port_that_is_taken_is_bad_input(execute):
 def test_without_a_command_there_is_nothing_to_run(execute):
     code, out, err = execute("--replay", "run.json", "--")
     assert (code, out) == (2, "")
-    assert "no command is given" in err
+    assert "a command is missing" in err
 
 
 def test_the_programs_own_json_option_is_not_ours(execute):
@@ -389,7 +389,7 @@ def test_a_recording_that_is_kept_to_is_a_replay(execute, weather):
 def test_nothing_asked_while_recording_is_a_mismatch_unless_that_is_allowed_and_leaves_no_file(execute):
     code, _, err = execute("--record", "new.json", "--quiet", "--", *ASK)
     assert code == 3
-    assert "nothing was asked" in err
+    assert "made no call to the server" in err
     assert "OPENAI_BASE_URL" in err
     assert execute("--record", "new.json", "--quiet", "--allow-no-calls", "--", *ASK) == (0, "", "")
     assert not Path("new.json").exists()
@@ -430,14 +430,14 @@ def test_misses_behind_a_fault_are_not_a_reason_to_record_again(execute, weather
     assert "call 2 has no answer: asked.json: " in err
     assert "a fault fired before this" in err
     assert "record it again" not in err
-    assert "the recording is not of what was asked" not in err
+    assert "the recording does not match the calls" not in err
 
 
 def test_misses_are_numbered_as_faults_are(execute, weather):
     options = ["--replay", "asked.json", "--fault", "call=1: http_error 500"]
     code, _, err = execute(*options, "--", *ASK, "Hi", "Hi", "x/Hi", "Ho")
     assert code == 3
-    assert "3 calls in 4 tries, 3 with a fault, 1 missed" in err
+    assert "3 calls in 4 attempts, 3 with a fault, 1 missed" in err
     assert "offbook: call 2 has no answer: " in err
 
 
@@ -466,7 +466,8 @@ def test_a_step_that_never_came_is_told_with_how_steps_are_named(execute):
     code, _, err = execute("--replay", "run.json", "--fault", "step=foo: timeout", "--", *ASK, "Hi")
     assert code == 1
     assert (
-        "the fault 'step=foo: timeout' never fired\n  hint: over the wire, a call names its step in the header" in err
+        "the fault 'step=foo: timeout' never fired\n  hint: over the wire, a call names its step in x-offbook-step"
+        in err
     )
     assert "x-offbook-step" in err
 
@@ -476,7 +477,7 @@ def test_a_program_that_does_not_end_in_time_is_ended(execute):
     options = ["--replay", "run.json", "-q", "--time-limit", "0.5", "--report", "report.json"]
     code, _, err = execute(*options, "--", *PYTHON, program)
     assert code == 124
-    assert "the command had not ended in time, and was ended" in err
+    assert "the command reached its time limit and was stopped" in err
     assert json.loads(Path("report.json").read_text())["exit_code"] == 124
 
 

@@ -132,8 +132,8 @@ def test_the_plan_of_a_finding_takes_no_workflow_and_other_plans_need_one(run, c
     careless.write("plan.json", '{"faults": []}')
     code, _, err = run("replay", "--plan", "plan.json")
     assert code == 2
-    assert "no workflow is given" in err
-    assert "no recording is given" in run("replay", "flow.yaml")[2]
+    assert "a workflow is missing" in err
+    assert "a recording is missing" in run("replay", "flow.yaml")[2]
 
 
 def test_invariants_of_a_file_must_hold_for_every_run(run, project):
@@ -204,10 +204,10 @@ def test_a_program_is_explored_with_arguments_of_its_own(run, project):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((), "nothing is given to be explored"),
-        (("flow.yaml", "--", "true"), "a file and a program are given"),
-        (("flow.yaml",), "no recording is given"),
-        (("flow.txt",), "this is neither a workflow nor a file of scenarios"),
+        ((), "a file or a program is missing"),
+        (("flow.yaml", "--", "true"), "there are both a file and a program"),
+        (("flow.yaml",), "a recording is missing"),
+        (("flow.txt",), "this is not a workflow or a file of scenarios"),
         (("sim_none.py",), "there is no such file"),
         ((*FLOW, "--faults", "timeot"), "there is no fault 'timeot' to try"),
         ((*FLOW, "--workers", "many"), "expected a number or auto, got 'many'"),

@@ -76,7 +76,7 @@ def test_a_file_in_the_place_of_the_folder_is_bad_input(run, tmp_path):
     (tmp_path / "taken").write_text("mine")
     code, _, err = run("init", tmp_path / "taken")
     assert code == 2
-    assert "expected a folder" in err
+    assert "not a folder" in err
 
 
 def test_a_file_in_the_place_of_a_folder_inside_is_bad_input(run, tmp_path):

@@ -240,7 +240,7 @@ def test_an_interrupted_run_says_how_to_go_on(shop):
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
     (run,) = RunStore(broken.folder / "kept").summaries()
-    assert err.decode().endswith(f"to go on with it: offbook resume {run.id} --runs-dir kept\n")
+    assert err.decode().endswith(f"resume it with: offbook resume {run.id} --runs-dir kept\n")
     assert (run.status, run.settled_steps) == ("interrupted", 1)
 
 
@@ -255,7 +255,7 @@ def test_a_terminated_run_says_how_to_go_on(shop):
     told = orjson.loads(out)["error"]
     assert (told["exit_code"], told["message"]) == (143, "terminated: 1 done, 10 tokens")
     (run,) = RunStore(broken.folder / ".offbook/runs").summaries()
-    assert err.decode().endswith(f"{told['message']}\nto go on with it: offbook resume {run.id}\n")
+    assert err.decode().endswith(f"{told['message']}\nresume it with: offbook resume {run.id}\n")
     assert (run.status, run.settled_steps) == ("interrupted", 1)
 
 
@@ -283,7 +283,7 @@ def test_a_step_that_failed_is_tried_again_and_finished_ones_are_not(here, run):
     code, _, err = run("run", "flow.yaml")
     assert code == 1
     (kept,) = RunStore(".offbook/runs").summaries()
-    assert f"to go on with it: offbook resume {kept.id}\n" in err
+    assert f"resume it with: offbook resume {kept.id}\n" in err
     assert (kept.status, kept.settled_steps) == ("failed", 1)
     broken.clear()
     code, out, _ = run("resume", "last")
@@ -315,7 +315,7 @@ def test_a_fault_that_may_have_fired_in_a_kept_step_is_not_missed(here, run):
 def test_a_run_whose_fault_never_fired_has_succeeded_all_the_same(here, run):
     here(CHAIN)
     code, _, err = run("run", "flow.yaml", "--fault", "call=9: timeout")
-    assert (code, "to go on with it" in err) == (1, False)
+    assert (code, "resume it with" in err) == (1, False)
     assert RunStore(".offbook/runs").summaries()[0].status == "succeeded"
 
 
@@ -456,7 +456,7 @@ def test_only_live_runs_are_kept_and_only_if_wanted(here, run, monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL")
     monkeypatch.delenv("OPENAI_API_KEY")
     code, _, err = run("run", "flow.yaml")
-    assert (code, "OPENAI_API_KEY" in err, "to go on" in err) == (2, True, False)
+    assert (code, "OPENAI_API_KEY" in err, "resume it" in err) == (2, True, False)
     assert run("runs") == (0, "no runs in .offbook/runs\n", "")
 
 
@@ -469,7 +469,7 @@ def test_runs_are_listed_with_how_to_go_on(here, run):
     code, out, _ = run("runs")
     first, second = RunStore(".offbook/runs").ids()
     header, *rows = [" ".join(line.split()) for line in out.splitlines()]
-    assert (code, header) == (0, "run workflow status steps cost $ started (UTC) to go on with it")
+    assert (code, header) == (0, "run workflow status steps cost $ started (UTC) resume with")
     assert rows[0].startswith(f"{first} chain failed 1/3 20")
     assert rows[0].endswith(f"offbook resume {first}")
     assert rows[1].startswith(f"{second} chain succeeded 3/3 20")
@@ -516,5 +516,5 @@ def test_a_run_whose_progress_cannot_be_kept_ends_and_says_how_to_go_on(here, ru
     code, _, err = run("run", "flow.yaml", "--provider", "openai")
     (run_id,) = RunStore(".offbook/runs").ids()
     assert code == 2
-    assert err.startswith(f"to go on with it: offbook resume {run_id}\n")
+    assert err.startswith(f"resume it with: offbook resume {run_id}\n")
     assert "steps.jsonl: Is a directory" in err

@@ -220,7 +220,7 @@ def test_the_folder_of_a_trace_is_made(run, greet):
 
 
 def test_who_adds_to_a_recording_of_the_same_steps_is_told(run, greet, server):
-    told = "new.json has calls of these steps already; --record-mode all replaces them\n"
+    told = "new.json already has calls of these steps; --record-mode all replaces them\n"
     assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == ""
     assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == told
     assert run("run", greet, "--record", "new.json", "--record-mode", "all", "--no-checkpoint")[2] == ""

@@ -160,7 +160,7 @@ def test_lines_tell_of_sessions_tries_and_faults(serve):
         "POST /v1/chat/completions  200  served  demo  attempt 2  session mine",
         "POST /v1/chat/completions  no answer  fault  demo  fault connection_reset  session mine",
     ]
-    assert "offbook: 2 calls in 3 tries, 1 served, 2 with a fault (run.json)\n" in out
+    assert "offbook: 2 calls in 3 attempts, 1 served, 2 with a fault (run.json)\n" in out
     assert "  a[1]  answers Bye!  (session mine)\n  hint: a fault fired, which may be why\n" in out
 
 
@@ -174,7 +174,7 @@ def test_sessions_that_were_deleted_count_in_the_end(serve):
         connection.close()
 
     _, out, err = serve("--replay", "run.json", "--fault", "call=1 attempt=1: http_error 500", client=client)
-    assert "offbook: 1 call in 2 tries, 1 served, 1 with a fault (run.json)\n" in out
+    assert "offbook: 1 call in 2 attempts, 1 served, 1 with a fault (run.json)\n" in out
     assert "offbook: 1 exchange of run.json was not used:\n  a[1]  answers Bye!  (session mine)\n" in out
     assert "never fired" not in err
 
@@ -251,7 +251,7 @@ def test_a_server_with_a_key_of_its_own_records_with_those_of_the_environment(se
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--host", "0.0.0.0"], "listening at 0.0.0.0 needs an API key"),
+        (["--host", "0.0.0.0"], "listening at 0.0.0.0 requires an API key"),
         (["--host", "no such host", "--api-key", "k"], "cannot listen at"),
         (["--host", "nohost.invalid", "--api-key", "k"], "name an address of this machine"),
         (["--host", "192.0.2.1", "--api-key", "k"], "name an address of this machine"),

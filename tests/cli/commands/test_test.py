@@ -550,9 +550,9 @@ class TestPrompts:
     def test_every_prompt_is_shown_with_where_to_replace_it(self, run):
         code, out, _ = run("prompts")
         assert code == 0
-        assert 'user: replace it by a file: [user] template = "user.txt"' in out
-        assert "judge.helpfulness: replace it by a metric of your own" in out
-        assert "judge.error_groups: asked once a run, if something failed" in out
+        assert 'user: replace it with a file: [user] template = "user.txt"' in out
+        assert "judge.helpfulness: replace it with your own metric" in out
+        assert "judge.error_groups: used once a run, if something failed" in out
 
     def test_one_is_shown_by_its_name(self, run):
         _, out, _ = run("prompts", "verbosity")

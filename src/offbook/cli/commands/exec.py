@@ -45,11 +45,11 @@ def execute(
     plan: Plan = None,
     strict_unused: StrictUnused = False,
     allow_no_calls: Annotated[
-        bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if nothing was asked.")
+        bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if there was no call.")
     ] = False,
     time_limit: Annotated[
         float | None,
-        typer.Option("--time-limit", metavar="SECONDS", help="End the program after this time, and exit with 124."),
+        typer.Option("--time-limit", metavar="SECONDS", help="Stop the program after this time, and exit with 124."),
     ] = None,
     lenient: Lenient = False,
     default_response: DefaultResponse = None,
@@ -59,7 +59,7 @@ def execute(
     upstream: Upstreams = [],  # noqa: B006
     port: Port = 0,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="PATH", help="Write what became of every call to this JSON file.")
+        str | None, typer.Option("--report", metavar="PATH", help="Write the outcome of each call to this JSON file.")
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -87,9 +87,9 @@ def execute(
     from offbook.errors import InputError
 
     if not command:
-        raise InputError("no command is given", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
+        raise InputError("a command is missing", source="exec", hint="offbook exec --replay PATH -- COMMAND …")
     if time_limit is not None and not time_limit > 0:
-        raise InputError(f"{time_limit:g} s is no time to run", source="--time-limit", hint="give a number above 0")
+        raise InputError(f"{time_limit:g} is not a time limit", source="--time-limit", hint="use a number above 0")
     options = WireArguments(
         replay=single_value(replay, "--replay"),
         record=single_value(record, "--record"),
@@ -103,41 +103,41 @@ def execute(
         latency_ms=latency_ms,
         retry_after_ms=retry_after_ms,
     )
-    judge = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
+    policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
     end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
-    verdict = judge.verdict(end, tally)
-    file.finish(tally, exit_code=verdict.code, command_exit_code=end.code)
+    decision = policy.decide(end, tally)
+    file.finish(tally, exit_code=decision.code, command_exit_code=end.code)
     summary = WireSummary(
         tally, options.recording, is_folder=options.is_folder, is_quiet=quiet, is_strict=strict_unused
     )
-    summary.print(verdict)
-    raise typer.Exit(verdict.code)
+    summary.print(decision)
+    raise typer.Exit(decision.code)
 
 
 def _run(
     command: list[str], options: WireArguments, *, port: int, report: WireReportFile, time_limit_s: float | None
 ) -> tuple[ChildExit, WireTally]:
-    """Run the command beside a server; gives how it ended, and what became of its calls."""
+    """Run the command next to a server, and return how it ended and the tally of its calls."""
     import os
 
     from offbook.cli.process import run_child
     from offbook.cli.runners.wire import child_environment, discard_empty_recording, tally_wire_calls
     from offbook.wire.server.wire_server import WireServer
 
-    stage = options.wire_options(os.environ)
-    with discard_empty_recording(options.record), _muted_misses(), WireServer(stage, port=port) as server:
+    wire_options = options.wire_options(os.environ)
+    with discard_empty_recording(options.record), _muted_misses(), WireServer(wire_options, port=port) as server:
         report.begin()
         try:
             end = run_child(command, child_environment(os.environ, server), time_limit_s=time_limit_s)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
-        left = server.unused_exchanges()
-    return end, tally_wire_calls(server, left, options.fault_plan())
+        unused = server.unused_exchanges()
+    return end, tally_wire_calls(server, unused, options.fault_plan())
 
 
 def _print_not_started(name: str, error: OSError) -> int:
-    """Say why there is no such command; gives the exit code that shells have for that."""
+    """Print why the command could not be started, and return the exit code that shells use for it."""
     from offbook.cli.exit_codes import NOT_EXECUTABLE, NOT_FOUND
     from offbook.cli.output.console import print_message
 
@@ -150,7 +150,7 @@ def _print_not_started(name: str, error: OSError) -> int:
 
 @contextmanager
 def _muted_misses() -> Iterator[None]:
-    """Keep the server from telling of misses as they come: they are told when the command has ended."""
+    """Keep the server from logging misses: they are printed when the command has ended."""
     import logging
 
     logger = logging.getLogger("offbook.wire")

@@ -14,61 +14,69 @@ SETTINGS = {"cls": ProgramCommand}
 def explore(
     ctx: typer.Context,
     file: Annotated[
-        str | None, typer.Argument(help="A workflow, or a file of scenarios; a program follows behind --.")
+        str | None, typer.Argument(help="A workflow, or a file of scenarios; a program comes after --.")
     ] = None,
     recording: Annotated[
         str | None,
-        typer.Option("--recording", "--replay", help="The recorded run; of scenarios, by default beside the file."),
+        typer.Option("--recording", "--replay", help="The recorded run; for scenarios, by default next to the file."),
     ] = None,
     faults: Annotated[str, typer.Option("--faults", help="Which faults to try: all, or names: timeout,tool_lost.")] = (
         "all"
     ),
-    pairs: Annotated[bool, typer.Option("--pairs", help="Try a second fault behind each, too.")] = False,
-    budget: Annotated[int | None, typer.Option(min=1, help="Run so many cases at most, the most telling ones.")] = None,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Also try a second fault after each.")] = False,
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="Run at most so many cases, the most informative ones.")
+    ] = None,
     fault: Annotated[
-        list[str], typer.Option(help="Run only the case of this fault: 'call=2: timeout'. Repeated, of all of them.")
+        list[str],
+        typer.Option(
+            help="Run only the case of this fault: 'call=2: timeout'. Repeat it for a case of several faults."
+        ),
     ] = [],  # noqa: B006
-    only: Annotated[list[str], typer.Option(help="Run only the case of this id. May be repeated.")] = [],  # noqa: B006
-    list_cases: Annotated[bool, typer.Option("--list", help="List the cases and run none of them.")] = False,
+    only: Annotated[list[str], typer.Option(help="Run only the case with this id. Repeatable.")] = [],  # noqa: B006
+    list_cases: Annotated[bool, typer.Option("--list", help="List the cases, and run none.")] = False,
     on_divergence: Annotated[
         Literal["stop", "default", "live"],
-        typer.Option(help="What becomes of a request that was never recorded: end the run, answer, or ask the model."),
+        typer.Option(
+            help="On a request that was never recorded: stop the run, use a default answer, or call the model."
+        ),
     ] = "stop",
     default_response: Annotated[
-        str | None, typer.Option(help="What it is answered with; --on-divergence is then default.")
+        str | None, typer.Option(help="The default answer. Implies --on-divergence default.")
     ] = None,
     invariants: Annotated[
         str | None, typer.Option(help="A Python file whose functions invariant_… must hold for every run.")
     ] = None,
     declared: Annotated[
-        str, typer.Option(help="Errors that are raised to give up: NAME,…; of a program, its exit codes.")
+        str, typer.Option(help="Errors that the agent may raise: NAME,…; for a program, exit codes.")
     ] = "",
-    side_effects: Annotated[str, typer.Option(help="Tools of which running one twice does harm: NAME,…")] = "",
+    side_effects: Annotated[str, typer.Option(help="Tools that must not run twice: NAME,…")] = "",
     run_tools: Annotated[
-        bool, typer.Option("--run-tools", help="Let tools with side effects run for real if none are recorded.")
+        bool, typer.Option("--run-tools", help="Run tools with side effects for real if none are recorded.")
     ] = False,
     deadline: Annotated[
-        float | None, typer.Option(min=0.001, help="How long a run may take, in seconds of its own clock.")
+        float | None, typer.Option(min=0.001, help="How long a run may take, in seconds of its virtual clock.")
     ] = None,
-    workers: Annotated[str, typer.Option(help="How many cases to run at once: a number, or auto.")] = "auto",
+    workers: Annotated[str, typer.Option(help="How many cases run at once: a number, or auto.")] = "auto",
     report: Annotated[str | None, typer.Option(metavar="PATH", help="Write a page with the heatmap and all runs.")] = (
         None
     ),
     reporter: Annotated[
-        list[str], typer.Option(help="A further report: html=PATH, json=PATH, junit=PATH or github. May be repeated.")
+        list[str], typer.Option(help="Another report: html=PATH, json=PATH, junit=PATH or github. Repeatable.")
     ] = [],  # noqa: B006
     fail_on: Annotated[
-        str | None, typer.Option(help="Exit with 1 on these verdicts alone: wrong,repeated-side-effect,hung.")
+        str | None, typer.Option(help="Exit with 1 on these verdicts only: wrong,repeated-side-effect,hung.")
     ] = None,
     compare: Annotated[str | None, typer.Option(metavar="PATH", help="Compare with an earlier json=PATH report.")] = (
         None
     ),
     regress: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Keep each finding there, as a file that pytest runs.")
+        str | None,
+        typer.Option(metavar="FOLDER", help="Write each finding to this folder, as a file that pytest runs."),
     ] = None,
-    scenario: Annotated[str | None, typer.Option(help="Which scenario of the file.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Which agent of the config.")] = None,
-    config: Annotated[str | None, typer.Option(help="A config, instead of the nearest offbook.toml.")] = None,
+    scenario: Annotated[str | None, typer.Option(help="The scenario of the file.")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent of the config.")] = None,
+    config: Annotated[str | None, typer.Option(help="The config, instead of the nearest offbook.toml.")] = None,
     settings: Settings = [],  # noqa: B006
     state: StateFile = None,
     as_json: AsJson = False,
@@ -108,7 +116,7 @@ def explore(
         side_effects=parse_names(side_effects),
         runs_tools=run_tools,
     )
-    given = SubjectArguments(
+    subject = SubjectArguments(
         file=file,
         command=program_args(ctx),
         recording=recording,
@@ -134,4 +142,4 @@ def explore(
         is_json=as_json,
         is_quiet=quiet,
     )
-    raise typer.Exit(run_exploration(given.described(), explore_settings, options))
+    raise typer.Exit(run_exploration(subject.spec(), explore_settings, options))

@@ -15,9 +15,9 @@ def graph(
     flow: Flow,
     format: Annotated[
         Literal["text", "mermaid", "svg"] | None,
-        typer.Option("--format", "-f", help="What kind of picture; by default, as the output is called, else text."),
+        typer.Option("--format", "-f", help="The format; by default that of the suffix of --output, else text."),
     ] = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Where the picture goes.")] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="The file to write.")] = None,
 ) -> None:
     """Draw a workflow as text, Mermaid or SVG.
 
@@ -45,7 +45,7 @@ def graph(
 
 
 def _format_of(output: str | None) -> Literal["text", "mermaid", "svg"]:
-    """The format that the name of a file tells."""
+    """Return the format of a file by its suffix."""
     from pathlib import Path
 
     return "text" if output is None else SUFFIXES.get(Path(output).suffix.lower(), "text")

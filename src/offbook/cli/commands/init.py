@@ -19,14 +19,14 @@ FILES = (
     ".github/workflows/test.yml",
     ".gitignore",
 )
-"""What is written. Templates have the same names, without the dot at the beginning."""
+"""The files of a project. Templates have the same names, without a leading dot."""
 REQUIREMENT = "<offbook>"
-"""What templates have in the place of how offbook is installed."""
+"""The placeholder in templates for the requirement that installs offbook."""
 
 
 def init(
-    folder: Annotated[str, typer.Argument(help="Where the project goes; made if absent.")] = ".",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    folder: Annotated[str, typer.Argument(help="The folder of the project; created if missing.")] = ".",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a small project with a workflow, a recording and tests.
 
@@ -57,11 +57,11 @@ def init(
 
 
 def _check(folder: Path, *, force: bool) -> None:
-    """Refuse a folder that is none, files that are there, and links that lead out of the folder."""
+    """Refuse a path that is not a folder, existing files, and links that lead out of the folder."""
     from offbook.errors import InputError
 
     if folder.exists() and not folder.is_dir():
-        raise InputError("expected a folder, this is a file", source=str(folder))
+        raise InputError("this is a file, not a folder", source=str(folder))
     for name in FILES:
         if not (folder / name).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"a link leads {name} out of the folder", source=str(folder), hint="remove the link")
@@ -87,17 +87,17 @@ def _write(folder: Path) -> None:
 
 
 def _requirement() -> str:
-    """What installs the offbook that runs now: from where it was installed, else by its version."""
+    """Return the requirement that installs this offbook: its source if it has one, else its version."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
     from offbook.version import __version__
 
     try:
-        told = json.loads(distribution("offbook").read_text("direct_url.json") or "{}")
+        source = json.loads(distribution("offbook").read_text("direct_url.json") or "{}")
     except PackageNotFoundError:
-        told = {}
-    if "url" not in told:
+        source = {}
+    if "url" not in source:
         return f"offbook=={__version__}"
-    vcs = told.get("vcs_info", {})
-    return f"offbook @ {vcs['vcs']}+{told['url']}@{vcs['commit_id']}" if vcs else f"offbook @ {told['url']}"
+    vcs = source.get("vcs_info", {})
+    return f"offbook @ {vcs['vcs']}+{source['url']}@{vcs['commit_id']}" if vcs else f"offbook @ {source['url']}"

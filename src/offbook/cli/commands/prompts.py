@@ -8,7 +8,7 @@ import typer
 
 
 def prompts(
-    name: Annotated[str | None, typer.Argument(help="One of them, by its name or the end of it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The name of a prompt, or the end of it.")] = None,
 ) -> None:
     """Show the prompts of simulated users and judges.
 
@@ -36,16 +36,16 @@ def _choose(name: str | None, steps: list[str]) -> list[str]:
     chosen = [step for step in steps if name in (None, step, step.rpartition(".")[2])]
     if not chosen:
         hint = did_you_mean(str(name), steps, kind="prompts")
-        raise InputError(f"no prompt is called {name!r}", source="prompts", hint=hint)
+        raise InputError(f"there is no prompt {name!r}", source="prompts", hint=hint)
     return chosen
 
 
 def _replacement(step: str) -> str:
-    """Where a prompt is replaced: the user's by a file, a judge's by a metric of one's own."""
+    """Return the setting that replaces a prompt."""
     from offbook.scenarios.judge import METRICS
 
     if step == "user":
-        return 'replace it by a file: [user] template = "user.txt"'
+        return 'replace it with a file: [user] template = "user.txt"'
     if step.rpartition(".")[2] in METRICS:
-        return 'replace it by a metric of your own: [judge] metrics = ["my_metrics:NAME"]'
-    return 'asked once a run, if something failed: [judge] group_errors = "model"'
+        return 'replace it with your own metric: [judge] metrics = ["my_metrics:NAME"]'
+    return 'used once a run, if something failed: [judge] group_errors = "model"'

@@ -11,7 +11,7 @@ from offbook.cli.options import AsJson, Faults, Plan, Quiet, RealTime, Settings,
 
 def replay(
     flow: Annotated[
-        str | None, typer.Argument(help="A workflow file; none with the plan of a finding.", show_default=False)
+        str | None, typer.Argument(help="A workflow file; none with a --plan of explore --regress.", show_default=False)
     ] = None,
     recording: Annotated[
         str | None, typer.Option(help="The recording that answers: path.json, or sqlite:///path.db.")
@@ -19,7 +19,8 @@ def replay(
     settings: Settings = [],  # noqa: B006
     state: StateFile = None,
     allow_default_fallback: Annotated[
-        bool, typer.Option("--allow-default-fallback", help="Answer what does not match all the same, with a warning.")
+        bool,
+        typer.Option("--allow-default-fallback", help="Answer requests that do not match with a default, and warn."),
     ] = False,
     strict_unused: StrictUnused = False,
     fault: Faults = [],  # noqa: B006
@@ -60,7 +61,7 @@ def replay(
         raise typer.Exit(replay_regression(plan, is_json=as_json, is_quiet=quiet))
     if flow is None or recording is None:
         missing = "workflow" if flow is None else "recording"
-        raise InputError(f"no {missing} is given", source="replay", hint="offbook replay FLOW --recording PATH")
+        raise InputError(f"a {missing} is missing", source="replay", hint="offbook replay FLOW --recording PATH")
     definition = load_workflow(flow)
     check_models(definition, flow)
     options = RunOptions(

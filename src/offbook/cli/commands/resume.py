@@ -10,9 +10,9 @@ from offbook.cli.options import RUNS_DIR, AsJson, Quiet, RunsDir, Trace
 
 
 def resume(
-    run_id: Annotated[str, typer.Argument(help="The id of a run, a part of it that no other has, or 'last'.")],
+    run_id: Annotated[str, typer.Argument(help="The id of a run, a unique part of it, or 'last'.")],
     force: Annotated[
-        bool, typer.Option("--force", "-f", help="Go on although files have changed; what is done stays done.")
+        bool, typer.Option("--force", "-f", help="Resume although files have changed; completed steps stay.")
     ] = False,
     runs_dir: RunsDir = RUNS_DIR,
     trace: Trace = None,
@@ -47,9 +47,9 @@ def resume(
         if not Path(manifest.started_in).is_dir():
             raise RunError("the folder where it was started is gone", source=manifest.id, place=manifest.started_in)
         with chdir(manifest.started_in):
-            kept = msgspec.convert(manifest.options, ResumeOptions)
-            definition = override_config(load_workflow(manifest.given_path), kept.provider, kept.model)
+            stored = msgspec.convert(manifest.options, ResumeOptions)
+            definition = override_config(load_workflow(manifest.given_path), stored.provider, stored.model)
             options = RunOptions(
-                mode=kept.mode, state=manifest.state, faults=kept.plan, is_json=as_json, is_quiet=quiet, trace=trace
+                mode=stored.mode, state=manifest.state, faults=stored.plan, is_json=as_json, is_quiet=quiet, trace=trace
             )
             raise typer.Exit(run_resumable(run, definition, options, runs_dir=runs_dir))

@@ -31,18 +31,20 @@ def run(
     flow: Flow,
     settings: Settings = [],  # noqa: B006
     state: StateFile = None,
-    record: Annotated[str | None, typer.Option(help="Keep every call of models and tools in this recording.")] = None,
+    record: Annotated[str | None, typer.Option(help="Record every model and tool call in this file.")] = None,
     record_mode: Annotated[
         RecordMode,
         typer.Option(
-            help="Add every call, keep to what is there, add what is missing, replace what is touched, or start afresh."
+            help="Add every call, replay what is there, add what is missing, replace what is called, or start anew."
         ),
     ] = "append",
     mock_responses: Annotated[
-        str | None, typer.Option(help="Answer from this recording; warn of what it lacks.")
+        str | None, typer.Option(help="Answer from this recording, and warn about missing answers.")
     ] = None,
-    provider: Annotated[MockableProviderName | None, typer.Option(help="Instead of the config's provider.")] = None,
-    model: Annotated[str | None, typer.Option(help="Instead of the config's model.")] = None,
+    provider: Annotated[
+        MockableProviderName | None, typer.Option(help="The provider, instead of that of the config.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model, instead of that of the config.")] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     recording: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -52,7 +54,7 @@ def run(
     real_time: RealTime = False,
     runs_dir: RunsDir = RUNS_DIR,
     no_checkpoint: Annotated[
-        bool, typer.Option("--no-checkpoint", help="Do not keep the run, which could then not be resumed.")
+        bool, typer.Option("--no-checkpoint", help="Do not store the run; it cannot be resumed.")
     ] = False,
 ) -> None:
     """Run a workflow: live, recorded or mocked.
@@ -89,12 +91,12 @@ def run(
     warn_if_recorded(definition, mode)
     if no_checkpoint or is_mocked(definition, mode):
         raise typer.Exit(run_workflow(definition, options, folder=folder_of(flow)).code)
-    kept = resume_options(mode, options.faults, provider=provider, model=model)
-    raise typer.Exit(start_resumable(definition, flow, options, kept, runs_dir))
+    stored = resume_options(mode, options.faults, provider=provider, model=model)
+    raise typer.Exit(start_resumable(definition, flow, options, stored, runs_dir))
 
 
 def _refuse_recording(recording: str | None, flow: str) -> None:
-    """Say which command takes a recording."""
+    """Refuse --recording, and name the command that takes it."""
     from offbook.errors import InputError
 
     if recording is not None:
@@ -109,7 +111,7 @@ def _mode(record: str | None, record_mode: RecordMode, mock_responses: str | Non
     if record is not None and mock_responses is not None:
         raise InputError("--record and --mock-responses exclude each other", hint="leave one of them out")
     if record is None and record_mode != "append":
-        raise InputError("--record-mode says nothing without --record", hint="add --record PATH")
+        raise InputError("--record-mode requires --record", hint="add --record PATH")
     if mock_responses is not None:
         return Mock(mock_responses)
     return Live() if record is None else Record(record, record_mode)
@@ -118,12 +120,12 @@ def _mode(record: str | None, record_mode: RecordMode, mock_responses: str | Non
 def override_config(
     definition: WorkflowDefinition, provider: MockableProviderName | None, model: str | None
 ) -> WorkflowDefinition:
-    """The workflow with another provider and model in its config; steps that name their own keep them."""
+    """Return the workflow with another provider and model in its config. Those of steps stay."""
     from offbook.errors import InputError
     from offbook.workflow.file.schema import ConfigDefinition
 
     if model == "":
         raise InputError("expected the name of a model", source="--model")
-    told = {"provider": provider, "model": model}
-    config = ConfigDefinition.model_validate({name: value for name, value in told.items() if value is not None})
+    given = {"provider": provider, "model": model}
+    config = ConfigDefinition.model_validate({name: value for name, value in given.items() if value is not None})
     return definition.model_copy(update={"config": config.inside(definition.config)})

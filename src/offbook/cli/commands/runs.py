@@ -12,12 +12,12 @@ from offbook.text import format_usd, pluralize
 if TYPE_CHECKING:
     from offbook.workflow.runs.store import RunStore, RunSummary
 
-COLUMNS = ("run", "workflow", "status", "steps", "cost $", "started (UTC)", "to go on with it")
+COLUMNS = ("run", "workflow", "status", "steps", "cost $", "started (UTC)", "resume with")
 
 
 def runs(
-    prune: Annotated[str | None, typer.Option(help="Remove runs that were started longer ago: 30d, 12h or 2w.")] = None,
-    keep: Annotated[int | None, typer.Option(min=0, help="Remove all but this many of the latest runs.")] = None,
+    prune: Annotated[str | None, typer.Option(help="Remove runs that started longer ago: 30d, 12h or 2w.")] = None,
+    keep: Annotated[int | None, typer.Option(min=0, help="Remove all but the latest so many runs.")] = None,
     runs_dir: RunsDir = RUNS_DIR,
     as_json: AsJson = False,
 ) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ListenAddress(NamedTuple):
-    """Where a server listens, and the key that it asks for."""
+    """Where a server listens, and the key that it requires."""
 
     host: str
     port: int
@@ -49,10 +49,12 @@ def serve(
     latency_ms: LatencyMs = 0.0,
     retry_after_ms: RetryAfterMs = None,
     upstream: Upstreams = [],  # noqa: B006
-    host: Annotated[str, typer.Option(help="Listen at this address; other than loopback needs a key.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Listen on this address; other than loopback requires --api-key.")
+    ] = "127.0.0.1",
     port: Port = 0,
     api_key: Annotated[
-        str, typer.Option(envvar="OFFBOOK_API_KEY", show_default=False, help="What clients must give as their key.")
+        str, typer.Option(envvar="OFFBOOK_API_KEY", show_default=False, help="The key that clients must send.")
     ] = "",
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -108,7 +110,7 @@ def serve(
 
 
 def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_quiet: bool) -> WireTally:
-    """Serve until told to end; gives what became of the calls."""
+    """Serve until a signal comes, and return the tally of the calls."""
     import os
     from signal import SIGHUP, SIGINT, SIGTERM
 
@@ -118,11 +120,11 @@ def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_qu
     from offbook.wire.server.wire_server import WireServer
 
     log = WireCallLog(is_quiet=is_quiet)
-    stage = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
+    wire_options = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
     with discard_empty_recording(options.record):
-        server = WireServer(stage, host=place.host, port=place.port, api_key=place.api_key)
+        server = WireServer(wire_options, host=place.host, port=place.port, api_key=place.api_key)
         with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
             print_serving_notice(server, options, api_key=place.api_key, is_json=is_json)
             next(iter(signals))
-            left = server.unused_exchanges()
-    return tally_wire_calls(server, left, options.fault_plan())
+            unused = server.unused_exchanges()
+    return tally_wire_calls(server, unused, options.fault_plan())

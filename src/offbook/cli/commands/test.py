@@ -11,27 +11,28 @@ from offbook.cli.options import AsJson
 
 def run_tests(
     paths: Annotated[
-        list[str] | None, typer.Argument(help="Files or folders of scenarios; by default all of the config.")
+        list[str] | None, typer.Argument(help="Files or folders of scenarios; by default those of the config.")
     ] = None,
-    config: Annotated[str | None, typer.Option(help="A config, instead of the nearest offbook.toml.")] = None,
-    scenario: Annotated[str | None, typer.Option(help="Only scenarios whose names have this text in them.")] = None,
+    config: Annotated[str | None, typer.Option(help="The config, instead of the nearest offbook.toml.")] = None,
+    scenario: Annotated[str | None, typer.Option(help="Only scenarios with this text in their name.")] = None,
     agent: Annotated[
-        list[str], typer.Option(help="Test this agent, whatever the scenarios name. May be repeated, to compare.")
+        list[str], typer.Option(help="Run with this agent, whatever the scenarios name. Repeat it to compare agents.")
     ] = [],  # noqa: B006
     record: Annotated[
-        str | None, typer.Option(help="Keep every call of models in this recording, or one a scenario in this folder.")
+        str | None,
+        typer.Option(help="Record every model call in this file, or in one file per scenario in this folder."),
     ] = None,
     replay: Annotated[
-        str | None, typer.Option(help="Answer every call of models from this recording, or from those in this folder.")
+        str | None, typer.Option(help="Answer every model call from this recording, or from those in this folder.")
     ] = None,
-    repeat: Annotated[int | None, typer.Option(min=1, help="Hold each conversation so often.")] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, help="Hold so many conversations at once.")] = None,
+    repeat: Annotated[int | None, typer.Option(min=1, help="Run each scenario so many times.")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Run so many conversations at once.")] = None,
     reporter: Annotated[
         list[str],
-        typer.Option(help="A further report: junit=PATH, html=PATH, json=PATH or github. May be repeated."),
+        typer.Option(help="Another report: junit=PATH, html=PATH, json=PATH or github. Repeatable."),
     ] = [],  # noqa: B006
     as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Run again whenever a file of the project changes.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Run again when a file of the project changes.")] = False,
 ) -> None:
     """Run scenarios with the agents of the config.
 

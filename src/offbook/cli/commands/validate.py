@@ -48,12 +48,12 @@ def validate(flows: Flows, as_json: AsJson = False) -> None:
 def _unnamed_models_note(steps: list[str]) -> str:
     if not steps:
         return ""
-    told = f"{steps[0]} and {len(steps) - 1:,} more" if len(steps) > 1 else steps[0]
-    return f", but no model is named for {told}: config: {{model: …}}, or run --model NAME"
+    named = f"{steps[0]} and {len(steps) - 1:,} more" if len(steps) > 1 else steps[0]
+    return f", but no model is named for {named}: config: {{model: …}}, or run --model NAME"
 
 
 def _check_file(flow: str) -> tuple[tuple[Problem, ...], list[str]]:
-    """The problems of a file, and the steps in it that have no model."""
+    """Return the problems of a file, and its steps without a model."""
     from offbook.errors import WorkflowError
     from offbook.workflow.file.load import load_workflow
     from offbook.workflow.file.tree import steps_without_model

@@ -35,10 +35,10 @@ FAILED_STYLE = "bold red"
 
 
 class WireCallLog(logging.Handler):
-    """Writes a line a call to the error output, and what the server itself has to say.
+    """Writes a line for each call to stderr, and the log of the server.
 
-    It writes on a thread of its own: a reader of the error output who is slow holds up no answer. Lines that nobody
-    reads are dropped beyond a thousand. If quiet, calls are not told.
+    It writes on its own thread, so that a slow reader of stderr delays no answer. It drops lines when a thousand are
+    waiting. If quiet, it does not write calls.
     """
 
     def __init__(self, *, is_quiet: bool = False) -> None:
@@ -76,8 +76,7 @@ class WireCallLog(logging.Handler):
 
 
 def call_line(call: WireCall) -> Text:
-    """`POST /v1/chat/completions 200 served gpt-4o`, with the try, the fault, the session and how the real API failed,
-    where there are such."""
+    """`POST /v1/chat/completions  200  served  gpt-4o`, with attempt, fault, session and failure if there are any."""
     status = "no answer" if call.status is None else str(call.status)
     more = [
         call.model,
@@ -87,34 +86,36 @@ def call_line(call: WireCall) -> Text:
         f"failed: {call.failure}" if call.failure else "",
     ]
     style = FAILED_STYLE if call.failure else STYLES.get(call.outcome, "green")
-    told = "".join(f"  {part}" for part in more if part)
+    details = printable("".join(f"  {part}" for part in more if part)).replace("\n", " ")
     return Text.assemble(
-        printable(f"{call.method} {call.place}  {status}  "), (call.outcome, style), printable(told).replace("\n", " ")
+        printable(f"{call.method} {call.place}  {status}  "),
+        (call.outcome, style),
+        details,
     )
 
 
 def print_serving_notice(server: WireServer, options: WireArguments, *, api_key: str, is_json: bool) -> None:
-    """Print where the server is, and which variables lead SDKs there: as text, or as one line of JSON."""
+    """Print the address of the server and the variables that point SDKs at it, as text or as one line of JSON."""
     url, variables = server.url, server.env
     if is_json:
         typer.echo(msgspec.json.encode({"url": url, "env": variables}).decode())
         return
     does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
-    typer.echo(f"{url}: {printable(does)}; Ctrl-C ends it")
+    typer.echo(f"{url}: {printable(does)}; Ctrl-C stops it")
     for name, value in variables.items():
-        told = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
-        typer.echo(f"  export {name}={told}")
-    typer.echo(f"a run of its own: {url}/s/NAME in the place of {url}, or the header x-offbook-session: NAME")
-    typer.echo(f"what became of it: GET {url}/_offbook/sessions/NAME; DELETE forgets it")
+        shown = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
+        typer.echo(f"  export {name}={shown}")
+    typer.echo(f"for a separate session, use {url}/s/NAME instead of {url}, or the header x-offbook-session: NAME")
+    typer.echo(f"its outcome: GET {url}/_offbook/sessions/NAME; DELETE removes it")
 
 
 SHOWN_UNUSED = 10
 
 
 def describe_unused_wire(unused: Sequence[UnusedExchange], recording: str, *, is_folder: bool, has_fired: bool) -> str:
-    """How many exchanges of a recording were left, and the first of them, a line each.
+    """Return how many exchanges of a recording were not used, and a line for each of the first.
 
-    In a folder each line names its file. If a fault `has_fired`, that may be why.
+    In a folder, each line names its file. If a fault `has_fired`, that may be why.
     """
     said = "exchange of {} was" if len(unused) == 1 else "exchanges of {} were"
     lines = [f"{len(unused):,} {said.format(recording)} not used:"]
@@ -128,8 +129,8 @@ def describe_unused_wire(unused: Sequence[UnusedExchange], recording: str, *, is
 
 def _unused_line(left: UnusedExchange, *, is_folder: bool) -> str:
     where = [left.recording if is_folder else "", f"session {left.session}" if left.session else ""]
-    told = ", ".join(filter(None, where))
-    line = f"{short_fingerprint(left.key)}[{left.position}]  {left.about}{f'  ({told})' if told else ''}"
+    source = ", ".join(filter(None, where))
+    line = f"{short_fingerprint(left.key)}[{left.position}]  {left.about}{f'  ({source})' if source else ''}"
     return printable(line).replace("\n", " ")
 
 
@@ -138,7 +139,7 @@ SHOWN_FAULTS = 5
 SHOWN_FAILURES = 3
 _OUTCOME_WORDS: dict[WireOutcome, str] = {
     "served": "served",
-    "passed": "passed on unrecorded",
+    "passed": "forwarded, not recorded",
     "default": "answered with the default",
     "synthetic": "synthetic",
     "fault": "with a fault",
@@ -149,10 +150,10 @@ _OUTCOME_WORDS: dict[WireOutcome, str] = {
 
 
 class WireSummary(Struct, frozen=True):
-    """Prints what became of calls: if quiet, only what is wrong. What is wrong goes to the error output.
+    """Prints the outcome of the calls; if quiet, only problems. Problems go to stderr.
 
-    `recording` is what answered or was made; it may be a folder. Leftovers are wrong if `is_strict`. Where it
-    `is_closing_log`, misses were told as they came, and what is not wrong goes to the standard output.
+    `recording` is the recording that was replayed or written, or a folder. Unused exchanges are a problem if
+    `is_strict`. If it `is_closing_log`, misses have been logged already, and the rest goes to stdout.
     """
 
     tally: WireTally
@@ -162,11 +163,11 @@ class WireSummary(Struct, frozen=True):
     is_strict: bool = False
     is_closing_log: bool = False
 
-    def print(self, verdict: ExitDecision | None = None) -> None:
-        """Print all of it, and what is to be done where the verdict says so."""
+    def print(self, decision: ExitDecision | None = None) -> None:
+        """Print the summary, and the reason and hint of the decision."""
         fired = self.tally.faults.fired
         if self.tally.failed or not self.is_quiet:
-            self._say(f"{self._told_calls()} ({self.recording})", is_wrong=bool(self.tally.failed))
+            self._say(f"{self._describe_calls()} ({self.recording})", is_wrong=bool(self.tally.failed))
         if fired and not self.is_quiet:
             self._say(_describe_fired(fired))
         if not self.is_closing_log:
@@ -174,12 +175,12 @@ class WireSummary(Struct, frozen=True):
         for line in self.tally.faults.unfired:
             self._say(_describe_unfired(line), is_wrong=True)
         if self.tally.unused and (self.is_strict or not self.is_quiet):
-            told = describe_unused_wire(
+            unused = describe_unused_wire(
                 self.tally.unused, self.recording, is_folder=self.is_folder, has_fired=bool(self.tally.faults.fired)
             )
-            self._say(told, is_wrong=self.is_strict)
-        if verdict is not None and verdict.reason:
-            self._say(f"{verdict.reason}\n  hint: {verdict.hint}", is_wrong=True)
+            self._say(unused, is_wrong=self.is_strict)
+        if decision is not None and decision.reason:
+            self._say(f"{decision.reason}\n  hint: {decision.hint}", is_wrong=True)
 
     def _print_misses(self) -> None:
         misses = self.tally.misses
@@ -188,18 +189,18 @@ class WireSummary(Struct, frozen=True):
         if len(misses) > SHOWN_MISSES:
             self._say(f"{len(misses) - SHOWN_MISSES:,} more calls have no answer", is_wrong=True)
 
-    def _told_calls(self) -> str:
+    def _describe_calls(self) -> str:
         totals = self.tally.totals
         calls = pluralize(totals.calls, "call")
-        calls += "" if totals.calls == totals.tries else f" in {pluralize(totals.tries, 'try', 'tries')}"
-        told = [
+        calls += "" if totals.calls == totals.tries else f" in {pluralize(totals.tries, 'attempt')}"
+        outcomes = [
             f"{totals.outcomes[outcome]:,} {word}"
             for outcome, word in _OUTCOME_WORDS.items()
             if totals.outcomes[outcome]
         ]
-        return ", ".join([calls, *told, *self._told_failures()])
+        return ", ".join([calls, *outcomes, *self._describe_failures()])
 
-    def _told_failures(self) -> list[str]:
+    def _describe_failures(self) -> list[str]:
         if not self.tally.failed:
             return []
         reasons = list(self.tally.totals.failures)
@@ -218,12 +219,10 @@ def _describe_fired(fired: list[str]) -> str:
 
 
 def _describe_unfired(line: str) -> str:
-    told = f"the fault {line!r} never fired"
+    message = f"the fault {line!r} never fired"
     if parse_fault(line).at.step_id is None:
-        return told
-    return (
-        f"{told}\n  hint: over the wire, a call names its step in the header {STEP_HEADER}; leave step out for others"
-    )
+        return message
+    return f"{message}\n  hint: over the wire, a call names its step in {STEP_HEADER}; leave step out for others"
 
 
 def _describe_miss(miss: Miss) -> str:
@@ -234,15 +233,15 @@ def _describe_miss(miss: Miss) -> str:
 
 
 class WireReportFile:
-    """A report at `path`, if that is given: there when the command starts, and whole when it has ended.
+    """Writes a JSON report to `path`, if there is one: without an exit code at the start, and in full at the end.
 
     Raises:
-        InputError: the path is `-`, as the standard output is the command's.
+        InputError: the path is `-`, since stdout belongs to the command.
     """
 
     def __init__(self, path: str | None, options: WireArguments, command: Sequence[str]) -> None:
         if path == "-":
-            raise InputError("the standard output is the command's", source="--report", hint="name a file")
+            raise InputError("stdout belongs to the command", source="--report", hint="name a file")
         self._path = None if path is None else Path(path)
         self._head: dict[str, Any] = {
             "command": list(command),
@@ -251,21 +250,21 @@ class WireReportFile:
         }
 
     def begin(self) -> None:
-        """Put a report there that has no exit code yet.
+        """Write the report without an exit code.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: the file cannot be written.
         """
         self._write({"exit_code": None, **self._head})
 
     def finish(self, tally: WireTally, *, exit_code: int, command_exit_code: int) -> None:
-        """Put the whole report there.
+        """Write the whole report.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: the file cannot be written.
         """
-        told = {"exit_code": exit_code, "command_exit_code": command_exit_code, **self._head}
-        self._write(told | tally.document(with_calls=True))
+        head = {"exit_code": exit_code, "command_exit_code": command_exit_code, **self._head}
+        self._write(head | tally.document(with_calls=True))
 
     def _write(self, document: dict[str, Any]) -> None:
         if self._path is not None:

@@ -20,9 +20,9 @@ from offbook.workflow.file.load import load_workflow
 
 
 class ExploreArguments(Struct, frozen=True, kw_only=True):
-    """Which cases are run, what is told of them, and which verdicts count.
+    """Which cases run, how they are reported, and which verdicts fail.
 
-    `lines` are faults that make one case together, instead of all; `only` has ids of cases. `compare` is an earlier
+    `lines` are the faults of a single case to run instead of all; `only` has ids of cases. `compare` is an earlier
     report, `regress` a folder for findings.
     """
 
@@ -43,12 +43,12 @@ class ExploreArguments(Struct, frozen=True, kw_only=True):
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """The names in a list like `refund,pay`."""
+    """Return the names in a list like `refund,pay`."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def parse_verdicts(text: str | None) -> frozenset[Verdict]:
-    """The verdicts in a list, with hyphens for blanks; without one, all that tell of a defect.
+    """Return the verdicts in a list, with hyphens for spaces; without a list, those that are findings.
 
     Raises:
         InputError: there is no such verdict.
@@ -64,7 +64,7 @@ def parse_verdicts(text: str | None) -> frozenset[Verdict]:
 
 
 def parse_workers(text: str) -> Workers:
-    """A number of workers, or `auto`.
+    """Return a number of workers, or `auto`.
 
     Raises:
         InputError: it is neither.
@@ -82,7 +82,7 @@ USAGE = "offbook explore FLOW.yaml --recording PATH, or SIM.py, or --replay PATH
 
 
 class SubjectArguments(Struct, frozen=True, kw_only=True):
-    """The arguments that say what is explored. `command` is what stands behind `--`."""
+    """The arguments that name the subject. `command` is what follows `--`."""
 
     file: str | None
     command: Sequence[str] | None
@@ -93,14 +93,14 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
     settings: list[str]
     state: str | None
 
-    def described(self) -> AnySubjectSpec:
-        """What is explored.
+    def spec(self) -> AnySubjectSpec:
+        """Return the subject to explore.
 
         Raises:
-            InputError: it is not said, or said twice, or something that it needs is missing or wrong.
+            InputError: there is no subject, or there are two, or something that it needs is missing or wrong.
         """
         if (self.file is None) == (self.command is None):
-            reason = "nothing is given to be explored" if self.file is None else "a file and a program are given"
+            reason = "a file or a program is missing" if self.file is None else "there are both a file and a program"
             raise InputError(reason, source="explore", hint=USAGE)
         if self.file is None:
             return ProgramSpec(recording=self._recording(), command=tuple(self.command or ()))
@@ -108,12 +108,12 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
             return self._workflow(self.file)
         if self.file.endswith(".py"):
             return self._scenario(self.file)
-        raise InputError("this is neither a workflow nor a file of scenarios", source=self.file, hint=USAGE)
+        raise InputError("this is not a workflow or a file of scenarios", source=self.file, hint=USAGE)
 
     def _recording(self) -> str:
         if self.recording is None:
-            hint = "--recording PATH; make one by run --record, or exec --record"
-            raise InputError("no recording is given", source="explore", hint=hint)
+            hint = "--recording PATH; make one with run --record or exec --record"
+            raise InputError("a recording is missing", source="explore", hint=hint)
         return self.recording
 
     def _workflow(self, file: str) -> WorkflowSpec:

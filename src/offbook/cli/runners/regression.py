@@ -15,7 +15,7 @@ from offbook.subjects.regression import Regression, load_regression, reproduce
 
 
 def replay_regression(path: str, *, is_json: bool, is_quiet: bool) -> int:
-    """Run the regression in a file, tell what becomes of it now, and give the exit code: 1 while it is a finding.
+    """Run the regression in a file, print its verdict, and return the exit code: 1 if it is still a finding.
 
     Raises:
         InputError: the file, or something that the regression needs, is missing or wrong.
@@ -36,7 +36,7 @@ def _print_regression(regression: Regression, explored: CaseResult) -> None:
     is_same = explored.verdict == regression.verdict
     was = "" if is_same else f" (it was: {regression.verdict})"
     label = ("still " if is_same else "now ") if explored.is_finding else "fixed: "
-    print_message(f"{label}{explored.verdict}{was}: ", "\n".join(explored.judged.evidence), style=style)
+    print_message(f"{label}{explored.verdict}{was}: ", "\n".join(explored.assessment.evidence), style=style)
 
 
 def _regression_document(regression: Regression, explored: CaseResult) -> bytes:
@@ -45,6 +45,6 @@ def _regression_document(regression: Regression, explored: CaseResult) -> bytes:
         "before": regression.verdict,
         "verdict": explored.verdict,
         "is_finding": explored.is_finding,
-        "evidence": explored.judged.evidence,
+        "evidence": explored.assessment.evidence,
     }
     return msgspec.json.encode(told)

@@ -26,7 +26,7 @@ from offbook.workflow.runs.store import RunStore
 
 
 class ResumeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Options of `offbook run`, as a kept run goes on with them."""
+    """The options of `offbook run` with which a stored run is resumed."""
 
     provider: MockableProviderName | None = None
     model: str | None = None
@@ -47,7 +47,7 @@ class ResumeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 def resume_options(
     mode: Mode, faults: FaultPlan, *, provider: MockableProviderName | None, model: str | None
 ) -> ResumeOptions:
-    """The options of a run that starts now."""
+    """Return the options to store for a new run."""
     record = mode.path if isinstance(mode, Record) else None
     return ResumeOptions(
         provider=provider,
@@ -60,21 +60,21 @@ def resume_options(
 
 
 def _resumed_record_mode(mode: Record) -> RecordMode:
-    """How to go on recording, without replacing or refusing what the run has recorded so far."""
-    is_kept_to = mode.record == "new" or (mode.record == "once" and open_store(mode.path).exists())
-    return mode.record if is_kept_to else "append"
+    """Return the mode that neither replaces nor refuses what the run has recorded so far."""
+    is_unchanged = mode.record == "new" or (mode.record == "once" and open_store(mode.path).exists())
+    return mode.record if is_unchanged else "append"
 
 
 def start_resumable(
-    definition: WorkflowDefinition, flow: str, options: RunOptions, kept: ResumeOptions, runs_dir: str
+    definition: WorkflowDefinition, flow: str, options: RunOptions, stored: ResumeOptions, runs_dir: str
 ) -> int:
-    """Run a workflow from its file at `flow`, keep how far it comes in `runs_dir`, and give the exit code.
+    """Run the workflow in the file `flow`, store its progress in `runs_dir`, and return the exit code.
 
     Raises:
-        InputError: as `run_workflow` does; a run that could not even begin is not kept.
+        InputError: as in `run_workflow`; a run that could not begin is not stored.
     """
     store = RunStore(runs_dir)
-    run = store.start(definition, flow, state=options.state, options=msgspec.to_builtins(kept))
+    run = store.start(definition, flow, state=options.state, options=msgspec.to_builtins(stored))
     try:
         return run_resumable(run, definition, options, runs_dir=runs_dir)
     except InputError:
@@ -84,7 +84,7 @@ def start_resumable(
 
 
 def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: RunOptions, *, runs_dir: str) -> int:
-    """Run a workflow, or the rest of it; say how to go on with it if it does not succeed."""
+    """Run a workflow, or the rest of it, and print how to resume it if it does not succeed."""
     options = replace(options, checkpoint=run.checkpoint, calls=run.calls)
     with run:
         status: RunStatus | None = None
@@ -95,7 +95,7 @@ def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: Ru
             if status is not None:
                 run.end(status)
             if status != "succeeded" and run.has_started:
-                typer.echo(f"to go on with it: {resume_command(run.manifest.id, runs_dir)}", err=True)
+                typer.echo(f"resume it with: {resume_command(run.manifest.id, runs_dir)}", err=True)
     return ending.code
 
 

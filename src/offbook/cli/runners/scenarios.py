@@ -44,7 +44,7 @@ from offbook.scenarios.scenario import Scenario
 
 
 class ScenarioOptions(Struct, frozen=True, kw_only=True):
-    """Which scenarios are run, with whom and how, and what is shown of it. What is None is left to the config."""
+    """Which scenarios run, with which agents, how, and with which reports. None means as in the config."""
 
     mode: Live | Record | Replay = Live()
     paths: tuple[str, ...] = ()
@@ -58,12 +58,12 @@ class ScenarioOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def is_partial(self) -> bool:
-        """Whether scenarios or agents of the config may be left out."""
+        """Whether some scenarios or agents of the config may not run."""
         return bool(self.paths or self.scenario or self.agents)
 
 
 def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay:
-    """The mode that options ask for.
+    """Return the mode of the options.
 
     Raises:
         InputError: both are given.
@@ -89,14 +89,14 @@ class JsonScenarioOutput:
 
 
 class SuiteOutcome(Struct, frozen=True):
-    """What became of a run, and what a replay left unused."""
+    """The result of a run, and the unused exchanges of a replay."""
 
     result: SuiteResult
     unused: list[UnusedEntry]
 
 
 def run_scenarios(options: ScenarioOptions) -> int:
-    """Find and run scenarios, report them, and give the exit code.
+    """Find and run scenarios, report them, and return the exit code.
 
     Raises:
         InputError: the config, a file or a scenario is wrong, or something that they need is missing.
@@ -109,7 +109,7 @@ def run_scenarios(options: ScenarioOptions) -> int:
 
 
 def load_or_find_config(options: ScenarioOptions) -> Config:
-    """The config that is named, or the nearest one.
+    """Return the config that is named, or the nearest one.
 
     Raises:
         InputError: there is none, or it is wrong.
@@ -133,11 +133,11 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
         with Termination():
             done = run(work.run(), virtual_time=isinstance(options.mode, Replay))
     except KeyboardInterrupt:
-        work.cut_off()
+        work.report_partial()
         return INTERRUPTED
     except OffbookError:
         if work.has_started:
-            work.cut_off()
+            work.report_partial()
         raise
     work.reporter.finish(done.result)
     _print_unused(done.unused, options)
@@ -145,7 +145,7 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
 
 
 class _Run:
-    """A run under way, of which what has ended can be told if it is cut off."""
+    """A run in progress, whose scenarios so far can be reported if it is interrupted."""
 
     def __init__(self, config: Config, plan: RunPlan, options: ScenarioOptions) -> None:
         self._config, self._plan, self._options = config, plan, options
@@ -155,7 +155,7 @@ class _Run:
         self.has_started = False
 
     async def run(self) -> SuiteOutcome:
-        """Hold all conversations and group their errors; reports begin when everybody who takes part is there."""
+        """Run all conversations and group their errors. Reports begin when all participants are open."""
         plan, repeat = self._plan, self._options.repeat or self._config.run.repeat
         async with open_participants(self._config, plan, self._options.mode) as opened:
             self.reporter.begin(len(plan.pairs))
@@ -166,8 +166,8 @@ class _Run:
             groups = await self._grouping.groups_of(result, opened.provider)
             return SuiteOutcome(replace(result, groups=groups), opened.unused())
 
-    def cut_off(self) -> None:
-        """Report what has ended by now."""
+    def report_partial(self) -> None:
+        """Report the scenarios that have ended."""
         ended = self._runner.so_far()
         self.reporter.finish(replace(ended, groups=self._grouping.groups_without_model(ended)))
 
@@ -185,7 +185,7 @@ def _exit_code(result: SuiteResult) -> int:
 
 
 def _reporters(options: ScenarioOptions) -> Iterator[Reporter]:
-    """The reports, files first: one that cannot be written is found before a terminal shows anything."""
+    """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
     summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
     for declared in options.reporters:
         yield reporter_of(f"github={summary}" if declared == "github" and summary else declared)
@@ -193,7 +193,7 @@ def _reporters(options: ScenarioOptions) -> Iterator[Reporter]:
 
 
 def _print_unused(unused: list[UnusedEntry], options: ScenarioOptions) -> None:
-    """Say which exchanges a replay of all scenarios has left."""
+    """Print the exchanges that a replay of all scenarios did not use."""
     if unused and not options.is_partial:
         typer.echo(describe_unused(unused), err=options.is_json)
 
@@ -202,9 +202,9 @@ _POLL_PAUSE = partial(time.sleep, 0.3)
 
 
 def run_on_change(run: Callable[[], int], changes: Iterable[object]) -> int:
-    """Run now and after every change, until interrupted or until there are no more changes; gives the last exit code.
+    """Run now and after every change, until interrupted or until there are no more changes. Return the last exit code.
 
-    What is wrong with the files is told, and waited for to be mended.
+    A problem with the files is printed, and the next change is awaited.
     """
     code = FINE
     try:
@@ -218,9 +218,9 @@ def run_on_change(run: Callable[[], int], changes: Iterable[object]) -> int:
 
 
 def poll_changes(folder: Path, *, pause: Callable[[], object] = _POLL_PAUSE) -> Iterator[None]:
-    """Yields whenever a Python file, a config or a workflow in the folder has been changed, added or removed.
+    """Yield whenever a Python file, a config or a workflow in the folder is changed, added or removed.
 
-    It counts from now, and looks after each `pause`.
+    It compares with the files of now, after each `pause`.
     """
     return _changes(folder, _modified_times(folder), pause)
 
@@ -235,7 +235,7 @@ def _changes(folder: Path, seen: dict[Path, int], pause: Callable[[], object]) -
 
 
 def _modified_times(folder: Path) -> dict[Path, int]:
-    """When each file was last changed."""
+    """Return when each file was last changed."""
     moments = {}
     for file in project_files(folder):
         with suppress(FileNotFoundError):

@@ -28,7 +28,7 @@ from offbook.wire.session import SessionTotals
 
 
 def parse_upstreams(lines: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The address of each vendor that one is told for: where its SDK would have asked, unless a line says otherwise.
+    """Return the address of each vendor: that of a line, else the one that its SDK takes from the environment.
 
     Raises:
         InputError: a line is not like `openai=https://…`.
@@ -39,13 +39,13 @@ def parse_upstreams(lines: Iterable[str], environment: Mapping[str, str]) -> dic
 def _parse_upstream(line: str) -> tuple[str, str]:
     vendor, separator, url = line.partition("=")
     if not (vendor and separator and url):
-        hint = "name a vendor and its address: openai=http://127.0.0.1:8000/v1"
-        raise InputError(f"cannot be read: {line!r}", source="--upstream", hint=hint)
+        hint = "use openai=http://127.0.0.1:8000/v1"
+        raise InputError(f"expected VENDOR=URL, got {line!r}", source="--upstream", hint=hint)
     return vendor, url
 
 
 class WireArguments(Struct, frozen=True, kw_only=True):
-    """What a command was told of the calls that it answers or records."""
+    """The arguments of `exec` and `serve`: how calls are answered or recorded."""
 
     replay: str | None = None
     record: str | None = None
@@ -61,16 +61,16 @@ class WireArguments(Struct, frozen=True, kw_only=True):
 
     @property
     def recording(self) -> str:
-        """The recording that answers, or is made."""
+        """The recording that is replayed or written."""
         return self.replay or self.record or ""
 
     @property
     def is_folder(self) -> bool:
-        """Whether calls are answered from a folder, in which each session may have a recording of its own."""
+        """Whether calls are answered from a folder, which may have a recording for each session."""
         return self.replay is not None and "://" not in self.replay and Path(self.replay).is_dir()
 
     def fault_plan(self) -> FaultPlan:
-        """The faults of the lines, and behind them those of the file.
+        """Return the faults of the lines, followed by those of the file.
 
         Raises:
             InputError: a line or the file cannot be read.
@@ -85,10 +85,10 @@ class WireArguments(Struct, frozen=True, kw_only=True):
         has_own_key: bool = False,
         on_call: Callable[[WireCall], None] = ignore_call,
     ) -> WireOptions:
-        """What the server is started with. If it `has_own_key`, the keys for the real APIs are the environment's.
+        """Return the options of the server. If it `has_own_key`, it takes the API keys from the environment.
 
         Raises:
-            InputError: options exclude each other or say nothing, or one cannot be read.
+            InputError: options exclude each other or have no effect, or one cannot be read.
         """
         self._check()
         return WireOptions(
@@ -108,25 +108,25 @@ class WireArguments(Struct, frozen=True, kw_only=True):
 
     def _check(self) -> None:
         if (self.replay is None) == (self.record is None):
-            told = "--record and --replay exclude each other" if self.record else "there is nothing to answer with"
+            reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
             hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
-            raise InputError(told, hint=hint)
+            raise InputError(reason, hint=hint)
         if self.record is None and (self.record_mode is not None or self.upstreams):
             option = "--upstream" if self.upstreams else "--record-mode"
-            raise InputError(f"{option} says nothing without --record", hint="add --record PATH")
+            raise InputError(f"{option} requires --record", hint="add --record PATH")
         if self.replay is None and (self.is_lenient or self.default_response is not None):
             option = "--lenient" if self.is_lenient else "--default-response"
-            raise InputError(f"{option} says nothing without --replay", hint="leave it out")
+            raise InputError(f"{option} requires --replay", hint="leave it out")
         if self.record is not None and "://" not in self.record and Path(self.record).suffix != ".json":
-            hint = f"name it {Path(self.record).with_suffix('.json')}, or sqlite:///path.db: a folder has only those"
+            hint = f"name it {Path(self.record).with_suffix('.json')}, or sqlite:///path.db: a folder holds only those"
             raise InputError("a recording is a file named *.json", source=self.record, hint=hint)
 
 
 def single_value(given: Sequence[str], option: str) -> str | None:
-    """What an option was given, which may be given once.
+    """Return the value of an option that may be given once.
 
     Raises:
-        InputError: it was given again.
+        InputError: it is given again.
     """
     if len(given) > 1:
         raise InputError(f"{option} is given {len(given)} times", hint=f"keep one of: {', '.join(given)}")
@@ -162,7 +162,7 @@ def _remove_if_empty(location: str) -> None:
 
 
 class WireTally(Struct, frozen=True):
-    """What became of a run over the wire. `totals` count the sessions that are gone, too; calls and misses do not."""
+    """The outcome of a run over the wire. `totals` include sessions that were deleted; calls and misses do not."""
 
     totals: SessionTotals
     calls: list[WireCall]
@@ -172,24 +172,24 @@ class WireTally(Struct, frozen=True):
 
     @property
     def failed(self) -> int:
-        """How often a real API failed that was recorded."""
+        """How many recorded calls to real APIs failed."""
         return self.totals.failures.total()
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many calls there were, in how many tries, and how many of those ended in which way."""
+        """The number of calls and attempts, and the number of attempts with each outcome."""
         counts = {"calls": self.totals.calls, "tries": self.totals.tries}
         counts |= self.totals.outcomes.items()
         return counts | {"failed": self.failed} if self.failed else counts
 
     def document(self, *, with_calls: bool) -> dict[str, Any]:
-        """All of it for machines. What was asked of models is left out: it may be large, and secret."""
-        told: dict[str, Any] = {"counts": self.counts}
+        """Return it for JSON, without the requests: they may be large, and secret."""
+        document: dict[str, Any] = {"counts": self.counts}
         if with_calls:
-            told["calls"] = [_call_document(call) for call in self.calls]
+            document["calls"] = [_call_document(call) for call in self.calls]
         rest = {"misses": self.misses, "unused": self.unused, "faults": self.faults}
-        told.update(msgspec.to_builtins(rest))
-        return told
+        document.update(msgspec.to_builtins(rest))
+        return document
 
 
 def tally_wire_calls(server: WireServer, left: list[UnusedExchange], plan: FaultPlan) -> WireTally:
@@ -200,13 +200,13 @@ def tally_wire_calls(server: WireServer, left: list[UnusedExchange], plan: Fault
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(replace(call, request=None))
-    del told["request"]
-    return told
+    document: dict[str, Any] = msgspec.to_builtins(replace(call, request=None))
+    del document["request"]
+    return document
 
 
 class ExitDecision(Struct, frozen=True):
-    """The exit code, and where there is more to say, what is wrong and what to do."""
+    """The exit code, and the reason and a hint if there is more to say."""
 
     code: int
     reason: str = ""
@@ -214,12 +214,12 @@ class ExitDecision(Struct, frozen=True):
 
 
 class ExitPolicy(Struct, frozen=True):
-    """Says how a command ends.
+    """Decides the exit code of a command.
 
-    One that had to be ended is late, whatever it did before. A miss counts more than what the command made of it; that
-    the recording is of something else is not said if a fault has fired before every miss. Where nothing was missed, a
-    command that failed has the last word; one that did not is refused if it asked nothing (unless it
-    `may_ask_nothing`), if a planned fault never fired, or, `is_strict`, if it left exchanges.
+    A command that was stopped at its time limit is late, whatever it did before. A miss counts more than the exit code
+    of the command; the hint to record again is left out if a fault had fired before every miss. Without a miss, the
+    exit code of a command that failed stands. One that succeeded is refused if it made no call (unless it
+    `may_ask_nothing`), if a planned fault never fired, or, if `is_strict`, if exchanges were not used.
     """
 
     options: WireArguments
@@ -227,16 +227,16 @@ class ExitPolicy(Struct, frozen=True):
     is_strict: bool = False
     may_ask_nothing: bool = False
 
-    def verdict(self, end: ChildExit, tally: WireTally) -> ExitDecision:
-        """The verdict on the command, which has ended so."""
+    def decide(self, end: ChildExit, tally: WireTally) -> ExitDecision:
+        """Return the exit code for a command that ended so."""
         if end.is_late:
-            return ExitDecision(TIMED_OUT, "the command had not ended in time, and was ended", _TIME_LIMIT_HINT)
+            return ExitDecision(TIMED_OUT, "the command reached its time limit and was stopped", _TIME_LIMIT_HINT)
         if tally.misses:
             return self._mismatch(tally)
         if end.code != FINE:
             return ExitDecision(end.code)
         if not tally.totals.tries and not self.may_ask_nothing:
-            return ExitDecision(MISMATCH, "nothing was asked: the command did not reach the stand-in", _BASE_URL_HINT)
+            return ExitDecision(MISMATCH, "the command made no call to the server", _BASE_URL_HINT)
         if tally.faults.unfired:
             return ExitDecision(FAILED)
         return ExitDecision(MISMATCH if self.is_strict and tally.unused else FINE)
@@ -244,7 +244,7 @@ class ExitPolicy(Struct, frozen=True):
     def _mismatch(self, tally: WireTally) -> ExitDecision:
         if all(miss.is_after_fault for miss in tally.misses):
             return ExitDecision(MISMATCH)
-        return ExitDecision(MISMATCH, "the recording is not of what was asked", self._record_again())
+        return ExitDecision(MISMATCH, "the recording does not match the calls", self._record_again())
 
     def _record_again(self) -> str:
         path = "PATH" if self.options.is_folder else shlex.quote(self.options.recording)
@@ -253,8 +253,8 @@ class ExitPolicy(Struct, frozen=True):
 
 
 _BASE_URL_HINT = (
-    "let its clients take their address from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
-    " or OFFBOOK_URL, as SDKs do that are given none; --allow-no-calls if there is nothing to ask"
+    "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
+    " or OFFBOOK_URL, as SDKs do by default; add --allow-no-calls if it makes no calls"
 )
 _TIME_LIMIT_HINT = (
     "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"

@@ -34,10 +34,10 @@ from offbook.workflow.runs.calls import RunCalls
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
-    """How a workflow is run, and what is shown of it.
+    """How a workflow runs, and what is printed.
 
-    `is_strict` makes exchanges that a replay left unused a mismatch. `trace` is a file for events.
-    `checkpoint` knows what is done, `calls` keeps the calls of models and tools, and answers those made before.
+    `is_strict` makes unused exchanges of a replay a mismatch. `trace` is a file for events. `checkpoint` has the
+    completed steps; `calls` stores model and tool calls, and answers those of an earlier run.
     """
 
     mode: Mode
@@ -55,7 +55,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 def print_summary(
     result: WorkflowResult, definition: WorkflowDefinition, progress: RunProgress, *, is_quiet: bool
 ) -> None:
-    """Print what steps wrote to the state, what failed, and the totals; if quiet, what failed alone."""
+    """Print what steps wrote to the state, the failures and the totals; if quiet, the failures only."""
     if not is_quiet:
         _print_written(result, definition)
     _print_failures(result)
@@ -65,7 +65,7 @@ def print_summary(
 
 
 def print_unused(unused: list[UnusedEntry], options: RunOptions) -> None:
-    """Say which exchanges a replay has left."""
+    """Print the exchanges that a replay did not use."""
     if not unused or (options.is_quiet and not options.is_strict):
         return
     typer.echo(describe_unused(unused), err=options.is_json or options.is_strict)
@@ -78,7 +78,7 @@ def print_unfired(faults: FaultTally) -> None:
 
 
 def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> None:
-    """Print the values that steps wrote, in the order of the file."""
+    """Print the values that steps wrote, in file order."""
     paths = dict.fromkeys(written.text for step in definition.steps for written in writes_of(step))
     for path in paths:
         found, value = _value_at(result.state, path.split("."))
@@ -87,7 +87,7 @@ def _print_written(result: WorkflowResult, definition: WorkflowDefinition) -> No
 
 
 def _value_at(state: Any, keys: list[str]) -> tuple[bool, Any]:
-    """Whether there is something at the path in the state, and what."""
+    """Return whether the state has a value at the path, and the value."""
     for key in keys:
         if not isinstance(state, dict) or key not in state:
             return False, None
@@ -101,7 +101,7 @@ def _value_text(value: Any) -> str:
 
 
 def _print_failures(result: WorkflowResult) -> None:
-    """Print why steps failed: of a loop or sub-workflow, only the steps inside that did."""
+    """Print why steps failed; for a loop or sub-workflow, only its failed steps."""
     failed = [path for path, step in result.steps.items() if step.status == "failed"]
     for path in failed:
         if not any(other.startswith((f"{path}.", f"{path}[")) for other in failed):
@@ -118,14 +118,14 @@ class WorkflowOutcome(Struct, frozen=True):
 
 
 class WorkflowExit(Struct, frozen=True):
-    """How a run ended: the exit code, and what became of the workflow, if it came to its end."""
+    """The exit code of a run, and the status of the workflow unless it was interrupted."""
 
     code: int
     status: RunStatus | None = None
 
 
 def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder: Path) -> WorkflowExit:
-    """Run a workflow that was loaded, show what happens, and tell how it ended.
+    """Run a workflow, print its progress and its summary, and return how it ended.
 
     Answers from a recording take no time, unless `is_real_time`. A planned fault that never fired is a failure.
 
@@ -152,24 +152,24 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
 
 
 def _document(done: WorkflowOutcome, options: RunOptions) -> bytes:
-    """The result as JSON, with the faults, and with what a replay left unused."""
-    told = msgspec.to_builtins(done.result) | {"faults": msgspec.to_builtins(done.faults)}
+    """Return the result as JSON, with the faults, and the unused exchanges of a replay."""
+    document = msgspec.to_builtins(done.result) | {"faults": msgspec.to_builtins(done.faults)}
     unused = {"unused": msgspec.to_builtins(done.unused)} if isinstance(options.mode, Replay) else {}
-    return msgspec.json.encode(told | unused)
+    return msgspec.json.encode(document | unused)
 
 
 def _end_interrupted(progress: RunProgress, options: RunOptions, *, is_terminated: bool) -> WorkflowExit:
-    """Tell how far a run came that was cut off."""
-    told = f"{'terminated' if is_terminated else 'interrupted'}: {progress.summary()}"
+    """Print how far an interrupted run came."""
+    message = f"{'terminated' if is_terminated else 'interrupted'}: {progress.summary()}"
     code = TERMINATED if is_terminated else INTERRUPTED
     if options.is_json:
-        typer.echo(ending_document("SIGTERM" if is_terminated else "SIGINT", told, exit_code=code))
-    typer.echo(told, err=True)
+        typer.echo(ending_document("SIGTERM" if is_terminated else "SIGINT", message, exit_code=code))
+    typer.echo(message, err=True)
     return WorkflowExit(code)
 
 
 def is_mocked(definition: WorkflowDefinition, mode: Mode) -> bool:
-    """Whether a workflow asks no model at all in this mode."""
+    """Return whether a workflow calls no real model in this mode."""
     return isinstance(resolve_mode(mode, definition.config, endpoints_of(definition)), Mock | Replay)
 
 
@@ -180,7 +180,7 @@ def _exit_code(done: WorkflowOutcome, options: RunOptions) -> int:
 
 
 def _progress(definition: WorkflowDefinition, options: RunOptions) -> RunProgress:
-    """Lines that change on a terminal, lines that stay elsewhere, nothing where nothing is wanted."""
+    """Return live progress on a terminal, plain progress elsewhere, and none for --json and --quiet."""
     if options.is_json or options.is_quiet:
         return RunProgress()
     return LiveProgress(definition) if sys.stdout.isatty() else PlainProgress(definition)
@@ -191,14 +191,14 @@ def _trace(options: RunOptions) -> AbstractContextManager[Sink]:
 
 
 def folder_of(flow: str) -> Path:
-    """What paths in a workflow file are relative to."""
+    """Return the folder that paths in a workflow file are relative to."""
     return Path(flow).parent
 
 
 async def _run(
     definition: WorkflowDefinition, options: RunOptions, folder: Path, progress: RunProgress, sink: Sinks
 ) -> WorkflowOutcome:
-    session = open_pipeline(
+    pipeline = open_pipeline(
         definition.config,
         options.mode,
         folder=folder,
@@ -207,7 +207,7 @@ async def _run(
         sink=sink,
         calls=options.calls,
     )
-    async with session as opened:
+    async with pipeline as opened:
         engine = WorkflowEngine(
             definition,
             opened.gateway,
@@ -224,7 +224,7 @@ async def _run(
 
 
 def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:
-    """Say on one line that calls will be added to those that the recording has of the same steps.
+    """Warn that calls will be added to those that the recording has for the same steps.
 
     Raises:
         InputError: the recording cannot be read.
@@ -232,11 +232,11 @@ def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:
     if not isinstance(mode, Record) or mode.record != "append" or not open_store(mode.path).exists():
         return
     asking = [step_id for step_id, step in steps_by_id(definition).items() if isinstance(step, ModelFields)]
-    shelf = open_store(mode.path).read()
+    reader = open_store(mode.path).read()
     try:
-        is_recorded = any(shelf.last(key=step_id, fingerprint=None) is not None for step_id in asking)
+        is_recorded = any(reader.last(key=step_id, fingerprint=None) is not None for step_id in asking)
     finally:
-        shelf.close()
+        reader.close()
     if is_recorded:
-        told = f"{mode.path} has calls of these steps already; --record-mode all replaces them"
-        typer.echo(printable(told), err=True)
+        message = f"{mode.path} already has calls of these steps; --record-mode all replaces them"
+        typer.echo(printable(message), err=True)

@@ -148,17 +148,17 @@ def test_diff_tells_what_tools_were_asked_and_answered_otherwise(run, write):
     code, out, _ = run("recording", "diff", first, second)
     assert code == 1
     assert out.splitlines() == [
-        "_tools.get, call 1: asked something else",
+        "_tools.get, call 1: different request",
         "  arguments:",
         "   {",
         '  -  "city": "Oslo"',
         '  +  "city": "Rome"',
         "   }",
-        "_tools.get, call 1: answered something else",
+        "_tools.get, call 1: different answer",
         "  result:",
         '  -"rain"',
         '  +"sun"',
-        "_tools.get, call 2: answered something else",
+        "_tools.get, call 2: different answer",
         "  error:",
         "  +{",
         '  +  "type": "ValueError"',

@@ -168,14 +168,14 @@ class TestDiff:
         new = [[at_ms, text.replace('"stop"', '"length"')] for at_ms, text in FRAMES]
         code, out, _ = run("recording", "diff", written("a.json", a=CHAT), written("b.json", a=wired(frames=new)))
         assert code == 1
-        assert "a, call 1: answered the same, in other bytes\n  body.choices[0].finish_reason:" in out
+        assert "a, call 1: same answer, different bytes\n  body.choices[0].finish_reason:" in out
 
     def test_plain_http_is_told_by_its_place(self, run, written):
         key = "k" * MAX_KEY_CHARS
         other = MODELS | {"wire": MODELS["wire"] | {"status": 404}}
         code, out, _ = run("recording", "diff", written("a.json", **{key: MODELS}), written("b.json", **{key: other}))
         assert code == 1
-        assert out.startswith("GET /v1/models, call 1: answered something else\n  status:\n  -200\n  +404\n")
+        assert out.startswith("GET /v1/models, call 1: different answer\n  status:\n  -200\n  +404\n")
 
     def test_other_times_and_ids_are_no_difference(self, run, written):
         new = [[at_ms * 2, text.replace("c1", "c2")] for at_ms, text in FRAMES]
@@ -231,5 +231,5 @@ class TestKeys:
             files.append(written(f"{name}.json", **{name * 64: {"request_hash": name * 64, "request": request}}))
         code, out, _ = run("recording", "diff", *files)
         assert code == 1
-        assert out.startswith("aaaaaaaaaaaa… → bbbbbbbbbbbb…, call 1: asked something else\n")
+        assert out.startswith("aaaaaaaaaaaa… → bbbbbbbbbbbb…, call 1: different request\n")
         assert "  -Say hello to Ada\n  +Say hello to Eve\n1 difference\n" in out

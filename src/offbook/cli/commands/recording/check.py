@@ -53,20 +53,20 @@ def _findings(file: str, redactor: Redactor) -> list[FindingRow]:
     from offbook.recording.maintain.wire_check import disagreement
     from offbook.recording.stores.locate import open_store
 
-    shelf = open_store(file).read()
-    rules_from_meta(shelf.meta, source=file)
+    reader = open_store(file).read()
+    rules_from_meta(reader.meta, source=file)
     rows: list[FindingRow] = []
-    if shelf.version < FORMAT_VERSION:
+    if reader.version < FORMAT_VERSION:
         problem = (
-            f'version {shelf.version}: cannot be replayed strictly; record it again, or put "_version": 2 at its top'
+            f'version {reader.version}: cannot be replayed strictly; record it again, or put "_version": 2 at its top'
         )
         rows.append({"file": file, "key": "", "place": "_version", "problem": problem})
-    for stored in shelf:
+    for stored in reader:
         http = {"http": place} if (place := stored.exchange.http_place()) else {}
         rows += [_row(file, stored.key, finding) | http for finding in redactor.findings(stored.exchange)]
-        if told := disagreement(stored.exchange):
-            rows.append({"file": file, "key": stored.key, "place": "wire", "problem": told})
-    for call in shelf.tools:
+        if problem := disagreement(stored.exchange):
+            rows.append({"file": file, "key": stored.key, "place": "wire", "problem": problem})
+    for call in reader.tools:
         rows += [_row(file, tool_key(call.key), finding) for finding in redactor.tool_findings(call.exchange)]
     return rows
 
@@ -80,10 +80,10 @@ def _print(files: list[str], rows: list[FindingRow]) -> None:
         if row["problem"].startswith("unreadable"):
             typer.echo(printable(row["problem"]))
         else:
-            told = (row["file"], row.get("http") or row["key"], row["place"], row["problem"])
-            typer.echo(printable(": ".join(part for part in told if part)))
+            parts = (row["file"], row.get("http") or row["key"], row["place"], row["problem"])
+            typer.echo(printable(": ".join(part for part in parts if part)))
     if any(row["problem"].startswith("looks like") for row in rows):
-        typer.echo("hint: take secrets out with 'offbook recording redact FILE', and revoke those that were live")
+        typer.echo("hint: remove secrets with 'offbook recording redact FILE', and revoke those that were live")
     typer.echo(
         f"{pluralize(len(files), 'recording')} checked: " + (pluralize(len(rows), "problem") if rows else "no problems")
     )

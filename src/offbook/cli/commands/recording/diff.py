@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 _TITLES = {
     "removed": "only in the first",
     "added": "only in the second",
-    "request": "asked something else",
-    "answer": "answered something else",
-    "wire": "answered the same, in other bytes",
+    "request": "different request",
+    "answer": "different answer",
+    "wire": "same answer, different bytes",
 }
 
 
@@ -25,7 +25,7 @@ def diff(
     old: Recording,
     new: Recording,
     propose: Annotated[
-        bool, typer.Option("--propose", help="Propose normalise rules that make the requests of both runs equal.")
+        bool, typer.Option("--propose", help="Propose normalise rules that make the requests of both recordings equal.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

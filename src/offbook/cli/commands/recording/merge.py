@@ -12,7 +12,7 @@ from offbook.text import pluralize
 
 
 class OnConflict(StrEnum):
-    """What happens to a key that several recordings have."""
+    """How to merge a key that several recordings have."""
 
     append = "append"
     first = "first"
@@ -21,11 +21,11 @@ class OnConflict(StrEnum):
 
 def merge(
     files: Recordings,
-    output: Annotated[str, typer.Option("--output", "-o", help="Where the merged recording goes.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="The merged recording.")],
     on_conflict: Annotated[
         OnConflict, typer.Option(help="Keep all exchanges of a shared key, or those of the first or last file.")
     ] = OnConflict.append,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an output that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output.")] = False,
 ) -> None:
     """Merge recordings into one.
 
@@ -44,7 +44,7 @@ def merge(
 
     target = open_store(output)
     if target.exists() and not force:
-        raise InputError("it is there already", source=output, hint="name another output, or pass --force")
+        raise InputError("it already exists", source=output, hint="name another output, or pass --force")
     merged = merging.merge_documents([open_store(file).load() for file in files], conflict=on_conflict.value)
     target.save(merged)
     tools = f" and {pluralize(len(merged.tools), 'tool')}" if merged.tools else ""

@@ -17,10 +17,10 @@ def prune(
         typer.Option(
             "--key",
             "-k",
-            help="A key to remove, or enough of its beginning, or a tool, like _tools.get_weather. May be repeated.",
+            help="A key to remove (or its beginning), or a tool: _tools.get_weather. Repeatable.",
         ),
     ] = [],  # noqa: B006
-    faults: Annotated[bool, typer.Option("--faults", help="Remove calls that failed.")] = False,
+    faults: Annotated[bool, typer.Option("--faults", help="Remove failed calls.")] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Remove old, failed or unwanted exchanges from recordings.
@@ -40,7 +40,7 @@ def prune(
     from offbook.recording.stores.locate import open_store
 
     if older_than is None and not key and not faults:
-        raise InputError("nothing to prune by", hint="pass --older-than 30d, --key NAME or --faults")
+        raise InputError("a filter is missing", hint="pass --older-than 30d, --key NAME or --faults")
     before = None
     if older_than is not None:
         before = (SYSTEM_CLOCK.utc_now() - pruning.parse_age(older_than)).isoformat(timespec="microseconds")

@@ -28,18 +28,18 @@ def describe_wire(exchange: Exchange) -> str:
         return ""
     if place := exchange.http_place():
         return f"{place} {record.status}"
-    told = (
+    parts = (
         record.protocol,
         "" if record.status == 200 else str(record.status),
         "" if record.frames is None else pluralize(len(record.frames), "frame"),
     )
-    return " · ".join(part for part in told if part)
+    return " · ".join(part for part in parts if part)
 
 
 def wire_lines(record: WireRecord) -> Iterator[str]:
-    """The record a line each: protocol and status, headers, and each frame with its time, or the body.
+    """Yield the lines of a record: protocol and status, headers, and each frame with its time, or the body.
 
-    Nothing in them can control a terminal.
+    Control characters are escaped.
     """
     yield printable(f"over the wire: {record.protocol}, status {record.status}")
     for name, value in record.headers.items():
@@ -52,14 +52,14 @@ def wire_lines(record: WireRecord) -> Iterator[str]:
 
 
 def _lines(text: WireText) -> list[str]:
-    """What is worth a line each: the lines that are not empty, or how many bytes there are that are no text."""
+    """Return the lines that are not empty, or the number of bytes that are not text."""
     if not isinstance(text, str):
         return [f"<{pluralize(len(text.decode()), 'byte')}>"]
     return [printable(line) for line in text.split("\n") if line.strip()] or ["(nothing)"]
 
 
 def _indented(text: WireText) -> WireText:
-    """JSON laid out to be read; what is none, or is nested too deep, as it is."""
+    """Return JSON indented; other text, and JSON that is nested too deep, as it is."""
     import msgspec
 
     try:
@@ -80,8 +80,7 @@ def show(
         typer.Option(
             "--key",
             "-k",
-            help="Show the exchanges of this key, or of the one that begins so, or of a tool like _tools.get_weather, "
-            "in full.",
+            help="Show the exchanges of this key (or its beginning) in full, or of a tool: _tools.get_weather.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -103,12 +102,12 @@ def show(
     from offbook.recording.format.keys import find_key, tool_key
     from offbook.recording.stores.locate import open_store
 
-    shelf = open_store(file).read()
+    reader = open_store(file).read()
     if key is not None:
-        known = [*(stored.key for stored in shelf), *(tool_key(stored.key) for stored in shelf.tools)]
+        known = [*(stored.key for stored in reader), *(tool_key(stored.key) for stored in reader.tools)]
         key = find_key(key, known, source=file)
-    chosen = [stored for stored in shelf if key in (None, stored.key)]
-    calls = [stored for stored in shelf.tools if key in (None, tool_key(stored.key))]
+    chosen = [stored for stored in reader if key in (None, stored.key)]
+    calls = [stored for stored in reader.tools if key in (None, tool_key(stored.key))]
     if as_json:
         _print_json(chosen, calls)
     elif key is None:
@@ -137,15 +136,15 @@ def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExch
         console.print(_table(TOOL_COLUMNS, [_call_cells(stored) for stored in calls], numbers=(2,)))
     cost_usd = sum(stored.exchange.cost_usd for stored in chosen)
     keys = len({stored.key for stored in chosen})
-    told = f"{file}: {pluralize(len(chosen), 'exchange')} of {pluralize(keys, 'key')}"
-    told += f", {format_usd(cost_usd)} $" if cost_usd else ""
+    totals = f"{file}: {pluralize(len(chosen), 'exchange')} of {pluralize(keys, 'key')}"
+    totals += f", {format_usd(cost_usd)} $" if cost_usd else ""
     tools = len({stored.key for stored in calls})
-    told += f", {pluralize(len(calls), 'call')} of {pluralize(tools, 'tool')}" if calls else ""
-    console.print(told, style="dim")
+    totals += f", {pluralize(len(calls), 'call')} of {pluralize(tools, 'tool')}" if calls else ""
+    console.print(totals, style="dim")
 
 
 def _exchanges_table(chosen: list[StoredExchange[Exchange]]) -> Table:
-    """A row an exchange; how one came over the wire is told if any did."""
+    """Return a table of exchanges, with a column for the wire if any has a wire record."""
     rows = [_cells(stored) for stored in chosen]
     wire = COLUMNS.index("wire")
     if any(row[wire] for row in rows):
@@ -169,8 +168,8 @@ def _call_cells(stored: StoredExchange[ToolExchange]) -> tuple[str, ...]:
     exchange = stored.exchange
     error = exchange.error
     ends = "result" if error is None else f"error: {error.type}"
-    told = _as_text(exchange.answer) if error is None else error.message
-    return stored.key, ends, f"{exchange.latency_ms:.0f}", _preview(_arguments(exchange)), _preview(told)
+    result = _as_text(exchange.answer) if error is None else error.message
+    return stored.key, ends, f"{exchange.latency_ms:.0f}", _preview(_arguments(exchange)), _preview(result)
 
 
 def _arguments(exchange: ToolExchange) -> str:
@@ -180,7 +179,7 @@ def _arguments(exchange: ToolExchange) -> str:
 
 
 def _as_text(value: object) -> str:
-    """A JSON value, or a text as it is."""
+    """Return a JSON value as text, and text as it is."""
     import msgspec
 
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -213,8 +212,8 @@ def _print_in_full(chosen: list[StoredExchange[Exchange]]) -> None:
         heading = (key, _about(exchange), f"call {position + 1} of {len(chosen)}")
         console.rule(" · ".join(printable(part) for part in heading if part), align="left")
         counted_tokens = f"{tokens} tokens" if tokens else ""
-        told = (ends, counted_tokens, f"{cost} $" if cost else "", f"{ms} ms", exchange.recorded_at)
-        _print_line(console, "  ".join(part for part in told if part), style="dim")
+        figures = (ends, counted_tokens, f"{cost} $" if cost else "", f"{ms} ms", exchange.recorded_at)
+        _print_line(console, "  ".join(part for part in figures if part), style="dim")
         _print_request(console, exchange)
         _print_answer(console, exchange)
         for at_ms, piece in exchange.chunks or ():
@@ -224,13 +223,13 @@ def _print_in_full(chosen: list[StoredExchange[Exchange]]) -> None:
 
 
 def _about(exchange: Exchange) -> str:
-    """What was asked: the model, or `GET /v1/models`."""
-    asked = (exchange.request_fields() or {}).get("model")
-    return exchange.http_place() or exchange.model or (asked if isinstance(asked, str) else "")
+    """Return the model of the request, or `GET /v1/models`."""
+    model = (exchange.request_fields() or {}).get("model")
+    return exchange.http_place() or exchange.model or (model if isinstance(model, str) else "")
 
 
 def _print_line(console: Console, text: str, *, style: str = "") -> None:
-    """Print without anything that a terminal could obey."""
+    """Print text, with control characters escaped."""
     console.print(printable(text), style=style)
 
 
@@ -261,8 +260,8 @@ def _print_calls_in_full(calls: list[StoredExchange[ToolExchange]]) -> None:
         exchange = stored.exchange
         console.rule(f"{stored.key} · call {position + 1} of {len(calls)}", align="left")
         note = f"the text of a {exchange.result_type}" if exchange.result_type else ""
-        told = (f"{exchange.latency_ms:.0f} ms", exchange.recorded_at, note)
-        _print_line(console, "  ".join(part for part in told if part), style="dim")
+        figures = (f"{exchange.latency_ms:.0f} ms", exchange.recorded_at, note)
+        _print_line(console, "  ".join(part for part in figures if part), style="dim")
         _print_line(console, f"{stored.key}({_arguments(exchange)})")
         if exchange.error is None:
             _print_line(console, f"→ {_as_text(exchange.answer)}", style="bold")
