@@ -105,7 +105,7 @@ def test_a_run_that_makes_call_after_call_has_hung():
     monitored = MonitoredFunction(ask_for_ever)
     MonitoredFunction(ask).run(harness)
     again = monitored.run(harnesses.create(plan_of()))
-    assert again.hung == "it made more than 105 calls of models"
+    assert again.hung == "it made more than 105 model calls"
 
 
 def test_a_run_whose_tasks_make_call_after_call_has_hung():
@@ -116,8 +116,7 @@ def test_a_run_whose_tasks_make_call_after_call_has_hung():
     harness, harnesses = clean_harness_of({"s": {"content": "Hello"}})
     MonitoredFunction(ask).run(harness)
     assert (
-        MonitoredFunction(ask_in_a_group).run(harnesses.create(plan_of())).hung
-        == "it made more than 105 calls of models"
+        MonitoredFunction(ask_in_a_group).run(harnesses.create(plan_of())).hung == "it made more than 105 model calls"
     )
 
 

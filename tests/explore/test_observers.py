@@ -271,7 +271,7 @@ def test_a_run_that_makes_call_after_call_is_endless_and_no_agent_can_go_on():
             except Exception:
                 raise AssertionError("it was caught") from None
 
-    with pytest.raises(EndlessRunError, match="more than 110 calls"):
+    with pytest.raises(EndlessRunError, match="more than 110 model calls"):
         run(work())
     assert len(harness.calls) == 110
 

@@ -109,7 +109,7 @@ while True:
         pass
 """
     _, run = runs(subject(code, tmp_path, HELLO), ["call=1: http_error 500"])
-    assert run.hung == "it made more than 105 calls of models"
+    assert run.hung == "it made more than 105 model calls"
     assert len(run.calls) == 105
 
 

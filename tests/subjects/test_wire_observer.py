@@ -54,7 +54,7 @@ def test_a_run_that_makes_too_many_calls_is_endless_which_is_told_once():
     for text in "abcd":
         answer_to(session, call_of(text=text))
     assert told == ["endless"]
-    assert (observer.endless, len(observer.calls)) == ("it made more than 2 calls of models", 2)
+    assert (observer.endless, len(observer.calls)) == ("it made more than 2 model calls", 2)
 
 
 ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "look_up", "arguments": {"word": "tree"}}]}

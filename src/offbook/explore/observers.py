@@ -82,7 +82,7 @@ class ModelObserver(Provider):
     async def send(self, request: Request) -> Reply:
         self._sent += 1
         if self._sent > self._max_calls:
-            raise EndlessRunError(f"it made more than {self._max_calls} calls of models")
+            raise EndlessRunError(f"it made more than {self._max_calls} model calls")
         attempt = self._start(request)
         try:
             reply = await self._provider.send(attempt.request)

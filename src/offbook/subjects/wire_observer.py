@@ -102,7 +102,7 @@ class WireObserver:
         if len(self._observed) < self._max_calls:
             self._observed.append(_ObservedCall(attempt, answer, outcome, attempt.site, SYSTEM_CLOCK.monotonic_s()))
         elif not self.endless:
-            self.endless = f"it made more than {self._max_calls} calls of models"
+            self.endless = f"it made more than {self._max_calls} model calls"
             self._on_endless()
 
     def delivered(self, attempt: CallAttempt) -> None:
