@@ -261,13 +261,14 @@ FAULTS = (ConnectionReset(), HttpError(500), Timeout(5.0))
 SITES = [
     Site("", f"step{step}", call, 1, attempt) for step in range(50) for call in range(1, 51) for attempt in (1, 2, 3, 4)
 ]
+FEW_SITES = SITES[:1000]
 
 
 def drawn(lots, sites=SITES):
     return {site: fault for site in sites if (fault := lots.draw(site))}
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("rate", [0.01, 0.5])
 def test_the_share_of_attempts_that_fail_is_about_the_rate(rate):
     fired = drawn(Chaos(7, rate, FAULTS))
     assert len(SITES) == 10_000
@@ -277,17 +278,17 @@ def test_the_share_of_attempts_that_fail_is_about_the_rate(rate):
 
 
 def test_a_rate_of_nothing_spares_all_and_a_rate_of_one_spares_none():
-    assert drawn(Chaos(7, 0.0, FAULTS)) == {}
-    assert len(drawn(Chaos(7, 1.0, FAULTS))) == len(SITES)
+    assert drawn(Chaos(7, 0.0, FAULTS), FEW_SITES) == {}
+    assert len(drawn(Chaos(7, 1.0, FAULTS), FEW_SITES)) == len(FEW_SITES)
 
 
 def test_the_same_seed_draws_the_same_in_any_order():
-    shuffled = random.Random(1).sample(SITES, len(SITES))
-    assert drawn(Chaos(7, 0.2, FAULTS)) == drawn(Chaos(7, 0.2, FAULTS), shuffled)
+    shuffled = random.Random(1).sample(FEW_SITES, len(FEW_SITES))
+    assert drawn(Chaos(7, 0.2, FAULTS), FEW_SITES) == drawn(Chaos(7, 0.2, FAULTS), shuffled)
 
 
 def test_another_seed_draws_others():
-    assert drawn(Chaos(7, 0.2, FAULTS)).keys() != drawn(Chaos(8, 0.2, FAULTS)).keys()
+    assert drawn(Chaos(7, 0.2, FAULTS), FEW_SITES).keys() != drawn(Chaos(8, 0.2, FAULTS), FEW_SITES).keys()
 
 
 def test_what_is_drawn_stays_the_same_from_release_to_release():

@@ -66,7 +66,7 @@ def names_in(folder, kind):
     return {f"model {key}" for key in document.entries} | set(tools)
 
 
-@pytest.mark.parametrize(("kind", "rounds"), [("json", 24), ("sqlite", 12)])
+@pytest.mark.parametrize(("kind", "rounds"), [("json", 18), ("sqlite", 12)])
 def test_a_kill_loses_at_most_the_call_in_flight(tmp_path, kind, rounds):
     """Six kills in a row hit each recording, so that each crash is followed by the next opener's."""
     random_ = random.Random(f"{kind} {rounds}")
@@ -88,18 +88,14 @@ def test_a_kill_loses_at_most_the_call_in_flight(tmp_path, kind, rounds):
 def test_what_the_disk_has_no_room_for_is_an_error_and_changes_nothing(tmp_path, kind):
     location = KINDS[kind].format(tmp_path)
     printed, _ = finish(start(fill_the_disk, location, tmp_path))
-    first, second, *_ = printed.splitlines()
+    first, second, sizes_before, sizes_after = printed.splitlines()
     assert first in ("file too large", "disk I/O error", "database or disk is full")
     assert second == first
+    if kind == "json":  # the journal is cut back to before the line that it had no room for
+        assert "run.json.journal" in sizes_before
+        assert sizes_after == sizes_before
     entries = open_store(location).load().entries
     assert {key: entry.content for key, entry in entries.items()} == {"before": "small", "after": "small"}
-
-
-def test_a_journal_is_cut_back_to_before_the_line_that_it_had_no_room_for(tmp_path):
-    printed, _ = finish(start(fill_the_disk, tmp_path / "run.json", tmp_path))
-    *_, before, after = printed.splitlines()
-    assert "run.json.journal" in before
-    assert after == before
 
 
 def test_a_journal_that_cannot_be_folded_for_want_of_room_is_kept(tmp_path):
