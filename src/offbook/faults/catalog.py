@@ -10,8 +10,8 @@ order of the columns of an exploration. Everything else follows from the class:
 - `breaks_response` says whether a client may retry although the status is 200.
 - `variants` are the forms that an exploration tries.
 
-Tests check that the table in docs/faults.md has every fault with all its fields. Export the class in `offbook.faults`
-and in the stub of `offbook` if users are to build it in Python.
+Tests check that the table in docs/faults.md has every fault with all its fields, and that there is a sample of it. If
+users are to build it in Python, add its name to the stubs of `offbook.faults` and `offbook`.
 """
 
 from collections.abc import Iterable, Mapping
