@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 T = TypeVar("T")
+_modules: dict[str, Any] = sys.modules
 VIRTUAL_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """The date and time at which virtual time starts."""
 
@@ -60,9 +61,11 @@ SYSTEM_CLOCK = SystemClock()
 
 def running_loop() -> AbstractEventLoop | None:
     """Return the running event loop of this thread. Does not load asyncio: before it is loaded, no loop runs."""
-    get_loop: Callable[[], AbstractEventLoop | None] | None
-    get_loop = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
-    return None if get_loop is None else get_loop()
+    try:
+        loop: AbstractEventLoop | None = _modules["asyncio.events"]._get_running_loop()  # noqa: SLF001
+    except (KeyError, AttributeError):
+        return None
+    return loop
 
 
 @asynccontextmanager
