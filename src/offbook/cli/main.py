@@ -23,12 +23,12 @@ class MainGroup(LazyGroup):
         "serve": LazyCommand("serve", "serve", "Serve the model APIs from a recording, or record them."),
         "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
         "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
-        "prompts": LazyCommand("prompts", "prompts", "Show the prompts of simulated users and judges."),
+        "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
         "runs": LazyCommand("runs", "runs", "List the stored runs, or prune them."),
-        "resume": LazyCommand("resume", "resume", "Resume a run that was interrupted or failed."),
-        "validate": LazyCommand("validate", "validate", "Check workflow files and the files that they include."),
-        "graph": LazyCommand("graph", "graph", "Draw a workflow as text, Mermaid or SVG."),
-        "schema": LazyCommand("schema", "schema", "Print the JSON schema of a kind of file."),
+        "resume": LazyCommand("runs", "resume", "Resume a run that was interrupted or failed."),
+        "validate": LazyCommand("workflow_file", "validate", "Check workflow files and the files that they include."),
+        "graph": LazyCommand("workflow_file", "graph", "Draw a workflow as text, Mermaid or SVG."),
+        "schema": LazyCommand("workflow_file", "schema", "Print the JSON schema of a kind of file."),
     }
 
 
@@ -39,9 +39,9 @@ class RecordingGroup(LazyGroup):
         "show": LazyCommand("recording.show", "show", "List the exchanges of a recording, or show one key in full."),
         "check": LazyCommand("recording.check", "check", "Check that recordings can be replayed and hold no secrets."),
         "diff": LazyCommand("recording.diff", "diff", "Show the differences between two recordings, call by call."),
-        "merge": LazyCommand("recording.merge", "merge", "Merge recordings into one."),
-        "redact": LazyCommand("recording.redact", "redact", "Remove secrets from recordings, in place."),
-        "prune": LazyCommand("recording.prune", "prune", "Remove old, failed or unwanted exchanges from recordings."),
+        "merge": LazyCommand("recording.edit", "merge", "Merge recordings into one."),
+        "redact": LazyCommand("recording.edit", "redact", "Remove secrets from recordings, in place."),
+        "prune": LazyCommand("recording.edit", "prune", "Remove old, failed or unwanted exchanges from recordings."),
     }
 
 

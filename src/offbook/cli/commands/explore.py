@@ -96,13 +96,13 @@ def explore(
 
       offbook explore --replay runs/today.json -- python my_agent.py
     """
-    from offbook.cli.runners.exploration import run_exploration
-    from offbook.cli.runners.explore_arguments import (
+    from offbook.cli.runners.exploration import (
         ExploreArguments,
         SubjectArguments,
         parse_names,
         parse_verdicts,
         parse_workers,
+        run_exploration,
     )
     from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 

@@ -1,25 +1,32 @@
-"""Explores for a command: reports as cases end, regression files for findings, and an exit code."""
+"""Explores for a command: the subject and the cases of its arguments, reports, regression files and the exit code."""
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import typer
+from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.cli.exit_codes import FAILED, FINE, INTERRUPTED
 from offbook.cli.output.console import ending_document, print_message
+from offbook.cli.parse import check_models, parse_state
 from offbook.cli.process import Interruption, Termination
-from offbook.cli.runners.explore_arguments import ExploreArguments
+from offbook.config import import_from, plan_run
+from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import compare_explorations
 from offbook.explore.options import ExploreOptions
 from offbook.explore.runner import CaseResult, Exploration, Explorer, Subject
 from offbook.explore.variants import VARIANTS, select_variants
+from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.faults import parse_fault
 from offbook.report.exploration import (
     ExplorationReporter,
@@ -30,11 +37,140 @@ from offbook.report.exploration import (
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportOptions, group_findings
 from offbook.report.reporter import stdout_console
-from offbook.subjects.executors import AutoExecutor, SilentSubject
+from offbook.subjects.executors import AutoExecutor, SilentSubject, Workers
 from offbook.subjects.open import load_invariants, open_subject
-from offbook.subjects.regression import Regression, RegressionFolder
-from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, WorkerSpec, explore_command
+from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
+from offbook.subjects.scenario import config_of, scenario_of
+from offbook.subjects.specs import (
+    AnySubjectSpec,
+    ExploreSettings,
+    ProgramSpec,
+    ScenarioSpec,
+    WorkerSpec,
+    WorkflowSpec,
+    explore_command,
+)
 from offbook.text import did_you_mean, pluralize
+from offbook.workflow.file.load import load_workflow
+
+
+class ExploreArguments(Struct, frozen=True, kw_only=True):
+    """Which cases run, how they are reported, and which verdicts fail.
+
+    `lines` are the faults of a single case to run instead of all; `only` has ids of cases. `compare` is an earlier
+    report, `regress` a folder for findings.
+    """
+
+    faults: str = "all"
+    has_pairs: bool = False
+    budget: int | None = None
+    lines: Sequence[str] = ()
+    only: Sequence[str] = ()
+    is_list: bool = False
+    invariants: str | None = None
+    workers: Workers = "auto"
+    reporters: Sequence[str] = ()
+    fail_on: frozenset[Verdict] = FINDINGS
+    compare: str | None = None
+    regress: str | None = None
+    is_json: bool = False
+    is_quiet: bool = False
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Return the names in a list like `refund,pay`."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def parse_verdicts(text: str | None) -> frozenset[Verdict]:
+    """Return the verdicts in a list, with hyphens for spaces; without a list, those that are findings.
+
+    Raises:
+        InputError: there is no such verdict.
+    """
+    if text is None:
+        return FINDINGS
+    known = {verdict.replace(" ", "-"): verdict for verdict in VERDICTS}
+    for name in parse_names(text):
+        if name not in known:
+            hint = did_you_mean(name, known, kind="verdicts")
+            raise InputError(f"there is no verdict {name!r}", source="--fail-on", hint=hint)
+    return frozenset(known[name] for name in parse_names(text))
+
+
+def parse_workers(text: str) -> Workers:
+    """Return a number of workers, or `auto`.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"expected a number or auto, got {text!r}", source="--workers", hint="--workers 2")
+    return int(text)
+
+
+WORKFLOW_SUFFIXES = (".yaml", ".yml")
+RECORDINGS_FOLDER = "recordings"
+USAGE = "offbook explore FLOW.yaml --recording PATH, or SIM.py, or --replay PATH -- COMMAND"
+
+
+class SubjectArguments(Struct, frozen=True, kw_only=True):
+    """The arguments that name the subject. `command` is what follows `--`."""
+
+    file: str | None
+    command: Sequence[str] | None
+    recording: str | None
+    scenario: str | None
+    agent: str | None
+    config: str | None
+    settings: list[str]
+    state: str | None
+
+    def spec(self) -> AnySubjectSpec:
+        """Return the subject to explore.
+
+        Raises:
+            InputError: there is no subject, or there are two, or something that it needs is missing or wrong.
+        """
+        if (self.file is None) == (self.command is None):
+            reason = "a file or a program is missing" if self.file is None else "there are both a file and a program"
+            raise InputError(reason, source="explore", hint=USAGE)
+        if self.file is None:
+            return ProgramSpec(recording=self._recording(), command=tuple(self.command or ()))
+        if self.file.endswith(WORKFLOW_SUFFIXES):
+            return self._workflow(self.file)
+        if self.file.endswith(".py"):
+            return self._scenario(self.file)
+        raise InputError("this is not a workflow or a file of scenarios", source=self.file, hint=USAGE)
+
+    def _recording(self) -> str:
+        if self.recording is None:
+            hint = "--recording PATH; make one with run --record or exec --record"
+            raise InputError("a recording is missing", source="explore", hint=hint)
+        return self.recording
+
+    def _workflow(self, file: str) -> WorkflowSpec:
+        definition = load_workflow(file)
+        check_models(definition, file)
+        state = parse_state(definition.state, settings=self.settings, file=self.state)
+        return WorkflowSpec(recording=self._recording(), file=file, state=state)
+
+    def _scenario(self, file: str) -> ScenarioSpec:
+        path = Path(file)
+        if not path.is_file():
+            raise InputError("there is no such file", source=file)
+        config = config_of(file, self.config)
+        with import_from([config.folder, path.resolve().parent]):
+            scenario = scenario_of(path.resolve(), self.scenario)
+        plan = plan_run(config, [scenario], agents=[] if self.agent is None else [self.agent])
+        recording = self.recording or f"{path.parent / RECORDINGS_FOLDER}/"
+        if is_folder(recording):
+            recording = str(Path(recording) / f"{slug(scenario.name)}.json")
+        return ScenarioSpec(
+            recording=recording, file=file, scenario=scenario.name, agent=plan.agents[0], config=self.config
+        )
 
 
 class PartialExploration:
@@ -216,3 +352,39 @@ def _case(known: dict[str, FaultCase], id: str) -> FaultCase:
         hint = did_you_mean(id, known) or f"there are {pluralize(len(known), 'case')}; --list shows them"
         raise InputError(f"there is no case {id!r}", source="--only", hint=hint)
     return known[id]
+
+
+def replay_regression(path: str, *, is_json: bool, is_quiet: bool) -> int:
+    """Run the regression in a file, print its verdict, and return the exit code: 1 if it is still a finding.
+
+    Raises:
+        InputError: the file, or something that the regression needs, is missing or wrong.
+    """
+    regression = load_regression(path)
+    with redirect_stdout(io.StringIO()):
+        explored = reproduce(path)
+    if is_json:
+        typer.echo(_regression_document(regression, explored))
+    elif explored.is_finding or not is_quiet:
+        _print_regression(regression, explored)
+    return FAILED if explored.is_finding else FINE
+
+
+def _print_regression(regression: Regression, explored: CaseResult) -> None:
+    print_message("", str(regression))
+    style = "bold red" if explored.is_finding else "green"
+    is_same = explored.verdict == regression.verdict
+    was = "" if is_same else f" (it was: {regression.verdict})"
+    label = ("still " if is_same else "now ") if explored.is_finding else "fixed: "
+    print_message(f"{label}{explored.verdict}{was}: ", "\n".join(explored.assessment.evidence), style=style)
+
+
+def _regression_document(regression: Regression, explored: CaseResult) -> bytes:
+    told = {
+        "case": str(regression),
+        "before": regression.verdict,
+        "verdict": explored.verdict,
+        "is_finding": explored.is_finding,
+        "evidence": explored.assessment.evidence,
+    }
+    return msgspec.json.encode(told)

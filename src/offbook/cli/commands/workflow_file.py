@@ -1,12 +1,12 @@
-"""offbook validate: checks workflow files."""
+"""offbook validate, graph, schema: checks and draws workflow files, and prints their JSON schema."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from offbook.cli.options import AsJson, Flows
+from offbook.cli.options import AsJson, Flow, Flows
 
 if TYPE_CHECKING:
     from offbook.errors import Problem
@@ -62,3 +62,64 @@ def _check_file(flow: str) -> tuple[tuple[Problem, ...], list[str]]:
         return (), steps_without_model(load_workflow(flow))
     except WorkflowError as error:
         return error.problems, []
+
+
+SUFFIXES: dict[str, Literal["mermaid", "svg"]] = {".mermaid": "mermaid", ".mmd": "mermaid", ".svg": "svg"}
+
+
+def graph(
+    flow: Flow,
+    format: Annotated[
+        Literal["text", "mermaid", "svg"] | None,
+        typer.Option("--format", "-f", help="The format; by default that of the suffix of --output, else text."),
+    ] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="The file to write.")] = None,
+) -> None:
+    """Draw a workflow as text, Mermaid or SVG.
+
+    Nothing is run.
+
+    [bold]Examples[/bold]
+
+      offbook graph flow.yaml
+
+      offbook graph flow.yaml --output flow.svg
+    """
+    from pathlib import Path
+
+    from offbook.errors import InputError
+    from offbook.workflow import draw, load_workflow
+
+    picture = draw(load_workflow(flow), format or _format_of(output))
+    if output is None:
+        typer.echo(picture, nl=False)
+        return
+    try:
+        Path(output).write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=output) from None
+
+
+def _format_of(output: str | None) -> Literal["text", "mermaid", "svg"]:
+    """Return the format of a file by its suffix."""
+    from pathlib import Path
+
+    return "text" if output is None else SUFFIXES.get(Path(output).suffix.lower(), "text")
+
+
+def schema(
+    kind: Annotated[Literal["workflow"], typer.Argument(help="The kind of file.", show_default=False)],
+) -> None:
+    """Print the JSON schema of a kind of file.
+
+    Editors use it to complete and check the file.
+
+    [bold]Examples[/bold]
+
+      offbook schema workflow > workflow.schema.json
+    """
+    import orjson
+
+    from offbook.workflow import workflow_json_schema
+
+    typer.echo(orjson.dumps(workflow_json_schema(), option=orjson.OPT_INDENT_2))

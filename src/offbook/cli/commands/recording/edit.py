@@ -1,0 +1,123 @@
+"""offbook recording merge, redact, prune: merges recordings, and removes secrets or exchanges from them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from offbook.cli.options import DryRun, Fields, Patterns, Recordings
+from offbook.text import pluralize
+
+
+class OnConflict(StrEnum):
+    """How to merge a key that several recordings have."""
+
+    append = "append"
+    first = "first"
+    last = "last"
+
+
+def merge(
+    files: Recordings,
+    output: Annotated[str, typer.Option("--output", "-o", help="The merged recording.")],
+    on_conflict: Annotated[
+        OnConflict, typer.Option(help="Keep all exchanges of a shared key, or those of the first or last file.")
+    ] = OnConflict.append,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing output.")] = False,
+) -> None:
+    """Merge recordings into one.
+
+    An exchange that several of them have is written once. With one FILE, this converts a recording to another kind of
+    store.
+
+    [bold]Examples[/bold]
+
+      offbook recording merge a.json b.json --output all.json
+
+      offbook recording merge big.json --output sqlite:///big.db
+    """
+    from offbook.errors import InputError
+    from offbook.recording.maintain import edit as merging
+    from offbook.recording.stores.locate import open_store
+
+    target = open_store(output)
+    if target.exists() and not force:
+        raise InputError("it already exists", source=output, hint="name another output, or pass --force")
+    merged = merging.merge_documents([open_store(file).load() for file in files], conflict=on_conflict.value)
+    target.save(merged)
+    tools = f" and {pluralize(len(merged.tools), 'tool')}" if merged.tools else ""
+    typer.echo(f"{output}: {pluralize(merged.size, 'exchange')} of {pluralize(len(merged.entries), 'key')}{tools}")
+
+
+def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_run: DryRun = False) -> None:  # noqa: B006
+    """Remove secrets from recordings, in place.
+
+    Fingerprints do not change, so that replays still match.
+
+    [bold]Examples[/bold]
+
+      offbook recording redact runs/today.json
+
+      offbook recording redact runs/*.json --pattern 'CUST-[0-9]{6}' --field email --dry-run
+    """
+    from offbook.recording.redact.redactor import Redactor
+    from offbook.recording.stores.locate import open_store
+
+    redactor = Redactor(patterns=tuple(pattern), fields=tuple(field))
+    stores = [open_store(file) for file in files]
+    documents = [store.load() for store in stores]
+    for store, document in zip(stores, documents, strict=True):
+        changed = document.rewrite(redactor.redact, redactor.redact_tool)
+        if changed and not dry_run:
+            store.save(document)
+        typer.echo(f"{store.location}: {'would change' if dry_run else 'changed'} {pluralize(changed, 'exchange')}")
+
+
+def prune(
+    files: Recordings,
+    older_than: Annotated[str | None, typer.Option(help="An age like 30d, 12h or 2w.")] = None,
+    key: Annotated[
+        list[str],
+        typer.Option(
+            "--key",
+            "-k",
+            help="A key to remove (or its beginning), or a tool: _tools.get_weather. Repeatable.",
+        ),
+    ] = [],  # noqa: B006
+    faults: Annotated[bool, typer.Option("--faults", help="Remove failed calls.")] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Remove old, failed or unwanted exchanges from recordings.
+
+    An exchange without a date is never too old.
+
+    [bold]Examples[/bold]
+
+      offbook recording prune runs/*.json --older-than 30d
+
+      offbook recording prune runs/today.json --key summarize --dry-run
+    """
+    from offbook.clock import SYSTEM_CLOCK
+    from offbook.errors import InputError
+    from offbook.recording.format.keys import find_key
+    from offbook.recording.maintain import edit as pruning
+    from offbook.recording.stores.locate import open_store
+
+    if older_than is None and not key and not faults:
+        raise InputError("a filter is missing", hint="pass --older-than 30d, --key NAME or --faults")
+    before = None
+    if older_than is not None:
+        before = (SYSTEM_CLOCK.utc_now() - pruning.parse_age(older_than)).isoformat(timespec="microseconds")
+    stores = [open_store(file) for file in files]
+    documents = [store.load() for store in stores]
+    known = [name for document in documents for name in document.keys]
+    keys = frozenset(find_key(name, known, source="--key") for name in key)
+    unwanted = pruning.PruneFilter(before=before, keys=keys, faults=faults)
+    for store, document in zip(stores, documents, strict=True):
+        removed = pruning.prune_document(document, unwanted)
+        if removed and not dry_run:
+            store.save(document)
+        done = "would remove" if dry_run else "removed"
+        typer.echo(f"{store.location}: {done} {removed}, {document.size} left")
