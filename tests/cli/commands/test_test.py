@@ -285,10 +285,10 @@ class TestRecordAndReplay:
 
     def test_what_asks_something_else_than_was_recorded_has_no_answer(self, run, talking, write):
         run("test", "--record", "all.json")
-        write("sim_orders.py", scenes.SIMULATED.replace("And 43?", "And 44?"))
+        write("sim_orders.py", scenes.SIMULATED.replace("And 43?", "And order 44?"))
         code, out, _ = run("test", "--replay", "all.json")
         assert code == 3
-        assert "+And 44?" in out
+        assert "+And order 44?" in out
         assert "✓ finds an order" in out
 
     def test_a_judge_without_an_answer_is_a_mismatch_too(self, run, talking, write):
