@@ -15,6 +15,7 @@ from offbook.faults import FaultPlan, parse_fault
 from offbook.scenarios import HandlerTarget, Participants, ScenarioRunner, Trajectory
 from offbook.subjects.workflow import WorkflowSubject
 from offbook.workflow.file.load import load_workflow
+from tests.subjects.projects import Project
 
 ROOT = Path(__file__).parents[1]
 SOURCE = str(ROOT / "src" / "offbook") + "/"
@@ -90,9 +91,8 @@ def record_one_streamed_call(journey, tmp_path):
 
 
 def explore_one_case(journey, tmp_path):
-    demo = Path(SOURCE) / "templates" / "demo"
-    flow = demo / "support.yaml"
-    subject = WorkflowSubject(load_workflow(flow), demo / "recordings" / "support.json", folder=demo)
+    flow, recording = Project(tmp_path).workflow()
+    subject = WorkflowSubject(load_workflow(flow), recording, folder=tmp_path)
     subject.run(FaultPlan())
     plan = FaultPlan([parse_fault("call=2 attempt=1: http_error 500")])
     with journey.watching(), journey.noting():
