@@ -51,7 +51,7 @@ def test_a_fault_at_a_step_that_asks_no_model_is_refused_with_those_that_do(run,
     assert code == 2
     assert f"the step '{step}' has no model: it is a {kind} step" in err
     assert "steps with a model: ask, sub.say" in err
-    assert ("'tool=count: tool_error' strikes its tool" in err) == (kind == "tool")
+    assert ("'tool=count: tool_error' fails its tool" in err) == (kind == "tool")
 
 
 def test_a_plan_in_a_file_is_checked_too(run, greet, write):
