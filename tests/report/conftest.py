@@ -1,13 +1,16 @@
-"""One browser page for all tests that look at pages."""
+"""One browser page for the tests of a file."""
 
 import pytest
 
 from tests.report import browser
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def watched_page():
-    """A page that tests open reports in, one after the other."""
+    """A page that tests open reports in, one after the other.
+
+    Not for the whole run: Playwright keeps an event loop running on this thread, and other tests run their own.
+    """
     if reason := browser.reason_to_skip():
         if browser.is_required():
             pytest.fail(reason)
