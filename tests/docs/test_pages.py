@@ -33,6 +33,12 @@ INNER_PYTEST = {
 """For the runs of pytest that pages show: the plugins of all that is installed here take seconds to load."""
 
 
+INNER_OPTIONS = [
+    *("-o", "asyncio_default_fixture_loop_scope=function"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # another test of this process may have loaded the plugin
+]
+
+
 def blocks(page):
     found = ((kind, note.strip(), text) for kind, note, text in BLOCK.findall(page.read_text()))
     return [(kind, note, text) for kind, note, text in found if kind in RUNS or FILE.fullmatch(note)]
@@ -82,7 +88,7 @@ def run_command(command):
                 with pytest.raises(SystemExit):
                     main()
             case ["pytest", *arguments] | ["python", "-m", "pytest", *arguments]:
-                pytest.main([*arguments, "-o", "asyncio_default_fixture_loop_scope=function"])
+                pytest.main([*arguments, *INNER_OPTIONS])
             case _:
                 raise AssertionError(f"a page runs {command[0]}")
     forget_written_modules()
