@@ -11,9 +11,8 @@ import orjson
 import pytest
 from msgspec import Struct
 
-from offbook.explore.options import ExploreOptions
+from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.runner import Explorer
-from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Verdict
 from offbook.subjects.function import FunctionSubject
 from offbook.subjects.program import ProgramSubject

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, minimise, pairs_of
+from offbook.explore.options import select_variants
 from offbook.explore.run import sites_of
-from offbook.explore.variants import select_variants
 from offbook.faults import parse_fault
 from tests.explore.runs import clean_run, model_call, streamed, tool_run
 

@@ -5,10 +5,9 @@ from typing import ClassVar
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.options import ExploreOptions
+from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
 from offbook.explore.runner import Exploration, Explorer, SerialExecutor
-from offbook.explore.variants import select_variants
 from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
 
 CLEAN = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook.codecs.status import retry_after_s
+from offbook.codecs.base import retry_after_s
 from offbook.errors import (
     MalformedResponseError,
     ProviderConnectionError,

@@ -7,10 +7,9 @@ import pytest
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
-from offbook.explore.options import ExploreOptions
+from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run, RunFailure
 from offbook.explore.runner import Explorer, SerialExecutor
-from offbook.explore.variants import select_variants
 from offbook.faults import parse_fault
 from offbook.subjects.executors import AutoExecutor, ProcessExecutor, WorkerProcess
 from offbook.subjects.open import open_subject

@@ -8,9 +8,8 @@ import time
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.options import ExploreOptions
+from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.runner import Explorer
-from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan
 from offbook.subjects.executors import ThreadExecutor
 from offbook.subjects.program import MAX_OUTPUT_BYTES, ProgramProcess, ProgramSubject, error_line

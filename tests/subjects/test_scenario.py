@@ -3,9 +3,8 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.options import ExploreOptions
+from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.runner import Explorer
-from offbook.explore.variants import select_variants
 from offbook.faults import FaultPlan
 from offbook.subjects.open import open_subject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings, ScenarioSpec

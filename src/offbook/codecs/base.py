@@ -1,13 +1,15 @@
-"""The Codec interface that every protocol implements, and helpers that read and write its JSON."""
+"""The Codec interface that every protocol implements, helpers for its JSON, and the errors of HTTP statuses."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from math import isfinite
 from typing import Protocol, TypeVar
 
 import msgspec
 import orjson
 from msgspec import Struct
 
-from offbook.errors import MalformedResponseError, ProviderError, RequestError
+from offbook.errors import MalformedResponseError, ProviderError, RateLimitError, RequestError
 from offbook.messages import JsonObject, Request, Response, StreamDelta
 from offbook.text import shorten
 
@@ -154,3 +156,41 @@ def stream_error(message: object, *, raw: str) -> ProviderError:
 def bearer_auth(api_key: str) -> dict[str, str]:
     """Return the header that carries the key as a bearer token; none if the key is empty."""
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+def error_of_status(
+    status_code: int, *, headers: Mapping[str, str], body: str, message: str, now: datetime
+) -> ProviderError:
+    """Return the error for a response with a status other than 200. A `Retry-After` date is relative to `now`."""
+    reason = f"HTTP {status_code}: {message}"
+    if status_code == 429:
+        return RateLimitError(reason, headers=headers, body=body, retry_after_s=retry_after_s(headers, now=now))
+    return ProviderError(reason, status_code=status_code, headers=headers, body=body)
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """Return how long the provider asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a date.
+
+    A date is relative to the `date` of the same response, or to `now` if it has none.
+    """
+    lowered = {name.lower(): value for name, value in headers.items()}
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            wait_s = float(lowered[name]) * unit_s
+        except (KeyError, ValueError):
+            continue
+        return max(0.0, wait_s) if isfinite(wait_s) else None
+    moment = _moment(lowered.get("retry-after"))
+    if moment is None:
+        return None
+    return max(0.0, (moment - (_moment(lowered.get("date")) or now)).total_seconds())
+
+
+def _moment(date: str | None) -> datetime | None:
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - it loads sockets, and is seldom needed
+
+    try:
+        moment = parsedate_to_datetime(date or "")
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(tzinfo=moment.tzinfo or UTC)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.explore.options import FaultVariant
 from offbook.explore.run import ExploredSite
-from offbook.explore.variants import FaultVariant
 from offbook.faults import FaultPlan, PlannedFault
 
 EVERY_ATTEMPT = "always"

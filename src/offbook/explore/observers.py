@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from offbook.call_numbers import CallNumbers, Site
 from offbook.clock import SYSTEM_CLOCK
-from offbook.codecs.status import retry_after_s
+from offbook.codecs.base import retry_after_s
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.replay import ExploredModels

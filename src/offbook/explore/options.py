@@ -1,16 +1,46 @@
-"""Options of an exploration: what is tried, how long a run may take, and what answers an unrecorded request."""
+"""Options of an exploration: the fault variants to try, how long a run may take, what answers an unrecorded request."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from offbook.explore.variants import FaultVariant
+from offbook.errors import InputError
 from offbook.explore.verdict import Invariant
+from offbook.faults import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
+from offbook.faults.catalog import fault_variants
+from offbook.faults.fault import FaultVariant as DeclaredVariant
 from offbook.messages import Reply, Request, Response, WholeReply
 from offbook.providers.provider import Provider
+from offbook.text import did_you_mean
+
+FaultVariant: TypeAlias = DeclaredVariant[AnyFault | AnyToolFault]
+"""A fault to try, with the name of its column. The faults declare their variants."""
+
+TOOL_VARIANTS = fault_variants(TOOL_FAULT_TYPES.values())
+VARIANTS = fault_variants(FAULT_TYPES.values()) + TOOL_VARIANTS
+WIRE_VARIANTS = fault_variants(FAULT_TYPES.values(), over_http=True)
+"""The variants for a program over HTTP: none of tools, which run inside it, and waits that pass in real time."""
+
+
+def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = VARIANTS) -> list[FaultVariant]:
+    """Return the variants of those names, in their order.
+
+    A name is that of a variant (`http_error 500`), the type of its fault, or `all`; several can be joined by commas.
+
+    Raises:
+        InputError: there is no such fault.
+    """
+    wanted = [names] if isinstance(names, str) else list(names)
+    wanted = [name.strip() for each in wanted for name in each.split(",") if name.strip()]
+    known = {name for variant in among for name in (variant.name, variant.fault.type)}
+    for name in wanted:
+        if name != "all" and name not in known:
+            hint = did_you_mean(name, sorted(known), kind="faults")
+            raise InputError(f"there is no fault {name!r} to try", source="faults", hint=hint)
+    return [variant for variant in among if "all" in wanted or variant.name in wanted or variant.fault.type in wanted]
 
 
 class ExploreOptions(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from offbook.clock import VIRTUAL_EPOCH
-from offbook.codecs.status import retry_after_s
+from offbook.codecs.base import retry_after_s
 from offbook.errors import MalformedResponseError, ProviderError, RateLimitError
 from offbook.faults.catalog import AnyFault
 from offbook.faults.http import ConnectionReset, HttpError, Timeout

@@ -4,8 +4,7 @@ from typing import Annotated, ClassVar, NoReturn, Self
 
 from msgspec import Meta, field
 
-from offbook.codecs.base import error_message
-from offbook.codecs.status import error_of_status
+from offbook.codecs.base import error_message, error_of_status
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderTimeoutError
 from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from offbook.codecs.status import retry_after_s
+from offbook.codecs.base import retry_after_s
 from offbook.errors import BreakerOpenError, InputError, ProviderError, RateLimitError
 from offbook.messages import Request
 from offbook.schema_errors import check_int, check_number, check_type

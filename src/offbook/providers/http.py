@@ -13,8 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.codecs.base import Codec, WireRequest
-from offbook.codecs.status import error_of_status
+from offbook.codecs.base import Codec, WireRequest, error_of_status
 from offbook.errors import (
     InputError,
     MalformedResponseError,

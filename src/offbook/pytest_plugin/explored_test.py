@@ -1,10 +1,11 @@
-"""Explored tests: one item for each case, the fixture that they get, and the verdict that fails them."""
+"""Explored tests, one item for each case with its fixture and verdict, and regression files as items."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from inspect import iscoroutinefunction, signature
+from pathlib import Path
 from traceback import format_exception
 from typing import Any, Never, TypeVar, cast
 
@@ -13,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.clock import refuse_in_loop
-from offbook.errors import InputError
+from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import RunMonitor
+from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, recorded_run, sites_of
-from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Assessment, assess
 from offbook.faults import FaultPlan
 from offbook.gateway.gateway import ProviderGateway
@@ -30,6 +31,7 @@ from offbook.pytest_plugin.options import OFFBOOK
 from offbook.pytest_plugin.plan import recording_plan_of
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
+from offbook.subjects.regression import load_regression, reproduce
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
@@ -322,3 +324,28 @@ def explored_case_of(item: pytest.Item) -> ExploredCase | None:
     callspec = getattr(item, "callspec", None)
     case = None if callspec is None else callspec.params.get(OFFBOOK)
     return case if isinstance(case, ExploredCase) else None
+
+
+class RegressionFile(pytest.File):
+    """A file like `regress/0007.json`, with one item."""
+
+    def collect(self) -> Iterator[RegressionItem]:
+        yield RegressionItem.from_parent(self, name="regression")
+
+
+class RegressionItem(pytest.Item):
+    """A finding, run again. It passes when it is no longer a finding."""
+
+    def runtest(self) -> None:
+        regression = load_regression(self.path)
+        result = reproduce(self.path)
+        if result.is_finding:
+            again = f"offbook replay --plan {shlex.quote(str(self.path))}"
+            pytest.fail(finding_text(result.assessment, str(regression), again), pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, f"{self.path.name}: regression"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *style: Any) -> Any:
+        error = excinfo.value
+        return str(error) if isinstance(error, OffbookError) else super().repr_failure(excinfo, *style)

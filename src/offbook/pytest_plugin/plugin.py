@@ -42,7 +42,7 @@ def pytest_collect_file(
     """Collect files of scenarios, which are not modules of tests as well, and regression files."""
     collectors = yield
     if _is_regression(file_path):
-        from offbook.pytest_plugin.regression_item import RegressionFile
+        from offbook.pytest_plugin.explored_test import RegressionFile
 
         return [*collectors, RegressionFile.from_parent(parent, path=file_path)]
     if not _declares_scenarios(file_path):

@@ -8,10 +8,16 @@ from typing import Any
 
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
-from offbook.explore.options import DEFAULT_DEADLINES, STOP_ON_DIVERGENCE, Deadlines, Divergence, ExploreOptions
+from offbook.explore.options import (
+    DEFAULT_DEADLINES,
+    STOP_ON_DIVERGENCE,
+    Deadlines,
+    Divergence,
+    ExploreOptions,
+    select_variants,
+)
 from offbook.explore.run import Run
 from offbook.explore.runner import Exploration, Explorer
-from offbook.explore.variants import select_variants
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
 from offbook.recording.stores.locate import open_store

@@ -16,8 +16,8 @@ from msgspec import Struct
 from offbook.child_process import ChildProcess
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
+from offbook.explore.options import WIRE_VARIANTS, FaultVariant
 from offbook.explore.run import ErrorKind, Run, RunFailure, normalize_text
-from offbook.explore.variants import WIRE_VARIANTS, FaultVariant
 from offbook.faults import FaultPlan
 from offbook.recording.match.cursor import ResponseScript
 from offbook.subjects.wire_observer import WireObserver

@@ -9,8 +9,7 @@ from msgspec import Struct
 
 from offbook.call_numbers import Site
 from offbook.clock import SYSTEM_CLOCK
-from offbook.codecs.base import Codec
-from offbook.codecs.status import retry_after_s
+from offbook.codecs.base import Codec, retry_after_s
 from offbook.errors import OffbookError
 from offbook.explore.observers import lost_messages
 from offbook.explore.run import CallOutcome, ChunkKind, ModelCall, ToolRun, chunk_kind

@@ -13,7 +13,7 @@ from offbook.messages import JsonObject
 from offbook.tools.definition import ToolDef, ToolFunction, ToolSpec
 
 if TYPE_CHECKING:
-    from offbook.tools.typed_parameters import FunctionParameters
+    from offbook.tools.signature_parameters import FunctionParameters
 
 
 class FunctionTool(ToolDef, frozen=True, dict=True, kw_only=True):
@@ -54,7 +54,7 @@ def tool_of(
     Raises:
         InputError: a parameter cannot be passed by name, or its hint cannot be resolved or has no JSON schema.
     """
-    from offbook.tools.typed_parameters import (  # noqa: PLC0415 - it loads pydantic, which is slow
+    from offbook.tools.signature_parameters import (  # noqa: PLC0415 - it loads pydantic, which is slow
         FunctionParameters,
         parse_docstring,
     )

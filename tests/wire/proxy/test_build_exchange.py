@@ -183,7 +183,7 @@ def test_bytes_that_make_a_codec_fail_are_recorded(caplog, monkeypatch):
             raise KeyError("surprise")
 
     requests = [parsed_of(stream=stream) for stream in (False, True)]
-    monkeypatch.setattr("offbook.wire.request.codec_of", lambda name: Choking())
+    monkeypatch.setattr("offbook.vendors.codec_of", lambda name: Choking())
     for parsed in requests:
         exchange = recorded(parsed, b"bytes", content_type="text/event-stream")
         assert (exchange.fault, exchange.wire.content()) == (MalformedResponse("bytes"), b"bytes")

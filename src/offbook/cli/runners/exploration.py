@@ -23,9 +23,8 @@ from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import compare_explorations
-from offbook.explore.options import ExploreOptions
+from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.runner import CaseResult, Exploration, Explorer, Subject
-from offbook.explore.variants import VARIANTS, select_variants
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.faults import parse_fault
 from offbook.report.exploration import (

@@ -10,8 +10,7 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.codecs.base import Codec
-from offbook.codecs.status import error_of_status
+from offbook.codecs.base import Codec, error_of_status
 from offbook.errors import InputError, MalformedResponseError, ProviderConnectionError, ProviderError
 from offbook.events import NULL_SINK, CallRecorded, Sink, guard_sink
 from offbook.faults import AnyFault, ConnectionReset, StreamTruncate, Timeout, fault_of, stream_fault_of

@@ -3,7 +3,7 @@
 import pytest
 
 from offbook.errors import InputError
-from offbook.explore.variants import TOOL_VARIANTS, VARIANTS, WIRE_VARIANTS, select_variants
+from offbook.explore.options import TOOL_VARIANTS, VARIANTS, WIRE_VARIANTS, select_variants
 
 
 def names(variants):

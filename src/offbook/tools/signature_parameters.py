@@ -1,4 +1,4 @@
-"""Parameters declared in Python: as a pydantic model, or as the signature and docstring of a function."""
+"""Parameters declared in Python: as the signature and docstring of a function, or as a pydantic model."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from offbook.errors import InputError, ToolArgumentsError
 from offbook.tools import tool_of
-from offbook.tools.typed_parameters import compact_schema, parse_docstring
+from offbook.tools.signature_parameters import compact_schema, parse_docstring
 
 
 class Colour(enum.Enum):
