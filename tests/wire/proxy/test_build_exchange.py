@@ -2,6 +2,7 @@
 
 import orjson
 import pytest
+from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
@@ -171,7 +172,7 @@ def test_a_model_that_the_answer_does_not_name_is_the_one_that_was_asked():
     assert recorded(parsed_of(model="mine"), body).model == "mine"
 
 
-def test_bytes_that_make_a_codec_fail_are_recorded(caplog, monkeypatch):
+def test_bytes_that_make_a_codec_fail_are_recorded(caplog):
     class Choking:
         name = "openai_chat"
         stream_type = "text/event-stream"
@@ -182,9 +183,11 @@ def test_bytes_that_make_a_codec_fail_are_recorded(caplog, monkeypatch):
         def stream_decoder(self):
             raise KeyError("surprise")
 
-    requests = [parsed_of(stream=stream) for stream in (False, True)]
-    monkeypatch.setattr("offbook.vendors.codec_of", lambda name: Choking())
-    for parsed in requests:
+    class Route:
+        vendor, protocol, codec = "openai", "openai_chat", Choking()
+
+    for stream in (False, True):
+        parsed = replace(parsed_of(stream=stream), route=Route())
         exchange = recorded(parsed, b"bytes", content_type="text/event-stream")
         assert (exchange.fault, exchange.wire.content()) == (MalformedResponse("bytes"), b"bytes")
     assert "could not be decoded; its bytes are recorded" in caplog.text
