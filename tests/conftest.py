@@ -27,9 +27,15 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol():
-    """Forget the modules that a test has written: one of another test may have the same name."""
-    before = len(sys.modules)
+    """Forget the modules that a test has written: one of another test may have the same name.
+
+    No bytecode is kept of them either: a file that is written twice within a second, in the same length, would be
+    taken for the first one.
+    """
+    before, dont_write_bytecode = len(sys.modules), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     result = yield
+    sys.dont_write_bytecode = dont_write_bytecode
     if len(sys.modules) != before:
         forget_written_modules()
     return result
