@@ -131,10 +131,10 @@ SITES = "fields: attempt, call, chunk, step, tool, workflow"
 @pytest.mark.parametrize(
     ("text", "place", "reason", "hint"),
     [
-        ("", "", "expected a site, a colon and a fault", "a fault is like 'call=3: http_error 500'"),
-        ("http_error 500", "", "expected a site, a colon and a fault", "a fault is like"),
-        ("call=3 http_error 500", "", "expected a site, a colon and a fault", "a fault is like"),
-        ('step="a: timeout', "", "expected a site, a colon and a fault", "a fault is like"),
+        ("", "", "expected where, a colon and a fault", "a fault is like 'call=3: http_error 500'"),
+        ("http_error 500", "", "expected where, a colon and a fault", "a fault is like"),
+        ("call=3 http_error 500", "", "expected where, a colon and a fault", "a fault is like"),
+        ('step="a: timeout', "", "expected where, a colon and a fault", "a fault is like"),
         (": timeout", "", "expected a site", "a fault is like"),
         ("call 3: timeout", "", "expected a site, got 'call'", "a fault is like"),
         ("everywhere call=3: timeout", "", "expected a site, got 'everywhere'", "a fault is like"),

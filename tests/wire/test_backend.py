@@ -52,7 +52,7 @@ def test_a_fault_of_a_tool_is_refused_because_tools_run_elsewhere(given):
         WireBackend(WireOptions(responses={}, faults=given))
     error = caught.value
     assert (error.source, error.place) == ("'tool=refund call=1: tool_lost'", "tool")
-    assert error.reason == "tools run in the program under test"
+    assert error.reason == "faults of tools cannot fire over HTTP: tools run in the program under test"
     assert "inject_tools(tools, plan)" in error.hint
 
 
@@ -177,7 +177,7 @@ def test_a_path_within_a_session_may_hold_line_breaks():
     ("faults", "told"),
     [
         ("call=1: timeout", "a list of faults"),
-        (["nonsense"], "a site, a colon and a fault"),
+        (["nonsense"], "where, a colon and a fault"),
         (["call=0: timeout"], "call"),
     ],
 )

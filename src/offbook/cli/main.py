@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
+from inspect import getdoc
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import typer
@@ -59,8 +61,14 @@ class LazyCommand(NamedTuple):
         module = import_module(f"offbook.cli.commands.{self.module}")
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         settings = {"cls": QuickCommand} | getattr(module, "SETTINGS", {})
-        app.command(name, **settings)(getattr(module, self.function))
+        function = getattr(module, self.function)
+        app.command(name, help=_unwrap(getdoc(function) or ""), **settings)(function)
         return typer.main.get_command(app)
+
+
+def _unwrap(docstring: str) -> str:
+    """Join the lines of each paragraph, so that help is wrapped to the width of the terminal alone."""
+    return re.sub(r"(?<=\S)\n(?=\S)", " ", docstring)
 
 
 class LazyGroup(QuickParameters, TyperGroup):
@@ -129,7 +137,7 @@ _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="offbook",
     cls=MainGroup,
-    help="Run workflows, record their model and tool calls once, and replay them offline.",
+    help="Record what an LLM agent talks to, replay it offline, break it on purpose, and test what the agent does.",
     epilog="Exit codes: 0 success, 1 a failure or a finding, 2 bad input, 3 a replay did not match its recording.",
     pretty_exceptions_enable=False,
     context_settings=_CONTEXT_SETTINGS,

@@ -42,7 +42,7 @@ def parse_fault(text: str) -> PlannedFault:
     """
     line = _LINE.fullmatch(text)
     if line is None:
-        raise InputError("expected a site, a colon and a fault", source=repr(text), hint=_EXAMPLES)
+        raise InputError("expected where, a colon and a fault", source=repr(text), hint=_EXAMPLES)
     try:
         return _parse_at(line[1]).fail(_parse_declared_fault(line[2]))
     except InputError as error:

@@ -131,5 +131,10 @@ def parse_fault_plan(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultP
     for line in faults:
         if line.at.tool is not None:
             hint = "inject them there: inject_tools(tools, plan), or tool_call_fault for a call that the model requests"
-            raise InputError("tools run in the program under test", source=repr(str(line)), place="tool", hint=hint)
+            raise InputError(
+                "faults of tools cannot fire over HTTP: tools run in the program under test",
+                source=repr(str(line)),
+                place="tool",
+                hint=hint,
+            )
     return faults

@@ -25,7 +25,7 @@ def explore(
     ),
     pairs: Annotated[bool, typer.Option("--pairs", help="Also try a second fault after each.")] = False,
     budget: Annotated[
-        int | None, typer.Option(min=1, help="Run at most so many cases, the most informative ones.")
+        int | None, typer.Option(min=1, help="Run at most this many cases, the most informative ones.")
     ] = None,
     fault: Annotated[
         list[str],

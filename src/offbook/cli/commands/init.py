@@ -67,7 +67,7 @@ def _check(folder: Path, *, force: bool) -> None:
             raise InputError(f"a link leads {name} out of the folder", source=str(folder), hint="remove the link")
     there = [name for name in FILES if (folder / name).exists() or (folder / name).is_symlink()]
     if there and not force:
-        hint = "--force overwrites them; or name another folder: offbook init my-agent"
+        hint = "--force overwrites them; or name a folder that does not exist"
         raise InputError(f"already there: {', '.join(there)}", source=str(folder), hint=hint)
 
 

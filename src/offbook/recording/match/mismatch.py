@@ -18,7 +18,7 @@ from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_fields, plain_request
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange
-from offbook.text import did_you_mean, printable, shorten
+from offbook.text import did_you_mean, pluralize, printable, shorten
 
 COMPARED_CHARS = 2_000
 SEARCHED_ENTRIES = 2_000
@@ -286,7 +286,7 @@ def difference_between(recorded: JsonObject | None, request: JsonObject) -> str:
         return "  (the entry does not have its request)"
     lines = [f"  {_UNPRINTABLE.sub('·', line)}"[:SHOWN_COLUMNS] for line in _difference(recorded, request)]
     if len(lines) > SHOWN_LINES:
-        lines = [*lines[:SHOWN_LINES], f"  … {len(lines) - SHOWN_LINES} more lines"]
+        lines = [*lines[:SHOWN_LINES], f"  … {pluralize(len(lines) - SHOWN_LINES, 'more line')}"]
     return "\n".join(lines) or "  (nothing differs that can be shown)"
 
 

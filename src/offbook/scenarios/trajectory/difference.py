@@ -11,6 +11,7 @@ from offbook.messages import ToolCall
 from offbook.scenarios.trajectory.arguments import call_text, truncate
 from offbook.scenarios.trajectory.pairing import Pairing, pair
 from offbook.scenarios.trajectory.trajectory import CallOrder, Expectation, Trajectory
+from offbook.text import pluralize
 
 
 class TrajectoryComparison(Struct, frozen=True):
@@ -165,7 +166,7 @@ def difference_text(rows: Sequence[DifferenceRow], comparison: TrajectoryCompari
             continue
         lines.append(_line("> " if rows[index] is problem else "  ", cells[index], widths, rows[index].label))
         lines.extend(_notes(rows[index]))
-    more = [f"  … {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
+    more = [f"  … {pluralize(len(lines) - MAX_LINES, 'more line')}"] if len(lines) > MAX_LINES else []
     return "\n".join([*lines[:MAX_LINES], *more])
 
 
