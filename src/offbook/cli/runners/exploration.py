@@ -379,11 +379,11 @@ def _print_regression(regression: Regression, explored: CaseResult) -> None:
 
 
 def _regression_document(regression: Regression, explored: CaseResult) -> bytes:
-    told = {
+    document = {
         "case": str(regression),
         "before": regression.verdict,
         "verdict": explored.verdict,
         "is_finding": explored.is_finding,
         "evidence": explored.assessment.evidence,
     }
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(document)

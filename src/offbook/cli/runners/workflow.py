@@ -110,7 +110,7 @@ def _print_failures(result: WorkflowResult) -> None:
 
 
 class WorkflowOutcome(Struct, frozen=True):
-    """What became of a run, what a replay left unused, and which faults fired."""
+    """The outcome of a run, what a replay left unused, and which faults fired."""
 
     result: WorkflowResult
     unused: list[UnusedEntry]

@@ -24,7 +24,7 @@ _HINT = "write one with the reporter json=exploration.json"
 
 
 class ChangeReport(Struct, frozen=True):
-    """A case whose verdict is another than before, as it is told in JSON."""
+    """A case whose verdict has changed, as JSON."""
 
     case: str
     before: Verdict | None
@@ -33,14 +33,14 @@ class ChangeReport(Struct, frozen=True):
 
 
 class ComparisonReport(Struct, frozen=True):
-    """What differs from an earlier exploration, as it is told in JSON."""
+    """What differs from an earlier exploration, as JSON."""
 
     same: int
     changes: tuple[ChangeReport, ...]
 
 
 class CaseReport(Struct, frozen=True, kw_only=True):
-    """A case and what became of it, as it is told in JSON. `case` is the text of its faults."""
+    """A case and its result, as JSON. `case` is the text of its faults."""
 
     id: str
     case: str
@@ -54,7 +54,7 @@ class CaseReport(Struct, frozen=True, kw_only=True):
 
 
 class ExplorationReport(Struct, frozen=True, kw_only=True):
-    """An exploration, as it is told in JSON."""
+    """An exploration, as JSON."""
 
     version: int
     subject: str
@@ -97,7 +97,7 @@ class _ReportVersion(Struct, frozen=True):
 def exploration_json(report_input: ReportInput) -> bytes:
     """The exploration as JSON, a line for each case, the same bytes for equal ones. `load_exploration` reads it."""
     exploration = report_input.exploration
-    told = ExplorationReport(
+    report = ExplorationReport(
         version=VERSION,
         subject=exploration.subject,
         is_complete=report_input.is_complete,
@@ -111,13 +111,13 @@ def exploration_json(report_input: ReportInput) -> bytes:
         clean=exploration.clean,
         explored=(),
     )
-    head = msgspec.json.format(encode_json(told), indent=2).removesuffix(b"[]\n}")
+    head = msgspec.json.format(encode_json(report), indent=2).removesuffix(b"[]\n}")
     cases = b",\n    ".join(encode_json(_case_report(each, report_input)) for each in exploration.results)
     return head + (b"[\n    " + cases + b"\n  ]" if cases else b"[]") + b"\n}\n"
 
 
 def comparison_report(comparison: ExplorationComparison | None) -> ComparisonReport | None:
-    """The comparison as it is told in JSON."""
+    """The comparison as JSON."""
     if comparison is None:
         return None
     changes = (ChangeReport(each.case, each.before, each.after, each.is_worse) for each in comparison.changes)

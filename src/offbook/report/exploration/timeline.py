@@ -129,7 +129,7 @@ def _step(call: ModelCall | ToolRun) -> TimelineStep:
 
 
 MAX_COMPARED = 1000
-"""How many calls are laid side by side with care; what differs in longer runs is told as one piece."""
+"""How many calls are laid side by side with care; longer runs are shown as one difference."""
 
 Span: TypeAlias = tuple[int, int, int, int]
 """Where a piece begins and ends in the clean run, and in the other."""
