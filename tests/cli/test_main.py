@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import offbook
 from offbook.cli.main import MainGroup, RecordingGroup
 
+WIDTH = 80
 COMMANDS = ["show", "check", "diff", "merge", "redact", "prune"]
 
 
@@ -28,6 +30,13 @@ def test_each_command_has_help_with_examples(run, command):
     assert code == 0
     assert "Examples" in out
     assert f"offbook {command}" in out
+    assert all(len(line) > WIDTH // 2 for line in filled_lines(out))
+
+
+def filled_lines(help_text):
+    """The lines of paragraphs that another line of the same paragraph follows: they fill the width of the terminal."""
+    lines = [line.strip() for line in help_text.partition("╭")[0].splitlines()]
+    return [line for line, following in pairwise(lines) if line and following]
 
 
 @pytest.mark.parametrize(("typed", "meant"), [(["replya"], "replay"), (["recording", "shwo"], "show")])

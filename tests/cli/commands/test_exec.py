@@ -597,16 +597,6 @@ def test_the_choices_of_the_commands_are_those_of_the_library():
     assert get_args(options.LatencyModel) == get_args(LatencyModel)
 
 
-@pytest.mark.parametrize("command", ["exec", "serve"])
-def test_help_has_no_line_that_is_wrapped_at_80_columns(command):
-    environment = os.environ | {"COLUMNS": "200", "TERMINAL_WIDTH": "200", "NO_COLOR": "1"}
-    done = subprocess.run(
-        [COMMAND, command, "--help"], capture_output=True, text=True, check=True, env=environment, timeout=TIMEOUT_S
-    )
-    text = done.stdout.partition("─ ")[0]
-    assert max(len(line.rstrip()) for line in text.splitlines()) < 80
-
-
 def test_help_has_examples(execute):
     code, out, _ = execute("--help")
     assert code == 0
