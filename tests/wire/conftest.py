@@ -11,8 +11,8 @@ WITH_CLIENTS = ("conformance", "frameworks")
 def no_collection_inside_clients(request):
     """Collect garbage between files only, where foreign clients are tested.
 
-    A streamed response that a client has abandoned closes itself when it is collected, for which it needs the lock of its
-    connection pool. httpcore's lock is not reentrant: collected by the thread that holds it, it waits for ever.
+    A streamed response that a client has abandoned closes itself when it is collected, and takes the lock of its
+    connection pool for that. httpcore's lock is not reentrant: the thread that holds it would wait for itself.
     """
     if request.path.parent.name not in WITH_CLIENTS:
         yield
