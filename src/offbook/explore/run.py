@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct, field
 
 from offbook.call_numbers import CallNumbers
+from offbook.effects import Effect, ToolDeclaration, net_effects
 from offbook.faults import At
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
 from offbook.recording.format.document import Document, each_exchange
@@ -26,6 +27,11 @@ def chunk_kind(delta: StreamDelta) -> ChunkKind:
 
 
 CallOutcome = Literal["answered", "failed", "diverged"]
+Continuation = Literal["stubborn", "resigned", "oblivious"]
+"""How a model goes on after a request that was never recorded: it asks for the failed tool again, says that it gave up,
+or gives the recorded next answer as if nothing had happened."""
+
+CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
 ErrorKind = Literal["declared", "undeclared"]
 
 
@@ -37,7 +43,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     `asks_for` the tools that the answer asks for, with their arguments.
 
     `is_too_soon` is whether the attempt came before the wait was over that the last answer had asked for. `forgot` is
-    how many messages of the failed call before it are missing in a request that has no new ones.
+    how many messages of the failed call before it are missing in a request that has no new ones. `told` is whether the
+    request tells the model about a failure that the clean run has not.
     """
 
     number: int
@@ -53,6 +60,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     error: str = ""
     is_too_soon: bool = False
     forgot: int = 0
+    told: bool = False
 
     @property
     def row(self) -> str:
@@ -90,7 +98,10 @@ class Run(Struct, frozen=True, kw_only=True):
 
     `result` is its result as JSON. `broken` lists the assertions that do not hold, `fired` the faults that fired.
     `diverged` describes a request that was never recorded, `hung` why the run counts as hung; both are empty otherwise.
-    `took_s` is in virtual time if the run has it. `paths` counts what it did to recover: retries, fallbacks, breakers.
+    `continuation` names what answered such a request, if anything did. `effects` are its side effects, in order, and
+    `declarations` what its tools declare about theirs. `marks` are the marks of the faults that fired, which show where
+    an injected text turns up. `took_s` is in virtual time if the run has it. `paths` counts what it did to recover:
+    retries, fallbacks, breakers.
     """
 
     result: Any = None
@@ -100,7 +111,11 @@ class Run(Struct, frozen=True, kw_only=True):
     tools: tuple[ToolRun, ...] = ()
     fired: tuple[str, ...] = ()
     diverged: str = ""
+    continuation: str = ""
     hung: str = ""
+    effects: tuple[Effect, ...] = ()
+    declarations: dict[str, ToolDeclaration] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
     took_s: float = 0.0
     paths: dict[str, int] = field(default_factory=dict)
 
@@ -111,8 +126,8 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def side_effects(self) -> Counter[str]:
-        """How often each tool with a side effect ran."""
-        return Counter(each.tool for each in self.tools if each.side_effect and each.has_run)
+        """How often each tool with a side effect ran, without repetitions that do no harm and without what was undone."""
+        return Counter(effect.tool for effect in net_effects(self.effects, self.declarations))
 
 
 _OBJECT_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")
