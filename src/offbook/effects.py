@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.text import shorten
 
@@ -44,6 +45,20 @@ class ToolDeclaration(Struct, frozen=True, kw_only=True):
     read_only: bool = False
     idempotent: bool | str = False
     undoes: str | None = None
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the tool changes something, as far as it is declared."""
+        return self.side_effect or bool(self.idempotent) or self.undoes is not None
+
+    def check(self, tool: str) -> None:
+        """Raise InputError if the declarations of that tool contradict each other."""
+        if self.read_only and (self.side_effect or self.undoes is not None):
+            other = "side_effect" if self.side_effect else f"undoes={self.undoes!r}"
+            reason = f"read_only contradicts {other}: a tool that only reads changes nothing"
+            raise InputError(reason, source=tool, place="read_only", hint="leave one of them out")
+        if self.undoes == tool:
+            raise InputError("it cannot undo itself", source=tool, place="undoes", hint="name the other tool")
 
 
 UNDECLARED = ToolDeclaration()

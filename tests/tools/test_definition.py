@@ -37,6 +37,34 @@ def test_a_timeout_that_is_no_time_is_refused(timeout_s):
         ToolDef(SPEC, print, timeout_s=timeout_s)
 
 
+def test_a_tool_that_only_reads_cannot_declare_an_effect():
+    with pytest.raises(InputError, match="read_only contradicts side_effect"):
+        ToolDef(SPEC, print, side_effect=True, read_only=True)
+    with pytest.raises(InputError, match="read_only contradicts undoes='book'"):
+        ToolDef(SPEC, print, undoes="book", read_only=True)
+    with pytest.raises(InputError, match="it cannot undo itself"):
+        ToolDef(SPEC, print, undoes="find")
+
+
+def test_an_idempotency_key_is_an_argument_of_the_tool():
+    assert tool(idempotent="key")(pay).declaration.idempotent == "key"
+    with pytest.raises(InputError, match=r"there is no argument 'kee'\n  hint: arguments: amount, key"):
+        tool(idempotent="kee")(pay)
+
+
+def pay(amount: int, key: str):
+    """Pay."""
+
+
+@pytest.mark.parametrize(
+    "declared", [{"side_effect": True}, {"idempotent": True}, {"undoes": "book"}], ids=lambda each: next(iter(each))
+)
+def test_a_wrapped_tool_declares_what_the_tool_does(declared):
+    original = ToolDef(SPEC, print, **declared)
+    assert original.declaration.has_effect
+    assert wrap_tool(original, print, timeout_s=None).declaration == original.declaration
+
+
 class Order(BaseModel):
     order_id: int
 

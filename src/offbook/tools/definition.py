@@ -8,8 +8,10 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from offbook.effects import ToolDeclaration
 from offbook.errors import InputError
 from offbook.messages import JsonObject
+from offbook.text import did_you_mean
 from offbook.tools.parameters import DeclaredParameters, Parameters, parameters_of
 
 
@@ -69,9 +71,13 @@ class ToolDef(Struct, frozen=True, dict=True):
         timeout_s: how long a call may take; a synchronous function then runs in a thread.
         side_effect: whether running it twice does harm, so that tests can count.
         repeatable: whether repeated calls with the same arguments are fine, as in polling.
+        idempotent: whether a repeated call with the same arguments has no further effect; the name of an argument if
+            that holds for calls with the same value of it: an idempotency key.
+        undoes: the tool whose effect this one takes back, as `cancel_hotel` does with `book_hotel`.
+        read_only: whether it only reads, so that running it does no harm.
 
     Raises:
-        InputError: `callable` cannot be called, or `timeout_s` is not above 0.
+        InputError: `callable` cannot be called, `timeout_s` is not above 0, or the declarations contradict each other.
     """
 
     spec: ToolSpec
@@ -80,12 +86,24 @@ class ToolDef(Struct, frozen=True, dict=True):
     timeout_s: float | None = None
     side_effect: bool = False
     repeatable: bool = False
+    idempotent: bool | str = False
+    undoes: str | None = None
+    read_only: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.callable):
             raise InputError(f"expected a function, got {self.callable!r}", source=self.name, place="callable")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise InputError(f"expected more than 0, got {self.timeout_s!r}", source=self.name, place="timeout_s")
+        self.declaration.check(self.name)
+        _check_key_argument(self.spec, self.idempotent)
+
+    @property
+    def declaration(self) -> ToolDeclaration:
+        """What the tool declares about its effect."""
+        return ToolDeclaration(
+            side_effect=self.side_effect, idempotent=self.idempotent, undoes=self.undoes, read_only=self.read_only
+        )
 
     @property
     def name(self) -> str:
@@ -98,6 +116,16 @@ class ToolDef(Struct, frozen=True, dict=True):
             ToolArgumentsError: they do not fit the parameters.
         """
         return self.spec.check(args)
+
+
+def _check_key_argument(spec: ToolSpec, idempotent: bool | str) -> None:
+    """Raise InputError if `idempotent` names an argument that the tool does not have."""
+    if isinstance(idempotent, bool):
+        return
+    known = spec.schema.get("properties", {})
+    if known and idempotent not in known:
+        hint = did_you_mean(idempotent, known, kind="arguments")
+        raise InputError(f"there is no argument {idempotent!r}", source=spec.name, place="idempotent", hint=hint)
 
 
 class WrappedTool(ToolDef, frozen=True, kw_only=True):
@@ -122,5 +150,8 @@ def wrap_tool(tool: ToolDef, function: ToolFunction, *, timeout_s: float | None)
         timeout_s=timeout_s,
         side_effect=tool.side_effect,
         repeatable=tool.repeatable,
+        idempotent=tool.idempotent,
+        undoes=tool.undoes,
+        read_only=tool.read_only,
         original=tool,
     )

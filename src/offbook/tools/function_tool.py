@@ -40,6 +40,9 @@ def tool_of(
     timeout_s: float | None = None,
     side_effect: bool = False,
     repeatable: bool = False,
+    idempotent: bool | str = False,
+    undoes: str | None = None,
+    read_only: bool = False,
 ) -> FunctionTool:
     """Create a tool from a function: its parameters from the hints, its description from the docstring.
 
@@ -49,7 +52,7 @@ def tool_of(
             supported, and a parameter without a hint accepts anything.
         name: the tool's name; by default the function's.
         description: the tool's description; by default the docstring's.
-        prerequisites, timeout_s, side_effect, repeatable: as in `ToolDef`.
+        prerequisites, timeout_s, side_effect, repeatable, idempotent, undoes, read_only: as in `ToolDef`.
 
     Raises:
         InputError: a parameter cannot be passed by name, or its hint cannot be resolved or has no JSON schema.
@@ -75,6 +78,9 @@ def tool_of(
         timeout_s=timeout_s,
         side_effect=side_effect,
         repeatable=repeatable,
+        idempotent=idempotent,
+        undoes=undoes,
+        read_only=read_only,
         parameters=parameters,
     )
 
@@ -90,6 +96,9 @@ def tool(
     timeout_s: float | None = None,
     side_effect: bool = False,
     repeatable: bool = False,
+    idempotent: bool | str = False,
+    undoes: str | None = None,
+    read_only: bool = False,
 ) -> Callable[[ToolFunction], FunctionTool]: ...
 def tool(function: ToolFunction | None = None, /, **options: Any) -> Any:
     """Decorate a function to make it a tool: `@tool`, or `@tool(side_effect=True)` with the options of `tool_of`."""

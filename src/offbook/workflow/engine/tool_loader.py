@@ -185,6 +185,9 @@ def _as_tool(member: object, *, name: str) -> ToolDef:
                 timeout_s=member.timeout_s,
                 side_effect=member.side_effect,
                 repeatable=member.repeatable,
+                idempotent=member.idempotent,
+                undoes=member.undoes,
+                read_only=member.read_only,
             )
         case ToolDef():
             return replace(member, spec=replace(member.spec, name=name))
