@@ -264,16 +264,25 @@ class MockDriftError(MockError):
 class UnmockedToolError(MockError):
     """A tool without a mock was called.
 
-    `arguments` are those of the call; `suggestion` is the missing entry of the mocks, in Python.
+    `arguments` are those of the call; `suggestion` is the missing entry of the mocks, in Python. `declared_by` is the
+    function that declares them.
     """
 
-    def __init__(self, *, tool: str, arguments: Mapping[str, object], suggestion: str, hint: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        tool: str,
+        arguments: Mapping[str, object],
+        suggestion: str,
+        hint: str = "",
+        declared_by: str = "Mocks",
+    ) -> None:
         self.arguments, self.suggestion = dict(arguments), suggestion
         entry = "\n".join(f"        {line}" for line in suggestion.splitlines())
         lines = (
             f"tool {tool!r} was called, but no mock is defined for it.{hint and f' {hint}'}",
             f"Add one:\n\n    mocks = {{\n{entry}\n    }}\n",
-            'Or let every tool without a mock return None: Mocks(…, unmocked="passthrough")',
+            f'Or let every tool without a mock return None: {declared_by}(…, unmocked="passthrough")',
         )
         super().__init__("\n".join(lines), tool=tool)
 

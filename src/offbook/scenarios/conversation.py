@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, time_limit
 from offbook.errors import EventLoopError, OffbookError, RecordingMismatchError, TargetError
-from offbook.messages import ToolCall
+from offbook.messages import Reply, Request, ToolCall
+from offbook.providers.provider import Provider
 from offbook.scenarios.mocks import MockedCall, MockedTools
 from offbook.scenarios.result import AssertionOutcome, ConversationEnding, Failure, TurnRecord
 from offbook.scenarios.scenario import Scenario
@@ -37,17 +38,32 @@ DEFAULT_LIMITS = ConversationLimits()
 
 
 class ConversationTranscript(Struct, frozen=True, kw_only=True):
-    """A conversation that has ended."""
+    """A conversation that has ended. With `failures`, it ended with an error."""
 
     turns: tuple[TurnRecord, ...]
     ending: ConversationEnding
-    failure: Failure | None = None
+    failures: tuple[Failure, ...] = ()
     tokens: int = 0
     cost_usd: float = 0.0
 
 
+class MismatchCapture(Provider):
+    """Passes requests on to `provider`, and each mismatch to `on_mismatch` before it is raised."""
+
+    def __init__(self, provider: Provider, on_mismatch: Callable[[RecordingMismatchError], object]) -> None:
+        self.name = provider.name
+        self._provider, self._on_mismatch = provider, on_mismatch
+
+    async def send(self, request: Request) -> Reply:
+        try:
+            return await self._provider.send(request)
+        except RecordingMismatchError as error:
+            self._on_mismatch(error)
+            raise
+
+
 class Conversation:
-    """A running conversation."""
+    """A running conversation. It fails if `tools` have unanswered calls, even if the agent caught their errors."""
 
     def __init__(
         self, user: User, agent: Dialogue, tools: MockedTools, limits: ConversationLimits = DEFAULT_LIMITS
@@ -57,16 +73,21 @@ class Conversation:
         self._tokens, self._cost_usd = 0, 0.0
 
     async def run(self) -> ConversationTranscript:
-        """Run the conversation. Errors in it become the `failure` of the transcript."""
+        """Run the conversation. Errors in it become the `failures` of the transcript."""
         try:
-            return self._transcript(await self._run_turns())
-        except RecordingMismatchError as error:
-            return self._transcript("error", mismatch_failure(error))
+            ending, raised = await self._run_turns(), None
         except EventLoopError:
             raise
         except OffbookError as error:
-            reason, _, detail = str(error).partition("\n")
-            return self._transcript("error", Failure("error", reason, detail))
+            ending, raised = "error", error
+        failures = tuple(_failures(self._tools.unanswered, raised))
+        return ConversationTranscript(
+            turns=tuple(self._turns),
+            ending="error" if failures else ending,
+            failures=failures,
+            tokens=self._tokens,
+            cost_usd=self._cost_usd,
+        )
 
     async def _run_turns(self) -> ConversationEnding:
         for _ in range(self._limits.max_turns):
@@ -74,6 +95,8 @@ class Conversation:
             if move.says is None:
                 return _user_ending(move)
             await self._take_turn(move.says)
+            if self._tools.unanswered:
+                return "error"
             if move.is_done:
                 return _user_ending(move)
         return "max_turns"
@@ -96,14 +119,35 @@ class Conversation:
         async with time_limit(limit_s, lambda s: TargetError(f"the agent did not answer within {s:g} s")):
             return await self._agent.say(text)
 
-    def _transcript(self, ending: ConversationEnding, failure: Failure | None = None) -> ConversationTranscript:
-        return ConversationTranscript(
-            turns=tuple(self._turns),
-            ending=ending,
-            failure=failure,
-            tokens=self._tokens,
-            cost_usd=self._cost_usd,
-        )
+
+SHOWN_UNANSWERED = 3
+
+
+def _failures(unanswered: Iterable[Exception], raised: Exception | None) -> Iterator[Failure]:
+    """Yield the failures of calls without an answer, each once, and of what ended the conversation."""
+    errors = [each for error in unanswered for each in _flatten(error)]
+    failures = list(dict.fromkeys(map(_failure, errors)))
+    yield from failures[:SHOWN_UNANSWERED]
+    if len(failures) > SHOWN_UNANSWERED:
+        yield Failure("error", f"{len(failures) - SHOWN_UNANSWERED} more calls have no answer")
+    if raised is not None and raised not in errors:
+        yield _failure(raised)
+
+
+def _flatten(error: Exception) -> Iterator[Exception]:
+    """Yield an error, or the errors of a group."""
+    if isinstance(error, ExceptionGroup):
+        for each in error.exceptions:
+            yield from _flatten(each)
+    else:
+        yield error
+
+
+def _failure(error: Exception) -> Failure:
+    if isinstance(error, RecordingMismatchError):
+        return mismatch_failure(error)
+    reason, _, detail = str(error).partition("\n")
+    return Failure("error", reason, detail)
 
 
 def mismatch_failure(error: RecordingMismatchError) -> Failure:

@@ -17,6 +17,7 @@ from offbook.scenarios.conversation import (
     Conversation,
     ConversationLimits,
     ConversationTranscript,
+    MismatchCapture,
     User,
     check_assertions,
     mismatch_failure,
@@ -172,12 +173,13 @@ class ScenarioRunner:
     ) -> ConversationResult:
         started_s = SYSTEM_CLOCK.monotonic_s()
         identity = conversation_id(scenario.name, agent.name, index)
-        tools = mocks.conversation(identity, wrap_tool=self._participants.wrap_tool)
+        tools = mocks.conversation(identity, wrap_tool=self._participants.wrap_tool, declared_by="scenario")
         provider = self._provider(scenario, agent, index)
+        asked = None if provider is None else MismatchCapture(provider, tools.note_unanswered)
         user = self._user(scenario, provider)
         limits = ConversationLimits(self._max_turns(scenario), self._rules.answer_timeout_s)
-        transcript = await Conversation(user, agent.begin(AgentEnvironment(tools, provider)), tools, limits).run()
-        if scenario.is_scripted and transcript.failure is None:
+        transcript = await Conversation(user, agent.begin(AgentEnvironment(tools, asked)), tools, limits).run()
+        if scenario.is_scripted and not transcript.failures:
             transcript = replace(transcript, ending="script_done")
         outcomes = check_assertions(scenario, transcript.turns)
         judgements, mismatches = await self._judgements(scenario, transcript, provider)
@@ -217,7 +219,7 @@ class ScenarioRunner:
         self, scenario: Scenario, transcript: ConversationTranscript, provider: Provider | None
     ) -> tuple[tuple[Judgement, ...], tuple[Failure, ...]]:
         """Return the judgements, or the failure of a replay that has no matching exchange for them."""
-        if provider is None or self._participants.make_judge is None or transcript.failure is not None:
+        if provider is None or self._participants.make_judge is None or transcript.failures:
             return (), ()
         try:
             return await self._participants.make_judge(scenario, provider).judge(scenario, transcript.turns), ()
@@ -232,7 +234,7 @@ class ScenarioRunner:
         judgements: Sequence[Judgement],
     ) -> tuple[Failure, ...]:
         """Return all reasons why a conversation does not pass, the most important first."""
-        failures = [] if transcript.failure is None else [transcript.failure]
+        failures = list(transcript.failures)
         failures += [
             Failure("assertion", _assertion_text(each), each.difference) for each in outcomes if not each.matched
         ]
@@ -241,7 +243,7 @@ class ScenarioRunner:
             for each in judgements
             if each.severity in self._rules.fail_on
         ]
-        if transcript.failure is None:
+        if not transcript.failures:
             failures += [
                 *_ending_failures(scenario, transcript),
                 *below_thresholds(judgements, self._thresholds(scenario)),

@@ -71,6 +71,7 @@ class MockedTools:
     """The mocked tools of one conversation, with their own counts, state and sequences. See `Mocks.conversation`.
 
     `turn_index` is the current turn, from 0; the runner of the conversation sets it. `state` is shared by the mocks.
+    `declared_by` is the function that declares the mocks, for the advice of errors.
     """
 
     def __init__(
@@ -82,19 +83,30 @@ class MockedTools:
         unmocked: UnmockedPolicy,
         on_call: Callable[[str], object],
         wrap_tool: ToolWrapper = unwrapped,
+        declared_by: str = "Mocks",
     ) -> None:
         self.conversation_id = conversation_id
         self.turn_index = 0
         self.state: dict[str, Any] = {}
         self._answers, self._real_tools, self._unmocked, self._on_call = answers, real_tools, unmocked, on_call
-        self._wrap_tool = wrap_tool
+        self._wrap_tool, self._declared_by = wrap_tool, declared_by
         self._counts = Counter[str]()
         self._calls: list[MockedCall] = []
+        self._unanswered: list[Exception] = []
 
     @property
     def calls(self) -> tuple[MockedCall, ...]:
         """The calls so far in order: the trajectory."""
         return tuple(self._calls)
+
+    @property
+    def unanswered(self) -> tuple[Exception, ...]:
+        """The errors of calls that the test has no answer for, in order, even if the agent caught them."""
+        return tuple(self._unanswered)
+
+    def note_unanswered(self, error: Exception) -> None:
+        """Add an error to `unanswered`."""
+        self._unanswered.append(error)
 
     async def resolve(self, tool: str, args: Mapping[str, Any]) -> Any:
         """Answer a call with the JSON of the mock's answer, or with `{"error": message}` if the mock raises.
@@ -106,7 +118,9 @@ class MockedTools:
         """
         if not isinstance(args, Mapping):
             hint = "parse JSON text first: json.loads(…)"
-            raise InputError(f"expected arguments by name, got {args!r}", source="resolve", place=tool, hint=hint)
+            error = InputError(f"expected arguments by name, got {args!r}", source="resolve", place=tool, hint=hint)
+            self.note_unanswered(error)
+            raise error
         try:
             return await self._call(tool, dict(args), self._real_tools.get(tool, UNKNOWN_TOOL))
         except Exception as error:
@@ -151,6 +165,8 @@ class MockedTools:
             result = await self._result(args, context, real)
         except Exception as error:
             self._end(place, error=exception_text(error))
+            if is_test_error(error):
+                self.note_unanswered(error)
             raise
         self._end(place, result=result)
         return deepcopy(result)
@@ -190,7 +206,9 @@ class MockedTools:
 
     def _without_mock(self, tool: str, args: JsonObject, real: RealTool) -> None:
         if self._unmocked == "error":
-            raise unmocked_error(tool, args, returns=real.result.schema, mocked=self._answers)
+            raise unmocked_error(
+                tool, args, returns=real.result.schema, mocked=self._answers, declared_by=self._declared_by
+            )
 
 
 def _json_result(value: object, *, tool: str) -> Any:
@@ -238,11 +256,17 @@ class Mocks:
         self._called = set[str]()
         self._numbers = count(1)
 
-    def conversation(self, conversation_id: str | None = None, *, wrap_tool: ToolWrapper = unwrapped) -> MockedTools:
+    def conversation(
+        self,
+        conversation_id: str | None = None,
+        *,
+        wrap_tool: ToolWrapper = unwrapped,
+        declared_by: str = "Mocks",
+    ) -> MockedTools:
         """Return the mocked tools of a new conversation, which shares no state with any other.
 
         `conversation_id` is any str, such as `conv-1-abc123`; by default `conv-1`, `conv-2` and so on. `wrap_tool`
-        wraps each tool that is called.
+        wraps each tool that is called. `declared_by` is the function that errors advise to change.
         """
         return MockedTools(
             f"conv-{next(self._numbers)}" if conversation_id is None else conversation_id,
@@ -251,6 +275,7 @@ class Mocks:
             unmocked=self._unmocked,
             on_call=self._called.add,
             wrap_tool=wrap_tool,
+            declared_by=declared_by,
         )
 
     def never_called(self) -> tuple[str, ...]:

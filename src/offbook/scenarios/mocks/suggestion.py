@@ -105,14 +105,18 @@ def string_source(value: str) -> str:
 MAX_REPEATED_ARGS = 4
 
 
-def unmocked_error(tool: str, args: JsonObject, *, returns: JsonObject, mocked: Iterable[str]) -> UnmockedToolError:
+def unmocked_error(
+    tool: str, args: JsonObject, *, returns: JsonObject, mocked: Iterable[str], declared_by: str = "Mocks"
+) -> UnmockedToolError:
     """Build the error for a call of a tool that has no mock.
 
-    `returns` is the JSON schema of the tool's results, or empty if it is not known.
+    `returns` is the JSON schema of the tool's results, or empty if it is not known. `declared_by` is the function that
+    declares the mocks.
     """
     close = difflib.get_close_matches(tool, list(mocked), n=1)
     hint = f"Did you mean the mock {close[0]!r}?" if close else ""
-    return UnmockedToolError(tool=tool, arguments=args, suggestion=_mock_source(tool, args, returns), hint=hint)
+    suggestion = _mock_source(tool, args, returns)
+    return UnmockedToolError(tool=tool, arguments=args, suggestion=suggestion, hint=hint, declared_by=declared_by)
 
 
 def _mock_source(tool: str, args: JsonObject, returns: JsonObject) -> str:
