@@ -1,10 +1,12 @@
-"""The side effects of a run, what tools declare about theirs, and how two runs differ in them."""
+"""The side effects of a run: how they are reported, what tools declare about theirs, and how two runs differ."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -12,7 +14,8 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
-from offbook.text import shorten
+from offbook.schema_errors import explain_msgspec_error
+from offbook.text import did_you_mean, shorten
 
 EffectOutcome: TypeAlias = Literal["done", "refused", "failed", "unknown"]
 EffectSource: TypeAlias = Literal["observed", "inferred"]
@@ -32,6 +35,133 @@ class Effect(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.tool}({', '.join(f'{name}={_shown(value)}' for name, value in self.arguments.items())})"
+
+
+EFFECTS_VARIABLE = "OFFBOOK_EFFECTS"
+"""The environment variable that names the file to which a program reports its effects, one JSON object a line."""
+
+_collections: list[list[Effect]] = []
+
+
+def effect(tool: str, outcome: EffectOutcome = "done", /, **arguments: Any) -> None:
+    """Report a side effect to the run that this is part of: `effect("refund", order=42)`. Does nothing outside a run.
+
+    Inside `offbook explore` and `offbook exec` it adds a line to the file that OFFBOOK_EFFECTS names; inside an
+    exploration in this process it notes the effect of the case. Arguments without JSON are reported as text.
+
+    Args:
+        tool: the name of the tool, as its model knows it.
+        outcome: `done`, `refused`, `failed` or `unknown`.
+        arguments: what the tool was called with.
+    """
+    path = os.environ.get(EFFECTS_VARIABLE, "")
+    if not _collections and not path:
+        return
+    reported = Effect(tool=tool, arguments=msgspec.to_builtins(arguments, enc_hook=str), outcome=outcome)
+    if _collections:
+        _collections[-1].append(reported)
+    else:
+        _append_line(path, msgspec.json.encode(_EffectReport.of(reported)) + b"\n")
+
+
+def _append_line(path: str, line: bytes) -> None:
+    """Add a line in one write, so that processes that report at once do not mix theirs."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, line)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def collect_effects() -> Iterator[list[Effect]]:
+    """Collect what `effect` reports inside the block, in whatever thread."""
+    collected: list[Effect] = []
+    _collections.append(collected)
+    try:
+        yield collected
+    finally:
+        _collections.remove(collected)
+
+
+class _EffectReport(Struct, frozen=True, omit_defaults=True):
+    """An effect as it is reported."""
+
+    tool: str
+    arguments: JsonObject = {}
+    outcome: EffectOutcome = "done"
+
+    @classmethod
+    def of(cls, effect: Effect) -> _EffectReport:
+        return cls(effect.tool, effect.arguments, effect.outcome)
+
+    def effect(self) -> Effect:
+        return Effect(tool=self.tool, arguments=self.arguments, outcome=self.outcome)
+
+
+_REPORT_EXAMPLE = 'an effect is like {"tool": "refund", "arguments": {"order": 42}}'
+_OTHER_NAMES = {"args": "arguments", "name": "tool", "input": "arguments", "status": "outcome"}
+
+
+def parse_effects(data: bytes, *, source: str, place: str = "") -> list[Effect]:
+    """Parse reported effects: one JSON object, or a list of them. Further fields are ignored.
+
+    Raises:
+        InputError: it is not that.
+    """
+    try:
+        decoded = msgspec.json.decode(data)
+        objects = decoded if isinstance(decoded, list) else [decoded]
+        reports = msgspec.convert(objects, list[_EffectReport])
+    except msgspec.ValidationError as error:
+        reason, field = explain_msgspec_error(error)
+        raise InputError(reason, source=source, place=place or field, hint=_REPORT_EXAMPLE) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise InputError("it is not JSON", source=source, place=place, hint=_REPORT_EXAMPLE) from None
+    for each in objects:
+        _check_fields(each, source=source, place=place)
+    return [report.effect() for report in reports]
+
+
+def _check_fields(report: JsonObject, *, source: str, place: str) -> None:
+    """Refuse a field that is probably meant as one of ours: what it holds would be lost."""
+    known = _EffectReport.__struct_fields__
+    for name in report.keys() - set(known):
+        other = _OTHER_NAMES.get(name)
+        hint = did_you_mean(name, known) if other in (None, *report) else f"did you mean {other!r}?"
+        if hint:
+            raise InputError(f"unknown field {name!r}", source=source, place=place, hint=hint)
+
+
+def read_effect_lines(data: bytes, *, source: str, is_cut_off: bool = False) -> list[Effect]:
+    """Parse a file of effects, one a line. Empty lines are ignored, and the last one if it `is_cut_off` and broken.
+
+    Raises:
+        InputError: a line is not an effect; it is named by its number.
+    """
+    lines = data.split(b"\n")
+    effects: list[Effect] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            effects += parse_effects(line, source=source, place=f"line {number}")
+        except InputError:
+            if is_cut_off and number == len(lines):
+                break
+            raise
+    return effects
+
+
+def prefer_reported(
+    reported: Sequence[Effect], others: Iterable[Effect], *, reporting: Collection[str] = ()
+) -> tuple[Effect, ...]:
+    """Return all effects, where what is reported of a tool replaces what is otherwise known of it.
+
+    `reporting` are further tools whose effects are always reported.
+    """
+    tools = {effect.tool for effect in reported} | set(reporting)
+    return (*(effect for effect in others if effect.tool not in tools), *reported)
 
 
 class ToolDeclaration(Struct, frozen=True, kw_only=True):
@@ -119,7 +249,7 @@ def _undone(effect: Effect, undoes: str | None, net: Sequence[Effect]) -> int | 
     """Return the place of the effect that this one undoes: the latest of that tool, by common arguments if it can."""
     places = [place for place, each in enumerate(net) if each.tool == undoes]
     fitting = [place for place in places if _agree(effect.arguments, net[place].arguments)]
-    return (fitting or places or [None])[-1]
+    return next(reversed(fitting or places), None)
 
 
 def _agree(arguments: JsonObject, others: JsonObject) -> bool:

@@ -19,10 +19,13 @@ class VerdictChange(Struct, frozen=True):
 
     @property
     def is_worse(self) -> bool:
-        """Whether the case is a finding now and was none or a less severe one."""
-        if self.after is None or self.after not in FINDINGS:
+        """Whether the case ends worse than before, or is a finding and was not there before."""
+        if self.after is None or self.after == "not reached":
             return False
-        return self.before is None or VERDICTS.index(self.after) < VERDICTS.index(self.before)
+        if self.before is None:
+            return self.after in FINDINGS
+        best = VERDICTS.index("recovered")
+        return VERDICTS.index(self.after) < min(VERDICTS.index(self.before), best)
 
 
 class ExplorationComparison(Struct, frozen=True):

@@ -44,12 +44,16 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
 
 
 class ExploreOptions(Struct, frozen=True, kw_only=True):
-    """What to explore: which faults, whether also in pairs, how many cases at most, and what must always hold."""
+    """What to explore: which faults, whether also in pairs, how many cases at most, and what must always hold.
+
+    `optional` names the steps and tools that a run may go on without.
+    """
 
     variants: Sequence[FaultVariant]
     pairs: bool = False
     budget: int | None = None
     invariants: Sequence[Invariant] = ()
+    optional: frozenset[str] = frozenset()
 
 
 class Deadlines(Struct, frozen=True):

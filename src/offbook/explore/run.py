@@ -44,7 +44,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
 
     `is_too_soon` is whether the attempt came before the wait was over that the last answer had asked for. `forgot` is
     how many messages of the failed call before it are missing in a request that has no new ones. `told` is whether the
-    request tells the model about a failure that the clean run has not.
+    request tells the model about a failure that the clean run has not. `waited_s` is how long the run waited after the
+    attempt before, in virtual time; None if it has none.
     """
 
     number: int
@@ -61,6 +62,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     is_too_soon: bool = False
     forgot: int = 0
     told: bool = False
+    waited_s: float | None = None
 
     @property
     def row(self) -> str:
@@ -126,7 +128,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def side_effects(self) -> Counter[str]:
-        """How often each tool with a side effect ran, without repetitions that do no harm and without what was undone."""
+        """How often each tool with a side effect ran, without harmless repetitions and what was undone."""
         return Counter(effect.tool for effect in net_effects(self.effects, self.declarations))
 
 

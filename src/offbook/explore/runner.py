@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, pairs_of
 from offbook.explore.options import ExploreOptions
-from offbook.explore.run import ExploredSite, Run, sites_of
+from offbook.explore.run import CONTINUATIONS, Continuation, ExploredSite, Run, sites_of
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
 from offbook.faults import FaultPlan, PlannedFault
 
@@ -22,9 +22,20 @@ class Subject(Protocol):
 
     name: str
 
-    def run(self, plan: FaultPlan) -> Run:
-        """Run it from the start, isolated from other runs. What the run itself raises is part of the Run."""
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+        """Run it from the start, isolated from other runs. What the run itself raises is part of the Run.
+
+        `continuation` answers requests that were never recorded.
+        """
         ...
+
+
+def runs_of(subject: Subject, plan: FaultPlan) -> tuple[Run, ...]:
+    """Run a case: once, and if a request was never recorded, also with the other continuations."""
+    first = subject.run(plan)
+    if first.continuation != CONTINUATIONS[0]:
+        return (first,)
+    return (first, *(subject.run(plan, continuation) for continuation in CONTINUATIONS[1:]))
 
 
 PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")
@@ -32,7 +43,7 @@ PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", 
 
 
 class CaseResult(Struct, frozen=True):
-    """A case, its run, and the assessment of the run."""
+    """A case, its run, and the assessment of the run. If it was run several times, it is the worst one."""
 
     case: FaultCase
     run: Run
@@ -50,6 +61,11 @@ class CaseResult(Struct, frozen=True):
     def is_finding(self) -> bool:
         return self.verdict in FINDINGS
 
+    @property
+    def severity(self) -> int:
+        """The rank of the verdict: 0 is the worst."""
+        return self.assessment.severity
+
 
 class Exploration(Struct, frozen=True):
     """The results of all cases of a subject, in order. `left` is how many cases the budget left out."""
@@ -63,7 +79,7 @@ class Exploration(Struct, frozen=True):
     def findings(self) -> list[CaseResult]:
         """The results that show a defect, worst first."""
         found = [each for each in self.results if each.is_finding]
-        return sorted(found, key=lambda each: VERDICTS.index(each.verdict))
+        return sorted(found, key=lambda each: each.severity)
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -87,9 +103,9 @@ class Exploration(Struct, frozen=True):
 
 
 class CaseExecutor(Protocol):
-    """Runs the cases of a subject, serially or in parallel. The runs come in the order of the cases."""
+    """Runs the cases of a subject, serially or in parallel. The runs of each case come in the order of the cases."""
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]: ...
+    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]: ...
 
 
 class SerialExecutor:
@@ -98,9 +114,9 @@ class SerialExecutor:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]:
+    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]:
         for case in cases:
-            yield self._subject.run(case.plan)
+            yield runs_of(self._subject, case.plan)
 
 
 OnBegin = Callable[[Exploration, int], object]
@@ -162,15 +178,20 @@ class Explorer:
         return Exploration(self._subject.name, self.clean, tuple(results), len(self.cases) - len(cases))
 
     def _assess(self, cases: Sequence[FaultCase], clean: Run) -> Iterator[CaseResult]:
-        runs = self._executor.run(cases)
+        executed = self._executor.run(cases)
         try:
-            for case, run in zip(cases, runs, strict=True):
-                result = CaseResult(case, run, assess(run, clean, invariants=self._options.invariants))
+            for case, runs in zip(cases, executed, strict=True):
+                result = min((self._result(case, run, clean) for run in runs), key=lambda each: each.severity)
                 self._on_case(result)
                 yield result
         finally:
-            if isinstance(runs, Generator):  # stop what is still running if a callback raises
-                runs.close()
+            if isinstance(executed, Generator):  # stop what is still running if a callback raises
+                executed.close()
+
+    def _result(self, case: FaultCase, run: Run, clean: Run) -> CaseResult:
+        options = self._options
+        assessment = assess(run, clean, invariants=options.invariants, optional=options.optional)
+        return CaseResult(case, run, assessment)
 
     def _run_pairs(self, singles: list[CaseResult], clean: Run) -> list[CaseResult]:
         """Run cases with two faults: the second at a site that the run with the first one reached afterwards."""

@@ -2,60 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Struct
 
-from offbook.explore.run import Run
-from offbook.text import pluralize
-
-
-def is_empty_result(result: Any) -> bool:
-    """Return whether a result is empty."""
-    if isinstance(result, str):
-        return not result.strip()
-    return result is None or (isinstance(result, dict | list) and not result)
-
-
-def is_truncated(result: Any, whole: Any) -> bool:
-    """Return whether `result` is `whole` with the ends of some strings missing, or all of them, and nothing else."""
-    if result == whole or is_empty_result(whole):
-        return False
-    if is_empty_result(result):
-        return True
-    if isinstance(result, str) and isinstance(whole, str):
-        return _is_truncated_text(result, whole)
-    if isinstance(result, dict) and isinstance(whole, dict) and result.keys() == whole.keys():
-        return _are_truncated([(result[name], whole[name]) for name in whole])
-    if isinstance(result, list) and isinstance(whole, list) and len(result) == len(whole):
-        return _are_truncated(list(zip(result, whole, strict=True)))
-    return False
-
-
-def _is_truncated_text(text: str, whole: str) -> bool:
-    """Return whether the text is a beginning of the other, or its lines are beginnings of the other's lines."""
-    text, whole = text.strip(), whole.strip()
-    if whole.startswith(text):
-        return text != whole
-    lines, whole_lines = text.splitlines(), whole.splitlines()
-    pairs = list(zip(lines, whole_lines, strict=False))
-    return len(lines) == len(whole_lines) and all(line.startswith(cut.strip()) for cut, line in pairs)
-
-
-def _are_truncated(pairs: Sequence[tuple[Any, Any]]) -> bool:
-    return all(one == other or is_truncated(one, other) for one, other in pairs)
-
+from offbook.effects import Effect, EffectDifference, compare_effects, net_effects
+from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result
+from offbook.explore.run import ModelCall, Run, ToolRun
+from offbook.faults import PlannedFault, parse_fault
+from offbook.text import pluralize, shorten
 
 Verdict = Literal[
     "repeated side effect",
-    "hung",
+    "wrong effect",
+    "missing effect",
     "wrong",
-    "crashed",
     "undetected",
-    "diverged",
-    "degraded",
+    "went on without",
+    "possible repeat",
+    "hung",
+    "retry storm",
+    "retried in vain",
+    "came too soon",
+    "crashed",
+    "undecided",
+    "failed partway",
+    "different result",
     "failed cleanly",
     "recovered",
     "not reached",
@@ -63,7 +38,7 @@ Verdict = Literal[
 """Worst first. `not reached`: the run never reached the site of the fault."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-FINDINGS: frozenset[Verdict] = frozenset(("repeated side effect", "hung", "wrong", "crashed", "undetected"))
+FINDINGS: frozenset[Verdict] = frozenset(VERDICTS[: VERDICTS.index("undecided")])
 """The verdicts that show a defect."""
 
 Invariant: TypeAlias = Callable[[Run], Any]
@@ -76,107 +51,268 @@ class Assessment(Struct, frozen=True):
     verdict: Verdict
     evidence: tuple[str, ...] = ()
 
-
-def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = ()) -> Assessment:
-    """Return the verdict on a run, compared with the clean run."""
-    broken = [*run.broken, *broken_invariants(run, invariants)]
-    repeated = _repeated_side_effects(run, clean)
-    if repeated:
-        return Assessment("repeated side effect", tuple(repeated))
-    if run.hung:
-        return Assessment("hung", (run.hung,))
-    if broken and not run.diverged:
-        return Assessment("wrong", tuple(broken))
-    if not run.fired:
-        return Assessment("not reached", ("the run never reached this site",))
-    careless = [*_too_soon(run), *_lost_context(run)]
-    if careless:
-        return Assessment("wrong", tuple(careless))
-    return _assess_end(run, clean)
+    @property
+    def severity(self) -> int:
+        """The rank of the verdict: 0 is the worst."""
+        return VERDICTS.index(self.verdict)
 
 
-def _assess_end(run: Run, clean: Run) -> Assessment:
-    if run.diverged:
-        return Assessment("diverged", (run.diverged,))
-    if run.error is not None:
-        return _assess_failure(run, clean)
-    return _assess_same_result(run, clean) if run.result == clean.result else _assess_other_result(run, clean)
+def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), optional: Collection[str] = ()) -> Assessment:
+    """Return the verdict on a run, compared with the clean run.
+
+    `optional` names the steps and tools that a run may go on without.
+    """
+    claims = sorted(_Claims(run, clean, invariants, frozenset(optional)), key=lambda claim: claim.severity)
+    worst = claims[0]
+    also = [claim for claim in claims if claim.verdict == worst.verdict or claim.verdict in FINDINGS]
+    evidence = list(dict.fromkeys(line for claim in also for line in claim.evidence))
+    return Assessment(worst.verdict, (*evidence, *_continuation_text(run)))
 
 
-def _assess_same_result(run: Run, clean: Run) -> Assessment:
-    missing = _missing_side_effects(run, clean)
-    if missing:
-        return Assessment("wrong", (f"the result is the same, but {', '.join(missing)} did not run",))
-    if _without_repeats(run) != _without_repeats(clean):
-        return Assessment("degraded", ("the same result by other tool calls",))
-    if _was_ignored(run, clean):
-        return Assessment("undetected", ("a tool returned a broken result, and the answer is the same",))
-    return Assessment("recovered", (_recovery_text(run, clean),))
+CONTINUATION_TEXTS = {
+    "stubborn": "asks for the failed tool again",
+    "resigned": "says that it gave up",
+    "oblivious": "goes on as if nothing had happened",
+    "default": "gives the default response",
+    "live": "answers live",
+}
 
 
-def _assess_failure(run: Run, clean: Run) -> Assessment:
-    assert run.error is not None
-    message = f"{run.error.type}: {run.error.message}"
-    if run.error.kind == "undeclared":
-        return Assessment("crashed", (message,))
-    missing = _missing_side_effects(run, clean)
-    if run.side_effects and missing:
-        half = f"half done: {', '.join(sorted(run.side_effects))} ran, {', '.join(missing)} did not"
-        return Assessment("wrong", (half, message))
-    return Assessment("failed cleanly", (message,))
+def _continuation_text(run: Run) -> Iterator[str]:
+    if run.continuation:
+        how = CONTINUATION_TEXTS.get(run.continuation, run.continuation)
+        yield f"this is how it ends if the model, asked what was never recorded, {how} ({run.continuation})"
 
 
-def _assess_other_result(run: Run, clean: Run) -> Assessment:
-    if _has_fired(run, "tool_empty") or not is_truncated(run.result, clean.result):
-        return Assessment("degraded", ("a different result, and no assertion is broken",))
-    returned = "nothing" if is_empty_result(run.result) else "only a part of the result"
-    return Assessment("undetected", (f"it returned {returned}, and no error",))
+class _Claims:
+    """Every verdict that a run gives reason for, as assessments in no order; at least one."""
+
+    def __init__(self, run: Run, clean: Run, invariants: Sequence[Invariant], optional: frozenset[str]) -> None:
+        self._run, self._clean, self._invariants, self._optional = run, clean, invariants, optional
+        self._declarations = clean.declarations | run.declarations
+        self._faults = [parse_fault(line) for line in run.fired]
+
+    def __iter__(self) -> Iterator[Assessment]:
+        run = self._run
+        difference = compare_effects(run.effects, self._clean.effects, self._declarations)
+        yield from self._more_effects(difference)
+        yield from self._broken_checks()
+        if run.hung:
+            yield Assessment("hung", (run.hung,))
+        if not run.fired:
+            yield Assessment("not reached", ("the run never reached this site",))
+            return
+        yield from self._careless_calls()
+        if run.diverged and not run.continuation:
+            yield Assessment("undecided", (run.diverged,))
+        elif run.error is not None:
+            yield self._failure()
+        elif not run.hung:
+            yield from self._success(difference)
+
+    def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
+        if self._has_fired("one_more_tool"):  # the model asked for it, and the question is when the agent stops
+            return
+        for effect, times, expected in difference.repeated:
+            often = f"{effect} ran {pluralize(times, 'time')} instead of {_times(expected)}"
+            if self._is_observed(effect.tool):
+                yield Assessment("repeated side effect", (often,))
+            else:
+                yield Assessment("possible repeat", (f"{often}, as far as the conversation shows", _advice(effect)))
+        others = [effect for effect in difference.other if self._is_observed(effect.tool)]
+        for effect in others:
+            yield Assessment("wrong effect", (f"{effect} ran; without the fault it does not",))
+
+    def _is_observed(self, tool: str) -> bool:
+        return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
+
+    def _broken_checks(self) -> Iterator[Assessment]:
+        run = self._run
+        broken = () if run.diverged else run.broken  # an assertion says what the recorded model leads to
+        for line in (*broken, *broken_invariants(run, self._invariants)):
+            yield Assessment("wrong", (line,))
+
+    def _careless_calls(self) -> Iterator[Assessment]:
+        calls = self._run.calls
+        for call in [each for each in calls if each.is_too_soon][:1]:
+            yield Assessment("came too soon", (f"call {call.row} came sooner than the last answer asked for",))
+        for call in [each for each in calls if each.forgot][:1]:
+            if not self._has_fired("context_overflow"):
+                lost = f"the request after the failure lacks {pluralize(call.forgot, 'message')} of its conversation"
+                yield Assessment("wrong", (lost,))
+        yield from self._retries_in_vain()
+        yield from self._retry_storms()
+
+    def _retries_in_vain(self) -> Iterator[Assessment]:
+        for call in self._run.calls:
+            status = next((_hopeless_status(planned) for planned in self._hits(call)), None)
+            if status and any(_is_next_attempt(each, call) for each in self._run.calls):
+                again = f"call {call.number} was sent again unchanged after HTTP {status}, which cannot help"
+                yield Assessment("retried in vain", (again,))
+                return
+
+    def _retry_storms(self) -> Iterator[Assessment]:
+        attempts = Counter(call.number for call in self._run.calls)
+        for number, count in attempts.items():
+            pauses = [call.waited_s for call in self._run.calls if call.number == number and call.attempt > 1]
+            if count > MAX_ATTEMPTS:
+                yield Assessment("retry storm", (f"call {number} was sent {count} times",))
+            elif len(pauses) >= MAX_HASTY_RETRIES and not any(pause is None or pause > 0 for pause in pauses):
+                storm = f"call {number} was sent {count} times without a pause"
+                yield Assessment("retry storm", (storm,))
+
+    def _failure(self) -> Assessment:
+        error = self._run.error
+        assert error is not None
+        message = f"{error.type}: {error.message}" if error.message else error.type
+        done = [str(effect) for effect in net_effects(self._run.effects, self._declarations)]
+        after = (f"{', '.join(done)} had run",) if done else ()
+        if error.kind == "undeclared":
+            return Assessment("crashed", (message, *after))
+        return Assessment("failed partway" if done else "failed cleanly", (message, *after))
+
+    def _success(self, difference: EffectDifference) -> Iterator[Assessment]:
+        run, clean = self._run, self._clean
+        is_same = run.result == clean.result
+        if not is_same and admits_failure(run.result, clean.result):
+            yield Assessment("different result", ("it says in its result that it failed",))
+            yield from self._marked_effects()
+            return
+        if not self._was_told:
+            for effect in difference.missing:
+                yield Assessment("missing effect", (f"{effect} did not run, and the run ended as if it had",))
+        yield from self._accepted_broken_data()
+        if is_same:
+            yield from self._went_on_without()
+            yield Assessment("recovered", (_recovery_text(run, clean),))
+        else:
+            yield Assessment("different result", tuple(self._other_result(difference)))
+
+    @property
+    def _was_told(self) -> bool:
+        """Whether the model was told about the failure, so that what follows is its decision."""
+        return bool(self._run.continuation) and any(call.told for call in self._run.calls)
+
+    def _accepted_broken_data(self) -> Iterator[Assessment]:
+        run, clean = self._run, self._clean
+        yield from self._marked_effects()
+        is_legitimately_empty = self._has_fired("tool_empty") and is_empty_result(run.result) and run.result is not None
+        for part in broken_parts(run.result, clean.result, run.marks) if run.result != clean.result else ():
+            if not is_legitimately_empty:
+                yield Assessment("undetected", (part,))
+        if run.result == clean.result and not run.continuation:
+            yield from self._ignored_results()
+
+    def _marked_effects(self) -> Iterator[Assessment]:
+        for effect in self._run.effects:
+            if effect.source == "observed" and _carries(effect.arguments, self._run.marks):
+                yield Assessment("undetected", (f"what the fault injected reached a side effect: {effect}",))
+
+    def _ignored_results(self) -> Iterator[Assessment]:
+        """Yield what shows that a broken answer of a tool or a model made no difference."""
+        run, clean = self._run, self._clean
+        for planned in self._faults:
+            tool = planned.at.tool
+            is_broken = planned.fault.type in ("tool_garbled", "tool_empty") and tool not in self._optional
+            if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
+                yield Assessment("undetected", (f"{tool} returned a broken result, and the answer is the same",))
+        cut = self._unanswered(("partial_response",))
+        for step in cut:
+            yield Assessment("undetected", (f"{step} was cut off (length), and the run went on with it",))
+
+    def _went_on_without(self) -> Iterator[Assessment]:
+        """Yield the calls that failed for good, though the result is the same as if they had not."""
+        if self._was_told:
+            return
+        for step in self._unanswered(("empty_response", "content_filter", "refusal")):
+            yield Assessment("went on without", (f"{step} never got a good answer, and the result is the same",))
+        for run in self._failed_tools():
+            failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
+            yield Assessment("went on without", (failed,))
+
+    def _unanswered(self, spoiling: Sequence[str]) -> list[str]:
+        """Return the steps that got fewer good answers than in the clean run because of these faults or a failure."""
+        wanted = Counter(call.step_id for call in self._clean.calls if call.outcome == "answered")
+        good = Counter(call.step_id for call in self._run.calls if self._is_good(call, spoiling))
+        fired = any(planned.fault.type in spoiling for planned in self._faults)
+        failed = {call.step_id for call in self._run.calls if call.outcome == "failed"} if not fired else set()
+        hit = {call.step_id for call in self._run.calls if fired and any(self._hits(call))} | failed
+        steps = [step for step in wanted if step in hit and good[step] < wanted[step] and step not in self._optional]
+        return [f"the call at {step}" if step else "a model call" for step in steps]
+
+    def _is_good(self, call: ModelCall, spoiling: Sequence[str]) -> bool:
+        if call.outcome == "failed":
+            return False
+        return not any(planned.fault.type in spoiling for planned in self._hits(call))
+
+    def _failed_tools(self) -> list[ToolRun]:
+        """Return the calls of tools that a fault prevented and that nothing replaced."""
+        run, clean = self._run, self._clean
+        prevented = [each for each in run.tools if not each.has_run and each.tool not in self._optional]
+        others = Counter(_call_identity(each) for each in run.tools if each.has_run)
+        others.subtract(Counter(_call_identity(each) for each in clean.tools))
+        has_replacement = any(count > 0 for count in others.values())
+        return [each for each in prevented if not has_replacement and others[_call_identity(each)] < 0]
+
+    def _other_result(self, difference: EffectDifference) -> Iterator[str]:
+        yield "a different result, and no assertion is broken: assert what must hold"
+        for effect in difference.missing:
+            yield f"{effect} did not run"
+        for effect in difference.other:
+            yield f"{effect} was asked for, and its result sent"
+
+    def _has_fired(self, fault: str) -> bool:
+        return any(planned.fault.type == fault for planned in self._faults)
+
+    def _hits(self, call: ModelCall) -> Iterator[PlannedFault]:
+        """Yield the faults that fired at this attempt of a call."""
+        for planned in self._faults:
+            at = planned.at
+            number = call.number if at.step_id is None else call.step_call
+            fields = ((at.step_id, call.step_id), (at.call, number), (at.attempt, call.attempt))
+            if at.tool is None and all(wanted in (None, value) for wanted, value in fields):
+                yield planned
 
 
-def _too_soon(run: Run) -> list[str]:
-    return [f"call {call.row} came sooner than the last answer asked for" for call in run.calls if call.is_too_soon][:1]
+MAX_ATTEMPTS = 10
+"""How often one call may be sent before that is a storm."""
+
+MAX_HASTY_RETRIES = 4
+"""How many retries in a row without any pause are a storm, in virtual time."""
+
+_HOPELESS = frozenset((400, 401, 403, 404, 422))
 
 
-def _lost_context(run: Run) -> list[str]:
-    """Describe the first request that lacks messages. After a context overflow it may."""
-    if _has_fired(run, "context_overflow"):
-        return []
-    return [
-        f"the request after the failure lacks {pluralize(call.forgot, 'message')} of its conversation"
-        for call in run.calls
-        if call.forgot
-    ][:1]
+def _hopeless_status(planned: PlannedFault) -> int | None:
+    """Return the status of a fault that the same request would get again."""
+    if planned.fault.type == "context_overflow":
+        return 400
+    status = getattr(planned.fault, "status_code", None)
+    return status if status in _HOPELESS else None
 
 
-def _missing_side_effects(run: Run, clean: Run) -> list[str]:
-    """Return the tools with side effects that ran less often than in the clean run."""
-    done, wanted = run.side_effects, clean.side_effects
-    return [tool for tool in wanted if done[tool] < wanted[tool]]
+def _is_next_attempt(call: ModelCall, before: ModelCall) -> bool:
+    return call.number == before.number and call.attempt == before.attempt + 1
 
 
-def _without_repeats(run: Run) -> list[bytes]:
-    """Return the tool calls, each once: a repeated call with the same arguments is a retry."""
-    return list(dict.fromkeys(msgspec.json.encode(call, order="sorted") for call in run.trajectory))
+def _advice(effect: Effect) -> str:
+    return (
+        f'report what really happens with offbook.effect("{effect.tool}", …), or declare it: '
+        f"--idempotent {effect.tool} or --read-only {effect.tool}"
+    )
 
 
-def _repeated_side_effects(run: Run, clean: Run) -> list[str]:
-    """Describe the tools with side effects that ran more often than in the clean run."""
-    expected = clean.side_effects
-    return [
-        f"{tool} ran {pluralize(times, 'time')}, without the fault {pluralize(expected[tool], 'time')}"
-        for tool, times in sorted(run.side_effects.items())
-        if times > expected[tool]
-    ]
+def _times(count: int) -> str:
+    return "once" if count == 1 else pluralize(count, "time")
 
 
-def _was_ignored(run: Run, clean: Run) -> bool:
-    """Return whether a tool returned a broken result without an error and the run went on as if it were good."""
-    is_broken = _has_fired(run, "tool_garbled") or _has_fired(run, "tool_empty")
-    return is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools
+def _carries(value: object, marks: Iterable[str]) -> bool:
+    text = msgspec.json.encode(value).decode()
+    return any(mark in text for mark in marks)
 
 
-def _has_fired(run: Run, fault: str) -> bool:
-    return any(f": {fault}" in line for line in run.fired)
+def _call_identity(run: ToolRun) -> bytes:
+    return msgspec.json.encode((run.tool, run.arguments), order="sorted")
 
 
 def _recovery_text(run: Run, clean: Run) -> str:
@@ -193,7 +329,7 @@ def broken_invariants(run: Run, invariants: Sequence[Invariant]) -> list[str]:
         try:
             holds = invariant(run)
         except AssertionError as error:
-            broken.append(f"{name}: {error}" if str(error) else name)
+            broken.append(shorten(f"{name}: {error}", 500) if str(error) else name)
             continue
         except Exception as error:
             broken.append(f"{name} raised {type(error).__name__}: {error}")

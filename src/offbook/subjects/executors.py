@@ -19,15 +19,15 @@ import msgspec
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
-from offbook.explore.run import Run, RunFailure
-from offbook.explore.runner import CaseExecutor, SerialExecutor, Subject
+from offbook.explore.run import Continuation, Run, RunFailure
+from offbook.explore.runner import CaseExecutor, SerialExecutor, Subject, runs_of
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.subjects.specs import WorkerMessage, WorkerReady, WorkerRejection, WorkerResult, WorkerSpec
 
 
 def _run_in_threads(
-    count: int, run: Callable[[FaultCase], Run], cases: Sequence[FaultCase], *, stop: Callable[[], object]
-) -> Iterator[Run]:
+    count: int, run: Callable[[FaultCase], tuple[Run, ...]], cases: Sequence[FaultCase], *, stop: Callable[[], object]
+) -> Iterator[tuple[Run, ...]]:
     """Run cases in `count` threads. `stop` ends what is running when the results are no longer wanted."""
     with ThreadPoolExecutor(count) as pool:
         runs = [pool.submit(run, case) for case in cases]
@@ -55,9 +55,9 @@ class ThreadExecutor:
     def __init__(self, subject: StoppableSubject, workers: int) -> None:
         self._subject, self._workers = subject, workers
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]:
+    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]:
         subject = self._subject
-        return _run_in_threads(self._workers, lambda case: subject.run(case.plan), cases, stop=subject.stop)
+        return _run_in_threads(self._workers, lambda case: runs_of(subject, case.plan), cases, stop=subject.stop)
 
 
 START_LIMIT_S = 120.0
@@ -164,7 +164,7 @@ class ProcessExecutor:
         for worker in self._workers:
             self._idle.put(worker)
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]:
+    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]:
         return _run_in_threads(len(self._workers), self._run, cases, stop=self.close)
 
     def close(self) -> None:
@@ -180,10 +180,10 @@ class ProcessExecutor:
     ) -> None:
         self.close()
 
-    def _run(self, case: FaultCase) -> Run:
+    def _run(self, case: FaultCase) -> tuple[Run, ...]:
         worker = self._idle.get()
         try:
-            return worker.run(case.lines)
+            return (worker.run(case.lines),)
         finally:
             self._idle.put(worker)
 
@@ -194,9 +194,9 @@ class SilentSubject:
     def __init__(self, subject: Subject) -> None:
         self.name, self._subject = subject.name, subject
 
-    def run(self, plan: FaultPlan) -> Run:
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
         with redirect_stdout(io.StringIO()):
-            return self._subject.run(plan)
+            return self._subject.run(plan, continuation)
 
 
 Workers: TypeAlias = int | Literal["auto"]
@@ -211,10 +211,10 @@ class TimedSubject:
         self.name, self._subject = subject.name, subject
         self.took_s = 0.0
 
-    def run(self, plan: FaultPlan) -> Run:
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
         started_s = SYSTEM_CLOCK.monotonic_s()
         try:
-            return self._subject.run(plan)
+            return self._subject.run(plan, continuation)
         finally:
             self.took_s = SYSTEM_CLOCK.monotonic_s() - started_s
 
@@ -233,7 +233,7 @@ class AutoExecutor:
         self.executor: CaseExecutor | None = None
         self._stack = ExitStack()
 
-    def run(self, cases: Sequence[FaultCase]) -> Iterator[Run]:
+    def run(self, cases: Sequence[FaultCase]) -> Iterator[tuple[Run, ...]]:
         if self.executor is None:
             self.executor = self._choose(min(self._count(cases), max(len(cases), 1)))
         return self.executor.run(cases)

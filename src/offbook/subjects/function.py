@@ -16,7 +16,7 @@ from offbook.explore.options import (
     ExploreOptions,
     select_variants,
 )
-from offbook.explore.run import Run
+from offbook.explore.run import Continuation, Run
 from offbook.explore.runner import Exploration, Explorer
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
@@ -46,7 +46,7 @@ class FunctionSubject:
         self._harnesses = HarnessFactory(open_store(recording).read(), divergence)
         self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
 
-    def run(self, plan: FaultPlan) -> Run:
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
         return self._monitored.run(self._harnesses.create(plan))
 
     def close(self) -> None:

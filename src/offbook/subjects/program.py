@@ -17,7 +17,7 @@ from offbook.child_process import ChildProcess
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
 from offbook.explore.options import WIRE_VARIANTS, FaultVariant
-from offbook.explore.run import ErrorKind, Run, RunFailure, normalize_text
+from offbook.explore.run import Continuation, ErrorKind, Run, RunFailure, normalize_text
 from offbook.faults import FaultPlan
 from offbook.recording.match.cursor import ResponseScript
 from offbook.subjects.wire_observer import WireObserver
@@ -140,7 +140,7 @@ class ProgramSubject:
         )
         self._server = WireServer(options).start()
 
-    def run(self, plan: FaultPlan) -> Run:
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
         name = f"explore-{next(self._numbers)}"
         is_first = not self._max_calls
         with tempfile.TemporaryDirectory(prefix="offbook-") as folder:

@@ -22,7 +22,7 @@ from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.observers import RecoveryCounter
 from offbook.explore.replay import LazyProvider
-from offbook.explore.run import Run
+from offbook.explore.run import Continuation, Run
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject, Reply, Request
 from offbook.providers.provider import PrefixedProvider, Provider
@@ -139,7 +139,7 @@ class ScenarioSubject:
         self._harnesses = HarnessFactory(reader, divergence, side_effects=settings.side_effects)
         self._is_clean = True
 
-    def run(self, plan: FaultPlan) -> Run:
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
         results: list[ConversationResult] = []
         monitored = MonitoredFunction(
             partial(self._hold_conversation, results.append),

@@ -16,7 +16,7 @@ from offbook.errors import InputError
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.replay import LazyProvider
-from offbook.explore.run import Run, RunFailure
+from offbook.explore.run import Continuation, Run, RunFailure
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import Harnessed, Live, open_pipeline
@@ -68,7 +68,7 @@ class WorkflowSubject:
             self.close()
             raise
 
-    def run(self, plan: FaultPlan) -> Run:
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
         results: list[WorkflowResult] = []
         monitored = MonitoredFunction(
             partial(self._run_workflow, results.append),

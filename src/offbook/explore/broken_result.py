@@ -1,0 +1,119 @@
+"""How a result shows that a run accepted broken data, or says itself that it failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from offbook.text import shorten
+
+_PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
+_ADMISSION = re.compile(
+    r"\b(?:sorry|unfortunately|could ?n[o']t|can ?not|can't|unable|failed to|did ?n[o']t (?:work|go through|succeed)"
+    r"|not (?:possible|available|done|completed)|unavailable|gave up|giving up|giv(?:en|es) up|try again|no answer"
+    r"|(?:has|have) failed|gave-up-[0-9a-f]+)\b|^\W*(?:error|failed|failure)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "outcome", "error", "ending"))
+
+
+def admits_failure(result: Any, clean: Any) -> bool:
+    """Return whether a result says, unlike the clean one, that the run failed: in words or in a field like `ok`."""
+    if isinstance(result, dict) and isinstance(clean, dict) and _flips_status(result, clean):
+        return True
+    said, before = _text(result), _text(clean)
+    return any(match.group().casefold() not in before.casefold() for match in _ADMISSION.finditer(said))
+
+
+def _flips_status(result: dict[str, Any], clean: dict[str, Any]) -> bool:
+    """Return whether a field that says how it ended is another one, and not just empty."""
+    names = [name for name in result if name.casefold() in _STATUS_FIELDS]
+    return any(result[name] != clean.get(name) and result[name] not in (None, "") for name in names)
+
+
+def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]:
+    """Describe what in a result is broken or missing: injected text, placeholders, a truncated or doubled part."""
+    said = _text(result)
+    if any(mark in said for mark in marks):
+        yield f"what the fault injected stands in the result: {_around(said, marks)}"
+    elif _placeholders(said) > _placeholders(_text(clean)):
+        yield f"the result has a placeholder in place of data: {shorten(said.strip(), 80)}"
+    elif is_truncated(result, clean):
+        returned = "nothing" if is_empty_result(result) else "only a part of the result"
+        yield f"it returned {returned}, and no error"
+    elif _is_doubled(said, _text(clean)):
+        yield f"the result repeats a part of itself: {shorten(said.strip(), 80)}"
+
+
+def _around(text: str, marks: Sequence[str]) -> str:
+    """Return the part of a text around the first mark in it."""
+    place = min(text.index(mark) for mark in marks if mark in text)
+    return "…" + shorten(text[max(0, place - 40) :].strip(), 80) if place > 40 else shorten(text.strip(), 80)
+
+
+def _placeholders(text: str) -> int:
+    return len(_PLACEHOLDER.findall(text))
+
+
+def _is_doubled(text: str, whole: str) -> bool:
+    """Return whether a text is the whole one with a part of it, from its start, in front of it or behind it."""
+    text, whole = text.strip(), whole.strip()
+    if len(text) <= len(whole) or not whole:
+        return False
+    rest = text.removesuffix(whole) if text.endswith(whole) else text.removeprefix(whole)
+    rest = rest.strip()
+    return rest != text and len(rest) > 1 and rest in whole
+
+
+def _text(value: Any) -> str:
+    """Return all strings of a result, one a line; other values as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return "\n".join(_text(each) for each in value.values())
+    if isinstance(value, list):
+        return "\n".join(_text(each) for each in value)
+    return msgspec.json.encode(value).decode()
+
+
+def is_empty_result(result: Any) -> bool:
+    """Return whether a result is empty. That of a program is if it printed nothing."""
+    if isinstance(result, str):
+        return not result.strip()
+    if isinstance(result, dict) and result.keys() == {"exit", "stdout"}:
+        return is_empty_result(result["stdout"])
+    return result is None or (isinstance(result, dict | list) and not result)
+
+
+def is_truncated(result: Any, whole: Any) -> bool:
+    """Return whether `result` is `whole` with parts missing: ends of strings, items of lists, values of fields."""
+    if result == whole or is_empty_result(whole):
+        return False
+    if is_empty_result(result):
+        return True
+    if isinstance(result, str) and isinstance(whole, str):
+        return _is_truncated_text(result, whole)
+    if isinstance(result, dict) and isinstance(whole, dict) and result.keys() <= whole.keys():
+        return all(result[name] == whole[name] or is_truncated(result[name], whole[name]) for name in result)
+    if isinstance(result, list) and isinstance(whole, list) and len(result) <= len(whole):
+        return _are_truncated_items(result, whole)
+    return False
+
+
+def _is_truncated_text(text: str, whole: str) -> bool:
+    """Return whether the text is a beginning of the other, or its lines are beginnings of the other's lines."""
+    text, whole = text.strip(), whole.strip()
+    if whole.startswith(text):
+        return text != whole
+    lines, whole_lines = text.splitlines(), whole.splitlines()
+    pairs = list(zip(lines, whole_lines, strict=False))
+    return len(lines) == len(whole_lines) and all(line.startswith(cut.strip()) for cut, line in pairs)
+
+
+def _are_truncated_items(items: list[Any], whole: list[Any]) -> bool:
+    """Return whether items of the whole list are missing or truncated, and the rest is the same in the same order."""
+    rest = iter(whole)
+    return all(any(item == each or is_truncated(item, each) for each in rest) for item in items)
