@@ -21,6 +21,7 @@ from offbook.agent.errors import ToolCallError as ToolCallError
 from offbook.agent.errors import ToolExecutionError as ToolExecutionError
 from offbook.agent.errors import WorkflowCancelledError as WorkflowCancelledError
 from offbook.clock import run as run
+from offbook.effects import effect as effect
 from offbook.errors import AgentError as AgentError
 from offbook.errors import AllProvidersFailedError as AllProvidersFailedError
 from offbook.errors import Attempt as Attempt
