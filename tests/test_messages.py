@@ -1,5 +1,6 @@
 """The values between agent and model: tool calls, messages, deltas that join to responses, replies."""
 
+import msgspec
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -144,6 +145,20 @@ def test_a_message_of_another_kind_is_refused_with_its_place(message, told):
 
 def test_usage_adds_up():
     assert Usage.of(3, 4, cached=1, reasoning=2) == Usage(3, 4, 7, 1, 2)
+
+
+@pytest.mark.parametrize("total", [{}, {"total_tokens": 0}])
+def test_a_total_that_nobody_counted_is_the_sum(total):
+    fields = {"prompt_tokens": 3, "completion_tokens": 4} | total
+    assert Usage(**fields).total_tokens == 7
+    assert msgspec.json.decode(orjson.dumps(fields), type=Usage).total_tokens == 7
+    assert msgspec.convert(fields, type=Usage).total_tokens == 7
+
+
+def test_a_total_that_was_counted_stays():
+    assert Usage(3, 4, 9).total_tokens == 9
+    assert Usage.of(3, 4, total=9).total_tokens == 9
+    assert Usage(total_tokens=5) == Usage(0, 0, 5)
 
 
 @settings(max_examples=30)

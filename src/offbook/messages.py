@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import orjson
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from offbook.errors import ProviderConnectionError, RequestError, ToolFaultError
 
@@ -135,7 +135,10 @@ def _plain_message(message: object, index: int) -> JsonObject:
 
 
 class Usage(Struct, frozen=True):
-    """Tokens counted by the provider. `cached_tokens` are part of the prompt, `reasoning_tokens` of the completion."""
+    """Tokens counted by the provider. `cached_tokens` are part of the prompt, `reasoning_tokens` of the completion.
+
+    A `total_tokens` that is missing, or zero beside other counts, is the sum of prompt and completion.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -143,12 +146,16 @@ class Usage(Struct, frozen=True):
     cached_tokens: int = 0
     reasoning_tokens: int = 0
 
+    def __post_init__(self) -> None:
+        if not self.total_tokens:
+            force_setattr(self, "total_tokens", self.prompt_tokens + self.completion_tokens)
+
     @classmethod
     def of(
         cls, prompt: int, completion: int, *, total: int | None = None, cached: int = 0, reasoning: int = 0
     ) -> Usage:
         """Return usage whose total is by default the sum of prompt and completion."""
-        return cls(prompt, completion, prompt + completion if total is None else total, cached, reasoning)
+        return cls(prompt, completion, total or 0, cached, reasoning)
 
 
 class Response(Struct, frozen=True):

@@ -218,9 +218,10 @@ def test_a_provider_s_own_timeout_is_something_else():
     assert (answered.content, took_s) == ("fine", 2.0)
 
 
-def test_a_timeout_that_is_no_failure_of_a_provider_passes_as_it_is():
-    error = run(refusal(ask(gateway_of(scripted(TimeoutError("not ours")), deadline_s=5.0))))
-    assert type(error) is TimeoutError
+def test_a_timeout_of_the_provider_itself_is_not_taken_for_the_deadline():
+    error = run(refusal(ask(gateway_of(scripted(TimeoutError("its own")), deadline_s=5.0, retry=RetryPolicy(0)))))
+    assert isinstance(error, AllProvidersFailedError)
+    assert "TimeoutError: its own" in str(error)
 
 
 def test_a_caller_s_own_timeout_is_something_else():

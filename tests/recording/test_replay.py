@@ -96,6 +96,14 @@ async def test_a_hand_written_entry_names_the_model_that_was_asked_and_costs_not
         assert (response.usage, response.cost_usd, response.finish_reason) == (Usage(), 0.0, "stop")
 
 
+async def test_a_hand_written_entry_may_leave_out_the_total_of_its_tokens():
+    usage = {"prompt_tokens": 9, "completion_tokens": 5}
+    answer = await MockProvider(responses={"ask": {"content": "Hello", "usage": usage}}).complete(
+        HI, "m", step_id="ask"
+    )
+    assert answer.usage == Usage(9, 5, 14)
+
+
 @pytest.mark.parametrize("text", ["Mock response", "Nothing here."])
 async def test_the_default_response_can_be_chosen_and_costs_nothing(text):
     mock = MockProvider() if text == "Mock response" else MockProvider(default_response=text)

@@ -1,6 +1,7 @@
 """Which entry answers a call."""
 
 import httpx2
+import orjson
 import pytest
 
 from offbook.recording.match.cursor import ResponseScript
@@ -372,3 +373,17 @@ def test_a_server_tells_nothing_of_an_answer_that_the_client_did_not_wait_for():
             post(server.session_url("run"), body, timeout=0.1)
         assert post(server.url, body | {"stream": False}).status_code == 200
         assert observer.deliveries == []
+
+
+@pytest.mark.parametrize(
+    ("protocol", "usage", "total"),
+    [
+        ("openai_chat", "usage", "total_tokens"),
+        ("openai_responses", "usage", "total_tokens"),
+        ("gemini", "usageMetadata", "totalTokenCount"),
+    ],
+)
+def test_a_total_that_an_entry_leaves_out_is_sent_as_the_sum(protocol, usage, total):
+    entry = {"content": "Hello", "usage": {"prompt_tokens": 9, "completion_tokens": 5}}
+    answer = answer_to(strict_session(ask=entry), call_of(protocol, headers={STEP: "ask"}))
+    assert orjson.loads(answer.content)[usage][total] == 14

@@ -11,6 +11,7 @@ from offbook.clock import Clock
 from offbook.errors import BreakerOpenError, InputError, ProviderError
 from offbook.events import BreakerChanged, Sink
 from offbook.messages import Reply, Request, Response
+from offbook.providers.foreign_error import provider_error_of, translate_reply
 from offbook.providers.provider import Provider, notify_on_end
 
 BreakerState = Literal["closed", "open", "half_open"]
@@ -93,7 +94,7 @@ class Breaker:
 
 
 class CircuitBreakerProvider(Provider):
-    """Calls `provider` while its breaker allows it."""
+    """Calls `provider` while its breaker allows it. Errors of other libraries become ProviderErrors here."""
 
     def __init__(self, provider: Provider, breaker: Breaker, *, name: str) -> None:
         self.name, self._provider, self._breaker = name, provider, breaker
@@ -107,9 +108,12 @@ class CircuitBreakerProvider(Provider):
         try:
             reply = await self._provider.send(request)
         except BaseException as error:
-            ended(error)
-            raise
-        return notify_on_end(reply, ended)
+            failure = provider_error_of(error, provider=self.name) or error
+            ended(failure)
+            if failure is error:
+                raise
+            raise failure from error
+        return notify_on_end(translate_reply(reply, provider=self.name), ended)
 
     async def close(self) -> None:
         await self._provider.close()

@@ -128,5 +128,4 @@ def estimated_tokens(request: Request) -> int:
 
 def used_tokens(response: Response) -> int:
     """Return how many tokens a response used; zero if its provider does not report it."""
-    usage = response.usage
-    return usage.total_tokens or usage.prompt_tokens + usage.completion_tokens
+    return response.usage.total_tokens

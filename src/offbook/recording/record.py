@@ -9,7 +9,7 @@ from math import isfinite
 from msgspec import Raw, Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.errors import InputError, ProviderConnectionError, ProviderError, RequestError
+from offbook.errors import InputError, ProviderConnectionError, RequestError
 from offbook.events import NULL_SINK, CallRecorded, Sink, guard_sink
 from offbook.faults import AnyFault, Timeout, fault_of, stream_fault_of
 from offbook.messages import (
@@ -23,6 +23,7 @@ from offbook.messages import (
     StreamRestart,
     WholeReply,
 )
+from offbook.providers.foreign_error import provider_error_of
 from offbook.providers.provider import Provider
 from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_delta, recorded_calls
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
@@ -31,8 +32,6 @@ from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
 from offbook.recording.replay import MockProvider
 from offbook.schema_errors import check_type
-
-_FAILURES = (ProviderError, TimeoutError, ConnectionError)
 
 
 class _PendingCall(Struct, frozen=True):
@@ -97,8 +96,11 @@ class RecordingProvider(Provider):
         try:
             reply = await self._provider.send(request)
             response = None if request.stream else await reply.collect()
-        except _FAILURES as error:
-            self._record(call, Response(provider=self.name), fault=fault_of(error, after_ms=self._elapsed_ms(call)))
+        except Exception as error:
+            failure = provider_error_of(error, provider=self.name)
+            if failure is not None:
+                fault = fault_of(failure, after_ms=self._elapsed_ms(call))
+                self._record(call, Response(provider=self.name), fault=fault)
             raise
         if response is None:
             return StreamedReply(self._events(reply, call), source=reply)
@@ -154,10 +156,11 @@ class RecordingProvider(Provider):
         self, call: _PendingCall, joined: Accumulator, chunks: list[TimedPiece], error: BaseException
     ) -> None:
         """Record what arrived of a stream, and how it ended: by a failure, or because the caller stopped reading."""
-        if isinstance(error, _FAILURES) and not chunks:
-            fault: AnyFault = fault_of(error, after_ms=self._elapsed_ms(call))
-        elif chunks and (isinstance(error, _FAILURES) or not isinstance(error, Exception)):
-            fault = stream_fault_of(error, after_chunks=len(chunks))
+        failure = provider_error_of(error, provider=self.name)
+        if failure is not None and not chunks:
+            fault: AnyFault = fault_of(failure, after_ms=self._elapsed_ms(call))
+        elif chunks and (failure is not None or not isinstance(error, Exception)):
+            fault = stream_fault_of(failure or error, after_chunks=len(chunks))
         else:
             return
         self._record(call, joined.join(Response(provider=self.name, finish_reason=None)), chunks=chunks, fault=fault)

@@ -34,6 +34,12 @@ async def test_tokens_are_counted_too():
     assert (len(end.client.calls), end.error.unit) == (3, "tokens")
 
 
+async def test_tokens_without_a_total_are_counted_too():
+    fetch = Response(tool_calls=(FETCH,), usage=Usage(prompt_tokens=60, completion_tokens=40))
+    end = await run_script([fetch] * 5, policy={"budget_tokens": 250}, catch=AgentBudgetError)
+    assert (len(end.client.calls), end.error.spent) == (3, 300)
+
+
 async def test_a_run_that_ends_on_its_last_cent_has_ended():
     assert (await run_script([paid(FETCH), paid(SUBMIT)], policy={"budget_usd": 0.8})).result == "submit done"
 

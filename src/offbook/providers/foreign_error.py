@@ -1,0 +1,129 @@
+"""Translates the errors of other libraries that a user's own provider raises to offbook's.
+
+The gateway retries, falls back and opens a circuit on what these functions return, and the recorder stores it as a
+fault: both judge an error alike, so that a replay takes the same way as the run.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+
+from offbook.clock import SYSTEM_CLOCK
+from offbook.codecs.base import error_of_status
+from offbook.errors import (
+    MalformedResponseError,
+    OffbookError,
+    ProviderConnectionError,
+    ProviderError,
+    ProviderTimeoutError,
+)
+from offbook.messages import Reply, StreamedReply, StreamEvent, WholeReply
+
+_NETWORK_ERRNOS = frozenset(
+    {errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN}
+)
+_CONFIGURATION = {"httpx.UnsupportedProtocol", "httpx2.UnsupportedProtocol", "urllib3.LocationValueError"}
+_TIMEOUTS = {
+    "httpx.TimeoutException",
+    "httpx2.TimeoutException",
+    "requests.Timeout",
+    "urllib3.TimeoutError",
+    "openai.APITimeoutError",
+    "anthropic.APITimeoutError",
+}
+_CONNECTIONS = {
+    "httpx.TransportError",
+    "httpx.StreamError",
+    "httpx2.TransportError",
+    "httpx2.StreamError",
+    "requests.ConnectionError",
+    "requests.ChunkedEncodingError",
+    "urllib3.HTTPError",
+    "urllib.URLError",
+    "aiohttp.ClientConnectionError",
+    "aiohttp.ClientPayloadError",
+    "openai.APIConnectionError",
+    "anthropic.APIConnectionError",
+    "asyncio.IncompleteReadError",
+    "http.HTTPException",
+    "socket.gaierror",
+    "socket.herror",
+    "ssl.SSLError",
+}
+_MALFORMED = {"httpx.DecodingError", "httpx.TooManyRedirects", "httpx2.DecodingError", "httpx2.TooManyRedirects"}
+
+
+def provider_error_of(error: BaseException, *, provider: str) -> ProviderError | None:
+    """Return offbook's error for a failed model call; None if `error` does not say that a call failed.
+
+    A ProviderError is returned as it is. Timeouts, broken connections and HTTP statuses are translated, of Python
+    itself and of httpx, requests, aiohttp, urllib3 and the vendors' SDKs. Everything else, such as a ValueError, a
+    FileNotFoundError or another error of offbook, is a mistake that a retry does not mend.
+    """
+    if isinstance(error, ProviderError):
+        return error
+    if isinstance(error, OffbookError) or not isinstance(error, Exception):
+        return None
+    reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    status_code = _status_of(error)
+    if status_code is not None:
+        return error_of_status(
+            status_code, headers=_headers_of(error), body=str(error), message=reason, now=SYSTEM_CLOCK.utc_now()
+        ).attribute(provider)
+    kind = _kind_of(error)
+    return None if kind is None else kind(reason, provider=provider)
+
+
+def translate_reply(reply: Reply, *, provider: str) -> Reply:
+    """Return the same reply, whose errors are translated while it is read."""
+    return reply if isinstance(reply, WholeReply) else StreamedReply(_translated(reply, provider), source=reply)
+
+
+async def _translated(reply: Reply, provider: str) -> AsyncIterator[StreamEvent]:
+    try:
+        async for event in reply:
+            yield event
+    except Exception as error:
+        failure = provider_error_of(error, provider=provider)
+        if failure is None or failure is error:
+            raise
+        raise failure from error
+    finally:
+        await reply.aclose()
+
+
+def _kind_of(error: Exception) -> type[ProviderError] | None:
+    names = _names_of(error)
+    if names & _CONFIGURATION:
+        return None
+    if isinstance(error, TimeoutError) or names & _TIMEOUTS:
+        return ProviderTimeoutError
+    if isinstance(error, ConnectionError) or names & _CONNECTIONS or _is_network_error(error):
+        return ProviderConnectionError
+    return MalformedResponseError if names & _MALFORMED else None
+
+
+def _names_of(error: Exception) -> set[str]:
+    """Return the names of the error's classes, each after its library: no library is imported to recognise it."""
+    return {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
+
+
+def _is_network_error(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in _NETWORK_ERRNOS
+
+
+def _status_of(error: Exception) -> int | None:
+    """Return the HTTP status that an error carries: its own, or that of its response."""
+    response = getattr(error, "response", None)
+    carried = [getattr(error, name, None) for name in ("status_code", "status", "code")]
+    statuses = [*carried, getattr(response, "status_code", None)]
+    return next((status for status in statuses if isinstance(status, int) and 400 <= status <= 599), None)
+
+
+def _headers_of(error: Exception) -> dict[str, str]:
+    for carrier in (error, getattr(error, "response", None)):
+        headers = getattr(carrier, "headers", None)
+        if hasattr(headers, "items"):
+            return {str(name): str(value) for name, value in headers.items()}
+    return {}
