@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.effects import Effect
 from offbook.errors import RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import FaultPlan, PlannedFault
@@ -40,6 +41,7 @@ class WireSession:
     `calls` are the latest calls with their outcomes, `misses` those that the recording has no answer for. `call_count`
     counts all calls, `outcomes` the outcomes of all attempts, and `failures` the failures of real APIs that were
     recorded, by their descriptions. A session that `is_live` leaves calls without a recorded answer to the real API.
+    `effects` are the side effects that the program has reported over HTTP.
     `on_call` is called with each call when it is answered. `explored_run` is set if this is a run of an exploration.
     """
 
@@ -59,6 +61,7 @@ class WireSession:
         self.name, self.is_live, self.replay = name, is_live, replay
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
+        self.effects: list[Effect] = []
         self.call_count = 0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()

@@ -51,6 +51,35 @@ def test_a_session_is_started_looked_at_and_forgotten(server, control):
     assert control("DELETE", f"{SESSIONS}/one")[0] == 404
 
 
+def test_a_program_reports_its_effects_to_its_session(server, control):
+    control("PUT", f"{SESSIONS}/paying")
+    effects = server.session_url("paying").removeprefix(server.url) + "/_offbook/effects"
+    assert control("POST", effects, b'{"tool": "refund", "arguments": {"order": 42}}') == (204, b"")
+    assert control("POST", effects, b'[{"tool": "mail"}, {"tool": "pay", "outcome": "failed"}]') == (204, b"")
+    reported = [(each.tool, each.arguments, each.outcome) for each in server.session("paying").effects]
+    assert reported == [("refund", {"order": 42}, "done"), ("mail", {}, "done"), ("pay", {}, "failed")]
+    report = control("GET", f"{SESSIONS}/paying")[1]
+    assert report["effects"][0] == {
+        "tool": "refund",
+        "arguments": {"order": 42},
+        "outcome": "done",
+        "source": "observed",
+    }
+    assert report["try_count"] == 0
+
+
+def test_effects_without_a_session_belong_to_the_session_without_a_name(server, control):
+    assert control("POST", "/_offbook/effects", b'{"tool": "mail"}') == (204, b"")
+    assert [effect.tool for effect in server.session("").effects] == ["mail"]
+
+
+@pytest.mark.parametrize("body", [b"", b"paid", b'{"arguments": {}}', b'{"tool": "pay", "args": {}}'])
+def test_what_is_not_an_effect_is_refused_with_an_example(control, body):
+    status, told = control("POST", "/_offbook/effects", body)
+    assert (status, "hint" in told["error"]) == (400, True)
+    assert control("GET", "/_offbook/effects")[0] == 405
+
+
 def test_a_session_without_a_body_has_no_faults(control):
     assert control("PUT", f"{SESSIONS}/plain")[1]["unfired"] == []
 

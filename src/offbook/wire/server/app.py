@@ -12,7 +12,7 @@ from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall, SessionRegistry, a
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
 from offbook.wire.server.connection import REQUEST_LIMITS, Receive, RequestLimits, Scope, Send, send_response
-from offbook.wire.server.control import CONTROL_PREFIX, control_response
+from offbook.wire.server.control import control_response, is_control_path
 
 logger = logging.getLogger("offbook.wire")
 _PLAIN_KEY_HEADERS = sorted(KEY_HEADERS - {"authorization"})
@@ -80,14 +80,14 @@ class WireApp:
             return
         if not self._access.allows(request):
             await send_response(_refusal(scope, 401, "the API key is not that of this server"), scope, receive, send)
-        elif request.path.startswith(CONTROL_PREFIX):
+        elif is_control_path(request.path):
             await send_response(control_response(request, self._sessions), scope, receive, send)
         else:
             await self._finish(accept(self._sessions, request), scope, receive, send)
 
     def accept(self, request: HttpRequest) -> AcceptedCall | None:
         """Have the session of a request answer it; None if the request is not for a session."""
-        is_for_session = self._access.allows(request) and not request.path.startswith(CONTROL_PREFIX)
+        is_for_session = self._access.allows(request) and not is_control_path(request.path)
         is_accepted = is_for_session and len(request.body) <= self._limits.body_bytes
         return accept(self._sessions, request) if is_accepted else None
 

@@ -1,4 +1,4 @@
-"""The control endpoints below /_offbook: start, inspect and delete sessions over HTTP."""
+"""The control endpoints below /_offbook: start, inspect and delete sessions, and report effects, over HTTP."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Any
 import msgspec
 import orjson
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from offbook.effects import parse_effects
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
 from offbook.text import did_you_mean, suggestion
 from offbook.version import __version__
-from offbook.wire.backend import SessionRegistry
+from offbook.wire.backend import SessionRegistry, split_session_path
 from offbook.wire.options import parse_fault_plan
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
@@ -23,7 +25,8 @@ DEFAULT_SESSION = "default"
 """The name of the session without a name here, unless there is a session of that name."""
 
 _SESSIONS = f"{CONTROL_PREFIX}/sessions"
-_ENDPOINTS = f"GET {CONTROL_PREFIX}/health, GET {_SESSIONS}, and GET, PUT or DELETE {_SESSIONS}/NAME"
+_EFFECTS = f"{CONTROL_PREFIX}/effects"
+_ENDPOINTS = f"GET {CONTROL_PREFIX}/health, GET {_SESSIONS}, GET, PUT or DELETE {_SESSIONS}/NAME, and POST {_EFFECTS}"
 _EXAMPLE = 'like {"faults": ["call=3: http_error 500"]}'
 
 
@@ -33,8 +36,16 @@ class _SessionBody(Struct):
     faults: list[str] = field(default_factory=list)
 
 
+def is_control_path(path: str) -> bool:
+    """Return whether a path is below `/_offbook`, of the server or of a session."""
+    return CONTROL_PREFIX in path and split_session_path(path)[1].startswith(CONTROL_PREFIX)
+
+
 def control_response(request: HttpRequest, sessions: SessionRegistry) -> HttpResponse:
     """Answer a request below `/_offbook`."""
+    if split_session_path(request.path)[1] == _EFFECTS:
+        return _answer_effects(request, sessions)
+    request = replace(request, path=split_session_path(request.path)[1])
     method = "GET" if request.method == "HEAD" else request.method
     prefix, slash, name = request.path.partition(f"{_SESSIONS}/")
     if slash and not prefix:
@@ -67,6 +78,18 @@ def _answer_session(method: str, name: str, request: HttpRequest, sessions: Sess
             return _no_endpoint(request, 405)
 
 
+def _answer_effects(request: HttpRequest, sessions: SessionRegistry) -> HttpResponse:
+    """Note effects that the program of a session reports."""
+    if request.method != "POST":
+        return _no_endpoint(request, 405)
+    try:
+        effects = parse_effects(request.body, source=_EFFECTS)
+    except InputError as error:
+        return _error_json(error, 400)
+    sessions.for_request(request)[0].effects += effects
+    return HttpResponse(204)
+
+
 def session_summary(session: WireSession) -> dict[str, Any]:
     """Return the counts of a session."""
     return {
@@ -88,7 +111,8 @@ def session_report(session: WireSession) -> dict[str, Any]:
     ]
     unused = [msgspec.to_builtins(entry) for entry in session.unused()]
     misses = [msgspec.to_builtins(miss) for miss in session.misses]
-    return session_summary(session) | {"calls": calls, "misses": misses, "unused": unused}
+    effects = [msgspec.to_builtins(effect) for effect in session.effects]
+    return session_summary(session) | {"calls": calls, "misses": misses, "unused": unused, "effects": effects}
 
 
 def _parse_plan(body: bytes) -> FaultPlan:
