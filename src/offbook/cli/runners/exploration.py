@@ -34,7 +34,7 @@ from offbook.report.exploration import (
     load_exploration,
 )
 from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import ReportOptions, group_findings
+from offbook.report.exploration.report_input import ReportOptions, causes_of_findings, group_findings
 from offbook.report.reporter import stdout_console
 from offbook.subjects.executors import AutoExecutor, SilentSubject, Workers
 from offbook.subjects.open import load_invariants, open_subject
@@ -223,10 +223,9 @@ class QuietExplorationOutput:
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
         for finding in group_findings(exploration):
-            evidence = next(iter(finding.evidence), "").partition("\n")[0]
             more = len(finding.results) - 1
             also = f" (and {pluralize(more, 'further case')})" if more else ""
-            print_message(f"{finding.verdict}: ", f"{finding.first}: {evidence}{also}")
+            print_message(f"{finding.verdict}: ", f"{finding.headline} at {finding.first}{also}")
 
 
 def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: ExploreArguments) -> int:
@@ -335,15 +334,16 @@ class _Exploration:
             settings=self._settings,
             invariants=self._options.invariants,
         )
-        first = [finding.results[0] for finding in group_findings(exploration)]
+        first = [cause.results[0] for cause in causes_of_findings(exploration)]
         files = RegressionFolder(self._options.regress, kind).keep(SilentSubject(subject), exploration.clean, first)
         for file in files if not self._options.is_quiet else ():
             typer.echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
 
     def _exit_code(self, exploration: Exploration) -> int:
-        is_worse = self._before is not None and bool(compare_explorations(self._before, exploration).worse)
-        has_failed = any(each.verdict in self._options.fail_on for each in exploration.results)
-        return FAILED if has_failed or is_worse else FINE
+        """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there."""
+        if self._before is not None:
+            return FAILED if compare_explorations(self._before, exploration).worse else FINE
+        return FAILED if any(each.verdict in self._options.fail_on for each in exploration.results) else FINE
 
 
 def _case(known: dict[str, FaultCase], id: str) -> FaultCase:

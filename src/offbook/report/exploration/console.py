@@ -141,7 +141,9 @@ class ExplorationConsoleReporter:
         first = one_line(str(finding.first), MAX_CASE_CHARS)
         count = len(finding.results)
         cases = first if count == 1 else f"{pluralize(count, 'case')}, the first: {first}"
-        self._print(self._drawing.symbol(finding.verdict), (f" {finding.verdict}  ", "bold"), cases)
+        headline = one_line(finding.headline, MAX_EVIDENCE_COLUMNS)
+        self._print(self._drawing.symbol(finding.verdict), (f" {finding.verdict}: ", "bold"), headline)
+        self._print((self._bar, "red"), cases)
         text = "\n".join(finding.evidence)
         for line in cut_lines(text, lines=MAX_EVIDENCE_LINES, columns=MAX_EVIDENCE_COLUMNS):
             self._print((self._bar, "red"), line)

@@ -61,9 +61,12 @@ def _findings(report_input: ReportInput) -> str:
 def _finding(finding: FindingGroup, report_input: ReportInput) -> str:
     """Return a finding, folded: its evidence, and the command that shows it again."""
     cases = "" if len(finding.results) == 1 else f" and {pluralize(len(finding.results) - 1, 'more case')}"
-    title = f"{finding.verdict}: {one_line(str(finding.first), MAX_COLUMNS)}{cases}"
+    title = f"{finding.verdict}: {one_line(finding.headline, MAX_COLUMNS)}"
+    place = f"{one_line(str(finding.first), MAX_COLUMNS)}{cases}"
     command = one_line(report_input.reproduce(finding.first), 4 * MAX_COLUMNS)
-    return markdown_details(f"{VERDICT_STYLES[finding.verdict].letter} {title}", [*_evidence(finding), "", command])
+    return markdown_details(
+        f"{VERDICT_STYLES[finding.verdict].letter} {title}", [place, *_evidence(finding), "", command]
+    )
 
 
 def _evidence(finding: FindingGroup) -> list[str]:
@@ -114,5 +117,10 @@ class ExplorationGithubReporter:
 
 def _annotation(finding: FindingGroup, report_input: ReportInput) -> str:
     title = f"{report_input.exploration.subject}: {finding.verdict} in {pluralize(len(finding.results), 'case')}"
-    lines = [log_safe(str(finding.first)), *_evidence(finding), log_safe(report_input.reproduce(finding.first))]
+    lines = [
+        log_safe(finding.headline),
+        log_safe(str(finding.first)),
+        *_evidence(finding),
+        log_safe(report_input.reproduce(finding.first)),
+    ]
     return error_command("\n".join(lines), {"title": one_line(title, MAX_TITLE_CHARS)})

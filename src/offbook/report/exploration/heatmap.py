@@ -61,14 +61,32 @@ class VerdictStyle(Struct, frozen=True):
 
 
 VERDICT_STYLES: dict[Verdict, VerdictStyle] = {
-    "repeated side effect": VerdictStyle("2", "2", "bold white on red", "a tool did twice what it should do once"),
+    "repeated side effect": VerdictStyle(
+        "2", "2", "bold white on red", "it changed something once more than it should"
+    ),
+    "wrong effect": VerdictStyle(
+        "≠", "#", "bold white on red", "it changed something that it should not, or otherwise"
+    ),
+    "missing effect": VerdictStyle("0", "0", "bold white on red", "it ended as if it had changed what it has not"),
+    "wrong": VerdictStyle("✗", "x", "bold red", "an assertion or an invariant is broken"),
+    "undetected": VerdictStyle("=", "=", "bold magenta", "it accepted broken or missing data as valid"),
+    "went on without": VerdictStyle(
+        "↷", ">", "bold magenta", "a call failed for good, and it went on as if it had not"
+    ),
+    "possible repeat": VerdictStyle("²", "r", "bold magenta", "it may have changed something once more than it should"),
     "hung": VerdictStyle("∞", "H", "bold white on red", "the run did not end"),
-    "wrong": VerdictStyle("✗", "x", "bold red", "an assertion is broken, or it did not do what it should"),
-    "crashed": VerdictStyle("!", "!", "bold red", "an error that was not declared"),
-    "undetected": VerdictStyle("=", "=", "bold magenta", "the agent accepted a broken or partial result as valid"),
-    "diverged": VerdictStyle("?", "?", "cyan", "the agent made a request that was never recorded"),
-    "degraded": VerdictStyle("~", "~", "yellow", "another result or other calls, and nothing is broken"),
-    "failed cleanly": VerdictStyle("–", "-", "blue", "an error that the agent is said to raise"),
+    "retry storm": VerdictStyle("»", "s", "bold red", "it sent one call again and again"),
+    "retried in vain": VerdictStyle("↺", "v", "bold red", "it sent a request again that cannot succeed"),
+    "came too soon": VerdictStyle("<", "<", "bold red", "it tried again sooner than the answer asked for"),
+    "crashed": VerdictStyle("!", "!", "bold red", "an error that was not declared ended it"),
+    "undecided": VerdictStyle("?", "?", "cyan", "it made a request that was never recorded, and nothing answered"),
+    "failed partway": VerdictStyle(
+        "÷", "/", "blue", "it gave up with a declared error, after it had changed something"
+    ),
+    "different result": VerdictStyle(
+        "~", "~", "yellow", "another result, and nothing judges it: assert what must hold"
+    ),
+    "failed cleanly": VerdictStyle("–", "-", "blue", "it gave up with a declared error, and changed nothing"),
     "recovered": VerdictStyle("✓", "+", "green", "the same result as without the fault"),
     "not reached": VerdictStyle("·", ".", "dim", "the run never reached this site"),
 }

@@ -15,7 +15,7 @@ MAX_MESSAGE_CHARS = 300
 def exploration_junit(report_input: ReportInput) -> bytes:
     """Return the exploration as JUnit XML: a test case for each of its cases.
 
-    A finding is a failure. A case that diverged is skipped, since its outcome is unknown. An interrupted exploration
+    A finding is a failure. A case that is undecided is skipped. An interrupted exploration
     has an error of its own. Times are those of the runs by their own clocks.
     """
     root = Element("testsuites", name="offbook explore")
@@ -39,6 +39,6 @@ def _add_case(suite: Element, explored: CaseResult, report_input: ReportInput) -
     output = clean_xml(f"{explored.verdict}: {evidence}\n{report_input.reproduce(explored.case)}")
     if explored.is_finding:
         SubElement(case, "failure", type=explored.verdict, message=message).text = output
-    elif explored.verdict == "diverged":
-        SubElement(case, "skipped", message=f"diverged: {message}")
+    elif explored.verdict == "undecided":
+        SubElement(case, "skipped", message=f"undecided: {message}")
     SubElement(case, "system-out").text = output

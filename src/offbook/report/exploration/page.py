@@ -56,6 +56,7 @@ class PageFinding(Struct, frozen=True):
     """A finding: the numbers of its cases in the page's list of cases."""
 
     verdict: Verdict
+    headline: str
     cases: tuple[int, ...]
 
 
@@ -168,7 +169,7 @@ def _page_verdict(name: Verdict, cases: int) -> PageVerdict:
 def _page_findings(findings: Iterable[FindingGroup], explored: Sequence[CaseResult]) -> Iterable[PageFinding]:
     numbers = {each.case.id: number for number, each in enumerate(explored)}
     for finding in findings:
-        yield PageFinding(finding.verdict, tuple(numbers[each.case.id] for each in finding.results))
+        yield PageFinding(finding.verdict, finding.headline, tuple(numbers[each.case.id] for each in finding.results))
 
 
 def exploration_page(report_input: ReportInput) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -45,7 +46,10 @@ class ReportOptions(Struct, frozen=True):
 
 
 class FindingGroup(Struct, frozen=True):
-    """A defect, and all cases that show it: those with the same verdict and the same first line of evidence."""
+    """A defect, and all cases that show it: those with the same verdict and the same first line of evidence.
+
+    Errors that merely ended the run are one group together.
+    """
 
     results: tuple[CaseResult, ...]
 
@@ -59,18 +63,48 @@ class FindingGroup(Struct, frozen=True):
         return self.results[0].verdict
 
     @property
+    def headline(self) -> str:
+        """What happened, on one line."""
+        causes = list(dict.fromkeys(map(_first_line, self.results)))
+        if len(causes) == 1:
+            return causes[0]
+        errors = Counter(cause.partition(":")[0] for cause in causes)
+        return f"it ended with an error that is not declared: {', '.join(errors)}"
+
+    @property
     def evidence(self) -> tuple[str, ...]:
-        """The evidence for the verdict on the first case."""
-        return self.results[0].assessment.evidence
+        """The evidence beside the headline: the rest of that of the first case, or the errors of all cases."""
+        causes = Counter(map(_first_line, self.results))
+        if len(causes) == 1:
+            first, *rest = self.results[0].evidence or ("",)
+            return (*filter(None, [first.partition("\n")[2]]), *rest)
+        return tuple(f"{cause} ({pluralize(count, 'case')})" for cause, count in causes.items())
 
 
 def group_findings(exploration: Exploration) -> list[FindingGroup]:
     """Return the findings, worst first, and those of one verdict in the order of the cases."""
+    return _grouped(exploration, lambda each: "" if _merely_ended(each) else _first_line(each))
+
+
+def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
+    """Return the findings by their causes: each error that ended a run is one."""
+    return _grouped(exploration, _first_line)
+
+
+def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> list[FindingGroup]:
     causes: dict[tuple[Verdict, str], list[CaseResult]] = {}
     for each in exploration.findings:
-        cause = next(iter(each.assessment.evidence), "").partition("\n")[0]
-        causes.setdefault((each.verdict, cause), []).append(each)
+        causes.setdefault((each.verdict, cause(each)), []).append(each)
     return [FindingGroup(tuple(explored)) for explored in causes.values()]
+
+
+def _merely_ended(result: CaseResult) -> bool:
+    """Return whether an error ended the run before it had changed anything."""
+    return result.verdict == "crashed" and not result.run.effects
+
+
+def _first_line(result: CaseResult) -> str:
+    return next(iter(result.evidence), "").partition("\n")[0]
 
 
 def exploration_totals(exploration: Exploration) -> str:

@@ -110,9 +110,9 @@ function walk(event) {
   }
 }
 
-function finding({ verdict, cases }) {
+function finding({ verdict, headline, cases }) {
   const first = page.cases[cases[0]], others = cases.slice(1);
-  const summary = [sign(verdict), element("strong", {}, ` ${verdict} `), name(told(first)), faint(others.length ? ` and ${counted(others.length, "more case")}` : "")];
+  const summary = [sign(verdict), element("strong", {}, ` ${verdict}: `), name(headline), faint(` ${told(first)}`), faint(others.length ? ` and ${counted(others.length, "more case")}` : "")];
   const also = others.length ? [element("h3", {}, "Also"), listed(others.map((index) => name(told(page.cases[index]))), { class: "also" }), listed(others.map(line), { class: "cases" })] : [];
   return folded({ class: "finding", "data-cases": JSON.stringify(cases) }, summary, () => [...inside(first), ...also]);
 }
