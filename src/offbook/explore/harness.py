@@ -6,11 +6,20 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.explore.observers import ModelObserver, RecoveryCounter, ToolObserver
 from offbook.explore.options import STOP_ON_DIVERGENCE, Divergence
-from offbook.explore.replay import ExploredModels, ExploredTools, ModelRecording, ToolRecording
+from offbook.explore.replay import (
+    ExploredModels,
+    ExploredTools,
+    ModelRecording,
+    ScriptLine,
+    ToolRecording,
+    load_script,
+    script_lines,
+)
 from offbook.explore.run import ModelCall, ToolRun
 from offbook.faults import FaultInjector, FaultPlan, inject_tools
 from offbook.faults.injector import FaultLog
@@ -114,6 +123,14 @@ SPARE_CALLS = 100
 MAX_CLEAN_CALLS = 10_000
 
 
+class CleanScript(Struct, frozen=True):
+    """What the clean run was answered, in order, and how many model calls it made: for runs in other processes."""
+
+    models: tuple[ScriptLine, ...]
+    tools: tuple[ScriptLine, ...]
+    calls: int
+
+
 class HarnessFactory:
     """Creates the harnesses of runs on one recording. The first is for the clean run, which writes the script.
 
@@ -134,6 +151,24 @@ class HarnessFactory:
         self._models = ModelRecording(reader, divergence)
         self._tools = ToolRecording(reader.tools, divergence)
         self._clean: Harness | None = None
+        self._clean_calls: int | None = None
+
+    @property
+    def has_script(self) -> bool:
+        """Whether there was a clean run, so that the next run follows its script."""
+        return self._clean_calls is not None or self._clean is not None
+
+    @property
+    def script(self) -> CleanScript:
+        """The script of the clean run, which was made in this process."""
+        calls = 0 if self._clean is None else len(self._clean.calls)
+        return CleanScript(script_lines(self._models.script), script_lines(self._tools.script), calls)
+
+    def load_script(self, script: CleanScript) -> None:
+        """Follow the script of a clean run that was made in another process."""
+        load_script(self._models.script, script.models, self._reader)
+        load_script(self._tools.script, script.tools, self._reader.tools)
+        self._clean_calls = script.calls
 
     def create(self, plan: FaultPlan) -> Harness:
         """Return the harness of the next run. Tools run for real if the recording has no calls of tools."""
@@ -141,11 +176,17 @@ class HarnessFactory:
             plan,
             models=self._models.start_run(),
             tools=None if self._tools.is_empty else self._tools.start_run(),
-            max_calls=MAX_CLEAN_CALLS if self._clean is None else max_calls_after(len(self._clean.calls)),
+            max_calls=self._max_calls(),
             side_effects=self._side_effects,
         )
-        self._clean = self._clean or harness
+        if not self.has_script:
+            self._clean = harness
         return harness
+
+    def _max_calls(self) -> int:
+        if self._clean_calls is not None:
+            return max_calls_after(self._clean_calls)
+        return MAX_CLEAN_CALLS if self._clean is None else max_calls_after(len(self._clean.calls))
 
     def close(self) -> None:
         """Close the recording."""

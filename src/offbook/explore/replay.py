@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeAlias
 
@@ -23,6 +23,21 @@ from offbook.recording.stores.store import ExchangeIndex, RecordingReader, Store
 from offbook.tools import ToolDef
 
 _AttemptKey: TypeAlias = tuple[str, str | None, int, int]
+ScriptLine: TypeAlias = tuple[RequestKey, int]
+"""A request of the clean run, and the id of the exchange that answered it."""
+
+
+def script_lines(script: ResponseScript[StoredExchange[E]]) -> tuple[ScriptLine, ...]:
+    """Return a script as plain values, which another process can load."""
+    return tuple((key, stored.id) for key, stored in script.log)
+
+
+def load_script(
+    script: ResponseScript[StoredExchange[E]], lines: Iterable[ScriptLine], index: ExchangeIndex[E]
+) -> None:
+    """Load a script that another process wrote on the same recording."""
+    stored = {each.id: each for each in index}
+    script.load((key, stored[number]) for key, number in lines)
 
 
 class ModelRecording:
@@ -31,11 +46,11 @@ class ModelRecording:
     def __init__(self, reader: RecordingReader, divergence: Divergence = STOP_ON_DIVERGENCE) -> None:
         self.reader, self.divergence = reader, divergence
         self.rules = rules_from_meta(reader.meta, source=reader.source)
-        self._script: ResponseScript[StoredExchange[Exchange]] = ResponseScript()
+        self.script: ResponseScript[StoredExchange[Exchange]] = ResponseScript()
 
     def start_run(self) -> ExploredModels:
         """Return the models of a run: a strict replay first, then one that answers a repeated request again."""
-        return ExploredModels(self, self._script.start_run())
+        return ExploredModels(self, self.script.start_run())
 
 
 class ToolRecording:
@@ -43,7 +58,7 @@ class ToolRecording:
 
     def __init__(self, index: ExchangeIndex[ToolExchange], divergence: Divergence = STOP_ON_DIVERGENCE) -> None:
         self.index, self.divergence = index, divergence
-        self._script: ResponseScript[StoredExchange[ToolExchange]] = ResponseScript()
+        self.script: ResponseScript[StoredExchange[ToolExchange]] = ResponseScript()
 
     @property
     def is_empty(self) -> bool:
@@ -51,7 +66,7 @@ class ToolRecording:
 
     def start_run(self) -> ExploredTools:
         """Return the tools of a run: a strict replay first, then one that answers a repeated call again."""
-        return ExploredTools(self, self._script.start_run())
+        return ExploredTools(self, self.script.start_run())
 
 
 class _ScriptedReplay(Generic[E]):

@@ -62,3 +62,10 @@ def test_what_a_later_run_adds_is_for_this_run_alone(script):
     run.use(HO, "new")
     assert answers(run, HO, 2) == ["new", "new"]
     assert script.start_run().next_answer(HO) is None
+
+
+def test_a_script_of_another_process_is_followed_from_the_first_run_on(script):
+    other = ResponseScript()
+    other.load(script.log)
+    assert other.log == [(HI, "one"), (TO_B, "three"), (HI, "two")]
+    assert answers(other.start_run(), HI, 3) == ["one", "two", "two"]

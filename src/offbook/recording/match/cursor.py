@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -113,16 +113,35 @@ RequestKey: TypeAlias = tuple[str, str]
 
 
 class ResponseScript(Generic[T]):
-    """The answers that a run got, in order. Later runs that make the same requests get the same answers."""
+    """The answers that a run got, in order. Later runs that make the same requests get the same answers.
+
+    `log` lists the requests of that run with their answers, in the order in which it got them.
+    """
 
     def __init__(self) -> None:
+        self.log: list[tuple[RequestKey, T]] = []
         self._answers: dict[RequestKey, list[T]] = {}
         self._has_started = False
 
     def start_run(self) -> ScriptedRun[T]:
         """Return a run: the first writes the script, the others follow it from its beginning."""
         is_first, self._has_started = not self._has_started, True
-        return ScriptedRun(self._answers, is_first=is_first)
+        return ScriptedRun(self, is_first=is_first)
+
+    def add(self, key: RequestKey, answer: T) -> None:
+        """Append an answer to the script."""
+        self.log.append((key, answer))
+        self._answers.setdefault(key, []).append(answer)
+
+    def answers_to(self, key: RequestKey) -> list[T] | None:
+        """Return the answers to such a request, in order; None if it was never made."""
+        return self._answers.get(key)
+
+    def load(self, log: Iterable[tuple[RequestKey, T]]) -> None:
+        """Take over the script that the first run wrote in another process: every run from now on follows it."""
+        self._has_started = True
+        for key, answer in log:
+            self.add(key, answer)
 
 
 class ScriptedRun(Generic[T]):
@@ -132,16 +151,16 @@ class ScriptedRun(Generic[T]):
     not have is an answer for this run alone.
     """
 
-    def __init__(self, answers: dict[RequestKey, list[T]], *, is_first: bool) -> None:
+    def __init__(self, script: ResponseScript[T], *, is_first: bool) -> None:
         self.is_first = is_first
-        self._answers, self._own_answers = answers, dict[RequestKey, T]()
+        self._script, self._own_answers = script, dict[RequestKey, T]()
         self._served = Counter[RequestKey]()
 
     def next_answer(self, key: RequestKey) -> T | None:
         """Return the answer that is next for such a request, or None if it was never made. It stays next until used."""
         if self.is_first:
             return None
-        answers = self._answers.get(key)
+        answers = self._script.answers_to(key)
         if answers is None:
             return self._own_answers.get(key)
         return answers[min(self._served[key], len(answers) - 1)]
@@ -156,9 +175,9 @@ class ScriptedRun(Generic[T]):
     def use(self, key: RequestKey, answer: T) -> None:
         """Count the answer as served."""
         if self.is_first:
-            self._answers.setdefault(key, []).append(answer)
+            self._script.add(key, answer)
             return
-        if key not in self._answers:
+        if self._script.answers_to(key) is None:
             self._own_answers[key] = answer
         self._served[key] += 1
 
