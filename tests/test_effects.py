@@ -1,89 +1,91 @@
-"""Side effects are reported with one line, and read as they were written."""
+"""Side effects of two runs, compared."""
 
-import subprocess
-import sys
-import threading
-from datetime import date
+from hypothesis import given
+from hypothesis import strategies as st
 
-import pytest
+from offbook.effects import Effect, ToolDeclaration, compare_effects, net_effects
 
-import offbook
-from offbook.effects import Effect, collect_effects, parse_effects, prefer_reported, read_effect_lines
-from offbook.errors import InputError
-
-REFUND = Effect(tool="refund", arguments={"order": 42})
+PAID = Effect(tool="pay", arguments={"order": 42, "amount": 30})
+BOOKED = Effect(tool="book_hotel", arguments={"room": 7})
+CANCELLED = Effect(tool="cancel_hotel", arguments={"room": 7})
+UNDOES = {"cancel_hotel": ToolDeclaration(side_effect=True, undoes="book_hotel")}
 
 
-def test_an_effect_outside_a_run_does_nothing(tmp_path, monkeypatch):
-    monkeypatch.delenv("OFFBOOK_EFFECTS", raising=False)
-    monkeypatch.chdir(tmp_path)
-    offbook.effect("refund", order=42)
-    assert list(tmp_path.iterdir()) == []
+def test_an_effect_reads_like_a_call():
+    assert str(PAID) == "pay(order=42, amount=30)"
+    assert str(Effect(tool="send", arguments={"text": "x" * 100})) == f'send(text="{"x" * 38}…)'
 
 
-def test_an_effect_inside_a_run_is_a_line_of_its_file(tmp_path, monkeypatch):
-    monkeypatch.setenv("OFFBOOK_EFFECTS", str(tmp_path / "effects.jsonl"))
-    offbook.effect("refund", order=42)
-    offbook.effect("pay", "failed", on=date(2026, 1, 2), outcome="odd")
-    data = (tmp_path / "effects.jsonl").read_bytes()
-    assert data.splitlines()[0] == b'{"tool":"refund","arguments":{"order":42}}'
-    paid = Effect(tool="pay", arguments={"on": "2026-01-02", "outcome": "odd"}, outcome="failed")
-    assert read_effect_lines(data, source="f") == [REFUND, paid]
+def test_the_same_effects_in_another_order_do_not_differ():
+    difference = compare_effects([BOOKED, PAID], [PAID, BOOKED], {})
+    assert (difference.repeated, difference.other, difference.missing) == ((), (), ())
 
 
-def test_processes_that_report_at_once_do_not_mix_their_lines(tmp_path, monkeypatch):
-    monkeypatch.setenv("OFFBOOK_EFFECTS", str(tmp_path / "effects.jsonl"))
-    code = "import offbook\nfor _ in range(200): offbook.effect('refund', text='x' * 500)"
-    started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
-    assert [process.wait() for process in started] == [0, 0]
-    assert len(read_effect_lines((tmp_path / "effects.jsonl").read_bytes(), source="f")) == 400
+def test_an_effect_that_happened_once_more_is_repeated():
+    difference = compare_effects([PAID, PAID], [PAID], {})
+    assert difference.repeated == ((PAID, 2, 1),)
+    assert not difference.other
 
 
-def test_effects_are_collected_in_a_block_whatever_the_thread(tmp_path, monkeypatch):
-    monkeypatch.setenv("OFFBOOK_EFFECTS", str(tmp_path / "effects.jsonl"))
-    with collect_effects() as collected:
-        thread = threading.Thread(target=offbook.effect, args=["refund"], kwargs={"order": 42})
-        thread.start()
-        thread.join()
-    assert collected == [REFUND]
-    assert list(tmp_path.iterdir()) == []
+def test_an_effect_with_other_arguments_is_another_and_leaves_one_missing():
+    other = Effect(tool="pay", arguments={"order": 43, "amount": 30})
+    difference = compare_effects([other], [PAID], {})
+    assert (difference.other, difference.missing) == ((other,), (PAID,))
 
 
-def test_reports_are_an_object_or_a_list_and_may_have_further_fields():
-    assert parse_effects(b'{"tool": "refund", "arguments": {"order": 42}, "at": 17}', source="f") == [REFUND]
-    assert parse_effects(b'[{"tool": "a"}, {"tool": "b", "outcome": "unknown"}]', source="f") == [
-        Effect(tool="a"),
-        Effect(tool="b", outcome="unknown"),
-    ]
+def test_what_was_undone_did_not_happen():
+    assert net_effects([BOOKED, CANCELLED], UNDOES) == []
+    assert compare_effects([BOOKED, CANCELLED, BOOKED], [BOOKED], UNDOES).repeated == ()
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("refunded 42", "f: line 2: it is not JSON"),
-        ("42", "f: line 2: expected an object"),
-        ('{"arguments": {}}', "f: line 2: the field tool is missing"),
-        ('{"tool": "refund", "arguments": [42]}', "f: line 2: expected an object"),
-        ('{"tool": "refund", "outcome": "maybe"}', "f: line 2: unknown value 'maybe'"),
-        ('{"tool": "refund", "argumnets": {}}', "unknown field 'argumnets'\n  hint: did you mean 'arguments'?"),
-        ('{"tool": "refund", "args": {}}', "unknown field 'args'\n  hint: did you mean 'arguments'?"),
-    ],
-)
-def test_a_line_that_is_not_an_effect_is_refused_by_its_number(line, message):
-    with pytest.raises(InputError) as error:
-        read_effect_lines(f'{{"tool": "a"}}\n{line}\n'.encode(), source="f")
-    assert message in str(error.value)
+def test_undoing_twice_is_an_effect_of_its_own():
+    assert net_effects([BOOKED, CANCELLED, CANCELLED], UNDOES) == [CANCELLED]
 
 
-def test_the_last_line_of_a_program_that_was_killed_may_be_broken():
-    data = b'{"tool": "refund", "arguments": {"order": 42}}\n{"tool": "re'
-    assert read_effect_lines(data, source="f", is_cut_off=True) == [REFUND]
-    with pytest.raises(InputError):
-        read_effect_lines(data, source="f")
-    with pytest.raises(InputError):
-        read_effect_lines(data + b"\n", source="f", is_cut_off=True)
+def test_an_undo_takes_back_the_effect_with_its_arguments():
+    other = Effect(tool="book_hotel", arguments={"room": 8})
+    assert net_effects([BOOKED, other, CANCELLED], UNDOES) == [other]
 
 
-def test_what_is_reported_replaces_what_is_inferred_of_the_same_tool():
-    inferred = [Effect(tool=name, source="inferred") for name in ("refund", "mail", "pay")]
-    assert prefer_reported([REFUND], inferred, reporting=["pay"]) == (inferred[1], REFUND)
+def test_a_repeated_idempotent_effect_happened_once():
+    assert net_effects([PAID, PAID], {"pay": ToolDeclaration(side_effect=True, idempotent=True)}) == [PAID]
+
+
+def test_an_idempotency_key_makes_calls_the_same_whatever_else_they_have():
+    by_key = {"pay": ToolDeclaration(side_effect=True, idempotent="key")}
+    first, again = (Effect(tool="pay", arguments={"key": "a", "try": number}) for number in (1, 2))
+    assert net_effects([first, again, Effect(tool="pay", arguments={"key": "b"})], by_key)[0] == first
+    assert len(net_effects([first, again, Effect(tool="pay", arguments={"key": "b"})], by_key)) == 2
+
+
+def test_reading_refused_and_failed_calls_change_nothing():
+    read = Effect(tool="find", arguments={})
+    refused, failed = (Effect(tool="pay", arguments={}, outcome=outcome) for outcome in ("refused", "failed"))
+    assert net_effects([read, refused, failed], {"find": ToolDeclaration(read_only=True)}) == []
+
+
+def test_uuids_and_times_that_differ_in_every_run_are_no_difference():
+    first, second = (
+        Effect(tool="pay", arguments={"key": key, "at": at})
+        for key, at in (
+            ("0b9f7a52-2f5e-4c3e-9d6b-0f9c7a4b1d11", "2026-01-01T10:00:00Z"),
+            ("7c1d0e90-9a53-4b52-8a1e-52a6f0d6f111", "2026-01-02 11:30:00"),
+        )
+    )
+    assert not compare_effects([first], [second], {}).other
+    assert compare_effects([first, second], [second], {}).repeated
+
+
+EFFECTS = st.lists(st.sampled_from([PAID, BOOKED, CANCELLED]), max_size=6)
+
+
+@given(EFFECTS)
+def test_a_run_does_not_differ_from_itself(effects):
+    difference = compare_effects(effects, list(reversed(effects)), {})
+    assert (difference.repeated, difference.other, difference.missing) == ((), (), ())
+
+
+@given(EFFECTS)
+def test_one_more_effect_is_never_overlooked(effects):
+    difference = compare_effects([*effects, PAID], effects, {})
+    assert difference.other == (PAID,) or [each for each, _, _ in difference.repeated] == [PAID]

@@ -38,13 +38,18 @@ def test_cases_are_compared_by_their_faults():
         ("recovered", "crashed", True),
         ("crashed", "wrong", True),
         ("wrong", "crashed", False),
-        ("recovered", "degraded", False),
+        ("recovered", "different result", True),
+        ("recovered", "failed cleanly", True),
+        ("not reached", "recovered", False),
+        ("recovered", "not reached", False),
+        ("crashed", "crashed", False),
+        (None, "different result", False),
         ("crashed", None, False),
         (None, "crashed", True),
         (None, "recovered", False),
     ],
 )
-def test_a_case_is_worse_if_it_is_a_finding_that_was_none_or_a_worse_one(before, after, is_worse):
+def test_a_case_is_worse_if_it_ends_worse_than_before(before, after, is_worse):
     assert VerdictChange("call=1: timeout", before, after).is_worse == is_worse
 
 

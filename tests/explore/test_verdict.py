@@ -1,17 +1,30 @@
 """The verdict on a run that met a fault."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from offbook.explore.verdict import FINDINGS, VERDICTS, assess, is_empty_result, is_truncated
+from offbook.effects import Effect, ToolDeclaration
+from offbook.explore.verdict import FINDINGS, VERDICTS, assess
 from tests.explore.runs import DECLARED, UNDECLARED, clean_run, fired_run, model_call, tool_run
 
-PAID = (tool_run(side_effect=True),)
-UNPAID = (tool_run(side_effect=True, has_run=False, error="ToolFaultError: no"),)
+PAID = Effect(tool="refund", arguments={"order_id": 42})
+OTHER = Effect(tool="refund", arguments={"order_id": 43})
+BOOKED, CANCELLED = (Effect(tool=f"{verb}_hotel", arguments={"room": 7}) for verb in ("book", "cancel"))
+UNDOES = {"cancel_hotel": ToolDeclaration(undoes="book_hotel")}
+ASKED = Effect(tool="refund", arguments={"order_id": 42}, source="inferred")
 FOUND = tool_run("find_order")
+MARK = "fault-3f9c1a"
 GARBLED = ("tool=find_order call=1: tool_garbled",)
-EMPTY = ("tool=find_order call=1: tool_empty",)
+EMPTY_TOOL = ("tool=find_order call=1: tool_empty",)
+PREVENTED = tool_run("check", has_run=False, error="ToolFaultError: no")
+NO_CHECK = ("tool=check call=1: tool_error",)
+FAILED, AGAIN = model_call(outcome="failed"), model_call(attempt=2)
+TOLD = {"diverged": "never recorded", "continuation": "oblivious", "calls": (model_call(told=True),)}
+PAYING = clean_run(effects=(PAID,))
+
+
+def fault_run(fault, **fields):
+    """A run in which this fault fired at the first attempt of the first call."""
+    return fired_run(fired=(f"call=1 attempt=1: {fault}",), **fields)
 
 
 @pytest.mark.parametrize(
@@ -19,72 +32,179 @@ EMPTY = ("tool=find_order call=1: tool_empty",)
     [
         ("recovered", fired_run(), clean_run()),
         ("not reached", clean_run(result="other"), clean_run()),
-        ("degraded", fired_run(result="Sorry, not today."), clean_run()),
+        ("different result", fired_run(result="Perhaps tomorrow."), clean_run()),
         ("failed cleanly", fired_run(result=None, error=DECLARED), clean_run()),
+        ("failed cleanly", fired_run(error=DECLARED), PAYING),
+        ("failed partway", fired_run(error=DECLARED, effects=(PAID,)), PAYING),
         ("crashed", fired_run(result=None, error=UNDECLARED), clean_run()),
         ("hung", fired_run(hung="it had not ended after 20 s"), clean_run()),
-        ("diverged", fired_run(result=None, diverged="never recorded"), clean_run()),
-        ("diverged", fired_run(diverged="never recorded", broken=("it said sorry",)), clean_run()),
-        ("diverged", fired_run(diverged="never recorded", error=UNDECLARED), clean_run()),
+        ("undecided", fired_run(result=None, diverged="never recorded"), clean_run()),
+        ("undecided", fired_run(diverged="never recorded", broken=("it said sorry",)), clean_run()),
+        ("undecided", fired_run(diverged="never recorded", error=UNDECLARED), clean_run()),
         ("wrong", fired_run(broken=("it said sorry",)), clean_run()),
-        ("repeated side effect", fired_run(tools=PAID + PAID), clean_run(tools=PAID)),
-        ("repeated side effect", fired_run(tools=PAID + PAID, hung="for ever"), clean_run(tools=PAID)),
-        ("repeated side effect", fired_run(tools=PAID + PAID, diverged="new"), clean_run(tools=PAID)),
-        ("repeated side effect", fired_run(tools=PAID), clean_run()),
-        ("wrong", fired_run(tools=UNPAID), clean_run(tools=PAID)),
-        ("wrong", fired_run(), clean_run(tools=PAID)),
-        ("degraded", fired_run(result="not refunded"), clean_run(tools=PAID)),
-        ("failed cleanly", fired_run(error=DECLARED), clean_run(tools=PAID)),
-        ("failed cleanly", fired_run(error=DECLARED, tools=PAID), clean_run(tools=PAID)),
-        (
-            "wrong",
-            fired_run(error=DECLARED, tools=PAID),
-            clean_run(tools=(*PAID, tool_run("send", side_effect=True))),
-        ),
-        ("degraded", fired_run(tools=(FOUND,)), clean_run()),
-        ("recovered", fired_run(tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
-        ("undetected", fired_run(result=""), clean_run()),
-        ("undetected", fired_run(result=None), clean_run()),
-        ("undetected", fired_run(result="do"), clean_run()),
-        (
-            "undetected",
-            fired_run(result={"exit": 0, "stdout": "\n"}),
-            clean_run(result={"exit": 0, "stdout": "done\n"}),
-        ),
-        ("recovered", fired_run(result=None), clean_run(result=None)),
+    ],
+)
+def test_a_run_is_judged_by_how_it_ended(verdict, run, clean):
+    assert assess(run, clean).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "run", "clean"),
+    [
+        ("repeated side effect", fired_run(effects=(PAID, PAID)), PAYING),
+        ("repeated side effect", fired_run(effects=(PAID, PAID), hung="for ever"), PAYING),
+        ("repeated side effect", fired_run(effects=(PAID, PAID), diverged="new"), PAYING),
+        ("repeated side effect", fired_run(effects=(PAID, PAID), error=DECLARED), PAYING),
+        ("repeated side effect", fired_run(effects=(PAID, PAID), result="Sorry, I could not"), PAYING),
+        ("wrong effect", fired_run(effects=(PAID,)), clean_run()),
+        ("wrong effect", fired_run(effects=(OTHER,)), PAYING),
+        ("missing effect", fired_run(), PAYING),
+        ("missing effect", fired_run(result="Have a nice day"), PAYING),
+        ("different result", fired_run(result="The order was not refunded."), PAYING),
+        ("possible repeat", fired_run(effects=(ASKED, ASKED)), clean_run(effects=(ASKED,))),
+        ("missing effect", fired_run(), clean_run(effects=(ASKED,))),
+        ("failed cleanly", fired_run(error=DECLARED, effects=(BOOKED, CANCELLED), declarations=UNDOES), PAYING),
+        ("repeated side effect", fault_run("doubled_tool_calls", effects=(PAID, PAID)), PAYING),
+        ("recovered", fault_run("one_more_tool", effects=(PAID, PAID)), PAYING),
+    ],
+)
+def test_a_run_is_judged_by_its_effects(verdict, run, clean):
+    assert assess(run, clean).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "run"),
+    [
+        ("undetected", fired_run(result="")),
+        ("undetected", fired_run(result=None)),
+        ("undetected", fired_run(result="do")),
+        ("undetected", fired_run(result="None")),
+        ("undetected", fired_run(result=f"the answer: {MARK}", marks=(MARK,))),
+        ("different result", fired_run(result=f"Sorry, I could not: {MARK}", marks=(MARK,))),
+        ("undetected", fired_run(result="dodone")),
+        ("different result", fired_run(fired=EMPTY_TOOL, result=[])),
+        ("undetected", fired_run(fired=EMPTY_TOOL, result=None)),
+    ],
+)
+def test_a_run_is_judged_by_its_result(verdict, run):
+    assert assess(run, clean_run()).verdict == verdict
+
+
+def test_what_a_fault_injected_into_an_effect_was_not_noticed():
+    marked = Effect(tool="refund", arguments={"order_id": MARK})
+    assessment = assess(fired_run(effects=(marked,), marks=(MARK,)), PAYING)
+    assert assessment.verdict == "wrong effect"
+    assert f'what the fault injected reached a side effect: refund(order_id="{MARK}")' in assessment.evidence
+
+
+@pytest.mark.parametrize(
+    ("verdict", "run", "clean"),
+    [
         (
             "undetected",
             fired_run(fired=GARBLED, tools=(tool_run(result="{"),)),
             clean_run(tools=(tool_run(result="5"),)),
         ),
-        ("undetected", fired_run(fired=EMPTY, tools=(tool_run(),)), clean_run(tools=(tool_run(result="5"),))),
-        ("recovered", fired_run(fired=EMPTY, tools=(tool_run(),)), clean_run(tools=(tool_run(),))),
+        ("undetected", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(result="5"),))),
+        ("recovered", fired_run(fired=EMPTY_TOOL, tools=(tool_run(),)), clean_run(tools=(tool_run(),))),
         ("recovered", fired_run(fired=GARBLED, tools=(FOUND, FOUND)), clean_run(tools=(FOUND,))),
-        ("degraded", fired_run(fired=EMPTY, result=None), clean_run()),
-        ("wrong", fired_run(calls=(model_call(), model_call(attempt=2, is_too_soon=True))), clean_run()),
-        ("wrong", fired_run(calls=(model_call(), model_call(2, forgot=3)), diverged="new"), clean_run()),
+        ("went on without", fired_run(fired=NO_CHECK, tools=(PREVENTED,)), clean_run(tools=(tool_run("check"),))),
         (
-            "diverged",
-            fired_run(fired=("call=1 attempt=1: context_overflow",), calls=(model_call(2, forgot=3),), diverged="new"),
-            clean_run(),
+            "recovered",
+            fired_run(fired=NO_CHECK, tools=(PREVENTED, tool_run("check", 2))),
+            clean_run(tools=(tool_run("check"),)),
         ),
+        (
+            "recovered",
+            fired_run(fired=NO_CHECK, tools=(PREVENTED, tool_run("other_check"))),
+            clean_run(tools=(tool_run("check"),)),
+        ),
+        ("went on without", fault_run("http_error 500", calls=(FAILED,)), clean_run()),
+        ("recovered", fault_run("http_error 500", calls=(FAILED, AGAIN)), clean_run()),
+        ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, model="other"))), clean_run()),
+        ("went on without", fault_run("empty_response"), clean_run()),
+        ("recovered", fault_run("empty_response", calls=(model_call(), AGAIN)), clean_run()),
+        ("undetected", fault_run("partial_response"), clean_run()),
+        ("recovered", fault_run("partial_response", calls=(model_call(), AGAIN)), clean_run()),
     ],
 )
-def test_the_verdict_on_a_run_beside_the_clean_one(verdict, run, clean):
+def test_the_same_result_counts_only_if_nothing_was_left_out(verdict, run, clean):
     assert assess(run, clean).verdict == verdict
+
+
+def test_a_run_may_go_on_without_what_is_optional():
+    run, clean = fired_run(fired=NO_CHECK, tools=(PREVENTED,)), clean_run(tools=(tool_run("check"),))
+    assert assess(run, clean, optional={"check"}).verdict == "recovered"
+    step = {"step_id": "review"}
+    reviewed, failed = model_call(**step), model_call(outcome="failed", **step)
+    clean = clean_run(calls=(reviewed,))
+    assert assess(fired_run(calls=(failed,)), clean).verdict == "went on without"
+    assert assess(fired_run(calls=(failed,)), clean, optional={"review"}).verdict == "recovered"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "run"),
+    [
+        ("came too soon", fired_run(calls=(model_call(), model_call(attempt=2, is_too_soon=True)))),
+        ("wrong", fired_run(calls=(model_call(), model_call(2, forgot=3)), diverged="new")),
+        ("undecided", fault_run("context_overflow", calls=(model_call(2, forgot=3),), diverged="new")),
+        ("retried in vain", fault_run("http_error 401", calls=(FAILED, AGAIN))),
+        ("retried in vain", fault_run("context_overflow", calls=(FAILED, AGAIN))),
+        ("recovered", fault_run("http_error 503", calls=(FAILED, AGAIN))),
+        ("recovered", fault_run("http_error 401", calls=(FAILED, model_call(2)))),
+        ("retry storm", fired_run(calls=tuple(model_call(attempt=number) for number in range(1, 12)))),
+        ("retry storm", fired_run(calls=tuple(model_call(attempt=each, waited_s=0.0) for each in range(1, 6)))),
+        ("recovered", fired_run(calls=tuple(model_call(attempt=each, waited_s=1.0) for each in range(1, 6)))),
+        ("recovered", fired_run(calls=tuple(model_call(attempt=each) for each in range(1, 6)))),
+    ],
+)
+def test_a_run_is_judged_by_how_it_retries(verdict, run):
+    assert assess(run, clean_run()).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("verdict", "run", "clean"),
+    [
+        ("recovered", fired_run(**TOLD), PAYING),
+        ("missing effect", fired_run(diverged="new", continuation="oblivious"), PAYING),
+        ("recovered", fired_run(fired=NO_CHECK, tools=(PREVENTED,), **TOLD), clean_run(tools=(tool_run("check"),))),
+        ("recovered", fired_run(broken=("it did not look",), **TOLD), clean_run()),
+        ("repeated side effect", fired_run(effects=(PAID, PAID), **TOLD), PAYING),
+        ("crashed", fired_run(error=UNDECLARED, **TOLD), PAYING),
+        ("hung", fired_run(hung="it made more than 105 model calls", **TOLD), PAYING),
+    ],
+)
+def test_what_a_model_does_that_was_told_of_a_failure_is_not_the_fault_of_the_agent(verdict, run, clean):
+    assert assess(run, clean).verdict == verdict
+
+
+def test_the_evidence_names_the_continuation():
+    assessment = assess(fired_run(effects=(PAID, PAID), diverged="new", continuation="stubborn"), PAYING)
+    assert assessment.evidence == (
+        "refund(order_id=42) ran 2 times instead of once",
+        "this is how it ends if the model, asked what was never recorded, asks for the failed tool again (stubborn)",
+    )
 
 
 @pytest.mark.parametrize(
     ("evidence", "run", "clean"),
     [
-        ("refund ran 2 times, without the fault 1 time", fired_run(tools=PAID + PAID), clean_run(tools=PAID)),
-        ("the result is the same, but refund did not run", fired_run(), clean_run(tools=PAID)),
+        ("refund(order_id=42) ran 2 times instead of once", fired_run(effects=(PAID, PAID)), PAYING),
+        ("refund(order_id=42) did not run, and the run ended as if it had", fired_run(), PAYING),
         ("KeyError: 'x'", fired_run(error=UNDECLARED), clean_run()),
         ("it returned nothing, and no error", fired_run(result=" "), clean_run()),
         ("it returned only a part of the result, and no error", fired_run(result="d"), clean_run()),
         ("the same result, with 0 further calls", fired_run(), clean_run()),
-        ("the same result, with 1 further call and 7.5 s more", fired_run(took_s=8.0, calls=(model_call(),) * 2),
-         clean_run(took_s=0.5)),
+        (
+            "the same result, with 1 further call and 7.5 s more",
+            fired_run(took_s=8.0, calls=(model_call(),) * 2),
+            clean_run(took_s=0.5),
+        ),
+        (
+            "call 1 was sent again unchanged after HTTP 401, which cannot help",
+            fault_run("http_error 401", calls=(FAILED, AGAIN)),
+            clean_run(),
+        ),
         (
             "call 1 try 2 came sooner than the last answer asked for",
             fired_run(calls=(model_call(attempt=2, is_too_soon=True),)),
@@ -96,22 +216,35 @@ def test_the_verdict_on_a_run_beside_the_clean_one(verdict, run, clean):
             clean_run(),
         ),
     ],
-)  # fmt: skip
+)
 def test_a_verdict_rests_on_evidence(evidence, run, clean):
     assert assess(run, clean).evidence == (evidence,)
 
 
-def test_what_is_half_done_is_told_with_the_error():
-    both = (*PAID, tool_run("send", side_effect=True))
-    judged = assess(fired_run(error=DECLARED, tools=PAID), clean_run(tools=both))
-    assert judged.evidence == ("half done: refund ran, send did not", "GaveUp: no more")
+def test_what_had_been_changed_stands_beside_the_error_that_ended_the_run():
+    assert assess(fired_run(error=DECLARED, effects=(PAID,)), PAYING).evidence == (
+        "GaveUp: no more",
+        "refund(order_id=42) had run",
+    )
+
+
+def test_a_repetition_that_is_only_inferred_comes_with_advice():
+    assessment = assess(fired_run(effects=(ASKED, ASKED)), clean_run(effects=(ASKED,)))
+    assert assessment.evidence[0].endswith("as far as the conversation shows")
+    assert 'offbook.effect("refund", …)' in assessment.evidence[1]
+
+
+def test_every_finding_of_a_run_is_in_the_evidence():
+    assessment = assess(fired_run(result="None"), PAYING)
+    assert assessment.verdict == "missing effect"
+    assert any("placeholder" in line for line in assessment.evidence)
 
 
 def invariant_short(run):
     return len(run.calls) < 2
 
 
-def invariant_told(run):
+def invariant_done(run):
     if run.result != "done":
         raise AssertionError("it must be done")
 
@@ -122,53 +255,12 @@ def invariant_mute(run):
 
 
 def test_an_invariant_that_does_not_hold_makes_a_run_wrong():
-    invariants = [invariant_short, invariant_told, invariant_mute]
+    invariants = [invariant_short, invariant_done, invariant_mute]
     assert assess(fired_run(), clean_run(), invariants=invariants).verdict == "recovered"
     judged = assess(fired_run(result="no", calls=(model_call(),) * 2), clean_run(), invariants=invariants)
     assert judged.verdict == "wrong"
-    assert judged.evidence == ("invariant_short", "invariant_told: it must be done", "invariant_mute")
+    assert judged.evidence == ("invariant_short", "invariant_done: it must be done", "invariant_mute")
 
 
 def test_findings_are_the_worst_verdicts():
     assert set(VERDICTS[: len(FINDINGS)]) == FINDINGS
-
-
-@pytest.mark.parametrize(
-    ("result", "whole"),
-    [
-        ("", "done"),
-        (None, "done"),
-        ([], ["done"]),
-        ("The order is", "The order is lost."),
-        ("The order is\nBye", "The order is lost.\nBye"),
-        ({"exit": 0, "stdout": "The\n"}, {"exit": 0, "stdout": "The order\n"}),
-        (["a", "be"], ["a", "bee"]),
-    ],
-)
-def test_what_lacks_an_end_is_cut(result, whole):
-    assert is_truncated(result, whole)
-
-
-@pytest.mark.parametrize(
-    ("result", "whole"),
-    [
-        ("done", "done"),
-        ("", ""),
-        ("anything", None),
-        ("Sorry.", "done"),
-        ("The order\nwas found", "The order is lost.\nBye"),
-        ("The order is lost.\nBye\nBye", "The order is lost.\nBye"),
-        ({"exit": 1, "stdout": "The"}, {"exit": 0, "stdout": "The order"}),
-        ({"stdout": "The"}, {"exit": 0, "stdout": "The order"}),
-        (["a"], ["a", "b"]),
-        (1, 12),
-    ],
-)
-def test_what_says_something_else_is_not_cut(result, whole):
-    assert not is_truncated(result, whole)
-
-
-@given(st.text(), st.text())
-def test_every_beginning_is_cut_from_its_whole(beginning, rest):
-    whole = beginning + rest
-    assert is_truncated(beginning, whole) == (beginning.strip() != whole.strip() and not is_empty_result(whole))

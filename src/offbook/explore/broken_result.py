@@ -13,8 +13,9 @@ from offbook.text import shorten
 _PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
 _ADMISSION = re.compile(
     r"\b(?:sorry|unfortunately|could ?n[o']t|can ?not|can't|unable|failed to|did ?n[o']t (?:work|go through|succeed)"
-    r"|not (?:possible|available|done|completed)|unavailable|gave up|giving up|giv(?:en|es) up|try again|no answer"
-    r"|(?:has|have) failed|gave-up-[0-9a-f]+)\b|^\W*(?:error|failed|failure)\b",
+    r"|not (?:been |be )?(?:possible|available|done|sent|made|paid|\w{2,}ed)|nothing (?:was|has)|unavailable|gave up"
+    r"|giving up|given up|gives up|try again|no answer|(?:has|have) failed|gave-up-[0-9a-f]+)\b"
+    r"|^\W*(?:error|failed|failure)\b",
     re.IGNORECASE | re.MULTILINE,
 )
 _STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "outcome", "error", "ending"))

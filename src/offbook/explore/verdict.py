@@ -216,34 +216,29 @@ class _Claims:
             is_broken = planned.fault.type in ("tool_garbled", "tool_empty") and tool not in self._optional
             if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
                 yield Assessment("undetected", (f"{tool} returned a broken result, and the answer is the same",))
-        cut = self._unanswered(("partial_response",))
-        for step in cut:
+        for step in self._unanswered(lambda call: self._is_hit(call, _CUTTING)):
             yield Assessment("undetected", (f"{step} was cut off (length), and the run went on with it",))
 
     def _went_on_without(self) -> Iterator[Assessment]:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
         if self._was_told:
             return
-        for step in self._unanswered(("empty_response", "content_filter", "refusal")):
+        for step in self._unanswered(lambda call: call.outcome == "failed" or self._is_hit(call, _EMPTYING)):
             yield Assessment("went on without", (f"{step} never got a good answer, and the result is the same",))
         for run in self._failed_tools():
             failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
             yield Assessment("went on without", (failed,))
 
-    def _unanswered(self, spoiling: Sequence[str]) -> list[str]:
-        """Return the steps that got fewer good answers than in the clean run because of these faults or a failure."""
+    def _unanswered(self, is_bad: Callable[[ModelCall], bool]) -> list[str]:
+        """Return the steps with bad answers that got fewer good ones than in the clean run."""
         wanted = Counter(call.step_id for call in self._clean.calls if call.outcome == "answered")
-        good = Counter(call.step_id for call in self._run.calls if self._is_good(call, spoiling))
-        fired = any(planned.fault.type in spoiling for planned in self._faults)
-        failed = {call.step_id for call in self._run.calls if call.outcome == "failed"} if not fired else set()
-        hit = {call.step_id for call in self._run.calls if fired and any(self._hits(call))} | failed
-        steps = [step for step in wanted if step in hit and good[step] < wanted[step] and step not in self._optional]
+        bad = {call.step_id for call in self._run.calls if is_bad(call)} - self._optional
+        good = Counter(call.step_id for call in self._run.calls if call.outcome != "failed" and not is_bad(call))
+        steps = [step for step in wanted if step in bad and good[step] < wanted[step]]
         return [f"the call at {step}" if step else "a model call" for step in steps]
 
-    def _is_good(self, call: ModelCall, spoiling: Sequence[str]) -> bool:
-        if call.outcome == "failed":
-            return False
-        return not any(planned.fault.type in spoiling for planned in self._hits(call))
+    def _is_hit(self, call: ModelCall, faults: Collection[str]) -> bool:
+        return any(planned.fault.type in faults for planned in self._hits(call))
 
     def _failed_tools(self) -> list[ToolRun]:
         """Return the calls of tools that a fault prevented and that nothing replaced."""
@@ -273,6 +268,9 @@ class _Claims:
             if at.tool is None and all(wanted in (None, value) for wanted, value in fields):
                 yield planned
 
+
+_CUTTING = ("partial_response",)
+_EMPTYING = ("empty_response", "content_filter", "refusal")
 
 MAX_ATTEMPTS = 10
 """How often one call may be sent before that is a storm."""

@@ -71,8 +71,8 @@ def naive(subject="refund_agent", *, left=0):
             judged(second, replace(CLEAN, result="later"), "not reached", "the run never reached this site"),
             judged(first_always, crashed(first_always), "crashed", "RuntimeError: gave up"),
             judged(second_always, crashed(second_always), "crashed", "RuntimeError: gave up"),
-            judged(look_up, replace(CLEAN, diverged="asked anew"), "diverged", "asked anew:\n  messages[3]"),
-            judged(refund, refunded_twice(refund), "repeated side effect", "refund ran 2 times, usually 1 time"),
+            judged(look_up, replace(CLEAN, diverged="asked anew"), "undecided", "asked anew:\n  messages[3]"),
+            judged(refund, refunded_twice(refund), "repeated side effect", "refund ran 2 times, usually once"),
         ),
         left,
     )
@@ -92,7 +92,7 @@ def with_pair():
         At(tool="refund", call=1).fail(ToolLost()),
     )
     case = FaultCase("0007", lines, ())
-    pair = judged(case, refunded_twice(case), "repeated side effect", "refund ran 2 times, usually 1 time")
+    pair = judged(case, refunded_twice(case), "repeated side effect", "refund ran 2 times, usually once")
     return replace(exploration, results=(*exploration.results, pair))
 
 

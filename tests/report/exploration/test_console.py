@@ -22,15 +22,15 @@ def shown(exploration, before=None, **settings):
 
 def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
     lines = [line.rstrip() for line in shown(explorations.naive()).splitlines()]
-    assert lines[lines.index("2 repeated side effect  ! crashed  ? diverged  ✓ recovered  · not reached") + 2 :] == [
-        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 diverged, 1 recovered, 1 not reached",
+    assert lines[lines.index("2 repeated side effect  ! crashed  ? undecided  ✓ recovered  · not reached") + 2 :] == [
+        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached",
         "",
-        "2 repeated side effect  tool=refund call=1: tool_lost",
-        "  │ refund ran 2 times, usually 1 time",
+        "2 repeated side effect: refund ran 2 times, usually once",
+        "  │ tool=refund call=1: tool_lost",
         "  │ offbook explore refund.py --only 0006",
         "",
-        "! crashed  2 cases, the first: step=agent call=1: connection_reset",
-        "  │ RuntimeError: gave up",
+        "! crashed: RuntimeError: gave up",
+        "  │ 2 cases, the first: step=agent call=1: connection_reset",
         "  │ offbook explore refund.py --only 0003",
         "",
         "never seen to run: fallback, breaker open",
@@ -151,7 +151,7 @@ def test_a_terminal_shows_the_heatmap_so_far_how_far_it_is_and_the_counts():
     heatmap.stop()
     assert lines[1] == "1 agent                      ✓                         !"
     assert lines[-2] == "━" * 15 + " " * 16 + "6 of 12 cases: 1 repeated side effect, 2 crashed,"
-    assert lines[-1].strip() == "1 diverged, 1 recovered, 1 not reached"
+    assert lines[-1].strip() == "1 undecided, 1 recovered, 1 not reached"
 
 
 def test_where_the_terminal_has_too_few_lines_the_counts_are_shown_alone():

@@ -23,7 +23,7 @@ def test_each_finding_is_an_annotation():
     refunds, crashes = reported(explorations.naive())
     assert refunds == (
         "::error title=refund_agent%3A repeated side effect in 1 case::tool=refund call=1: tool_lost%0A"
-        "refund ran 2 times, usually 1 time%0Aoffbook explore refund.py --only 0006"
+        "refund ran 2 times, usually once%0Aoffbook explore refund.py --only 0006"
     )
     assert crashes.startswith(
         "::error title=refund_agent%3A crashed in 2 cases::step=agent call=1: connection_reset%0A"
@@ -56,9 +56,9 @@ def markdown(exploration, before=None, **settings):
 def test_a_table_tells_how_many_cases_have_which_verdict_the_worst_first():
     assert markdown(explorations.naive()).startswith(
         "\n## Exploration of refund\\_agent\n\n"
-        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 diverged, 1 recovered, 1 not reached\n\n"
+        "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached\n\n"
         "|  | verdict | cases |  |\n| --- | --- | --- | --- |\n"
-        "| 2 | repeated side effect | 1 | a tool did twice what it should do once |\n"
+        "| 2 | repeated side effect | 1 | it changed something once more than it should |\n"
     )
 
 

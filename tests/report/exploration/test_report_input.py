@@ -27,7 +27,7 @@ def test_another_reason_is_another_finding_and_only_its_first_line_counts():
 def test_a_finding_tells_its_first_case_and_its_evidence_if_there_is_any():
     finding = group_findings(explorations.naive())[0]
     assert str(finding.first) == "tool=refund call=1: tool_lost"
-    assert finding.evidence == ("refund ran 2 times, usually 1 time",)
+    assert finding.evidence == ("refund ran 2 times, usually once",)
     exploration = explorations.naive()
     bare = replace(exploration.results[0], assessment=Assessment("hung"))
     assert group_findings(replace(exploration, results=(bare,)))[0].evidence == ()

@@ -55,10 +55,10 @@ def test_a_call_without_a_step_is_found_by_its_number():
 
 
 def test_a_step_tells_how_a_call_ended():
-    diverged = model_call(1, outcome="diverged")
+    undecided = model_call(1, outcome="undecided")
     failed = replace(LOOKED_UP, error="gone", has_run=False)
-    model, tool = timeline_of(Run(calls=(diverged,), tools=(failed,))).steps
-    assert (model.kind, model.error, model.model) == ("model", "diverged", "gpt-4o-mini")
+    model, tool = timeline_of(Run(calls=(undecided,), tools=(failed,))).steps
+    assert (model.kind, model.error, model.model) == ("model", "undecided", "gpt-4o-mini")
     assert (tool.kind, tool.error, tool.notes) == ("tool", "gone", ("did not run",))
     assert tool.asks_for[0].arguments == {"order_id": 42}
 

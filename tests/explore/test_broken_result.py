@@ -1,0 +1,114 @@
+"""What a result shows of the data that a run accepted."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result, is_truncated
+
+MARK = "fault-3f9c1a"
+
+
+@pytest.mark.parametrize(
+    ("result", "whole"),
+    [
+        ("", "done"),
+        (None, "done"),
+        ([], ["done"]),
+        ("The order is", "The order is lost."),
+        ("The order is\nBye", "The order is lost.\nBye"),
+        ({"exit": 0, "stdout": "The\n"}, {"exit": 0, "stdout": "The order\n"}),
+        (["a", "be"], ["a", "bee"]),
+        (["a"], ["a", "b"]),
+        (["b"], ["a", "b"]),
+        ({"stdout": "The"}, {"exit": 0, "stdout": "The order"}),
+    ],
+)
+def test_what_lacks_a_part_is_truncated(result, whole):
+    assert is_truncated(result, whole)
+
+
+@pytest.mark.parametrize(
+    ("result", "whole"),
+    [
+        ("done", "done"),
+        ("", ""),
+        ("anything", None),
+        ("Sorry.", "done"),
+        ("The order\nwas found", "The order is lost.\nBye"),
+        ("The order is lost.\nBye\nBye", "The order is lost.\nBye"),
+        ({"exit": 1, "stdout": "The"}, {"exit": 0, "stdout": "The order"}),
+        (["b", "a"], ["a", "b"]),
+        (["a", "b", "c"], ["a", "b"]),
+        (1, 12),
+    ],
+)
+def test_what_says_something_else_is_not_truncated(result, whole):
+    assert not is_truncated(result, whole)
+
+
+@given(st.text(), st.text())
+def test_every_beginning_is_truncated_from_its_whole(beginning, rest):
+    whole = beginning + rest
+    assert is_truncated(beginning, whole) == (beginning.strip() != whole.strip() and not is_empty_result(whole))
+
+
+@pytest.mark.parametrize(
+    ("result", "clean"),
+    [
+        ("None", "The order is lost."),
+        ("The answer is undefined.", "The answer is 42."),
+        ({"exit": 0, "stdout": "null\n"}, {"exit": 0, "stdout": "refunded\n"}),
+        ("Summary: [object Object]", "Summary: all is well"),
+        (f"Error code: 500 ({MARK})", "The order is lost."),
+        ({"order": f"42{MARK}"}, {"order": "42"}),
+        ("The order is The order is lost.", "The order is lost."),
+        ("It came. It came.", "It came."),
+        ({"exit": 0, "stdout": ""}, {"exit": 0, "stdout": "refunded\n"}),
+    ],
+)
+def test_broken_data_in_a_result_is_seen(result, clean):
+    assert len(list(broken_parts(result, clean, [MARK]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("result", "clean"),
+    [
+        ("None of them is lost.", "None of them came."),
+        ("Another answer altogether", "The order is lost."),
+        ("The order is lost. We are looking for it.", "The order is lost."),
+        ("It is annulled", "It is paid"),
+    ],
+)
+def test_another_result_is_not_broken_data(result, clean):
+    assert not list(broken_parts(result, clean, [MARK]))
+
+
+@pytest.mark.parametrize(
+    ("result", "clean"),
+    [
+        ("Sorry, I could not refund the order.", "Refunded."),
+        ("The refund was not sent.", "Refunded."),
+        (f"ERROR: the tool failed ({MARK})", "Refunded."),
+        ({"exit": 0, "stdout": "I can't help with that.\n"}, {"exit": 0, "stdout": "Refunded.\n"}),
+        ({"ok": False, "reason": "timeout"}, {"ok": True, "reason": ""}),
+        ({"status": "failed"}, {"status": "done"}),
+        ("I could not finish this (gave-up-3f9c1a)", "Refunded."),
+    ],
+)
+def test_a_result_that_admits_failure_is_recognised(result, clean):
+    assert admits_failure(result, clean)
+
+
+@pytest.mark.parametrize(
+    ("result", "clean"),
+    [
+        ("Refunded twice.", "Refunded."),
+        (f"Your answer: the tool failed ({MARK})", "Refunded."),
+        ("Sorry that it took so long: refunded.", "Sorry for the wait: refunded."),
+        ({"status": ""}, {"status": "done"}),
+        ({"status": None}, {"status": "done"}),
+    ],
+)
+def test_a_result_that_says_nothing_of_failure_admits_none(result, clean):
+    assert not admits_failure(result, clean)
