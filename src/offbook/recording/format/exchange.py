@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import orjson
@@ -58,12 +58,20 @@ TimedPiece: TypeAlias = tuple[float, str | StreamPiece]
 """The time of a streamed piece, in ms since the request, and the piece."""
 
 
+Condition = Literal["tool_error", "empty", "any"]
+"""When an answer is used that no call was recorded with: after a failed tool, after an empty answer, or always."""
+
+_CONDITIONAL = "when "
+
+
 class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One recorded model call. `request` is the JSON of the request, unparsed.
 
     `wire` is set if the exchange was recorded over HTTP. An exchange of plain HTTP has only `wire` and `request`.
+    One with `when` was written by hand: it answers requests that nothing else answers, and no others.
     """
 
+    when: Condition | None = None
     content: str = ""
     model: str = ""
     provider: str = ""
@@ -96,8 +104,11 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
 
     @property
     def fingerprint(self) -> str | None:
-        """The fingerprint of the request that this answers; None if it answers any request of its key."""
-        return self.request_hash or None
+        """The fingerprint of the request that this answers; None if it answers any request of its key.
+
+        That of a conditional exchange equals the fingerprint of no request.
+        """
+        return self.request_hash or None if self.when is None else _CONDITIONAL + self.when
 
     @property
     def ending(self) -> str | None:
@@ -142,6 +153,11 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     def _decode_request(self) -> JsonObject:
         fields = msgspec.json.decode(self.request) if bytes(self.request) else None
         return fields if isinstance(fields, dict) else {}
+
+
+def is_conditional(fingerprint: str | None) -> bool:
+    """Return whether this is the fingerprint of an exchange with a `when`."""
+    return fingerprint is not None and fingerprint.startswith(_CONDITIONAL)
 
 
 def _split_words(delta: TextDelta) -> list[TextDelta]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import orjson
@@ -15,11 +15,19 @@ from offbook.errors import RecordingFormatError
 from offbook.faults.catalog import explain_fault_error
 from offbook.messages import JsonObject, Usage
 from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entry
-from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, TimedPiece, ToolCallPiece
+from offbook.recording.format.exchange import (
+    Condition,
+    Exchange,
+    RecordedToolCall,
+    StreamPiece,
+    TimedPiece,
+    ToolCallPiece,
+)
 from offbook.recording.format.keys import KEY_HINT, quote_name, tool_key, unfit_reason, unfit_tool_reason
 from offbook.recording.format.tool_exchange import RecordedError, ToolEntry, ToolExchange
 from offbook.recording.format.wire_record import Base64, TimedFrame, WireRecord
 from offbook.schema_errors import explain_json_error, explain_msgspec_error, shape_hint, value_at
+from offbook.text import suggestion
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
 MAX_TEXT_CHARS = 32 * 1024 * 1024
@@ -249,6 +257,9 @@ def _shape_error(key: str, data: bytes | Raw, error: Exception, source: str) -> 
         hint = shape_hint(reason, path, _shape_at(path))
     elif ".wire" in path:
         hint = _WIRE_HINT
+    elif path.endswith(".when"):
+        given = value_at(msgspec.json.decode(data), path)
+        hint = suggestion(given if isinstance(given, str) else "", get_args(Condition), kind="conditions")
     return RecordingFormatError(reason, source=source, place=_place(key) + path, hint=hint)
 
 
@@ -301,6 +312,7 @@ def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
     if exchange.model or exchange.usage is not None:
         fields["usage"] = _usage(exchange.usage or Usage())
     optional: JsonObject = {
+        "when": exchange.when,
         "tool_calls": exchange.tool_calls and lay_out(exchange.tool_calls),
         "chunks": exchange.chunks and _one_a_line(exchange.chunks),
         "fault": exchange.fault and lay_out(exchange.fault),

@@ -50,7 +50,7 @@ class Cursor(Generic[E]):
     def match_key(self, key: str, matched_by: MatchedBy, fingerprint: str) -> ExchangeMatch[E] | None:
         """Return what answers among the exchanges of one key; None if the key has none."""
         repeating = self._index.repeating(key)
-        if repeating is not None:
+        if repeating is not None and not repeating.is_conditional:
             fits = (repeating.exchange.fingerprint or fingerprint) == fingerprint
             return ExchangeMatch(matched_by, repeating, None if fits else "drifted")
         last = self._index.last(key=key, fingerprint=None)
@@ -63,6 +63,8 @@ class Cursor(Generic[E]):
         following = self._next(key, None)
         if following is not None:
             return ExchangeMatch(matched_by, following, "drifted" if served is None else "exhausted")
+        if served is None and last.is_conditional:
+            return None
         return ExchangeMatch(matched_by, served or last, "exhausted")
 
     def use(self, stored: StoredExchange[E]) -> None:
@@ -83,7 +85,7 @@ class Cursor(Generic[E]):
         left, positions = [], dict[str, int]()
         for stored in self._index:
             position = positions[stored.key] = positions.get(stored.key, -1) + 1
-            if stored.id not in self._used:
+            if stored.id not in self._used and not stored.is_conditional:
                 left.append(UnusedEntry(stored.key, position))
         return left
 
@@ -102,7 +104,7 @@ class Cursor(Generic[E]):
         place = (key, fingerprint)
         after = self._after.get(place, -1)
         while (stored := self._index.find(key=key, fingerprint=fingerprint, after=after)) is not None:
-            if stored.id not in self._used:
+            if stored.id not in self._used and not stored.is_conditional:
                 break
             after = self._after[place] = stored.id
         return stored

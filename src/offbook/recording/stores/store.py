@@ -17,7 +17,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import AnyExchange, Document
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, is_conditional
 from offbook.recording.format.tool_exchange import ToolExchange
 
 E_co = TypeVar("E_co", bound=AnyExchange, covariant=True)
@@ -34,6 +34,11 @@ class StoredExchange(Struct, Generic[E_co], frozen=True, gc=False):
     @property
     def fingerprint(self) -> str | None:
         return self.exchange.fingerprint
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it answers only what nothing else answers."""
+        return is_conditional(self.fingerprint)
 
 
 class ExchangeIndex(Protocol[E_co]):

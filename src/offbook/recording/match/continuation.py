@@ -1,0 +1,344 @@
+"""Answers requests that were never recorded along the model calls of a clean run, as one of three kinds of models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from hashlib import sha256
+from typing import Literal, get_args
+
+import orjson
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.messages import JsonObject, Request, Response, ToolCall
+from offbook.recording.format.exchange import Condition, Exchange
+from offbook.recording.match.conversation import (
+    Exchanged,
+    Utterance,
+    exchanged,
+    is_tool_result,
+    message_text,
+    opening_of,
+    reads_like_failure,
+)
+from offbook.recording.match.cursor import RequestKey
+from offbook.recording.match.fingerprint import canonical_bytes, normalise_fields
+from offbook.recording.match.mismatch import similarity
+from offbook.recording.stores.store import StoredExchange
+
+Continuation = Literal["stubborn", "resigned", "oblivious"]
+"""How a model goes on after a request that was never recorded: it asks for the failed tool again, says that it gave up,
+or gives the recorded next answer as if nothing had happened."""
+
+CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
+
+_GO_ON = re.compile(r"continu|go on|carry on|left off|cut off|the rest|keep going|finish", re.IGNORECASE)
+
+
+def gave_up_text(mark: str) -> str:
+    """Return what a model says that gives up. The mark shows where that text turns up."""
+    return f"I could not finish this: a step failed ({mark})"
+
+
+class ScriptedCall(Struct, frozen=True):
+    """A model call of the clean run: its place in the script, the canonical fields of its request, and its answer."""
+
+    key: RequestKey
+    fields: bytes
+    stored: StoredExchange[Exchange]
+
+
+class ContinuedAnswer(Struct, frozen=True):
+    """What answers a request that was never recorded: a recorded exchange as it is, or else a response."""
+
+    response: Response
+    stored: StoredExchange[Exchange] | None = None
+
+
+class _Turn(Struct, frozen=True):
+    """A model call of the clean run, decoded."""
+
+    call: ScriptedCall
+    messages: list[JsonObject]
+    tools: frozenset[str]
+    response: Response
+    said: Utterance
+
+
+class _Place(Struct, frozen=True):
+    """Where a request stands in a conversation of the clean run.
+
+    `answered` is the place of the recorded answer that the model gave last, -1 if none. `last` is what it said last,
+    which `is_recorded` or not. `failed` are the positions of the tool calls therein that failed; `is_failure` is set if
+    those or other words tell of a failure. `is_asked_again` is set if the request ends with words that the clean run
+    does not have.
+    """
+
+    turns: Sequence[_Turn]
+    answered: int
+    last: Exchanged | None
+    is_recorded: bool
+    failed: Sequence[int]
+    is_failure: bool
+    is_asked_again: bool
+
+    @property
+    def next_turn(self) -> _Turn:
+        """The recorded call whose answer is next; at the end, the last one again."""
+        return self.turns[min(self.answered + 1, len(self.turns) - 1)]
+
+    @property
+    def condition(self) -> Condition | None:
+        """The condition of answers written by hand that holds here, beside `any`."""
+        if self.is_failure:
+            return "tool_error"
+        return "empty" if self.is_asked_again else None
+
+
+class ConversationScript:
+    """The model calls of the clean run, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[ScriptedCall] = []
+
+    def add(self, key: RequestKey, fields: bytes, stored: StoredExchange[Exchange]) -> None:
+        """Add a call of the clean run."""
+        self.calls.append(ScriptedCall(key, fields, stored))
+
+    def calls_of(self, step: str) -> list[ScriptedCall]:
+        """Return the calls of a step, in order."""
+        return [call for call in self.calls if call.key[0] == step]
+
+    def same_conversation(self, step: str, fields: JsonObject) -> RequestKey | None:
+        """Return the key of a call of the step with the same messages to another model; None if there is none.
+
+        Its answer must not ask for tools that the request does not offer.
+        """
+        turn = self._by_messages.get((step, _messages_hash(fields)))
+        return turn.call.key if turn is not None and _fits(turn, _tool_names(fields)) else None
+
+    def condition(self, step: str, fields: JsonObject) -> Condition | None:
+        """Return which condition of answers written by hand the request meets, beside `any`."""
+        place = self._place(step, fields)
+        return None if place is None else place.condition
+
+    def answer(self, step: str, request: Request, continuation: Continuation, mark: str) -> ContinuedAnswer | None:
+        """Return what answers a request of the step that was never recorded; None if the clean run has no calls.
+
+        Args:
+            mark: is part of the text of a model that gives up.
+        """
+        fields: JsonObject = {"messages": list(request.messages), "tools": list(request.tools)}
+        place = self._place(step, fields)
+        if place is None:
+            return None
+        if continuation == "resigned" and self._is_to_resign(place, fields, mark):
+            return _give_up(request, mark)
+        if continuation == "stubborn" and (place.failed or (place.is_failure and place.is_recorded)):
+            return self._given(_repeated(place), request, mark)
+        if rest := _rest_of(place):
+            return ContinuedAnswer(_plain(place.next_turn.response, rest))
+        return self._given(place.next_turn, request, mark)
+
+    @cached_property
+    def known_texts(self) -> frozenset[str]:
+        """The texts of all messages that the clean run sent."""
+        return frozenset(message_text(message) for turn in self._turns for message in turn.messages)
+
+    @cached_property
+    def _turns(self) -> list[_Turn]:
+        return [_decoded(call) for call in self.calls]
+
+    @cached_property
+    def _by_messages(self) -> dict[tuple[str, str], _Turn]:
+        return {(turn.call.key[0], _messages_hash({"messages": turn.messages})): turn for turn in self._turns}
+
+    def _place(self, step: str, fields: JsonObject) -> _Place | None:
+        turns = self._conversation(step, fields["messages"])
+        return None if not turns else _Walk(turns, self.known_texts).place_of(fields["messages"])
+
+    def _conversation(self, step: str, messages: Sequence[JsonObject]) -> list[_Turn]:
+        """Return the calls of the conversation that a request belongs to: of the same opening, or the nearest one."""
+        turns = [turn for turn in self._turns if turn.call.key[0] == step] or self._turns
+        openings: dict[str, list[_Turn]] = {}
+        for turn in turns:
+            openings.setdefault(_opening_text(turn.messages), []).append(turn)
+        if not openings:
+            return []
+        texts = [message_text(message) for message in messages]
+        return max(openings.values(), key=lambda each: _alikeness(opening_of(each[0].messages), messages, texts))
+
+    def _is_to_resign(self, place: _Place, fields: JsonObject, mark: str) -> bool:
+        """Return whether a model that gives up does so here: where it is told of a failure, or asked once more."""
+        messages = fields["messages"]
+        return (
+            place.is_failure
+            or place.is_asked_again
+            or any(mark in message_text(message) for message in messages)
+            or any(reads_like_failure(message, self.known_texts) for message in messages if _is_told(message))
+        )
+
+    def _given(self, turn: _Turn, request: Request, mark: str) -> ContinuedAnswer:
+        """Return the answer of a turn, as it was recorded unless its call ids were used before in this conversation."""
+        if not _fits(turn, _tool_names({"tools": request.tools})):
+            texts = [each for each in reversed(self._turns) if not each.said.calls and each.said.text]
+            return ContinuedAnswer(texts[0].response, texts[0].call.stored) if texts else _give_up(request, mark)
+        used = {call_id for each in exchanged(request.messages) for call_id in each.ids}
+        is_recorded = any(turn is each for each in self._turns)
+        if is_recorded and not any(call.id in used for call in turn.response.tool_calls):
+            return ContinuedAnswer(turn.response, turn.call.stored)
+        calls = tuple(_with_new_id(call, used) for call in turn.response.tool_calls)
+        return ContinuedAnswer(replace(turn.response, tool_calls=calls))
+
+
+class _Walk:
+    """Follows the answers in a request along a conversation of the clean run."""
+
+    def __init__(self, turns: Sequence[_Turn], known: frozenset[str]) -> None:
+        self._turns, self._known = turns, known
+
+    def place_of(self, messages: Sequence[JsonObject]) -> _Place:
+        answered, last, is_recorded = -1, None, False
+        failed: list[int] = []
+        is_failure = False
+        for each in exchanged(messages):
+            found = self._match(each.said, answered, is_repeated=is_failure)
+            is_recorded = found is not None
+            answered = self._after_words(each.after, answered if found is None else found)
+            last, failed = each, each.failed_calls(self._known)
+            is_failure = bool(failed) or each.is_answered_by_failure(self._known)
+        return _Place(self._turns, answered, last, is_recorded, failed, is_failure, self._is_asked_again(messages))
+
+    def _match(self, said: Utterance, answered: int, *, is_repeated: bool) -> int | None:
+        """Return the place of the recorded answer that this is: of the same words, or else of the same tools."""
+        if is_repeated and answered >= 0 and self._is_like(said, answered):
+            return answered
+        places = [*range(answered + 1, len(self._turns)), *range(answered, -1, -1)]
+        exact = [place for place in places if self._is_same(said, self._turns[place].said)]
+        parts = [place for place in places if said.is_part_of(self._turns[place].said)]
+        found = next(iter([*exact, *parts]), None)
+        following = answered + 1
+        if found is None and following < len(self._turns) and self._is_like(said, following):
+            return following
+        return found
+
+    def _is_same(self, said: Utterance, recorded: Utterance) -> bool:
+        return said == recorded or (bool(said.calls) and said.calls == recorded.calls)
+
+    def _is_like(self, said: Utterance, place: int) -> bool:
+        recorded = self._turns[place].said
+        return said == recorded or said.is_part_of(recorded) or (bool(said.calls) and said.tools == recorded.tools)
+
+    def _after_words(self, messages: Sequence[JsonObject], answered: int) -> int:
+        """Return the place after what a user said: the answer before the call that first has these words."""
+        for message in messages:
+            if message.get("role") == "user":
+                text = message_text(message)
+                first = next((place for place in range(answered + 1, len(self._turns)) if text in self._new(place)), 0)
+                answered = max(answered, first - 1)
+        return answered
+
+    def _new(self, place: int) -> set[str]:
+        """Return the words of users that are new in a call."""
+        before = self._turns[place - 1].messages if place else []
+        return _user_texts(self._turns[place].messages) - _user_texts(before)
+
+    def _is_asked_again(self, messages: Sequence[JsonObject]) -> bool:
+        """Return whether the request ends with an empty answer, or with words that the clean run does not have."""
+        if not messages or is_tool_result(messages[-1]):
+            return False
+        final = messages[-1]
+        if final.get("role") == "assistant":
+            return True
+        has_spoken = any(message.get("role") == "assistant" for message in messages)
+        is_longer = len(messages) > len(opening_of(self._turns[0].messages))
+        return message_text(final) not in self._known and (has_spoken or is_longer)
+
+
+def _decoded(call: ScriptedCall) -> _Turn:
+    fields = orjson.loads(call.fields)
+    response = call.stored.exchange.response(model=str(fields.get("model") or ""), provider="")
+    return _Turn(call, fields["messages"], _tool_names(fields), response, Utterance.of_response(response))
+
+
+def _tool_names(fields: JsonObject) -> frozenset[str]:
+    """Return the names of the tools that a request offers."""
+    tools = [tool.get("function", tool) for tool in fields.get("tools") or () if isinstance(tool, dict)]
+    return frozenset(str(tool.get("name")) for tool in tools if isinstance(tool, dict))
+
+
+def _fits(turn: _Turn, offered: frozenset[str]) -> bool:
+    """Return whether the answer of a turn asks for offered tools only. Where none were declared, all are offered."""
+    return set(turn.said.tools) <= offered or not set(turn.said.tools) <= turn.tools
+
+
+def _messages_hash(fields: JsonObject) -> str:
+    return sha256(canonical_bytes(normalise_fields({"messages": fields["messages"]}))).hexdigest()
+
+
+def _opening_text(messages: Sequence[JsonObject]) -> str:
+    return "\0".join(message_text(message) for message in opening_of(messages))
+
+
+def _alikeness(opening: Sequence[JsonObject], messages: Sequence[JsonObject], texts: Sequence[str]) -> float:
+    """Return how alike the beginning of a request is to an opening: the longest equal one is most alike."""
+    if [message_text(message) for message in opening] == texts[: len(opening)]:
+        return 100.0 + len(opening)
+    return similarity({"messages": list(opening)}, {"messages": list(messages[: len(opening)])})
+
+
+def _user_texts(messages: Sequence[JsonObject]) -> set[str]:
+    return {message_text(message) for message in messages if message.get("role") == "user"}
+
+
+def _is_told(message: JsonObject) -> bool:
+    return message.get("role") != "assistant" and bool(message_text(message))
+
+
+def _repeated(place: _Place) -> _Turn:
+    """Return the last answer of the model once more: only the tool calls that failed, if it had several."""
+    turn, last = place.turns[max(place.answered, 0)], place.last
+    if last is None or not place.failed:
+        return turn
+    wanted = [last.said.calls[position] for position in place.failed]
+    calls = [ToolCall.parse(name, arguments, id=last.ids[0]) for name, arguments in wanted]
+    if place.is_recorded:
+        calls = _recorded_calls(turn, wanted)
+    if place.is_recorded and len(calls) == len(turn.response.tool_calls):
+        return turn
+    return replace(turn, response=replace(turn.response, content="", reasoning=None, tool_calls=tuple(calls)))
+
+
+def _recorded_calls(turn: _Turn, wanted: Sequence[tuple[str, str]]) -> list[ToolCall]:
+    """Return the calls of a turn that are wanted: with the same arguments, or if there are none, of the same tools."""
+    calls = list(zip(turn.response.tool_calls, turn.said.calls, strict=True))
+    same = [call for call, said in calls if said in wanted]
+    return same or [call for call, (name, _) in calls if name in {tool for tool, _ in wanted}]
+
+
+def _rest_of(place: _Place) -> str:
+    """Return the rest of an answer that broke off, if the model is asked to go on; empty otherwise."""
+    last, turn = place.last, place.next_turn
+    if last is None or last.said.calls or not last.said.text or turn.said.calls:
+        return ""
+    is_beginning = turn.response.content.lstrip().startswith(last.said.text) and turn.said.text != last.said.text
+    asks_to_go_on = not last.after or any(_GO_ON.search(message_text(message)) for message in last.after)
+    return turn.response.content.lstrip()[len(last.said.text) :] if is_beginning and asks_to_go_on else ""
+
+
+def _plain(response: Response, text: str) -> Response:
+    return replace(response, content=text, tool_calls=(), reasoning=None)
+
+
+def _give_up(request: Request, mark: str) -> ContinuedAnswer:
+    return ContinuedAnswer(Response(gave_up_text(mark), request.model))
+
+
+def _with_new_id(call: ToolCall, used: set[str]) -> ToolCall:
+    """Return the call with an id that the conversation does not have yet."""
+    if call.id is None or call.id not in used:
+        return call
+    numbers: Iterator[str] = (f"{call.id}_{number}" for number in range(2, len(used) + 3))
+    return replace(call, id=next(each for each in numbers if each not in used))

@@ -1,0 +1,151 @@
+"""Reads the messages of a request: what the model has said, which of its tool calls failed, what it was told since."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import orjson
+from msgspec import Struct
+
+from offbook.messages import JsonObject, Response
+
+_FAILURE = re.compile(
+    r"error|fail|time[d ]?-?\s?out|unavailable|could ?n[o']t|unable|exception|traceback|\blost\b|\bbroke"
+    r"|fault-[0-9a-f]{6}",
+    re.IGNORECASE,
+)
+_NOTHING = ("", "null", "none", "undefined", "{}", "[]", '""')
+
+
+class Utterance(Struct, frozen=True):
+    """What a model said in one answer: its text, and its tool calls as pairs of a name and canonical arguments."""
+
+    text: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of_message(cls, message: JsonObject) -> Utterance:
+        calls = [call.get("function") for call in message.get("tool_calls") or () if isinstance(call, dict)]
+        named = [call for call in calls if isinstance(call, dict)]
+        return cls(message_text(message), tuple((str(call.get("name")), _canonical(call)) for call in named))
+
+    @classmethod
+    def of_response(cls, response: Response) -> Utterance:
+        calls = [(call.tool, _canonical({"arguments": call.arguments})) for call in response.tool_calls]
+        return cls(response.content.strip(), tuple(calls))
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.text and not self.calls
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of the tools that it asks for."""
+        return tuple(name for name, _ in self.calls)
+
+    def is_part_of(self, other: Utterance) -> bool:
+        """Return whether the other asks for all tools that this one asks for, with the same arguments."""
+        return bool(self.calls) and set(self.calls) <= set(other.calls)
+
+
+def _canonical(function: JsonObject) -> str:
+    """Return the arguments of a call as JSON with sorted names, or as they are if they are not JSON."""
+    arguments = function.get("arguments")
+    try:
+        value = orjson.loads(arguments) if isinstance(arguments, str) else arguments
+    except orjson.JSONDecodeError:
+        return str(arguments)
+    return msgspec.json.encode(value or {}, order="sorted").decode()
+
+
+def message_text(message: JsonObject) -> str:
+    """Return the text of a message, whose content may be in parts."""
+    return _text(message.get("content")).strip()
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(filter(None, (_text(part) for part in content)))
+    if isinstance(content, dict):
+        inner = content.get("text", content.get("content"))
+        return _text(inner) if inner is not None else ""
+    return ""
+
+
+class Exchanged(Struct, frozen=True):
+    """An answer of the model in a conversation, and the messages that follow it before the next one."""
+
+    said: Utterance
+    ids: tuple[str, ...]
+    after: tuple[JsonObject, ...]
+
+    def failed_calls(self, known: Collection[str]) -> list[int]:
+        """Return the positions of the tool calls that failed: their results are new, and read like failures.
+
+        `known` are texts that the clean run has. A call without a result has failed if something else is told instead.
+        """
+        results = {str(message.get("tool_call_id")): message for message in self.after if is_tool_result(message)}
+        rest = [message for message in self.after if not is_tool_result(message)]
+        is_failure_told = any(reads_like_failure(message, known) for message in rest)
+        failed = []
+        for place, call_id in enumerate(self.ids):
+            result = results.get(call_id)
+            if is_failure_told if result is None else reads_like_failure(result, known):
+                failed.append(place)
+        return failed
+
+    def is_answered_by_failure(self, known: Collection[str]) -> bool:
+        """Return whether text without tool calls was answered by what reads like a failure."""
+        return not self.said.calls and bool(self.after) and reads_like_failure(self.after[0], known)
+
+
+def exchanged(messages: Sequence[JsonObject]) -> list[Exchanged]:
+    """Return the answers of the model in these messages, each with what follows it."""
+    places = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
+    ends = [*places[1:], len(messages)]
+    return [
+        Exchanged(Utterance.of_message(messages[place]), _call_ids(messages[place]), tuple(messages[place + 1 : end]))
+        for place, end in zip(places, ends[: len(places)], strict=True)
+    ]
+
+
+def _call_ids(message: JsonObject) -> tuple[str, ...]:
+    return tuple(str(call.get("id")) for call in message.get("tool_calls") or () if isinstance(call, dict))
+
+
+def is_tool_result(message: JsonObject) -> bool:
+    """Return whether a message is the result of a tool."""
+    return message.get("role") in ("tool", "function")
+
+
+def reads_like_failure(message: JsonObject, known: Collection[str] = ()) -> bool:
+    """Return whether a message is not among the `known` texts and tells of a failure, or of nothing."""
+    text = message_text(message)
+    if text in known:
+        return False
+    is_flagged = bool(message.get("is_error")) or (is_tool_result(message) and message.get("status") == "error")
+    return is_flagged or text.lower() in _NOTHING or _FAILURE.search(text) is not None
+
+
+def tells_failure(messages: Iterable[JsonObject], known: Collection[str], marks: Iterable[str] = ()) -> bool:
+    """Return whether a request tells its model of a failure that the clean run did not have.
+
+    It does if a message carries one of the `marks`, or a tool result is not `known` and reads like a failure.
+    """
+    wanted = tuple(marks)
+    for message in messages:
+        text = message_text(message)
+        if any(mark in text for mark in wanted) or (is_tool_result(message) and reads_like_failure(message, known)):
+            return True
+    return False
+
+
+def opening_of(messages: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the messages before the model's first answer."""
+    first = next((place for place, each in enumerate(messages) if each.get("role") == "assistant"), len(messages))
+    return list(messages[:first])
