@@ -138,6 +138,7 @@ class CallEnded(Struct, frozen=True, gc=False):
     error: str | None = None
     workflow: str = ""
     call: int = 0
+    reasoning_tokens: int = 0
 
 
 class BreakerChanged(Struct, frozen=True, gc=False):
@@ -198,6 +199,7 @@ class StepEnded(Struct, frozen=True, gc=False):
     completion_tokens: int = 0
     cost_usd: float = 0.0
     error: str | None = None
+    reasoning_tokens: int = 0
 
 
 class WorkflowEnded(Struct, frozen=True, gc=False):

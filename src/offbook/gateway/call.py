@@ -96,6 +96,7 @@ class CallEvents:
                 latency_s=self._clock.monotonic_s() - self._started_s,
                 prompt_tokens=response.usage.prompt_tokens,
                 completion_tokens=response.usage.completion_tokens,
+                reasoning_tokens=response.usage.reasoning_tokens,
                 cost_usd=response.cost_usd,
                 finish_reason=response.finish_reason,
                 error=None if error is None else type(error).__name__,

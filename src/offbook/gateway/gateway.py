@@ -112,6 +112,7 @@ class ProviderGateway(Provider):
         retry: RetryPolicy | None = None,
         deadline_s: float | None = None,
         budget_usd: float | None = None,
+        restart_streams: bool | None = None,
         sink: Sink | None = None,
     ) -> ProviderGateway:
         """Return the same gateway with other rules: `gateway.using(retry=…).complete(…)`.
@@ -129,6 +130,7 @@ class ProviderGateway(Provider):
             rules,
             retry=retry or rules.retry,
             deadline_s=_checked_deadline(deadline_s) or rules.deadline_s,
+            restart_streams=rules.restart_streams if restart_streams is None else restart_streams,
             budget=budget,
             sink=rules.sink if sink is None else Sinks(rules.sink, sink),
         )

@@ -145,6 +145,68 @@ def test_a_steps_own_retry_takes_the_place_of_the_gateways():
     assert (result.state["text"], result.steps["draft"].attempts) == ("at last", 5)
 
 
+DOWN = {"fault": {"type": "http_error", "status_code": 500}}
+ASK = {"steps": [{"id": "ask", "type": "llm_call", "prompt": "Hi", "output": "answer"}]}
+
+
+def retrying(max_retries):
+    return {"config": {"model": "m", "retry": {"max_retries": max_retries, "jitter": 0}}}
+
+
+def gateway_of(responses, **options):
+    gateway = ProviderGateway(**options)
+    gateway.register(MockProvider(responses=responses, strict=True))
+    return gateway
+
+
+@pytest.mark.parametrize("own_retries", [0, 5])
+def test_the_retry_of_the_config_takes_the_place_of_the_gateways(own_retries):
+    gateway = gateway_of({"ask": [DOWN, DOWN, {"content": "up"}]}, retry=RetryPolicy(own_retries))
+    result = run_workflow(ASK | retrying(2), provider=gateway)
+    assert (result.state["answer"], result.steps["ask"].attempts) == ("up", 3)
+    refused = run_workflow(ASK | retrying(1), provider=gateway_of({"ask": DOWN}, retry=RetryPolicy(own_retries)))
+    assert (refused.status, refused.steps["ask"].attempts) == ("failed", 2)
+
+
+def test_without_a_retry_of_the_config_the_gateways_holds():
+    result = run_workflow(ASK, provider=gateway_of({"ask": DOWN}, retry=RetryPolicy(4)))
+    assert result.steps["ask"].attempts == 5
+
+
+def test_the_retry_of_a_sub_workflows_config_is_for_its_own_steps():
+    inner = {"name": "inner"} | ASK | {"config": {"retry": {"max_retries": 3, "jitter": 0}}}
+    flow = retrying(0) | {
+        "steps": [
+            {"id": "sub", "type": "subworkflow", "workflow": inner},
+            {"id": "outer", "type": "llm_call", "prompt": "Hi"},
+        ]
+    }
+    result = run_workflow(flow, {"sub.ask": DOWN, "outer": DOWN})
+    assert (result.steps["sub.ask"].attempts, result.steps["outer"].attempts) == (4, 1)
+
+
+@pytest.mark.parametrize(("restarts", "status"), [(True, "succeeded"), (False, "failed")])
+def test_the_config_decides_whether_a_broken_stream_restarts(restarts, status):
+    cut = {"content": "Roses are red", "fault": {"type": "stream_truncate", "after_chunks": 2}}
+    gateway = gateway_of({"ask": [cut, {"content": "Roses are red"}]})
+    steps = [ASK["steps"][0] | {"stream": True}]
+    flow = {"config": {"model": "m", "restart_streams": restarts}, "steps": steps}
+    assert run_workflow(flow, provider=gateway).status == status
+
+
+def test_a_gateway_that_restarts_streams_does_so_for_a_workflow_that_does_not_say():
+    cut = {"content": "Roses are red", "fault": {"type": "stream_truncate", "after_chunks": 2}}
+    gateway = gateway_of({"ask": [cut, {"content": "Roses are red"}]}, restart_streams=True)
+    assert run_workflow({"steps": [ASK["steps"][0] | {"stream": True}]}, provider=gateway).succeeded
+
+
+def test_tokens_of_reasoning_are_counted_by_step():
+    thought = Response("Hm.", "m", "scripted", Usage.of(5, 40, reasoning=30))
+    result = run_workflow(CHAIN, provider=Scripted(thought, thought))
+    assert (result.steps["draft"].reasoning_tokens, result.reasoning_tokens) == (30, 60)
+    assert result.steps["draft"].completion_tokens == 40
+
+
 def test_a_step_that_takes_too_long_has_failed():
     flow = CHAIN.replace("output: text}", "output: text, timeout: 5}")
     provider = Scripted(Response("late"), delay_s=60.0)

@@ -4,8 +4,11 @@ import asyncio
 from typing import ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from offbook import InputError, MockProvider, ToolResolutionError
+from offbook.errors import ToolRefusalError
+from offbook.tools import tool
 from tests.fakes import Echo
 from tests.workflow.running import run_workflow, statuses
 
@@ -164,6 +167,61 @@ class TestTool:
         result = run_workflow({"steps": [step("tool", tool="broken")]}, tools={"broken": broken})
         assert result.steps["it"].error == "down"
 
+    @pytest.mark.parametrize(
+        ("declared", "own_retry", "calls"),
+        [
+            ({}, None, 3),
+            ({"read_only": True}, None, 3),
+            ({"side_effect": True, "idempotent": True}, None, 3),
+            ({"side_effect": True, "idempotent": "key"}, None, 3),
+            ({"side_effect": True}, None, 1),
+            ({"undoes": "book"}, None, 1),
+            ({"side_effect": True}, {"max_retries": 1}, 2),
+            ({}, {"max_retries": 0}, 1),
+        ],
+    )
+    def test_the_retry_of_the_config_reaches_tools_that_may_run_twice(self, declared, own_retry, calls):
+        keys = []
+
+        @tool(**declared)
+        def broken(key: str) -> str:
+            """Fail."""
+            keys.append(key)
+            raise OSError("down")
+
+        own = {} if own_retry is None else {"retry": own_retry}
+        flow = {
+            "config": {"retry": {"max_retries": 2}},
+            "steps": [step("tool", tool="broken", args={"key": "a"}, **own)],
+        }
+        assert run_workflow(flow, tools={"broken": broken}).status == "failed"
+        assert keys == ["a"] * calls
+
+    def test_a_wrapper_that_declares_a_side_effect_does_not_change_how_often_a_tool_is_called(self):
+        called = []
+
+        def broken() -> str:
+            called.append("once")
+            raise OSError("down")
+
+        def mark(tools):
+            return {name: replace(one, side_effect=True) for name, one in tools.items()}
+
+        flow = {"config": {"retry": {"max_retries": 2}}, "steps": [step("tool", tool="broken")]}
+        run_workflow(flow, tools={"broken": broken}, wrap_tools=mark)
+        assert len(called) == 3
+
+    def test_what_a_tool_refuses_is_not_tried_again(self):
+        called = []
+
+        def refuse() -> str:
+            called.append("once")
+            raise ToolRefusalError("not allowed", tool="refuse")
+
+        flow = {"config": {"retry": {"max_retries": 2}}, "steps": [step("tool", tool="refuse")]}
+        assert run_workflow(flow, tools={"refuse": refuse}).status == "failed"
+        assert len(called) == 1
+
 
 class TestRouter:
     FLOW: ClassVar = {
@@ -187,6 +245,23 @@ class TestRouter:
         result = run_workflow(self.FLOW, state={"kind": kind}, provider=Echo())
         assert result.state["chosen"] == f"{chosen} #1"
         assert sorted(statuses(result).values()) == ["done", "done", "skipped", "skipped"]
+
+    def without_default(self, **fields):
+        router = {name: value for name, value in self.FLOW["steps"][0].items() if name != "default"}
+        return self.FLOW | {"steps": [router | fields, *self.FLOW["steps"][1:3]]}
+
+    def test_a_value_that_no_condition_knows_fails_a_router_without_default(self):
+        result = run_workflow(self.without_default(), state={"kind": "complaint"}, provider=Echo())
+        assert result.status == "failed"
+        assert result.steps["route"].error == "no condition is true, and there is no default: state.kind is 'complaint'"
+        assert {result.steps[name].error for name in ("one", "two")} == {"route failed"}
+
+    def test_a_router_may_lead_nowhere_if_its_failure_has_no_consequences(self):
+        flow = self.without_default(on_failure="continue")
+        flow["steps"].append(step("llm_call", "after", prompt="after", depends_on=["route"], output="done"))
+        result = run_workflow(flow, state={"kind": "complaint"}, provider=Echo())
+        assert (result.status, result.state["done"]) == ("succeeded", "after #1")
+        assert (statuses(result)["one"], statuses(result)["two"]) == ("skipped", "skipped")
 
     def test_an_expression_that_cannot_be_evaluated_fails_the_step(self):
         flow = self.FLOW | {"state": {"kind": "", "size": "large"}}

@@ -20,7 +20,7 @@ def http_get(name: str, *, allow: Sequence[str], timeout_s: float) -> ToolDef:
 
     description = f"Fetch a page by HTTP GET. Hosts that you may ask: {', '.join(allow)}."
     pages = PageFetcher(allow, tool=name)
-    return tool_of(pages.fetch, name=name, description=description, timeout_s=timeout_s)
+    return tool_of(pages.fetch, name=name, description=description, timeout_s=timeout_s, read_only=True)
 
 
 Address: TypeAlias = IPv4Address | IPv6Address

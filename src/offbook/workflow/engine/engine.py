@@ -18,7 +18,15 @@ from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
 from offbook.workflow.engine.level_run import LevelRun, RunnableLevel
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, StepResult, WorkflowResult
-from offbook.workflow.engine.step import Environment, OnText, RunContext, Scope, initial_state
+from offbook.workflow.engine.step import (
+    Environment,
+    LoadedTools,
+    OnText,
+    RunContext,
+    Scope,
+    config_retry,
+    initial_state,
+)
 from offbook.workflow.engine.steps import build_level
 from offbook.workflow.engine.tool_loader import load_tools
 from offbook.workflow.file.load import load_workflow
@@ -34,7 +42,8 @@ class WorkflowEngine:
 
     Args:
         workflow: a definition, or the path of its file.
-        provider_gateway: calls the models; a provider that is not a gateway is put behind one.
+        provider_gateway: calls the models; a provider that is not a gateway is put behind one. What the workflow
+            says of `retry` and `restart_streams` comes before the gateway's own rules.
         tools: tools that the workflow calls but does not declare, and replacements for declared tools.
         wrap_tools: wraps all tools, for example with a recorder.
         sink: gets the events of the run and its steps.
@@ -87,13 +96,17 @@ class WorkflowEngine:
     def _build_level(self, wrap_tools: WrapTools) -> RunnableLevel:
         definition = self.definition
 
-        def load(declared: Mapping[str, ToolDefinition]) -> Mapping[str, ToolDef]:
-            return wrap_tools(self._tools.load(declared))
+        def load(declared: Mapping[str, ToolDefinition]) -> LoadedTools:
+            own = self._tools.load(declared)
+            return LoadedTools(own, wrap_tools(own))
 
+        loaded = load(definition.tools)
         environment = Environment(
             workflow=definition.name,
             config=definition.config,
-            toolbox=Toolbox(load(definition.tools)),
+            retry=config_retry(definition.config),
+            toolbox=Toolbox(loaded.wrapped),
+            own_tools=loaded.own,
             sink=self._sink,
             checkpoint=self._checkpoint,
             on_text=self._on_text,

@@ -72,7 +72,8 @@ class UsageMeter:
     """A sink that adds up the calls, attempts, tokens and cost of a step."""
 
     def __init__(self) -> None:
-        self.calls = self.attempts = self.prompt_tokens = self.completion_tokens = 0
+        self.calls = self.attempts = 0
+        self.prompt_tokens = self.completion_tokens = self.reasoning_tokens = 0
         self.cost_usd = 0.0
 
     def emit(self, event: Event) -> None:
@@ -83,6 +84,7 @@ class UsageMeter:
                 self.calls += 1
                 self.prompt_tokens += event.prompt_tokens
                 self.completion_tokens += event.completion_tokens
+                self.reasoning_tokens += event.reasoning_tokens
                 self.cost_usd += event.cost_usd
 
 
@@ -199,14 +201,15 @@ class LevelRun:
             attempts=meter.attempts,
             prompt_tokens=meter.prompt_tokens,
             completion_tokens=meter.completion_tokens,
+            reasoning_tokens=meter.reasoning_tokens,
             cost_usd=meter.cost_usd,
             latency_s=SYSTEM_CLOCK.monotonic_s() - started_s,
         )
 
     async def _output(self, step: StepRunner[Any], meter: UsageMeter) -> Any:
         """Run the step, and return its output as JSON values."""
-        timeout_s = step.definition.timeout
-        gateway = self._scope.run.gateway.using(retry=step.retry, sink=meter)
+        timeout_s, restart = step.definition.timeout, self._environment.config.restart_streams
+        gateway = self._scope.run.gateway.using(retry=step.retry, restart_streams=restart or None, sink=meter)
         async with time_limit(timeout_s, lambda limit_s: StepTimeoutError(step.definition.id, timeout_s=limit_s)):
             return json_form(await step.run(self._scope, gateway)).value
 
@@ -226,6 +229,7 @@ class LevelRun:
                 attempts=result.attempts,
                 prompt_tokens=result.prompt_tokens,
                 completion_tokens=result.completion_tokens,
+                reasoning_tokens=result.reasoning_tokens,
                 cost_usd=result.cost_usd,
                 error=result.error_type,
             )

@@ -16,7 +16,8 @@ class StepResult(Struct, frozen=True, kw_only=True):
     """The result of a step.
 
     `output` is text, a tool's result or a router's target. `calls` counts its model calls, `attempts` the requests
-    to providers for them, including retries and fallbacks. `error` is the reason why it failed or was skipped.
+    to providers for them, including retries and fallbacks. `reasoning_tokens` are part of `completion_tokens`. `error`
+    is the reason why it failed or was skipped.
     """
 
     id: str
@@ -31,6 +32,7 @@ class StepResult(Struct, frozen=True, kw_only=True):
     completion_tokens: int = 0
     cost_usd: float = 0.0
     latency_s: float = 0.0
+    reasoning_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -65,6 +67,10 @@ class WorkflowResult(Struct, frozen=True, kw_only=True):
     @property
     def total_tokens(self) -> int:
         return sum(step.total_tokens for step in self.steps.values())
+
+    @property
+    def reasoning_tokens(self) -> int:
+        return sum(step.reasoning_tokens for step in self.steps.values())
 
     @property
     def attempts(self) -> int:

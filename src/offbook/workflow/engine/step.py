@@ -12,6 +12,7 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.events import Sink
 from offbook.gateway.gateway import ProviderGateway
+from offbook.gateway.retry import RetryPolicy
 from offbook.messages import JsonObject
 from offbook.text import did_you_mean
 from offbook.tools import Toolbox, ToolDef
@@ -19,27 +20,44 @@ from offbook.workflow.engine.result import Checkpoint, StepResult
 from offbook.workflow.file.schema import ConfigDefinition, StepFields, ToolDefinition
 
 OnText: TypeAlias = Callable[[str, str], object]
-LoadTools: TypeAlias = Callable[[Mapping[str, ToolDefinition]], Mapping[str, ToolDef]]
 D = TypeVar("D", bound=StepFields)
+
+
+class LoadedTools(Struct, frozen=True):
+    """The tools that a file declares, and the same with the wrappers of the run."""
+
+    own: Mapping[str, ToolDef]
+    wrapped: Mapping[str, ToolDef]
+
+
+LoadTools: TypeAlias = Callable[[Mapping[str, ToolDefinition]], LoadedTools]
 
 
 class Environment(Struct, frozen=True, kw_only=True):
     """What the steps of a workflow share in all of its runs.
 
-    `on_text` is called with the id of a step and each piece of its streamed answers. `load_tools` loads the tools
-    that a file declares. `names` are the names that expressions may use. `prefix` precedes the ids of a
-    sub-workflow's steps in recordings.
+    `toolbox` has the tools as they are called, with the wrappers of the run, and `own_tools` the same without them.
+    `retry` is the policy of steps that have none of their own. `on_text` is called with the id of a step and each piece
+    of its streamed answers. `load_tools` loads the tools that a file declares. `names` are the names that expressions
+    may use. `prefix` precedes the ids of a sub-workflow's steps in recordings.
     """
 
     workflow: str
     config: ConfigDefinition
     toolbox: Toolbox
+    own_tools: Mapping[str, ToolDef]
     sink: Sink
     checkpoint: Checkpoint
     on_text: OnText
     load_tools: LoadTools
+    retry: RetryPolicy | None = None
     names: tuple[str, ...] = ("state",)
     prefix: str = ""
+
+
+def config_retry(config: ConfigDefinition) -> RetryPolicy | None:
+    """Return the policy that a config sets for the steps of its workflow, if it does."""
+    return None if config.retry is None else config.retry.policy()
 
 
 class RunContext(Struct, frozen=True):
@@ -68,7 +86,7 @@ class StepRunner(ABC, Generic[D]):
 
     def __init__(self, definition: D, environment: Environment) -> None:
         self.definition, self.environment = definition, environment
-        self.retry = None if definition.retry is None else definition.retry.policy()
+        self.retry = environment.retry if definition.retry is None else definition.retry.policy()
 
     @abstractmethod
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:

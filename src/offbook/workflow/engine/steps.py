@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK
-from offbook.errors import InputError, StepError, ToolArgumentsError, ToolResolutionError
+from offbook.errors import InputError, StepError, ToolArgumentsError, ToolRefusalError, ToolResolutionError
 from offbook.gateway.gateway import ProviderGateway
 from offbook.gateway.retry import RetryPolicy
 from offbook.messages import JsonObject, Request, ToolCall
-from offbook.tools import Toolbox, run_tool
+from offbook.text import shorten
+from offbook.tools import Toolbox, ToolDef, run_tool
 from offbook.workflow.engine.level_run import RunnableLevel
 from offbook.workflow.engine.model_steps import AgentStepRunner, LlmCallStepRunner
-from offbook.workflow.engine.step import Environment, Scope, StepRunner, initial_state, set_path
+from offbook.workflow.engine.step import Environment, Scope, StepRunner, config_retry, initial_state, set_path
 from offbook.workflow.file.expression import Expression
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import (
@@ -29,19 +30,26 @@ from offbook.workflow.file.schema import (
     ToolStep,
     WorkflowDefinition,
 )
-from offbook.workflow.file.template import fill, value_at
+from offbook.workflow.file.template import fill, follow_path, value_at
 
+MAX_SHOWN_CHARS = 80
 NO_RETRY = RetryPolicy(max_retries=0)
-NOT_RETRYABLE = (ToolArgumentsError, ToolResolutionError)
+NOT_RETRYABLE = (ToolArgumentsError, ToolRefusalError, ToolResolutionError)
 
 
 class ToolStepRunner(StepRunner[ToolStep]):
-    """Calls a tool; its result is the output. A failure is retried if the step has a `retry`."""
+    """Calls a tool; its result is the output. A failure is retried if the step, or the config, has a `retry`.
+
+    The config's is for every step, so it does not reach a tool with a side effect that is not idempotent: what failed
+    may have happened all the same. The tool's own declaration decides, not that of a wrapper, which may be stricter: a
+    run under test takes the same attempts as a real one.
+    """
 
     def __init__(self, definition: ToolStep, environment: Environment) -> None:
         super().__init__(definition, environment)
         self._tool = environment.toolbox[definition.tool]
-        self._retry = self.retry or NO_RETRY
+        is_asked = definition.retry is not None or not _may_do_harm_twice(environment.own_tools[definition.tool])
+        self._retry = (self.retry if is_asked else None) or NO_RETRY
 
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
         place = f"steps.{self.definition.id}.args"
@@ -61,8 +69,13 @@ class ToolStepRunner(StepRunner[ToolStep]):
         return self._retry.pause_s(request, attempt)
 
 
+def _may_do_harm_twice(tool: ToolDef) -> bool:
+    declared = tool.declaration
+    return declared.has_effect and not declared.idempotent
+
+
 class RouterStepRunner(StepRunner[RouterStep]):
-    """Chooses the target of the first condition that is true, otherwise the default; its id, or None, is the output."""
+    """Chooses the target of the first condition that is true, otherwise the default; its id is the output."""
 
     def __init__(self, definition: RouterStep, environment: Environment) -> None:
         super().__init__(definition, environment)
@@ -71,12 +84,23 @@ class RouterStepRunner(StepRunner[RouterStep]):
             for condition in definition.conditions
         ]
 
-    async def run(self, scope: Scope, gateway: ProviderGateway) -> str | None:
+    async def run(self, scope: Scope, gateway: ProviderGateway) -> str:
         names = scope.names
         for expression, target in self._conditions:
             if expression.is_true(names):
                 return target
+        if self.definition.default is None:
+            raise StepError(f"no condition is true, and there is no default: {self._describe_values(names)}")
         return self.definition.default
+
+    def _describe_values(self, names: Mapping[str, Any]) -> str:
+        paths = dict.fromkeys(path for expression, _ in self._conditions for path in expression.paths)
+        return ", ".join(f"{'.'.join(path)} is {_describe_value(path, names)}" for path in paths)
+
+
+def _describe_value(path: tuple[str, ...], names: Mapping[str, Any]) -> str:
+    value, depth = follow_path(path, names)
+    return shorten(repr(value), MAX_SHOWN_CHARS) if depth == len(path) else "not set"
 
 
 def loop_environment(environment: Environment, definition: LoopStep) -> Environment:
@@ -167,10 +191,14 @@ def loaded_workflow(definition: SubworkflowStep) -> WorkflowDefinition:
 def subworkflow_environment(environment: Environment, definition: SubworkflowStep) -> Environment:
     """Return the environment of a sub-workflow's steps."""
     workflow = loaded_workflow(definition)
+    config = workflow.config.inside(environment.config)
+    loaded = environment.load_tools(workflow.tools)
     return replace(
         environment,
-        config=workflow.config.inside(environment.config),
-        toolbox=Toolbox({**environment.toolbox, **environment.load_tools(workflow.tools)}),
+        config=config,
+        retry=config_retry(config),
+        toolbox=Toolbox({**environment.toolbox, **loaded.wrapped}),
+        own_tools={**environment.own_tools, **loaded.own},
         names=("state",),
         prefix=f"{environment.prefix}{definition.id}.",
     )
