@@ -24,7 +24,7 @@ def one_line(text: str, limit: int) -> str:
 
 def cut_lines(text: str, *, lines: int, columns: int) -> list[str]:
     """Return the first `lines` lines of the text, printable, each cut to `columns` characters."""
-    first = text.split("\n", lines)
+    first = text.split("\n", lines) if text else []
     left = first.pop().count("\n") + 1 if len(first) > lines else 0
     shown = [log_safe(line[:columns] + "…" if len(line) > columns else line) for line in first]
     return [*shown, f"… {pluralize(left, 'more line')}"] if left else shown

@@ -53,7 +53,7 @@ def test_where_everything_was_met_and_seen_nothing_is_said_of_it():
 
 def test_what_differs_from_before_is_told_the_worse_first():
     told = shown(explorations.naive(), before=explorations.sound())
-    assert "compared with before: 3 worse, 2 other changes, 1 the same\n" in told
+    assert "compared with before: 4 worse, 1 other change, 1 the same\n" in told
     assert "  recovered → repeated side effect  tool=refund call=1: tool_lost\n  recovered → not reached" in told
     same = shown(explorations.sound(), before=explorations.sound())
     assert "compared with before: 0 worse, 0 other changes, 6 the same\n" in same
@@ -90,7 +90,7 @@ def test_a_console_that_knows_ascii_alone_is_given_that():
     raw = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
     told = shown(explorations.naive(), file=raw)
     assert "+ recovered" in told
-    assert "  | RuntimeError: gave up\n" in told
+    assert "! crashed: RuntimeError: gave up\n  | 2 cases" in told
 
 
 def test_many_findings_changes_and_lines_are_cut():

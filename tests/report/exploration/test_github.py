@@ -22,12 +22,10 @@ def reported(exploration, summary=None):
 def test_each_finding_is_an_annotation():
     refunds, crashes = reported(explorations.naive())
     assert refunds == (
-        "::error title=refund_agent%3A repeated side effect in 1 case::tool=refund call=1: tool_lost%0A"
-        "refund ran 2 times, usually once%0Aoffbook explore refund.py --only 0006"
+        "::error title=refund_agent%3A repeated side effect in 1 case::"
+        "refund ran 2 times, usually once%0Atool=refund call=1: tool_lost%0Aoffbook explore refund.py --only 0006"
     )
-    assert crashes.startswith(
-        "::error title=refund_agent%3A crashed in 2 cases::step=agent call=1: connection_reset%0A"
-    )
+    assert crashes.startswith("::error title=refund_agent%3A crashed in 2 cases::RuntimeError: gave up%0A")
 
 
 def test_the_summary_is_added_to_what_others_have_written(tmp_path):
@@ -65,8 +63,9 @@ def test_a_table_tells_how_many_cases_have_which_verdict_the_worst_first():
 def test_findings_are_folded_with_their_evidence_and_the_command():
     told = markdown(explorations.naive())
     assert (
-        "<details><summary>! crashed: step=agent call=1: connection_reset and 1 more case</summary>\n\n"
-        "<pre>\nRuntimeError: gave up\n\noffbook explore refund.py --only 0003\n</pre>\n\n</details>\n"
+        "<details><summary>! crashed: RuntimeError: gave up</summary>\n\n"
+        "<pre>\nstep=agent call=1: connection_reset and 1 more case\n\n"
+        "offbook explore refund.py --only 0003\n</pre>\n\n</details>\n"
     ) in told
     assert "### Findings" not in markdown(explorations.sound())
 
@@ -74,7 +73,7 @@ def test_findings_are_folded_with_their_evidence_and_the_command():
 def test_what_differs_from_before_is_a_table_the_worse_first():
     told = markdown(explorations.naive(), before=explorations.sound())
     table = told.partition("### Compared with before\n\n")[2].splitlines()
-    assert table[0] == "compared with before: 3 worse, 2 other changes, 1 the same"
+    assert table[0] == "compared with before: 4 worse, 1 other change, 1 the same"
     assert table[4] == "| worse | step\\=agent call\\=1\\: connection\\_reset | recovered → crashed |"
     assert table[-1].startswith("|  | ")
     same = markdown(explorations.sound(), before=explorations.sound())

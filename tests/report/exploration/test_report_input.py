@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from offbook.explore.verdict import Assessment
-from offbook.report.exploration.report_input import group_findings
+from offbook.report.exploration.report_input import causes_of_findings, group_findings
 from tests.report.exploration import explorations
 
 
@@ -15,19 +15,32 @@ def test_the_worst_come_first_and_cases_with_one_cause_are_one_finding():
     assert told(explorations.with_pair()) == [("repeated side effect", ["0006", "0007"]), ("crashed", ["0003", "0004"])]
 
 
-def test_another_reason_is_another_finding_and_only_its_first_line_counts():
+def with_assessments(*assessments):
     exploration = explorations.naive()
-    other, same = Assessment("crashed", ("KeyError",)), Assessment("crashed", ("RuntimeError: gave up\nat line 7",))
-    explored = list(exploration.results)
-    explored[0], explored[1] = replace(explored[0], assessment=other), replace(explored[1], assessment=same)
-    found = told(replace(exploration, results=tuple(explored)))
-    assert found[1:] == [("crashed", ["0001"]), ("crashed", ["0002", "0003", "0004"])]
+    changed = (replace(each, assessment=a) for each, a in zip(exploration.results, assessments, strict=False))
+    return replace(exploration, results=(*changed, *exploration.results[len(assessments) :]))
+
+
+def test_another_reason_is_another_finding_and_only_its_first_line_counts():
+    other, same = Assessment("wrong", ("KeyError",)), Assessment("wrong", ("it said sorry\nat line 7",))
+    found = told(with_assessments(other, same, replace(same, evidence=("it said sorry",))))
+    assert found[1:] == [("wrong", ["0001"]), ("wrong", ["0002", "0003"]), ("crashed", ["0004"])]
+
+
+def test_errors_that_merely_ended_the_run_are_one_finding_with_several_causes():
+    exploration = with_assessments(Assessment("crashed", ("KeyError: 'x'",)))
+    crashes = group_findings(exploration)[-1]
+    assert [each.case.id for each in crashes.results] == ["0001", "0003", "0004"]
+    assert crashes.headline == "it ended with an error that is not declared: KeyError, RuntimeError"
+    assert crashes.evidence == ("KeyError: 'x' (1 case)", "RuntimeError: gave up (2 cases)")
+    assert [len(cause.results) for cause in causes_of_findings(exploration)] == [1, 1, 2]
 
 
 def test_a_finding_tells_its_first_case_and_its_evidence_if_there_is_any():
     finding = group_findings(explorations.naive())[0]
     assert str(finding.first) == "tool=refund call=1: tool_lost"
-    assert finding.evidence == ("refund ran 2 times, usually once",)
+    assert finding.headline == "refund ran 2 times, usually once"
+    assert finding.evidence == ()
     exploration = explorations.naive()
     bare = replace(exploration.results[0], assessment=Assessment("hung"))
     assert group_findings(replace(exploration, results=(bare,)))[0].evidence == ()
