@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,9 +14,12 @@ from traceback import walk_tb
 from types import ModuleType
 
 from offbook.errors import InputError
+from offbook.scenarios.scenario import scenario, turn
+from offbook.scenarios.trajectory import expected
 from offbook.text import did_you_mean
 
 SITE_PACKAGES = "site-packages"
+PACKAGE = Path(__file__).parent.parent
 
 
 @contextmanager
@@ -73,8 +78,12 @@ def execute_file(file: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except InputError:
-        raise
+    except InputError as error:
+        if file.name in error.source:
+            raise
+        place = ": ".join(part for part in (error.source, error.place) if part)
+        source = _location(error, inside=file.parent)
+        raise InputError(error.reason, source=source, place=place, hint=error.hint) from error
     except (Exception, SystemExit) as error:
         raise import_error(error, "cannot import it", inside=file.parent) from error
     return module
@@ -84,14 +93,34 @@ def import_error(error: BaseException, summary: str, *, inside: Path | None = No
     """Return the error of a failed import with its file and line, preferably those of a file in `inside`."""
     if isinstance(error, SyntaxError) and error.filename:
         return InputError(f"{summary}: {type(error).__name__}: {error.msg}", source=f"{error.filename}:{error.lineno}")
+    reason, source = f"{summary}: {type(error).__name__}: {error}", _location(error, inside=inside)
+    return InputError(reason, source=source, hint=_argument_hint(str(error)) if isinstance(error, TypeError) else "")
+
+
+def _location(error: BaseException, *, inside: Path | None) -> str:
     spots = [(Path(frame.f_code.co_filename), line) for frame, line in walk_tb(error.__traceback__)]
     own = [spot for spot in spots if not _is_foreign(spot[0]) and (inside is None or spot[0].is_relative_to(inside))]
     file, line = (own or spots)[-1]
-    return InputError(f"{summary}: {type(error).__name__}: {error}", source=f"{file}:{line}")
+    return f"{file}:{line}"
+
+
+_UNKNOWN_ARGUMENT = re.compile(r"(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_DECLARING = {function.__name__: function for function in (scenario, turn, expected)}
+
+
+def _argument_hint(message: str) -> str:
+    """Return the hint for a call of a function of scenarios with wrong arguments, from the message of the TypeError."""
+    found = _UNKNOWN_ARGUMENT.search(message)
+    if found is not None and found[1] in _DECLARING:
+        snake_case = re.sub(r"([A-Z])", r"_\1", found[2]).lower()
+        return did_you_mean(snake_case, inspect.signature(_DECLARING[found[1]]).parameters, kind="arguments")
+    if message.startswith("scenario() takes 1 positional argument"):
+        return 'pass everything but the name by name: scenario("books a room", turns=["09:00"])'
+    return ""
 
 
 def _is_foreign(file: Path) -> bool:
-    return SITE_PACKAGES in file.parts or not file.is_file() or file.is_relative_to(Path(__file__).parent)
+    return SITE_PACKAGES in file.parts or not file.is_file() or file.is_relative_to(PACKAGE)
 
 
 def _is_in(folder: Path, module: ModuleType) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, time_limit
-from offbook.errors import EventLoopError, OffbookError, RecordingMismatchError, TargetError
+from offbook.errors import EventLoopError, InputError, OffbookError, RecordingMismatchError, TargetError
 from offbook.messages import Reply, Request, ToolCall
 from offbook.providers.provider import Provider
 from offbook.scenarios.mocks import MockedCall, MockedTools
@@ -47,18 +47,21 @@ class ConversationTranscript(Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
 
 
-class MismatchCapture(Provider):
-    """Passes requests on to `provider`, and each mismatch to `on_mismatch` before it is raised."""
+class UnansweredCapture(Provider):
+    """Passes requests on to `provider`, and errors of the test to `on_unanswered` before they are raised.
 
-    def __init__(self, provider: Provider, on_mismatch: Callable[[RecordingMismatchError], object]) -> None:
+    Those are requests that a replay has no answer for, or that no provider is declared for.
+    """
+
+    def __init__(self, provider: Provider, on_unanswered: Callable[[Exception], object]) -> None:
         self.name = provider.name
-        self._provider, self._on_mismatch = provider, on_mismatch
+        self._provider, self._on_unanswered = provider, on_unanswered
 
     async def send(self, request: Request) -> Reply:
         try:
             return await self._provider.send(request)
-        except RecordingMismatchError as error:
-            self._on_mismatch(error)
+        except (RecordingMismatchError, InputError) as error:
+            self._on_unanswered(error)
             raise
 
 
@@ -116,8 +119,13 @@ class Conversation:
 
     async def _answer(self, text: str) -> AgentAnswer:
         limit_s = self._limits.answer_timeout_s
-        async with time_limit(limit_s, lambda s: TargetError(f"the agent did not answer within {s:g} s")):
-            return await self._agent.say(text)
+        try:
+            async with time_limit(limit_s, lambda s: TargetError(f"the agent did not answer within {s:g} s")):
+                return await self._agent.say(text)
+        except OffbookError:
+            raise
+        except Exception as error:  # every error of the agent is a finding about it
+            raise TargetError(f"the agent raised {type(error).__name__}: {error}") from error
 
 
 SHOWN_UNANSWERED = 3

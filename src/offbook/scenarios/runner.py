@@ -17,7 +17,7 @@ from offbook.scenarios.conversation import (
     Conversation,
     ConversationLimits,
     ConversationTranscript,
-    MismatchCapture,
+    UnansweredCapture,
     User,
     check_assertions,
     mismatch_failure,
@@ -175,7 +175,7 @@ class ScenarioRunner:
         identity = conversation_id(scenario.name, agent.name, index)
         tools = mocks.conversation(identity, wrap_tool=self._participants.wrap_tool, declared_by="scenario")
         provider = self._provider(scenario, agent, index)
-        asked = None if provider is None else MismatchCapture(provider, tools.note_unanswered)
+        asked = None if provider is None else UnansweredCapture(provider, tools.note_unanswered)
         user = self._user(scenario, provider)
         limits = ConversationLimits(self._max_turns(scenario), self._rules.answer_timeout_s)
         transcript = await Conversation(user, agent.begin(AgentEnvironment(tools, asked)), tools, limits).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -137,11 +138,23 @@ def _run(config: Config, plan: RunPlan, options: ScenarioOptions) -> int:
         return INTERRUPTED
     except OffbookError:
         if work.has_started:
-            work.report_partial()
+            work.report_partial(to_files_only=options.is_json)
         raise
     work.reporter.finish(done.result)
     _print_unused(done.unused, options)
-    return _exit_code(done.result)
+    code = _exit_code(done.result)
+    if code == MISMATCH and isinstance(options.mode, Replay):
+        again = f"offbook test{_arguments(options)} --record {shlex.quote(options.mode.path)}"
+        print_message("hint: ", f"record it again, or undo the change: {again}", is_err=options.is_json)
+    return code
+
+
+def _arguments(options: ScenarioOptions) -> str:
+    """Return the arguments that choose the same scenarios, each with a space in front."""
+    named = [("--config", options.config), ("--scenario", options.scenario)]
+    named += [("--agent", agent) for agent in options.agents]
+    words = [*options.paths, *(word for name, value in named if value is not None for word in (name, value))]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 class _Run:
@@ -149,7 +162,8 @@ class _Run:
 
     def __init__(self, config: Config, plan: RunPlan, options: ScenarioOptions) -> None:
         self._config, self._plan, self._options = config, plan, options
-        self.reporter = Reporters(*_reporters(options))
+        reporters = list(_reporters(options))
+        self.reporter, self._files = Reporters(*reporters), Reporters(*reporters[:-1])
         self._runner = ScenarioRunner(Participants({}))
         self._grouping = error_grouping(config)
         self.has_started = False
@@ -166,10 +180,11 @@ class _Run:
             groups = await self._grouping.groups_of(result, opened.provider)
             return SuiteOutcome(replace(result, groups=groups), opened.unused())
 
-    def report_partial(self) -> None:
+    def report_partial(self, *, to_files_only: bool = False) -> None:
         """Report the scenarios that have ended."""
         ended = self._runner.so_far()
-        self.reporter.finish(replace(ended, groups=self._grouping.groups_without_model(ended)))
+        reporter = self._files if to_files_only else self.reporter
+        reporter.finish(replace(ended, groups=self._grouping.groups_without_model(ended)))
 
 
 def _rules(config: Config, options: ScenarioOptions) -> RunRules:
@@ -185,7 +200,7 @@ def _exit_code(result: SuiteResult) -> int:
 
 
 def _reporters(options: ScenarioOptions) -> Iterator[Reporter]:
-    """Yield the reporters, files first: one that cannot be written is found before anything is shown."""
+    """Yield the reporters, the one of stdout last: a file that cannot be written is found before anything is shown."""
     summary = os.environ.get("GITHUB_STEP_SUMMARY", "")
     for declared in options.reporters:
         yield reporter_of(f"github={summary}" if declared == "github" and summary else declared)

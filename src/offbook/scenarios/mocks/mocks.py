@@ -223,7 +223,8 @@ class Mocks:
 
     Args:
         declared: for each tool a JSON value, a function of `(args)` or `(args, ctx)`, sync or async, an
-            exception, or the result of `sequence`, `replayed`, `fails`, `hangs` or `garbled`.
+            exception, or the result of `sequence`, `replayed`, `fails`, `hangs` or `garbled`. `{"tools": {…}}` around
+            them is accepted.
         unmocked: how calls of other tools are handled: `error` raises UnmockedToolError, `passthrough`
             answers None.
         schemas: the real tools, where they are known: functions, tools, specs, or JSON schemas of their
@@ -283,14 +284,25 @@ class Mocks:
         return tuple(tool for tool in self._mocks if tool not in self._called)
 
 
-def _build_mocks(declared: Mapping[str, object]) -> dict[str, Mock]:
+def mocks_by_tool(declared: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the mocks by tool, without the `{"tools": …}` around them if there is one.
+
+    Raises:
+        InputError: it is not a mapping.
+    """
     if not isinstance(declared, Mapping):
         hint = '{"get_weather": lambda args: {"city": args["city"]}}'
         raise InputError(f"expected a dict of mocks, got {declared!r}", source=SOURCE, hint=hint)
-    for tool in declared:
+    inner = declared.get("tools")
+    return inner if declared.keys() == {"tools"} and isinstance(inner, Mapping) else declared
+
+
+def _build_mocks(declared: Mapping[str, object]) -> dict[str, Mock]:
+    mocks = mocks_by_tool(declared)
+    for tool in mocks:
         if not isinstance(tool, str) or not tool:
             raise InputError(f"expected the name of a tool, got {tool!r}", source=SOURCE)
-    return {tool: to_mock(given, source=SOURCE, place=tool) for tool, given in declared.items()}
+    return {tool: to_mock(given, source=SOURCE, place=tool) for tool, given in mocks.items()}
 
 
 def _build_real_tools(schemas: Mapping[str, GivenSchema], returns: Mapping[str, object]) -> dict[str, RealTool]:

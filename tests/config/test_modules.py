@@ -1,0 +1,38 @@
+"""Files of scenarios that cannot be imported."""
+
+import pytest
+
+from offbook.config.collect import collect_scenarios
+from offbook.errors import InputError
+
+IMPORTS = "from offbook import scenario\nfrom offbook.scenarios import Trajectory, expected, turn\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ('scenario("s", turns=["hi"], maxTurns=3)', "did you mean 'max_turns'?"),
+        ('scenario("s", turns=["hi"], unmockedTools="passthrough")', "did you mean 'unmocked'?"),
+        ('expected("search", argMatchMode="ignore")', "arguments: args, at_least, at_most, exactly, match, tool"),
+        (
+            'scenario("s", {"turns": ["hi"]})',
+            'pass everything but the name by name: scenario("books a room", turns=["09:00"])',
+        ),
+        ("print(1, maxTurns=3)", ""),
+    ],
+)
+def test_wrong_arguments_have_a_hint(tmp_path, line, hint):
+    file = tmp_path / "sim_s.py"
+    file.write_text(IMPORTS + line)
+    with pytest.raises(InputError) as refused:
+        collect_scenarios([file])
+    assert (refused.value.source, refused.value.hint) == (f"{file}:3", hint)
+
+
+@pytest.mark.parametrize("line", ["turn(3)", 'Trajectory("strct")', 'expected("")'])
+def test_a_wrong_part_of_a_scenario_is_reported_with_its_line(tmp_path, line):
+    file = tmp_path / "sim_s.py"
+    file.write_text(IMPORTS + line)
+    with pytest.raises(InputError) as refused:
+        collect_scenarios([file])
+    assert refused.value.source == f"{file}:3"
