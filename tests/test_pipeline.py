@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from offbook.errors import (
@@ -45,7 +46,7 @@ def server():
 
 
 def config(**fields):
-    return ConfigDefinition.model_validate(fields)
+    return msgspec.convert(fields, ConfigDefinition)
 
 
 def local(server, **fields):

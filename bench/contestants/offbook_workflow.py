@@ -8,7 +8,8 @@ from offbook import MockProvider, ProviderGateway, Request
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.fingerprint import fingerprint
-from offbook.workflow import WorkflowDefinition, WorkflowEngine, WorkflowResult
+from offbook.workflow import WorkflowEngine, WorkflowResult
+from offbook.workflow.file.definition import read_definition
 
 
 class OffbookEngine(EngineContestant):
@@ -30,7 +31,7 @@ class OffbookEngine(EngineContestant):
         self._gateway.register(provider)
 
     def make(self) -> WorkflowEngine:
-        return WorkflowEngine(WorkflowDefinition.model_validate(self._declared), self._gateway)
+        return WorkflowEngine(read_definition(self._declared), self._gateway)
 
     async def run(self, engine: WorkflowEngine) -> WorkflowResult:
         return await engine.run()

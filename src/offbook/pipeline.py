@@ -190,7 +190,7 @@ async def open_pipeline(
         )
         retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
         gateway = await stack.enter_async_context(
-            ProviderGateway(retry=retry, restart_streams=config.restart_streams, sink=sink)
+            ProviderGateway(retry=retry, restart_streams=bool(config.restart_streams), sink=sink)
         )
         _register(gateway, config, factory, models)
         toolboxes = [stack.enter_context(toolbox) for toolbox in _tool_recordings(config, mode, Path(folder))]

@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from offbook.errors import InputError
-from offbook.workflow import WorkflowDefinition, draw, parse_workflow
+from offbook.workflow import draw, parse_workflow
+from offbook.workflow.file.definition import read_definition
 from tests.workflow.samples import EXAMPLE, call, workflow
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -25,7 +26,7 @@ def hostile():
         {"id": HOSTILE, "type": "llm_call", "prompt": "x"},
         {"id": "r", "type": "router", "conditions": [{"expression": f"state.a == '{HOSTILE}'", "target": HOSTILE}]},
     ]
-    return WorkflowDefinition.model_validate({"name": HOSTILE, "steps": steps})
+    return read_definition({"name": HOSTILE, "steps": steps})
 
 
 def test_a_workflow_is_drawn_as_text_by_level():
@@ -114,7 +115,7 @@ def test_pictures_are_the_same_every_time_and_hold_no_foreign_markup(format):
 
 def test_a_sub_workflow_that_is_not_loaded_is_drawn_by_its_path():
     step = {"id": "s", "type": "subworkflow", "path": "other.yaml"}
-    flow = WorkflowDefinition.model_validate({"name": "flow", "steps": [step]})
+    flow = read_definition({"name": "flow", "steps": [step]})
     assert draw(flow) == "flow\n  1 s  subworkflow\n      other.yaml\n"
     assert 's0["s<br>subworkflow"]' in draw(flow, "mermaid")
 

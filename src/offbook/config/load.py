@@ -19,15 +19,27 @@ from offbook.config.schema import (
     Config,
     JudgeConfig,
     RunConfig,
+    Section,
     UserConfig,
 )
 from offbook.errors import InputError
 from offbook.text import did_you_mean
-from offbook.workflow.file.problems import EXPECTED, LIMITS, literal_hint, show_value
-from offbook.workflow.file.schema import Definition
+from offbook.workflow.file.problems import show_value
+
+EXPECTED = {
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+}
+LIMITS = {"greater_than": "more than", "greater_than_equal": "at least", "less_than_equal": "at most"}
 
 
-def validation_input_error(error: ValidationError, kind: type[Definition], *, source: str, place: str) -> InputError:
+def validation_input_error(error: ValidationError, kind: type[Section], *, source: str, place: str) -> InputError:
     """Return the first problem of the section at `place`, which should be of this kind."""
     details = error.errors(include_url=False)[0]
     path = ".".join([place, *map(str, details["loc"])])
@@ -35,21 +47,26 @@ def validation_input_error(error: ValidationError, kind: type[Definition], *, so
     return InputError(reason, source=source, place=path, hint=hint)
 
 
-def _reason_and_hint(details: ErrorDetails, kind: type[Definition]) -> tuple[str, str]:
+def _reason_and_hint(details: ErrorDetails, kind: type[Section]) -> tuple[str, str]:
     reason, name, given = details["type"], str(details["loc"][-1]), _show_value(details["input"])
     if reason == "extra_forbidden":
         return f"unknown key {name!r}", did_you_mean(name, kind.model_fields, kind="keys")
     if reason == "missing":
         return "required, but missing", ""
     if reason == "literal_error":
-        return f"unknown value {given}", literal_hint(details)
+        return f"unknown value {given}", _literal_hint(details)
     return _mismatch_reason(details, given), ""
+
+
+def _literal_hint(details: ErrorDetails) -> str:
+    known = [word.strip("'") for word in details["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+    return did_you_mean(str(details["input"]), known, kind="one of")
 
 
 def _mismatch_reason(details: ErrorDetails, given: str) -> str:
     kind, context = details["type"], details.get("ctx", {})
     if kind in EXPECTED:
-        return f"expected {EXPECTED[kind].replace('mapping', 'table')}, got {given}"
+        return f"expected {EXPECTED[kind]}, got {given}"
     if kind in LIMITS:
         return f"expected {LIMITS[kind]} {next(iter(context.values())):g}, got {given}"
     if kind == "string_pattern_mismatch" and context["pattern"] == REFERENCE_PATTERN:
@@ -69,7 +86,7 @@ SECTIONS = ("agent", "agents", "user", "judge", "run")
 AGENT_NAME = re.compile(r"[\w.-]{1,100}")
 DEFAULT_AGENT = "agent"
 
-D = TypeVar("D", bound=Definition)
+D = TypeVar("D", bound=Section)
 
 
 def find_config(start: str | os.PathLike[str] = ".") -> Config:

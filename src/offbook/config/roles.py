@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.codecs.base import WireRequest
 from offbook.codecs.openai_chat import OpenAIChatCodec
@@ -159,7 +160,7 @@ async def _open_vendor(
 
 async def _open_workflow(config: Config, declared: WorkflowConfig, place: str, stack: AsyncExitStack) -> Provider:
     definition = agent_workflow(config, declared)
-    options = definition.config.model_copy(update={"retry": SINGLE_ATTEMPT})
+    options = replace(definition.config, retry=SINGLE_ATTEMPT)
     folder = (config.folder / declared.workflow).parent
     pipeline = open_pipeline(options, Live(), folder=folder, models=endpoints_of(definition))
     try:

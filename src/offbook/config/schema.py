@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, Strict
 
 from offbook.scenarios.judge import Severity
 from offbook.vendors import ProviderName
-from offbook.workflow.file.schema import Definition, ListOf, Name, Seconds, Temperature
 
 REFERENCE_PATTERN = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 ErrorGroupingMode = Literal["label", "model", "none"]
 Reference = Annotated[str, Field(pattern=REFERENCE_PATTERN)]
+T = TypeVar("T")
+ListOf: TypeAlias = Annotated[tuple[T, ...], Strict(False)]
+Name = Annotated[str, Field(min_length=1)]
+Seconds = Annotated[float, Field(gt=0)]
+Temperature = Annotated[float, Field(ge=0, le=2)]
 
 
-class HandlerConfig(Definition):
+class Section(BaseModel):
+    """A part of a config: immutable, without unknown keys or type conversions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
+
+
+class HandlerConfig(Section):
     """An agent that is a function. `provider` serves its calls through `ctx.provider`."""
 
     handler: Reference
@@ -24,7 +34,7 @@ class HandlerConfig(Definition):
     base_url: Name | None = None
 
 
-class EndpointConfig(Definition):
+class EndpointConfig(Section):
     """An agent behind an HTTP endpoint: conversations are POSTed in the shape of chat completions."""
 
     endpoint: Name
@@ -34,7 +44,7 @@ class EndpointConfig(Definition):
     stream: bool = False
 
 
-class WorkflowConfig(Definition):
+class WorkflowConfig(Section):
     """An agent that is a workflow file, run once per turn."""
 
     workflow: Name
@@ -42,7 +52,7 @@ class WorkflowConfig(Definition):
     output: Name = "response"
 
 
-class RunnerConfig(Definition):
+class RunnerConfig(Section):
     """An agent that is a Workflow in a module, run by WorkflowRunner."""
 
     runner: Reference
@@ -63,7 +73,7 @@ AGENT_KINDS: dict[str, type[AgentConfig]] = {
 """The kinds of agents by the key that identifies them."""
 
 
-class UserConfig(Definition):
+class UserConfig(Section):
     """The model that plays users. `template` is a file with its system prompt, relative to the config."""
 
     provider: ProviderName
@@ -74,7 +84,7 @@ class UserConfig(Definition):
     max_tokens: PositiveInt | None = None
 
 
-class JudgeConfig(Definition):
+class JudgeConfig(Section):
     """The model that judges, its metrics, and the minimum for the mean of a metric.
 
     A metric is a built-in one, or `module:name` of your own; the default is all built-in ones. Metrics that are
@@ -91,7 +101,7 @@ class JudgeConfig(Definition):
     max_tokens: PositiveInt | None = None
 
 
-class RunConfig(Definition):
+class RunConfig(Section):
     """How scenarios are found and run; a scenario may override some of these."""
 
     scenarios: ListOf[Name] = ("**/sim_*.py",)
@@ -105,7 +115,7 @@ class RunConfig(Definition):
     fail_on: ListOf[Severity] = ("high", "critical")
 
 
-class Config(Definition):
+class Config(Section):
     """A whole config. Paths are relative to `folder`; `source` is the file; agents keep their order."""
 
     source: str = ""

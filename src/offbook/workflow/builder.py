@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from pydantic import ValidationError
-
 from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
 from offbook.tools import GivenTools, Toolbox
 from offbook.workflow.engine.engine import WorkflowEngine
-from offbook.workflow.file.problems import ProblemReport, report_validation_errors
+from offbook.workflow.file.definition import read_definition
+from offbook.workflow.file.problems import ProblemReport
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.validate import validate
 
@@ -53,8 +52,8 @@ class WorkflowBuilder:
         """Add a step that runs another workflow, with the tools of its builder."""
         if isinstance(workflow, WorkflowBuilder):
             self._toolbox = Toolbox({**workflow.toolbox, **self._toolbox})
-            return self._add("subworkflow", id, workflow=workflow.declared, **fields)
-        return self._add("subworkflow", id, workflow=workflow.model_dump(by_alias=True), **fields)
+        inner = workflow.declared if isinstance(workflow, WorkflowBuilder) else workflow
+        return self._add("subworkflow", id, workflow=inner, **fields)
 
     def loop(self, id: str, steps: WorkflowBuilder, **fields: Any) -> Self:
         """Add a step that runs the steps of another builder repeatedly."""
@@ -67,7 +66,7 @@ class WorkflowBuilder:
 
     @property
     def declared(self) -> JsonObject:
-        """The workflow so far, in the format of a workflow file."""
+        """The workflow so far, in the format of a workflow file. Definitions in it stay as they are."""
         return {**self._declared, "steps": list(self._steps)}
 
     def build(self) -> WorkflowDefinition:
@@ -76,13 +75,7 @@ class WorkflowBuilder:
         Raises:
             WorkflowError: the workflow is invalid; the error has all problems.
         """
-        report, declared = ProblemReport(source=self._declared["name"]), self.declared
-        try:
-            definition = WorkflowDefinition.model_validate(declared)
-        except ValidationError as error:
-            report_validation_errors(error, declared, report)
-            report.conclude()
-            raise
+        definition = read_definition(self.declared, ProblemReport(source=self._declared["name"]))
         validate(definition, tools=self._toolbox)
         return definition
 

@@ -5,15 +5,16 @@ from hypothesis import strategies as st
 
 from offbook.workflow import Graph, LlmCallStep, RouterStep
 from offbook.workflow.engine.level_run import Schedule
+from offbook.workflow.file.schema import RouterCondition
 
 
 def step(step_id, *depends_on):
-    return LlmCallStep(id=step_id, type="llm_call", prompt="x", depends_on=depends_on)
+    return LlmCallStep(id=step_id, prompt="x", depends_on=depends_on)
 
 
 def router(step_id, *targets, depends_on=()):
-    conditions = [{"expression": "true", "target": target} for target in targets]
-    return RouterStep(id=step_id, type="router", conditions=conditions, depends_on=depends_on)
+    conditions = tuple(RouterCondition(expression="true", target=target) for target in targets)
+    return RouterStep(id=step_id, conditions=conditions, depends_on=depends_on)
 
 
 def take_steps(schedule):

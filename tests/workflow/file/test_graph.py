@@ -5,16 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.workflow import Graph, LlmCallStep, RouterStep, parse_workflow
+from offbook.workflow.file.schema import RouterCondition
 from tests.workflow.samples import EXAMPLE
 
 
 def step(step_id, *before):
-    return LlmCallStep(id=step_id, type="llm_call", prompt="x", depends_on=before)
+    return LlmCallStep(id=step_id, prompt="x", depends_on=before)
 
 
 def router(step_id, *targets, before=(), default=None):
-    conditions = [{"expression": "true", "target": target} for target in targets]
-    return RouterStep(id=step_id, type="router", conditions=conditions, default=default, depends_on=before)
+    conditions = tuple(RouterCondition(expression="true", target=target) for target in targets)
+    return RouterStep(id=step_id, conditions=conditions, default=default, depends_on=before)
 
 
 @st.composite

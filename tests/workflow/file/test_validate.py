@@ -7,7 +7,8 @@ import re
 import pytest
 
 from offbook.errors import WorkflowError
-from offbook.workflow import WorkflowDefinition, parse_workflow, validate
+from offbook.workflow import parse_workflow, validate
+from offbook.workflow.file.definition import read_definition
 from tests.workflow.samples import EXAMPLE, call, problems_of, workflow
 
 TOOLS = "tools: {look: 'm:look', edit: 'm:edit', done: 'm:done'}"
@@ -170,7 +171,7 @@ def test_a_definition_made_in_python_is_checked_without_lines():
     step = {"id": "a", "type": "llm_call", "prompt": "{state.x}"}
     child = {"id": "s", "type": "subworkflow", "path": "other.yaml"}
     loop = {"id": "l", "type": "loop", "over": "state.x", "steps": [child | {"id": "t"}]}
-    flow = WorkflowDefinition.model_validate({"name": "flow", "steps": [step, child, loop]})
+    flow = read_definition({"name": "flow", "steps": [step, child, loop]})
     with pytest.raises(WorkflowError) as caught:
         validate(flow)
     assert [str(problem).partition("\n")[0] for problem in caught.value.problems] == [
@@ -185,7 +186,7 @@ def test_sub_workflows_in_place_nest_eight_deep_at_most():
     flow = {"name": "flow", "steps": [{"id": "a", "type": "llm_call", "prompt": "x"}]}
     for _ in range(8):
         flow = {"name": "flow", "steps": [{"id": "s", "type": "subworkflow", "workflow": flow}]}
-    validate(WorkflowDefinition.model_validate(flow))
+    validate(read_definition(flow))
     flow = {"name": "flow", "steps": [{"id": "s", "type": "subworkflow", "workflow": flow}]}
     with pytest.raises(WorkflowError, match="sub-workflows are nested more than 8 deep"):
-        validate(WorkflowDefinition.model_validate(flow))
+        validate(read_definition(flow))

@@ -121,11 +121,12 @@ def override_config(
     definition: WorkflowDefinition, provider: MockableProviderName | None, model: str | None
 ) -> WorkflowDefinition:
     """Return the workflow with another provider and model in its config. Those of steps stay."""
+    from msgspec.structs import replace
+
     from offbook.errors import InputError
     from offbook.workflow.file.schema import ConfigDefinition
 
     if model == "":
         raise InputError("expected the name of a model", source="--model")
-    given = {"provider": provider, "model": model}
-    config = ConfigDefinition.model_validate({name: value for name, value in given.items() if value is not None})
-    return definition.model_copy(update={"config": config.inside(definition.config)})
+    config = ConfigDefinition(provider=provider, model=model)
+    return replace(definition, config=config.inside(definition.config))

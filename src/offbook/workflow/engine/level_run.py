@@ -16,6 +16,7 @@ from offbook.recording.format.tool_exchange import json_form
 from offbook.workflow.engine.result import StepResult
 from offbook.workflow.engine.step import Environment, Scope, StepRunner, set_path
 from offbook.workflow.file.graph import Graph
+from offbook.workflow.file.schema import MAX_CONCURRENT_STEPS
 
 BranchState = Literal["open", "closed", "broken"]
 """The state of a step for its dependants: done, not taken (by a router), or failed."""
@@ -118,7 +119,7 @@ class LevelRun:
         self._level, self._scope, self._environment = level, scope, level.environment
         self._schedule = Schedule(level.graph)
         self._failed: list[StepResult] = []
-        self._free_workers = level.environment.config.max_concurrent_steps
+        self._free_workers = level.environment.config.max_concurrent_steps or MAX_CONCURRENT_STEPS
 
     async def run(self) -> list[StepResult]:
         """Run all steps, and return the failed ones, without those that have `on_failure: continue`.
@@ -209,7 +210,7 @@ class LevelRun:
     async def _output(self, step: StepRunner[Any], meter: UsageMeter) -> Any:
         """Run the step, and return its output as JSON values."""
         timeout_s, restart = step.definition.timeout, self._environment.config.restart_streams
-        gateway = self._scope.run.gateway.using(retry=step.retry, restart_streams=restart or None, sink=meter)
+        gateway = self._scope.run.gateway.using(retry=step.retry, restart_streams=restart, sink=meter)
         async with time_limit(timeout_s, lambda limit_s: StepTimeoutError(step.definition.id, timeout_s=limit_s)):
             return json_form(await step.run(self._scope, gateway)).value
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, TypeVar
 
 import orjson
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from offbook.agent import Message, ProviderClient, Workflow, WorkflowRunner
 from offbook.agent.clients import ChunkType, StreamChunk
@@ -185,5 +185,5 @@ class AgentStepRunner(ModelStepRunner[AgentStep]):
         declared = self.definition.prerequisites.get(name, ())
         if not declared:
             return tool
-        needed = [need.tool if need.match_arg is None else need.model_dump() for need in declared]
+        needed = [need.tool if need.match_arg is None else asdict(need) for need in declared]
         return replace(tool, prerequisites=[*tool.prerequisites, *needed])

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
-from pydantic import ValidationError
+from msgspec.structs import replace
 
 from offbook.errors import Problem, WorkflowError
 from offbook.recording.format.keys import quote_name
-from offbook.workflow.file.problems import DocumentPath, ProblemReport, report_validation_errors
+from offbook.workflow.file.definition import read_definition
+from offbook.workflow.file.problems import DocumentPath, ProblemReport
 from offbook.workflow.file.schema import AnyStep, LoopStep, SubworkflowStep, WorkflowDefinition
 from offbook.workflow.file.validate import MAX_SUBWORKFLOWS, check_meaning
 from offbook.workflow.file.yaml_reader import MAX_BYTES, read_yaml
@@ -38,7 +39,7 @@ class Inclusion:
         """Return the workflow with every included file loaded; problems go to `report`."""
         known = tools.union(workflow.tools)
         steps = self._steps(workflow.steps, (*path, "steps"), report, known)
-        return workflow.model_copy(update={"steps": steps})
+        return replace(workflow, steps=steps)
 
     def _steps(
         self, steps: tuple[AnyStep, ...], path: DocumentPath, report: ProblemReport, tools: frozenset[str]
@@ -47,7 +48,7 @@ class Inclusion:
 
     def _step(self, step: AnyStep, path: DocumentPath, report: ProblemReport, tools: frozenset[str]) -> AnyStep:
         if isinstance(step, LoopStep):
-            return step.model_copy(update={"steps": self._steps(step.steps, (*path, "steps"), report, tools)})
+            return replace(step, steps=self._steps(step.steps, (*path, "steps"), report, tools))
         if not isinstance(step, SubworkflowStep):
             return step
         inner: WorkflowDefinition | None
@@ -55,7 +56,7 @@ class Inclusion:
             inner = self.included(step.workflow, report, tools=tools, path=(*path, "workflow"))
         else:
             inner = self._file(str(step.path), (*path, "path"), report, tools)
-        return step.model_copy(update={"workflow": inner})
+        return replace(step, workflow=inner)
 
     def _file(
         self, name: str, path: DocumentPath, report: ProblemReport, tools: frozenset[str]
@@ -133,13 +134,7 @@ def _load(file: Path, inclusion: Inclusion, tools: frozenset[str]) -> WorkflowDe
 def _parse(text: str, source: str, inclusion: Inclusion, tools: frozenset[str]) -> WorkflowDefinition:
     document, positions = read_yaml(text, source=source)
     report = ProblemReport(source=source, positions=positions)
-    try:
-        definition = WorkflowDefinition.model_validate(document)
-    except ValidationError as error:
-        report_validation_errors(error, document, report)
-        report.conclude()
-        raise
-    whole = inclusion.included(definition, report, tools=tools)
+    whole = inclusion.included(read_definition(document, report), report, tools=tools)
     check_meaning(whole, report, tools=tools)
     report.conclude()
     return whole
