@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.agent.rescue import Rescue, rescue
-from tests.agent.rescue.forms import FORMS, TAG_FORMS, calls, tag_calls
+from offbook.messages import ToolCall
+from tests.agent.rescue.forms import FORMS, TAG_FORMS, calls, names, tag_calls
 from tests.agent.rescue.test_corpus import FAMILIES
 
 TOOLS = ("search", "get_weather", "refund")
@@ -90,6 +91,22 @@ def test_calls_written_in_any_form_are_read_back_and_a_cut_never_changes_them(wa
         assert (pairs(rescued.calls), rescued.text) == (pairs(wanted), ""), form
         cut = rescue(text[: cut_at % (len(text) + 1)], tools)
         assert pairs(cut.calls) == pairs(wanted)[: len(cut.calls)], form
+
+
+plain_calls = st.lists(
+    st.builds(ToolCall, st.sampled_from(TOOLS), st.dictionaries(names, st.integers(0, 9), max_size=2)),
+    min_size=1,
+    max_size=2,
+)
+forms = st.sampled_from(sorted(FORMS.keys() - {"python list", "python lines"}))  # beside other words they are prose
+
+
+@given(
+    plain_calls, plain_calls, forms, forms, st.sampled_from(["", " ", "\n", "\n\n", " and ", ", then:\n", ". Next: "])
+)
+def test_of_calls_in_one_text_all_are_rescued_or_none(first, second, one_form, other_form, glue):
+    text = FORMS[one_form](first) + glue + FORMS[other_form](second)
+    assert pairs(rescue(text, TOOLS).calls) in ([], pairs([*first, *second]))
 
 
 @given(wanted=tag_calls)

@@ -162,6 +162,8 @@ _decoder = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_const
 
 
 _NAMES = ("tool", "name", "tool_name", "function", "function_name", "action")
+_NAMES_OF_CALLS = ("tool", "tool_name", "function", "function_name")
+"""Those that mean a call even without arguments; `{"name": "search"}` and `{"action": "submit"}` may be data."""
 _ARGUMENTS = ("args", "arguments", "parameters", "params", "input", "tool_input", "tool_args", "action_input")
 _THOUGHTS = ("thought", "thoughts", "reasoning")
 _BESIDE = {"id", "call_id", "tool_call_id", "index", "type", *_THOUGHTS}
@@ -169,13 +171,18 @@ _TYPES = {None, "function", "function_call", "tool", "tool_call", "tool_use"}
 _WRAPPERS = ("function", "function_call", "tool_call")
 
 
-def calls_in(value: object, tools: Collection[str], *, is_closed: bool = True) -> tuple[ToolCall, ...]:
+def calls_in(
+    value: object, tools: Collection[str], *, is_closed: bool = True, is_marked: bool = False
+) -> tuple[ToolCall, ...]:
     """Return the calls in a JSON value, of any tools; none if any part of it is not a call.
 
-    An object whose only key is one of `tools` counts only if it `is_closed`: more keys could follow.
+    A call without arguments counts only if the value `is_closed`, since they could follow; so does an object whose only
+    key is one of `tools`. `is_marked` means that the text around the value says that it is a call.
     """
     items = _items(value)
-    calls = [_named_call(item) or (_keyed_call(item, tools) if is_closed else None) for item in items]
+    alone = _NAMES if is_marked or _has_calls(value) else _NAMES_OF_CALLS
+    names_alone = alone if is_closed else ()
+    calls = [_named_call(item, names_alone) or (_keyed_call(item, tools) if is_closed else None) for item in items]
     valid = tuple(call for call in calls if call is not None)
     return valid if len(valid) == len(items) else ()
 
@@ -188,18 +195,28 @@ def _items(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def _named_call(value: object) -> ToolCall | None:
-    """Return the call of an object that has the tool's name under one key and its arguments under another."""
+def _has_calls(value: object) -> bool:
+    return isinstance(value, dict) and "tool_calls" in value
+
+
+def _named_call(value: object, names_alone: Collection[str]) -> ToolCall | None:
+    """Return the call of an object that has the tool's name under one key and its arguments under another.
+
+    The arguments may be left out if the name is under one of `names_alone`.
+    """
     if not isinstance(value, dict) or value.get("type") not in _TYPES:
         return None
     for wrapper in _WRAPPERS:
         if isinstance(value.get(wrapper), dict):
-            return _named_call(value[wrapper]) if value.keys() <= {wrapper, *_BESIDE} else None
+            inner_alone = _NAMES if names_alone else ()
+            return _named_call(value[wrapper], inner_alone) if value.keys() <= {wrapper, *_BESIDE} else None
     names = [key for key in _NAMES if key in value]
     given = [key for key in _ARGUMENTS if key in value]
-    if len(names) != 1 or len(given) != 1 or not value.keys() <= {*names, *given, *_BESIDE}:
+    if len(names) != 1 or len(given) > 1 or not value.keys() <= {*names, *given, *_BESIDE}:
         return None
-    name, args = value[names[0]], _arguments(value[given[0]])
+    if not given and names[0] not in names_alone:
+        return None
+    name, args = value[names[0]], _arguments(value[given[0]]) if given else {}
     if not isinstance(name, str) or args is None:
         return None
     return ToolCall(name, args, reasoning=_thought(value))

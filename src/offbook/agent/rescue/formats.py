@@ -32,7 +32,7 @@ def read_brackets(text: str, opening: re.Match[str], tools: Collection[str]) -> 
     start = opening.start()
     if listed := _BRACKETS_LIST.match(text, start):
         value = read_value(text, listed.end())
-        calls = calls_in(value.value, tools, is_closed=value.is_closed)
+        calls = calls_in(value.value, tools, is_closed=value.is_closed, is_marked=True)
         return _calls_match(start, value.end, calls)
     named, end = [], start
     while call := _BRACKETS_NAMED.match(text, end):

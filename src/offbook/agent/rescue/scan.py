@@ -84,13 +84,12 @@ _no_prose = re.compile(r"```|[{<]")
 
 
 def is_quoted(text: str, match: TextMatch, *, since: int, is_marked: bool) -> bool:
-    """Whether the calls are part of a sentence, or next to words of doubt, of an example or of the past.
+    """Whether the calls are next to words of doubt, of an example or of the past.
 
     Text before `since` is ignored. Marked calls are quoted only by words of an example, unless their sentence ends
     before the call, and as inline code in a line with other words.
     """
-    before = text[max(since, match.start - _REACH) : match.start]
-    after = text[match.end : match.end + _REACH]
+    before, after = _surroundings(text, match, since)
     lead_in = _sentence_end.split(before.strip().rpartition("\n")[2])[-1]
     follow_up = _no_prose.split(after)[0]
     next_line = follow_up.strip().partition("\n")[0]
@@ -99,8 +98,17 @@ def is_quoted(text: str, match: TextMatch, *, since: int, is_marked: bool) -> bo
         is_code = line.endswith("`") and line.strip(" \t`") != ""
         is_shown = _contains(_showing, lead_in) and not _contains(_finished, lead_in)
         return is_code or is_shown or _contains(_showing, next_line)
-    is_apart = _contains(_begins, before) and _ends.match(after) is not None
-    return not is_apart or "?" in follow_up or _contains(_hedged_before, lead_in) or _contains(_hedged_after, next_line)
+    return "?" in follow_up or _contains(_hedged_before, lead_in) or _contains(_hedged_after, next_line)
+
+
+def is_apart(text: str, match: TextMatch, *, since: int) -> bool:
+    """Whether the calls are on their own, instead of inside a sentence. Text before `since` is ignored."""
+    before, after = _surroundings(text, match, since)
+    return _contains(_begins, before) and _ends.match(after) is not None
+
+
+def _surroundings(text: str, match: TextMatch, since: int) -> tuple[str, str]:
+    return text[max(since, match.start - _REACH) : match.start], text[match.end : match.end + _REACH]
 
 
 def _contains(pattern: re.Pattern[str], text: str) -> bool:
@@ -126,9 +134,9 @@ class Rescue(Struct, frozen=True):
 def rescue(text: str, tools: Collection[str]) -> Rescue:
     """Find the calls of `tools` that a model wrote as text.
 
-    Returns all calls in the text, or none: a call of another tool, an incomplete or invalid call, calls in
-    different formats, and texts of more than a million characters yield nothing. The model's thinking becomes
-    the `reasoning` of the first call; calls in it are ignored. Never raises; takes linear time.
+    Returns all calls in the text, or none: a call of another tool, an incomplete or invalid call, a call inside a
+    sentence, calls in different formats, and texts of more than a million characters yield nothing. The model's
+    thinking becomes the `reasoning` of the first call; calls in it are ignored. Never raises; takes linear time.
     """
     if not _may_hold_calls(text, tools):
         return Rescue((), text)
@@ -137,7 +145,7 @@ def rescue(text: str, tools: Collection[str]) -> Rescue:
         scan.run()
     except UnreadableError:
         return Rescue((), text)
-    calls = _calls(text, scan.matches)
+    calls = () if scan.has_inline_calls else _calls(text, scan.matches)
     return Rescue(calls, _remaining_text(text, scan.matches)) if calls else Rescue((), text)
 
 
@@ -151,11 +159,14 @@ def _may_hold_calls(text: str, tools: Collection[str]) -> bool:
 class _Scan:
     """A pass over a text: its position, and the matches so far.
 
-    Whatever opens first is read to its end, so that nothing inside an argument is taken for a call.
+    Whatever opens first is read to its end, so that nothing inside an argument is taken for a call. `has_inline_calls`
+    is set by a call that other words on its line make doubtful, though none of them says that it is quoted: another
+    call must not run without it.
     """
 
     def __init__(self, text: str, tools: Collection[str]) -> None:
         self.matches: list[TextMatch] = []
+        self.has_inline_calls = False
         self._text, self._tools = text, tools
         self._formats: set[str] = set()
         self._pos, self._is_fresh = 0, True
@@ -178,7 +189,7 @@ class _Scan:
     def _read_on(self) -> None:
         while True:
             if self._is_fresh and opens_python_call(self._text, self._pos, self._tools):
-                self._add("", self._whole_python())
+                self._add("", read_python_calls(self._text, self._pos))
             opening = _openings.search(self._text, self._pos)
             if opening is None:
                 return
@@ -188,19 +199,13 @@ class _Scan:
             else:
                 self._take_for_thinking(opening)
 
-    def _whole_python(self) -> TextMatch:
-        """Read Python calls that are the whole rest of the text; before other words they are text themselves."""
-        match = read_python_calls(self._text, self._pos)
-        is_whole = _nothing_more.match(self._text, match.end) is not None
-        return match if is_whole else replace(match, calls=(), is_text=True)
-
     def _take_for_thinking(self, closing: re.Match[str]) -> None:
         thought = thinking_before(closing)
-        self.matches, self._formats = [thought], set()
+        self.matches, self._formats, self.has_inline_calls = [thought], set(), False
         self._pos, self._is_fresh = thought.end, True
 
     def _add(self, name: str, match: TextMatch) -> None:
-        if match.calls and name and self._is_quoted(name, match):
+        if match.calls and not self._stands_alone(name, match):
             match = replace(match, calls=(), is_text=True)
         if match.calls:
             self._formats.add(name)
@@ -210,8 +215,18 @@ class _Scan:
         self.matches.append(match)
         self._pos = match.end
 
-    def _is_quoted(self, name: str, match: TextMatch) -> bool:
-        return is_quoted(self._text, match, since=self._pos, is_marked=_ALL_FORMATS[name].is_marked)
+    def _stands_alone(self, name: str, match: TextMatch) -> bool:
+        """Return whether the calls are meant as calls. Python calls are only if they are the whole rest of the text."""
+        text, since = self._text, self._pos
+        is_marked = bool(name) and _ALL_FORMATS[name].is_marked
+        if not name and _nothing_more.match(text, match.end):
+            return True
+        if is_quoted(text, match, since=since, is_marked=is_marked):
+            return False
+        if is_marked or (name and is_apart(text, match, since=since)):
+            return True
+        self.has_inline_calls |= all(self._is_valid(call) for call in match.calls)
+        return False
 
     def _is_valid(self, call: ToolCall) -> bool:
         return call.tool in self._tools and is_plain(call.args)

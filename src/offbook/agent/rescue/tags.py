@@ -68,7 +68,7 @@ def _past_gap(text: str, pos: int) -> int:
 def _read_item(text: str, pos: int, tools: Collection[str]) -> tuple[tuple[ToolCall, ...], int]:
     if text[pos] in "{[":
         value = read_value(text, pos)
-        if calls := calls_in(value.value, tools, is_closed=value.is_closed):
+        if calls := calls_in(value.value, tools, is_closed=value.is_closed, is_marked=True):
             return calls, value.end
         raise UnreadableError
     call, end = _read_element(text, pos) if text[pos] == "<" else _read_pairs(text, pos)
