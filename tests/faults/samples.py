@@ -10,12 +10,16 @@ from offbook.faults import (
     ConnectionReset,
     ContentFilter,
     ContextOverflow,
+    DoubledToolCalls,
     EmptyResponse,
     FaultPlan,
     HttpError,
     InvalidToolArgs,
     MalformedResponse,
+    OneMoreTool,
     PartialResponse,
+    Refusal,
+    Slow,
     SlowDrip,
     StreamStall,
     StreamTruncate,
@@ -29,17 +33,23 @@ from offbook.faults import (
     UnknownTool,
     WrongContentType,
     WrongShape,
+    WrongTypes,
+    WrongValues,
 )
 
 SAMPLES = [
     ConnectionReset(),
     ContentFilter(),
     ContextOverflow(),
+    DoubledToolCalls(),
     EmptyResponse(),
     HttpError(429, {"Retry-After": "30"}, "slow down"),
     InvalidToolArgs(),
     MalformedResponse("not valid json"),
+    OneMoreTool(),
     PartialResponse(),
+    Refusal("I would rather not."),
+    Slow(3000.0),
     SlowDrip(250.0),
     StreamStall(2, 5000.0),
     StreamTruncate(2, "error_event"),
@@ -48,6 +58,8 @@ SAMPLES = [
     UnknownTool(),
     WrongContentType("text/plain"),
     WrongShape("[]"),
+    WrongTypes(),
+    WrongValues(),
 ]
 TOOL_SAMPLES = [
     ToolEmpty(),
@@ -79,6 +91,9 @@ faults = st.one_of(
     stream_faults,
     st.builds(HttpError, st.integers(100, 999), st.dictionaries(texts, texts, max_size=3), texts),
     st.builds(MalformedResponse, texts),
+    st.builds(PartialResponse, st.sampled_from(["whole", "half"])),
+    st.builds(Refusal, texts),
+    st.builds(Slow, times_ms),
     st.builds(SlowDrip, times_ms),
     st.builds(Timeout, times_ms),
     st.builds(ToolCallFault, texts, st.dictionaries(texts, json_values, max_size=3), texts),
@@ -92,13 +107,14 @@ tool_faults = st.one_of(
     st.builds(ToolLost, texts),
     st.builds(ToolTimeout, times_ms),
 )
-tool_sites = st.builds(At, tool=texts, call=st.none() | counts)
+call_numbers = st.fixed_dictionaries({}, optional={"call": counts}) | st.fixed_dictionaries({"since": counts})
+tool_sites = st.builds(lambda tool, numbers: At(tool=tool, **numbers), texts, call_numbers)
 sites = st.builds(
-    At,
-    workflow=st.none() | texts,
-    step_id=st.none() | texts,
-    call=st.none() | counts,
-    attempt=st.none() | counts,
+    lambda workflow, step_id, numbers, attempt: At(workflow=workflow, step_id=step_id, attempt=attempt, **numbers),
+    st.none() | texts,
+    st.none() | texts,
+    call_numbers,
+    st.none() | counts,
 )
 planned_faults = st.one_of(
     st.builds(lambda at, fault: at.fail(fault), sites, faults),

@@ -1,12 +1,15 @@
-"""The http_error fault."""
+"""Faults of HTTP."""
 
+import asyncio
 import json
 
 import pytest
 
-from offbook import At, FaultPlan, WrongContentType
+from offbook import At, FaultInjector, FaultPlan, Response, WrongContentType, run
 from offbook.clock import VIRTUAL_EPOCH
-from offbook.errors import InputError, MalformedResponseError, ProviderError, RateLimitError
+from offbook.errors import InputError, ProviderError, RateLimitError
+from offbook.faults import Slow
+from tests.fakes import Scripted, user
 
 BODY = '{"error": {"message": "slow down"}}'
 
@@ -57,16 +60,20 @@ def test_it_raises_the_400_of_a_conversation_that_is_too_long(apply, stream):
     assert str(error) == f"mock: HTTP 400: {told['message']}"
 
 
-@pytest.mark.parametrize(("stream", "expected"), [(True, "an event stream"), (False, "JSON")])
-def test_it_says_as_what_the_answer_came_and_as_what_it_should_have(apply, stream, expected):
-    came, error, _ = apply({"type": "wrong_content_type", "content_type": "text/plain"}, stream=stream)
-    assert (came, type(error)) == ([], MalformedResponseError)
-    assert str(error) == f"mock: the content type of the answer is 'text/plain', expected {expected}"
+@pytest.mark.parametrize("fault", [WrongContentType("text/plain"), Slow(0.0)])
+async def test_a_content_type_and_no_delay_change_nothing_without_http(fault):
+    response = Response("fine", "m")
+    provider = FaultInjector(Scripted(response), FaultPlan([At().fail(fault)]))
+    assert await provider.complete(user("Hi"), "m") == response
 
 
-def test_by_default_the_answer_is_a_page_for_people(apply):
-    _, error, _ = apply({"type": "wrong_content_type"})
-    assert "'text/html; charset=utf-8'" in str(error)
+def test_a_slow_answer_is_the_same_and_late():
+    async def work():
+        late = FaultInjector(Scripted(Response("fine", "m")), FaultPlan([At().fail(Slow(5000.0))]))
+        response = await late.complete(user("Hi"), "m")
+        return response.content, asyncio.get_running_loop().time()
+
+    assert run(work(), virtual_time=True) == ("fine", 5.0)
 
 
 @pytest.mark.parametrize(

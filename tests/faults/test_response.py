@@ -1,12 +1,12 @@
-"""The malformed_response fault."""
+"""Faults of the response itself."""
 
 import json
 
 import pytest
 
-from offbook import MockProvider, Response, StreamEnd, TextDelta, ToolCall, ToolCallDelta, Usage, WrongShape
-from offbook.errors import MalformedResponseError, ProviderError, RecordingFormatError, ToolFaultError
-from offbook.faults import At, FaultInjector, FaultPlan, PartialResponse
+from offbook import MockProvider, Response, StreamEnd, TextDelta, ToolCall, Usage, WrongShape
+from offbook.errors import MalformedResponseError, RecordingFormatError
+from offbook.faults import At, FaultInjector, FaultPlan, PartialResponse, Refusal
 from tests.fakes import Scripted, events_of, user
 
 
@@ -107,98 +107,39 @@ async def test_a_stream_keeps_its_pieces():
     assert end == StreamEnd(Response("The capital", usage=Usage(5, 0, 5), finish_reason="length"))
 
 
-TOOLS = [{"type": "function", "function": {"name": name}} for name in ("get_weather", "get_time")]
+HALF = FaultPlan([At().fail(PartialResponse("half"))])
 
 
-@pytest.mark.parametrize(
-    ("tools", "asked"), [(TOOLS, "get_weather"), (TOOLS[1:], "get_time"), ([], "tool"), ([{}], "tool")]
-)
-async def test_the_model_asks_for_the_first_tool_with_arguments_that_are_no_json(tools, asked):
-    mock = MockProvider(responses={"a": {"fault": {"type": "invalid_tool_args"}}})
-    response = await mock.complete(user("Hi"), "m", tools=tools, step_id="a")
-    (call,) = response.tool_calls
-    assert (call.tool, call.args, response.finish_reason) == (asked, {}, "tool_calls")
+async def half_of(response):
+    return await FaultInjector(Scripted(response), HALF).complete(user("Hi"), "m")
+
+
+@pytest.mark.parametrize(("text", "half"), [("The capital", "The c"), ("ab", "a"), ("x", ""), ("", "")])
+async def test_the_text_breaks_off_in_its_middle(text, half):
+    response = await half_of(Response(text, usage=Usage.of(5, 2)))
+    assert (response.content, response.finish_reason, response.usage.completion_tokens) == (half, "length", 0)
+
+
+@pytest.mark.parametrize("args", [{}, {"order_id": 42}, {"note": "a long text of many words"}])
+async def test_of_text_and_tool_calls_the_arguments_of_the_last_call_break_off(args):
+    first = ToolCall("find", {"order_id": 42}, "c1")
+    response = await half_of(Response("On it.", tool_calls=(first, ToolCall("refund", args, "c2"))))
+    assert (response.content, response.finish_reason, response.tool_calls[0]) == ("On it.", "length", first)
+    last = response.tool_calls[1]
+    assert (last.tool, last.id, last.args) == ("refund", "c2", {})
+    assert json.dumps(args, separators=(",", ":")).startswith(last.arguments)
     with pytest.raises(json.JSONDecodeError):
-        json.loads(call.arguments)
-    assert call.raw_arguments == call.arguments
-    delta, end = await events_of(await mock.stream(user("Hi"), "m", tools=tools, step_id="a"))
-    assert delta == ToolCallDelta(0, call.arguments, call.id, asked)
-    assert end.response == response
+        json.loads(last.arguments)
 
 
-TOOLS_unknown_tool = [{"type": "function", "function": {"name": "get_weather", "parameters": {}}}]
+async def test_a_stream_breaks_off_as_a_whole_answer_does():
+    provider = Scripted([TextDelta("The "), TextDelta("capital"), Response("The capital")])
+    *deltas, end = await events_of(await FaultInjector(provider, HALF).stream(user("Hi"), "m"))
+    assert deltas == [TextDelta("The c")]
+    assert (end.response.content, end.response.finish_reason) == ("The c", "length")
 
 
-async def test_the_model_asks_for_a_tool_that_nobody_gave_it():
-    mock = MockProvider(responses={"a": {"fault": {"type": "unknown_tool"}}})
-    response = await mock.complete(user("Hi"), "m", tools=TOOLS_unknown_tool, step_id="a")
-    assert response.tool_calls == (ToolCall("no_such_tool", {}, "call_fault_1"),)
-    assert response.finish_reason == "tool_calls"
-    response.tool_calls[0].raise_for_fault()
-    delta, end = await events_of(await mock.stream(user("Hi"), "m", tools=TOOLS_unknown_tool, step_id="a"))
-    assert delta == ToolCallDelta(0, "{}", "call_fault_1", "no_such_tool")
-    assert end.response == response
-
-
-FAULT = {"type": "tool_call_fault", "tool": "get_weather", "args": {"at": ["Oslo"]}, "error": "the station is down"}
-
-
-async def test_the_model_asks_for_the_tool_and_its_call_fails_when_it_is_run():
-    mock = MockProvider(responses={"a": {"fault": FAULT}})
-    response = await mock.complete(user("Rain?"), "m", step_id="a")
-    (call,) = response.tool_calls
-    assert call == ToolCall("get_weather", {"at": ["Oslo"]}, "call_fault_1", error="the station is down")
-    assert response.finish_reason == "tool_calls"
-    with pytest.raises(ToolFaultError, match=r"^the station is down$") as caught:
-        call.raise_for_fault()
-    assert caught.value.tool == "get_weather"
-    assert not isinstance(caught.value, ProviderError)
-
-
-async def test_the_last_event_of_a_stream_carries_the_failing_call():
-    mock = MockProvider(responses={"a": {"fault": FAULT}})
-    delta, end = await events_of(await mock.stream(user("Rain?"), "m", step_id="a"))
-    assert delta == ToolCallDelta(0, '{"at":["Oslo"]}', "call_fault_1", "get_weather")
-    with pytest.raises(ToolFaultError):
-        end.response.tool_calls[0].raise_for_fault()
-
-
-def test_a_call_without_a_fault_is_let_through():
-    ToolCall("get_weather", {"city": "Oslo"}).raise_for_fault()
-
-
-def test_an_empty_error_still_fails():
-    with pytest.raises(ToolFaultError):
-        ToolCall("get_weather", error="").raise_for_fault()
-
-
-async def test_a_tool_that_changes_its_arguments_does_not_change_the_fault():
-    mock = MockProvider(responses={"a": {"fault": FAULT}})
-    first = await mock.complete(user("Rain?"), "m", step_id="a")
-    first.tool_calls[0].args["at"].append("Rome")
-    second = await mock.complete(user("Rain?"), "m", step_id="a")
-    assert second.tool_calls[0].args == {"at": ["Oslo"]}
-
-
-async def test_a_hand_written_loop_tells_the_model_of_the_failure():
-    mock = MockProvider(responses={"a": [{"fault": FAULT}, {"content": "I cannot tell."}]}, strict=True)
-    messages = user("Rain?")
-    while (response := await mock.complete(messages, "m", step_id="a")).tool_calls:
-        messages.append(response.to_message().to_dict())
-        for call in response.tool_calls:
-            try:
-                call.raise_for_fault()
-                result = "sunny"
-            except ToolFaultError as error:
-                result = f"error: {error}"
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
-    assert response.content == "I cannot tell."
-    assert messages[-1] == {"role": "tool", "tool_call_id": "call_fault_1", "content": "error: the station is down"}
-    assert "error" not in messages[1]["tool_calls"][0]
-
-
-async def test_every_asking_of_a_conversation_has_its_own_id():
-    mock = MockProvider(responses={"a": {"fault": FAULT}})
-    short = await mock.complete(user("Rain?"), "m", step_id="a")
-    longer = await mock.complete([*user("Rain?"), *user("And?")], "m", step_id="a")
-    assert short.tool_calls[0].id != longer.tool_calls[0].id
+async def test_a_refusal_is_an_answer_in_words():
+    refuse = FaultPlan([At().fail(Refusal("Not today."))])
+    response = await FaultInjector(Scripted(), refuse).complete(user("Hi"), "m")
+    assert (response.content, response.tool_calls, response.finish_reason) == ("Not today.", (), "stop")

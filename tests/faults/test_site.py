@@ -111,3 +111,16 @@ def test_faults_of_models_and_of_tools_strike_their_own_kind_alone():
         InputError, match="http_error is a fault of models, not of tools\n  hint: use one of tool_empty, "
     ):
         At(tool="refund").fail(HttpError(500))
+
+
+@pytest.mark.parametrize(("number", "is_covered"), [(1, False), (2, True), (9, True)])
+def test_a_fault_can_last_from_a_call_on(number, is_covered):
+    assert At(since=2).covers(Site("", None, number, number, 1)) is is_covered
+    assert At(step_id="a", since=2).covers(Site("", "a", number, 99, 3)) is is_covered
+    assert At(tool="refund", since=2).covers(ToolSite("refund", number)) is is_covered
+
+
+def test_a_site_is_one_call_or_all_from_one_on():
+    with pytest.raises(InputError, match="the site says call=3 too") as caught:
+        At(call=3, since=2).fail(HttpError(500))
+    assert caught.value.place == "since"

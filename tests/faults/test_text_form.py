@@ -125,7 +125,7 @@ def test_no_two_faults_are_written_the_same(fault):
 
 
 TYPES = f"fault types: {', '.join(sorted(FAULT_TYPES))}; of tools: {', '.join(sorted(TOOL_FAULT_TYPES))}"
-SITES = "fields: attempt, call, chunk, step, tool, workflow"
+SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+from contextlib import suppress
+from inspect import isawaitable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offbook import MemorySink, ToolCall, run
-from offbook.errors import RecordingMismatchError, ToolFaultError
+from offbook.errors import RecordingMismatchError, ToolFaultError, ToolTimeoutError
 from offbook.events import FaultFired
 from offbook.faults import At, FaultPlan, PlannedFault, ToolError, inject_tools, parse_fault
 from offbook.recording.tool_record import record_tools
@@ -206,3 +208,48 @@ def test_what_fired_is_a_line_of_a_plan():
     with pytest.raises(ToolFaultError):
         tools["refund"].callable(order_id=7)
     assert tools.fired == [PlannedFault(At(tool="refund", call=1), ToolError())]
+
+
+@every_kind
+@pytest.mark.parametrize("fault", TOOL_SAMPLES, ids=lambda fault: fault.type)
+def test_who_calls_a_synchronous_tool_gets_a_result_or_an_error_and_nothing_to_wait_for(kind, fault):
+    async def work():
+        tool = inject_tools([Till().tool(kind)], plan_of(f"tool=refund call=1: {fault}"))["refund"]
+        for _ in range(2):
+            try:
+                value = tool.callable(order_id=7)
+            except (ToolFaultError, ToolTimeoutError):
+                assert not kind.startswith("async")
+                continue
+            assert isawaitable(value) == (not kind.startswith("plain") or kind.endswith("wait for"))
+            if isawaitable(value):
+                with suppress(ToolFaultError, ToolTimeoutError):
+                    await value
+
+    run(work(), virtual_time=True)
+
+
+def test_a_synchronous_tool_that_times_out_blocks_its_caller_for_so_long():
+    async def work():
+        tool = inject_tools([refund], plan_of("tool=refund: tool_timeout 60000"))["refund"]
+        with pytest.raises(ToolTimeoutError):
+            tool.callable(order_id=7)
+        return asyncio.get_running_loop().time()
+
+    assert run(work(), virtual_time=True) == 60.0
+
+
+def test_a_tool_that_calls_another_is_its_caller_also_if_somebody_waits_for_it():
+    faulty = inject_tools([refund], plan_of("tool=refund: tool_timeout 60000"))["refund"]
+
+    def ask() -> str:
+        """Ask another tool."""
+        try:
+            return faulty.callable(order_id=7)
+        except ToolTimeoutError:
+            return "too late"
+
+    async def work():
+        return await texts(inject_tools([ask], FaultPlan()), ToolCall("ask", {}))
+
+    assert run(work(), virtual_time=True) == ["too late"]

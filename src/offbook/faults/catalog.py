@@ -4,9 +4,11 @@ To add a fault, write its class in one of the modules here and add it to `AnyFau
 order of the columns of an exploration. Everything else follows from the class:
 
 - Its fields are its JSON, its text form (`http_error 500 body=busy`) and the hints in error messages.
-- `apply` is what it does to a model call, and `apply_to_tool` to a tool call. Over HTTP, the reply that `apply` returns
-  is encoded in the protocol of the call, and an error that it raises becomes the HTTP response that makes a client
-  raise the like. Only a fault that changes the bytes of a response needs a function in `offbook.wire.faults`.
+- `apply` is what it does to a model call, and `apply_to_tool` to a tool call. Over HTTP, what `apply` changes in the
+  reply is changed in the recorded bytes, a reply of its own is encoded in the protocol of the call, an error becomes
+  the HTTP response that makes a client raise the like, and a wait delays the response. Only a fault that breaks the
+  bytes of a response needs a function in `offbook.wire.faults`.
+- Texts that it injects go through `add_mark`, so that an exploration recognises them.
 - `breaks_response` says whether a client may retry although the status is 200.
 - `variants` are the forms that an exploration tries.
 
@@ -20,35 +22,48 @@ from typing import Any, TypeAlias, get_args
 from msgspec.structs import replace
 
 from offbook.faults.fault import FaultVariant
-from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Timeout, WrongContentType
+from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Slow, Timeout, WrongContentType
 from offbook.faults.response import (
     ContentFilter,
     EmptyResponse,
-    InvalidToolArgs,
     MalformedResponse,
     PartialResponse,
-    ToolCallFault,
-    UnknownTool,
+    Refusal,
     WrongShape,
 )
 from offbook.faults.stream import SlowDrip, StreamStall, StreamTruncate
+from offbook.faults.tool_calls import (
+    DoubledToolCalls,
+    InvalidToolArgs,
+    OneMoreTool,
+    ToolCallFault,
+    UnknownTool,
+    WrongTypes,
+    WrongValues,
+)
 from offbook.faults.tools import ToolEmpty, ToolError, ToolGarbled, ToolLost, ToolTimeout
 from offbook.schema_errors import shape_hint
-from offbook.text import did_you_mean, suggestion
+from offbook.text import did_you_mean
 
 AnyFault: TypeAlias = (
     ConnectionReset
     | HttpError
     | Timeout
+    | Slow
     | MalformedResponse
     | WrongShape
     | WrongContentType
     | EmptyResponse
     | PartialResponse
     | ContentFilter
+    | Refusal
     | ContextOverflow
     | UnknownTool
     | InvalidToolArgs
+    | WrongTypes
+    | WrongValues
+    | DoubledToolCalls
+    | OneMoreTool
     | ToolCallFault
     | StreamTruncate
     | StreamStall
@@ -95,6 +110,6 @@ def fault_type_hint(name: str, types: Mapping[str, type[AnyFault | AnyToolFault]
     if name in TOOL_FAULT_TYPES:
         return f"it is a fault of tools, for a line of a plan: 'tool=refund: {name}'"
     of_tools = sorted(types.keys() & TOOL_FAULT_TYPES)
-    listed = suggestion("", types.keys() - TOOL_FAULT_TYPES, kind="fault types")
+    listed = f"fault types: {', '.join(sorted(types.keys() - TOOL_FAULT_TYPES))}"
     hint = " ".join(filter(None, [did_you_mean(name, types), listed]))
     return f"{hint}; of tools: {', '.join(of_tools)}" if of_tools else hint

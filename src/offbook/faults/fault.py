@@ -67,6 +67,11 @@ class VariantSite(Protocol):
         ...
 
     @property
+    def asks_for_tools(self) -> bool:
+        """Whether the model's answer asks for tools."""
+        ...
+
+    @property
     def positions(self) -> Sized:
         """The places in its stream at which a fault can fire; empty if it is not streamed."""
         ...
@@ -76,9 +81,15 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     """One form of a fault that an exploration tries, under the name of its column.
 
     Attributes:
-        is_persistent: it is also tried on every attempt of a call, to see whether and how a run gives up.
+        is_persistent: it is also tried as a fault that lasts, to see whether and how a run gives up: on every attempt
+            of a call, or on every call of a tool.
+        outlasts_call: if it lasts, then from its call on. So do answers that arrive: who does not like one makes a new
+            call.
+        is_only_persistent: it is tried only as a fault that lasts.
+        is_optional: it is tried only if it is named, because a sound agent may not withstand it.
         needs_stream: it can fire in streamed calls only.
         needs_tools: it can fire only in calls whose model may call tools.
+        needs_tool_calls: it can fire only in calls whose answer asks for tools.
         http_only: it is tried only on programs that are explored over HTTP.
         http_fault: the fault to try over HTTP, if it is another: there, waiting takes real time.
     """
@@ -86,8 +97,12 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     name: str
     fault: F_co
     is_persistent: bool = False
+    outlasts_call: bool = False
+    is_only_persistent: bool = False
+    is_optional: bool = False
     needs_stream: bool = False
     needs_tools: bool = False
+    needs_tool_calls: bool = False
     http_only: bool = False
     http_fault: F_co | None = None
 
@@ -95,16 +110,22 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
         """Return whether the fault can fire there."""
         if site.is_tool != self.fault.is_for_tools or (self.needs_tools and not site.has_tools):
             return False
+        if self.needs_tool_calls and not site.asks_for_tools:
+            return False
         return bool(site.positions) or not self.needs_stream
 
 
 class FaultedCall(Struct, frozen=True):
-    """The model call at which a fault fires. `clean` fetches the reply that it would get without the fault."""
+    """The model call at which a fault fires. `clean` fetches the reply that it would get without the fault.
+
+    In an exploration, every text that the fault injects carries the `mark`; elsewhere it is empty.
+    """
 
     request: Request
     clean: Callable[[], Awaitable[Reply]]
     clock: Clock
     provider: str
+    mark: str = ""
 
 
 class Fault(DeclaredFault, frozen=True):

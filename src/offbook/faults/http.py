@@ -1,12 +1,14 @@
-"""Faults of HTTP: the connection fails, the status is an error, or the content type is wrong."""
+"""Faults of HTTP: the connection fails, the answer is late, the status is an error, or the content type is wrong."""
 
-from typing import Annotated, ClassVar, NoReturn, Self
+from typing import Annotated, NoReturn, Self
 
 from msgspec import Meta, field
 
 from offbook.codecs.base import error_message, error_of_status
-from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderTimeoutError
+from offbook.errors import ProviderConnectionError, ProviderTimeoutError
 from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant
+from offbook.faults.mark import add_mark
+from offbook.messages import Reply
 
 
 class ConnectionReset(Fault, frozen=True, tag="connection_reset"):
@@ -34,6 +36,31 @@ class Timeout(Fault, frozen=True, tag="timeout"):
         raise ProviderTimeoutError(f"no answer within {self.after_ms:g} ms", provider=call.provider)
 
 
+LATE_MS = 120_000.0
+"""How late a variant answers: later than the deadline of any sensible agent."""
+
+LATE_OVER_HTTP_MS = 2_000.0
+"""The same in real time, which the exploration has to wait for too."""
+
+
+class Slow(Fault, frozen=True, tag="slow"):
+    """Waits `after_ms`, then answers as without the fault."""
+
+    after_ms: Annotated[float, Meta(ge=0)] = LATE_MS
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("slow", cls(LATE_MS), is_persistent=True, http_fault=cls(LATE_OVER_HTTP_MS)),)
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        await call.clock.sleep_s(self.after_ms / 1000.0)
+        return await call.clean()
+
+
+INJECTED_ERROR = "an injected error"
+"""The message of an error whose body is not declared."""
+
+
 class HttpError(Fault, frozen=True, tag="http_error"):
     """Raises the error of this status: RateLimitError for 429, ProviderError for others."""
 
@@ -51,16 +78,20 @@ class HttpError(Fault, frozen=True, tag="http_error"):
                 is_persistent=True,
                 http_fault=cls(429, headers={"retry-after": "1"}),
             ),
-            FaultVariant("http_error 401", cls(401)),
+            FaultVariant("http_error 400", cls(400), is_persistent=True),
+            FaultVariant("http_error 401", cls(401), is_persistent=True),
+            FaultVariant("http_error 404", cls(404), is_persistent=True),
         )
 
     async def apply(self, call: FaultedCall) -> NoReturn:
-        message = error_message(self.body.encode("utf-8", "replace"), "error", "message")
+        body = add_mark(self.body, call.mark)
+        no_body = f"{INJECTED_ERROR} {call.mark}" if call.mark else "no body"
+        message = error_message(body.encode("utf-8", "replace"), "error", "message")
         raise error_of_status(
             self.status_code,
             headers=self.headers,
-            body=self.body,
-            message=message or "no body",
+            body=body,
+            message=message or no_body,
             now=call.clock.utc_now(),
         ).attribute(call.provider)
 
@@ -77,7 +108,7 @@ class ContextOverflow(Fault, frozen=True, tag="context_overflow"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("context_overflow", cls()),)
+        return (FaultVariant("context_overflow", cls(), is_persistent=True),)
 
     @property
     def body(self) -> str:
@@ -92,9 +123,7 @@ _HEADER_TEXT = Meta(pattern=r"^[!-~]([ -~]*[!-~])?\Z", description="plain ASCII,
 
 
 class WrongContentType(Fault, frozen=True, tag="wrong_content_type"):
-    """Raises the MalformedResponseError of a response with this `content_type`: ASCII without control characters."""
-
-    breaks_response: ClassVar[bool] = True
+    """Answers as without the fault; over HTTP, with this `content_type`: ASCII without control characters."""
 
     content_type: Annotated[str, _HEADER_TEXT] = "text/html; charset=utf-8"
 
@@ -102,8 +131,5 @@ class WrongContentType(Fault, frozen=True, tag="wrong_content_type"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("wrong_content_type", cls(), http_only=True),)
 
-    async def apply(self, call: FaultedCall) -> NoReturn:
-        expected = "an event stream" if call.request.stream else "JSON"
-        raise MalformedResponseError(
-            f"the content type of the answer is {self.content_type!r}, expected {expected}", provider=call.provider
-        )
+    async def apply(self, call: FaultedCall) -> Reply:
+        return await call.clean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,33 +12,45 @@ from typing import Any
 from msgspec.structs import replace
 
 from offbook.call_numbers import CallNumbers
-from offbook.clock import SYSTEM_CLOCK, Clock
+from offbook.clock import SYSTEM_CLOCK, Clock, running_loop
 from offbook.errors import RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, Sink
 from offbook.faults.catalog import AnyToolFault
 from offbook.faults.fault import FaultedCall
+from offbook.faults.mark import mark_of
 from offbook.faults.plan import FaultPlan
 from offbook.faults.site import At, PlannedFault, ToolSite
 from offbook.faults.tools import FaultedToolCall
 from offbook.messages import JsonObject, Reply, Request, ToolCall
 from offbook.providers.provider import Provider
 from offbook.tools.definition import ToolDef, wrap_tool
-from offbook.tools.dispatch import is_async, run_tool
+from offbook.tools.dispatch import awaiting, is_async, is_awaited, run_tool
 from offbook.tools.toolbox import GivenTools, Toolbox
 
 
 class FaultLog:
-    """The faults that fired: `fired` lists them in order, as lines of a plan. Injectors may share one log."""
+    """The faults that fired: `fired` lists them in order, as lines of a plan. Injectors may share one log.
+
+    `marks` are those that the texts of faults carry, each once. Only in explorations do they carry any.
+    """
 
     def __init__(self) -> None:
         self.fired: list[PlannedFault] = []
+        self.marks: list[str] = []
         self._lines: list[PlannedFault] = []
 
-    def note(self, fired: PlannedFault, line: PlannedFault | None) -> None:
-        """Add a fault that fired, and the line of the plan that made it fire, if it was not chaos."""
+    def note(self, fired: PlannedFault, line: PlannedFault | None, *, marked: bool = False) -> str:
+        """Add a fault that fired, and the line of the plan that made it fire, if it was not chaos.
+
+        Returns the mark that the texts of the fault are to carry; empty unless it is `marked`.
+        """
         self.fired.append(fired)
         if line is not None and line not in self._lines:
             self._lines.append(line)
+        mark = mark_of(line or fired) if marked else ""
+        if mark and mark not in self.marks:
+            self.marks.append(mark)
+        return mark
 
     def missing(self, lines: Iterable[PlannedFault]) -> list[PlannedFault]:
         """Return the lines that have not fired so far."""
@@ -59,7 +72,7 @@ class FaultInjector(Provider):
 
     `fired` lists the faults that fired, as lines of a plan: with `FaultPlan(injector.fired)` they fire again.
     `unfired()` lists the lines that did not. Injectors that share `call_numbers` count calls together, and those that
-    share a `fault_log` have one list of what fired.
+    share a `fault_log` have one list of what fired. If they are `marked`, the texts of faults carry a mark of the line.
     """
 
     def __init__(
@@ -71,8 +84,9 @@ class FaultInjector(Provider):
         fault_log: FaultLog | None = None,
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
+        marked: bool = False,
     ) -> None:
-        self.name = provider.name
+        self.name, self._marked = provider.name, marked
         self._provider, self._plan, self._sink, self._clock = provider, plan, sink, clock
         self._call_numbers, self._fault_log = call_numbers or CallNumbers(), fault_log or FaultLog()
 
@@ -89,11 +103,12 @@ class FaultInjector(Provider):
         fault = self._plan.fault_at(site)
         if fault is None:
             return await self._clean(request)
-        self._fault_log.note(PlannedFault(At.of(site), fault), self._plan.line_at(site))
+        line = self._plan.line_at(site)
+        mark = self._fault_log.note(PlannedFault(At.of(site), fault), line, marked=self._marked)
         self._sink.emit(
             FaultFired(request.step_id, request.model, fault.type, request.workflow, site.call, site.attempt)
         )
-        return await fault.apply(FaultedCall(request, lambda: self._clean(request), self._clock, self.name))
+        return await fault.apply(FaultedCall(request, lambda: self._clean(request), self._clock, self.name, mark))
 
     def unfired(self) -> list[PlannedFault]:
         """Return the lines about models that have not fired so far: a mistyped step, a call that was never made."""
@@ -115,6 +130,7 @@ def inject_tools(
     fault_log: FaultLog | None = None,
     sink: Sink = NULL_SINK,
     clock: Clock = SYSTEM_CLOCK,
+    marked: bool = False,
 ) -> FaultyTools:
     """Wrap tools so that they fail where the plan has a fault for them.
 
@@ -124,8 +140,9 @@ def inject_tools(
         plan: the lines with a `tool` apply; others are ignored.
         fault_log: lists what fired; injectors may share one.
         sink: gets an event for every fault that fires.
+        marked: the texts of faults carry a mark of the line that made them fire.
     """
-    return FaultyTools(Toolbox(tools), plan, fault_log=fault_log or FaultLog(), sink=sink, clock=clock)
+    return FaultyTools(Toolbox(tools), plan, fault_log=fault_log or FaultLog(), sink=sink, clock=clock, marked=marked)
 
 
 class FaultyTools(Toolbox):
@@ -134,11 +151,14 @@ class FaultyTools(Toolbox):
     `fired` lists the faults that fired, as lines of a plan, and `unfired()` the lines that did not. The calls of each
     tool are counted from 1, however often it is wrapped. A call with invalid arguments does not count.
 
-    A synchronous tool fails when it is called, unless the fault waits: then the call returns an awaitable.
+    A synchronous tool fails where it is called. A fault that waits blocks its caller, as a slow tool does, unless the
+    call is made by `run_tool`, which awaits it.
     """
 
-    def __init__(self, tools: Toolbox, plan: FaultPlan, *, fault_log: FaultLog, sink: Sink, clock: Clock) -> None:
-        self.plan = plan
+    def __init__(
+        self, tools: Toolbox, plan: FaultPlan, *, fault_log: FaultLog, sink: Sink, clock: Clock, marked: bool = False
+    ) -> None:
+        self.plan, self._marked = plan, marked
         self._fault_log, self._sink, self._clock = fault_log, sink, clock
         self._counts: dict[str, Iterator[int]] = {}
         super().__init__([self.wrap(tool) for tool in tools.values()])
@@ -156,40 +176,45 @@ class FaultyTools(Toolbox):
         """Wrap a further tool like the others; its calls count with theirs."""
 
         def call(**arguments: Any) -> Any:
-            fault = self._fault(tool)
-            return self._run(tool, arguments) if fault is None else self._apply(fault, tool, arguments)
+            fault, mark = self._fault(tool)
+            if fault is None:
+                return self._run(tool, arguments)
+            return self._apply(fault, self._faulted_call(tool, arguments, mark), tool)
 
         async def call_and_wait(**arguments: Any) -> Any:
-            fault, call = self._fault(tool), self._faulted_call(tool, arguments)
+            fault, mark = self._fault(tool)
+            call = self._faulted_call(tool, arguments, mark)
             return await (call.run() if fault is None else fault.apply_to_tool(call))
 
-        waits = is_async(tool.callable) or tool.timeout_s is not None
-        return wrap_tool(tool, call_and_wait if waits else call, timeout_s=tool.timeout_s)
+        return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=tool.timeout_s)
 
-    def _fault(self, tool: ToolDef) -> AnyToolFault | None:
-        """Count a call, and return the fault that fires there, if any."""
+    def _fault(self, tool: ToolDef) -> tuple[AnyToolFault | None, str]:
+        """Count a call, and return the fault that fires there, if any, with its mark."""
         site = ToolSite(tool.name, next(self._counts.setdefault(tool.name, count(1))))
         fault = self.plan.tool_fault_at(site)
-        if fault is not None:
-            self._fault_log.note(PlannedFault(At.of(site), fault), self.plan.line_at(site))
-            self._sink.emit(FaultFired(None, "", fault.type, call=site.call, tool=site.tool))
-        return fault
+        if fault is None:
+            return None, ""
+        line = self.plan.line_at(site)
+        mark = self._fault_log.note(PlannedFault(At.of(site), fault), line, marked=self._marked)
+        self._sink.emit(FaultFired(None, "", fault.type, call=site.call, tool=site.tool))
+        return fault, mark
 
-    def _apply(self, fault: AnyToolFault, tool: ToolDef, arguments: JsonObject) -> Any:
-        """Return the outcome of a call of a synchronous tool, or an awaitable of it if it has to wait."""
-        call = self._faulted_call(tool, arguments)
-        if fault.wait_s:
+    def _apply(self, fault: AnyToolFault, call: FaultedToolCall, tool: ToolDef) -> Any:
+        """Return the outcome of a call of a synchronous tool, or an awaitable of it if the tool itself returns one."""
+        if fault.wait_s and is_awaited():
             return fault.apply_to_tool(call)
-        value = self._run(tool, arguments) if fault.runs_tool else None
+        _block_s(fault.wait_s)
+        value = self._run(tool, call.arguments) if fault.runs_tool else None
         if isinstance(value, Awaitable):
             return fault.apply_to_tool(replace(call, run=lambda: value))
-        return fault.outcome(tool.name)
+        return fault.outcome(call.name, call.mark)
 
-    def _faulted_call(self, tool: ToolDef, arguments: JsonObject) -> FaultedToolCall:
-        return FaultedToolCall(tool.name, arguments, partial(self._run_to_end, tool, arguments), self._clock)
+    def _faulted_call(self, tool: ToolDef, arguments: JsonObject, mark: str) -> FaultedToolCall:
+        run = partial(self._run_to_end, tool, arguments)
+        return FaultedToolCall(tool.name, arguments, run, self._clock, mark)
 
     def _run(self, tool: ToolDef, arguments: JsonObject) -> Any:
-        with self._fault_log.explain_mismatch():
+        with self._fault_log.explain_mismatch(), awaiting(awaits=False):
             value = tool.callable(**tool.bind(arguments))
         return self._awaited(value) if isinstance(value, Awaitable) else value
 
@@ -206,3 +231,10 @@ class FaultyTools(Toolbox):
         if outcome.error is not None:
             raise outcome.error
         return outcome.value
+
+
+def _block_s(delay_s: float) -> None:
+    """Wait without an await, in virtual time if the loop of this thread has it."""
+    block = getattr(running_loop(), "block_s", time.sleep)
+    if delay_s > 0:
+        block(delay_s)

@@ -1,17 +1,16 @@
-"""Faults of the response itself: unreadable, empty, filtered, cut off, or with a broken tool call."""
+"""Faults of the response itself: unreadable, empty, filtered, refused, or cut off."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from copy import deepcopy
-from typing import Any, ClassVar, NoReturn, Self
+from typing import ClassVar, Literal, NoReturn, Self
 
 import orjson
-from msgspec import field
 from msgspec.structs import replace
 
 from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import MalformedResponseError
 from offbook.faults.fault import Fault, FaultedCall, FaultVariant
+from offbook.faults.mark import add_mark
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, ToolCall, WholeReply
 
 
@@ -24,15 +23,16 @@ class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("malformed_response", cls(raw="<html>Bad Gateway</html>")),)
+        return (FaultVariant("malformed_response", cls(raw="<html>Bad Gateway</html>"), is_persistent=True),)
 
     async def apply(self, call: FaultedCall) -> NoReturn:
+        raw = add_mark(self.raw, call.mark)
         try:
-            OpenAIChatCodec.decode_response(self.raw.encode("utf-8", "replace"))
+            OpenAIChatCodec.decode_response(raw.encode("utf-8", "replace"))
         except MalformedResponseError as error:
             error.attribute(call.provider)
             raise
-        raise MalformedResponseError("the answer is malformed by declaration", provider=call.provider, raw=self.raw)
+        raise MalformedResponseError("the answer is malformed by declaration", provider=call.provider, raw=raw)
 
 
 class WrongShape(Fault, frozen=True, tag="wrong_shape"):
@@ -48,7 +48,7 @@ class WrongShape(Fault, frozen=True, tag="wrong_shape"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("wrong_shape", cls()),)
+        return (FaultVariant("wrong_shape", cls(), is_persistent=True),)
 
     def __post_init__(self) -> None:
         try:
@@ -65,7 +65,7 @@ class EmptyResponse(Fault, frozen=True, tag="empty_response"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("empty_response", cls()),)
+        return (FaultVariant("empty_response", cls(), is_persistent=True, outlasts_call=True),)
 
     async def apply(self, call: FaultedCall) -> Reply:
         return WholeReply(Response(model=call.request.model, provider=call.provider))
@@ -76,75 +76,67 @@ class ContentFilter(Fault, frozen=True, tag="content_filter"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("content_filter", cls()),)
+        return (FaultVariant("content_filter", cls(), is_persistent=True, outlasts_call=True),)
 
     async def apply(self, call: FaultedCall) -> Reply:
         return WholeReply(Response(model=call.request.model, provider=call.provider, finish_reason="content_filter"))
 
 
-class PartialResponse(Fault, frozen=True, tag="partial_response"):
-    """Answers with the content, but without completion tokens and with the finish reason `length`."""
+class Refusal(Fault, frozen=True, tag="refusal"):
+    """Answers with a refusal as `content` and without tool calls, with the finish reason `stop`."""
+
+    content: str = "I'm sorry, but I can't help with that."
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("partial_response", cls()),)
+        return (FaultVariant("refusal", cls(), is_persistent=True, outlasts_call=True),)
+
+    async def apply(self, call: FaultedCall) -> Reply:
+        text = add_mark(self.content, call.mark)
+        return WholeReply(Response(text, model=call.request.model, provider=call.provider))
+
+
+class PartialResponse(Fault, frozen=True, tag="partial_response"):
+    """Answers without completion tokens and with the finish reason `length`.
+
+    The `content` is all there (`whole`), or it breaks off (`half`): the text in its middle, or, if there are tool
+    calls, the arguments of the last one, which are then not complete JSON.
+    """
+
+    content: Literal["whole", "half"] = "whole"
+
+    @classmethod
+    def variants(cls) -> tuple[FaultVariant[Self], ...]:
+        return (FaultVariant("partial_response", cls("half"), is_persistent=True, outlasts_call=True),)
 
     async def apply(self, call: FaultedCall) -> Reply:
         clean = await call.clean()
-        return StreamedReply(_cut_off_events(clean), source=clean)
+        if self.content == "whole":
+            return StreamedReply(_ended_by_length(clean), source=clean)
+        async with aclosing(clean):
+            return WholeReply(_end_by_length(_halve(await clean.collect(), call.mark)))
 
 
-async def _cut_off_events(clean: Reply) -> AsyncIterator[StreamEvent]:
+async def _ended_by_length(clean: Reply) -> AsyncIterator[StreamEvent]:
     async with aclosing(clean):
         async for event in clean:
-            yield StreamEnd(_cut_off(event.response)) if isinstance(event, StreamEnd) else event
+            yield StreamEnd(_end_by_length(event.response)) if isinstance(event, StreamEnd) else event
 
 
-def _cut_off(response: Response) -> Response:
+def _end_by_length(response: Response) -> Response:
     prompt = response.usage.prompt_tokens
     usage = replace(response.usage, completion_tokens=0, total_tokens=prompt, reasoning_tokens=0)
     return replace(response, usage=usage, finish_reason="length")
 
 
-def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
-    """Return a reply that has only `tool_call`, with an id that is new in the conversation."""
-    request = call.request
-    numbered = replace(tool_call, id=f"call_fault_{len(request.messages)}")
-    return WholeReply(
-        Response(model=request.model, provider=call.provider, finish_reason="tool_calls", tool_calls=(numbered,))
-    )
+def _halve(response: Response, mark: str) -> Response:
+    """Cut what comes last in the response. Cut arguments carry no mark: it could make them another kind of broken."""
+    if response.tool_calls:
+        *others, last = response.tool_calls
+        return replace(response, tool_calls=(*others, _halve_arguments(last)))
+    text = response.content[: len(response.content) // 2]
+    return replace(response, content=f"{text} {mark}" if mark and text else text)
 
 
-class InvalidToolArgs(Fault, frozen=True, tag="invalid_tool_args"):
-    """The model calls the first tool it was given, with arguments that break off."""
-
-    @classmethod
-    def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("invalid_tool_args", cls(), needs_tools=True),)
-
-    async def apply(self, call: FaultedCall) -> Reply:
-        tools = call.request.tools
-        name = str(tools[0].get("function", {}).get("name", "tool")) if tools else "tool"
-        return _tool_call_reply(ToolCall(name, raw_arguments='{"value": "brok'), call)
-
-
-class UnknownTool(Fault, frozen=True, tag="unknown_tool"):
-    """The model calls a tool named `no_such_tool`."""
-
-    @classmethod
-    def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("unknown_tool", cls(), needs_tools=True),)
-
-    async def apply(self, call: FaultedCall) -> Reply:
-        return _tool_call_reply(ToolCall("no_such_tool"), call)
-
-
-class ToolCallFault(Fault, frozen=True, tag="tool_call_fault"):
-    """The model calls `tool` with `args`; `raise_for_fault()` of that call raises a ToolFaultError: `error`."""
-
-    tool: str
-    args: dict[str, Any] = field(default_factory=dict)
-    error: str = "the tool failed"
-
-    async def apply(self, call: FaultedCall) -> Reply:
-        return _tool_call_reply(ToolCall(self.tool, deepcopy(self.args), error=self.error), call)
+def _halve_arguments(call: ToolCall) -> ToolCall:
+    return replace(call, args={}, raw_arguments=call.arguments[: len(call.arguments) // 2])

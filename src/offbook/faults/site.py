@@ -29,17 +29,19 @@ class ToolSite(Struct, frozen=True):
 class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """The sites at which a fault fires. A field that is None matches every site.
 
-    `call` counts the calls of the step, or all calls without a step. `attempt` counts the attempts of a call. Both
-    start at 1. `chunk` is a position in a stream: the number of chunks before the fault.
+    `call` counts the calls of the step, or all calls without a step; `since` is the call with that number and all that
+    follow. `attempt` counts the attempts of a call. All start at 1. `chunk` is a position in a stream: the number of
+    chunks before the fault.
 
-    With a `tool`, the sites are calls of that tool, and `call` counts them, whoever makes them; no other field is
-    allowed then. Without one, they are model calls.
+    With a `tool`, the sites are calls of that tool, and `call` and `since` count them, whoever makes them; no other
+    field is allowed then. Without one, they are model calls.
     """
 
     workflow: str | None = None
     step_id: str | None = None
     tool: str | None = None
     call: Count | None = None
+    since: Count | None = None
     attempt: Count | None = None
     chunk: Annotated[int, Meta(ge=0)] | None = None
 
@@ -56,9 +58,12 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
 
         Raises:
             InputError: the fault cannot fire there: it is a fault of models and the site one of a tool, or vice versa;
-                or it cannot fire inside a stream; or the site of a tool has a field that tool calls do not have.
+                or it cannot fire inside a stream; or the site of a tool has a field that tool calls do not have; or it
+                has both a call and the first of many.
         """
         self._check_kind(fault)
+        if self.call is not None and self.since is not None:
+            raise InputError(f"the site says call={self.call} too", place="since", hint="write one of them")
         if self.chunk is None:
             return PlannedFault(self, fault)
         after_chunks = getattr(fault, _STREAM_FIELD, None)
@@ -77,15 +82,19 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
     def covers(self, site: Site | ToolSite) -> bool:
         """Return whether `site` is one of these."""
         if isinstance(site, ToolSite):
-            return self.tool == site.tool and self.call in (None, site.call)
+            return self.tool == site.tool and self._counts(site.call)
         number = site.overall if self.step_id is None else site.call
         return (
             self.tool is None
             and self.workflow in (None, site.workflow)
             and self.step_id in (None, site.step_id)
-            and self.call in (None, number)
+            and self._counts(number)
             and self.attempt in (None, site.attempt)
         )
+
+    def _counts(self, number: int) -> bool:
+        """Return whether the call with this number is one of these."""
+        return self.call in (None, number) and (self.since is None or number >= self.since)
 
     def _check_kind(self, fault: AnyFault | AnyToolFault) -> None:
         """Raise InputError for a fault of tools at a site of models, and vice versa."""

@@ -8,6 +8,7 @@ from msgspec import Meta, field
 
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
 from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant
+from offbook.faults.mark import add_mark
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 
 TruncateEnding = Literal["ConnectionError", "TimeoutError", "clean", "cut", "error_event", "malformed"]
@@ -46,10 +47,10 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
                     break
                 remaining -= 1
                 yield event
-        raise self._error(call.provider)
+        raise self._error(call)
 
-    def _error(self, provider: str) -> ProviderError:
-        place = f"after {self.after_chunks} chunks"
+    def _error(self, call: FaultedCall) -> ProviderError:
+        provider, place = call.provider, f"after {self.after_chunks} chunks"
         match self.ending:
             case "TimeoutError":
                 return ProviderTimeoutError(f"the stream fell silent {place}", provider=provider)
@@ -60,7 +61,8 @@ class StreamTruncate(Fault, frozen=True, tag="stream_truncate"):
                     f"the connection was closed in the middle of the body, {place}", provider=provider
                 )
             case "error_event":
-                return ProviderError(f"error inside the stream, {place}", provider=provider)
+                message = add_mark(f"error inside the stream, {place}", call.mark)
+                return ProviderError(message, provider=provider)
             case "malformed":
                 return MalformedResponseError(f"unreadable bytes inside the stream, {place}", provider=provider)
             case "ConnectionError":

@@ -32,10 +32,10 @@ _EXAMPLES = (
 def parse_fault(text: str) -> PlannedFault:
     """Parse a planned fault, like `call=3: http_error 500`.
 
-    Before the colon is the site: `everywhere`, or some of `workflow=`, `step=`, `call=`, `attempt=` and `chunk=`; for a
-    tool, `tool=` and optionally `call=`. After it are the type of the fault, the value of its first field, and other
-    fields as `name=value`; `headers.Retry-After=30` sets an entry of a mapping. Text with spaces is in double quotes.
-    `str()` of a planned fault is such a line.
+    Before the colon is the site: `everywhere`, or some of `workflow=`, `step=`, `call=`, `since=`, `attempt=` and
+    `chunk=`; for a tool, `tool=` and optionally `call=` or `since=`. After it are the type of the fault, the value of
+    its first field, and other fields as `name=value`; `headers.Retry-After=30` sets an entry of a mapping. Text with
+    spaces is in double quotes. `str()` of a planned fault is such a line.
 
     Raises:
         InputError: the text is not such a line.

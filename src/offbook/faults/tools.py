@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from offbook.errors import ToolFaultError, ToolTimeoutError
 from offbook.faults.fault import UNANSWERED_MS, DeclaredFault, FaultVariant
+from offbook.faults.mark import add_mark
 from offbook.messages import JsonObject
 
 if TYPE_CHECKING:
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
 
 class FaultedToolCall(Struct, frozen=True):
-    """The tool call at which a fault fires. `run` runs the tool and returns its result."""
+    """The tool call at which a fault fires. `run` runs the tool and returns its result.
+
+    In an exploration, every text that the fault injects carries the `mark`; elsewhere it is empty.
+    """
 
     name: str
     arguments: JsonObject
     run: Callable[[], Awaitable[object]]
     clock: "Clock"
+    mark: str = ""
 
 
 class ToolFault(DeclaredFault, frozen=True):
@@ -35,15 +40,15 @@ class ToolFault(DeclaredFault, frozen=True):
         return 0.0
 
     @abstractmethod
-    def outcome(self, tool: str) -> object:
-        """Raise the error of a call of `tool`, or return a result that is wrong."""
+    def outcome(self, tool: str, mark: str = "") -> object:
+        """Raise the error of a call of `tool`, or return a result that is wrong. Their texts carry the `mark`."""
 
     async def apply_to_tool(self, call: FaultedToolCall) -> object:
         """Make `call` fail. An error of the tool itself is raised."""
         await call.clock.sleep_s(self.wait_s)
         if self.runs_tool:
             await call.run()
-        return self.outcome(call.name)
+        return self.outcome(call.name, call.mark)
 
 
 class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
@@ -51,9 +56,9 @@ class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("tool_empty", cls()),)
+        return (FaultVariant("tool_empty", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str) -> None:
+    def outcome(self, tool: str, mark: str = "") -> None:
         return None
 
 
@@ -66,10 +71,10 @@ class ToolError(ToolFault, frozen=True, tag="tool_error"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("tool_error", cls()),)
+        return (FaultVariant("tool_error", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str) -> NoReturn:
-        raise ToolFaultError(self.error, tool=tool)
+    def outcome(self, tool: str, mark: str = "") -> NoReturn:
+        raise ToolFaultError(add_mark(self.error, mark), tool=tool)
 
 
 class ToolGarbled(ToolFault, frozen=True, tag="tool_garbled"):
@@ -79,10 +84,10 @@ class ToolGarbled(ToolFault, frozen=True, tag="tool_garbled"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("tool_garbled", cls()),)
+        return (FaultVariant("tool_garbled", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str) -> str:
-        return self.result
+    def outcome(self, tool: str, mark: str = "") -> str:
+        return add_mark(self.result, mark)
 
 
 class ToolLost(ToolFault, frozen=True, tag="tool_lost"):
@@ -92,10 +97,10 @@ class ToolLost(ToolFault, frozen=True, tag="tool_lost"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("tool_lost", cls()),)
+        return (FaultVariant("tool_lost", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str) -> NoReturn:
-        raise ToolFaultError(self.error, tool=tool)
+    def outcome(self, tool: str, mark: str = "") -> NoReturn:
+        raise ToolFaultError(add_mark(self.error, mark), tool=tool)
 
 
 class ToolTimeout(ToolFault, frozen=True, tag="tool_timeout"):
@@ -107,11 +112,11 @@ class ToolTimeout(ToolFault, frozen=True, tag="tool_timeout"):
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
-        return (FaultVariant("tool_timeout", cls(after_ms=UNANSWERED_MS)),)
+        return (FaultVariant("tool_timeout", cls(after_ms=UNANSWERED_MS), is_persistent=True),)
 
     @property
     def wait_s(self) -> float:
         return self.after_ms / 1000.0
 
-    def outcome(self, tool: str) -> NoReturn:
+    def outcome(self, tool: str, mark: str = "") -> NoReturn:
         raise ToolTimeoutError(tool=tool, timeout_s=self.wait_s)

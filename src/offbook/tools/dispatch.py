@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextvars import copy_context
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from inspect import iscoroutinefunction
 from threading import Thread
 from typing import Any, ParamSpec, TypeVar
@@ -78,6 +79,27 @@ TEST_ERRORS = (RecordingMismatchError, MockError, EventLoopError)
 """Errors of the test, not of the tool. No model gets them: it could continue as if nothing had happened."""
 
 
+_is_awaited: ContextVar[bool] = ContextVar("_is_awaited", default=False)
+
+
+def is_awaited() -> bool:
+    """Return whether the tool that is being called may return an awaitable although it is synchronous.
+
+    `run_tool` awaits what it returns. Who calls a tool directly does not.
+    """
+    return _is_awaited.get()
+
+
+@contextmanager
+def awaiting(*, awaits: bool) -> Iterator[None]:
+    """Make `is_awaited` return this for the tools that are called in the block."""
+    token = _is_awaited.set(awaits)
+    try:
+        yield
+    finally:
+        _is_awaited.reset(token)
+
+
 async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
     """Run one call: check its arguments, call the tool, and await what it returns if that is awaitable.
 
@@ -94,7 +116,7 @@ async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
         if tool.timeout_s is not None:
             value = await _value_in_time(tool, args, tool.timeout_s)
         else:
-            value = tool.callable(**args)
+            value = _call_tool(tool, args)
             if hasattr(type(value), "__await__"):
                 value = await value
     except Exception as error:
@@ -133,6 +155,11 @@ async def _run_from(toolbox: Toolbox, call: ToolCall) -> ToolOutcome:
     return await run_tool(tool, call)
 
 
+def _call_tool(tool: ToolDef, args: JsonObject) -> Any:
+    with awaiting(awaits=True):
+        return tool.callable(**args)
+
+
 def _bind_arguments(tool: ToolDef, call: ToolCall) -> JsonObject:
     call.raise_for_fault()
     if call.raw_arguments is not None:
@@ -149,7 +176,7 @@ async def _value_in_time(tool: ToolDef, args: JsonObject, timeout_s: float) -> o
 async def _value_from_thread(tool: ToolDef, args: JsonObject) -> Any:
     def work() -> tuple[object, Exception | None]:
         try:
-            return tool.callable(**args), None
+            return _call_tool(tool, args), None
         except Exception as error:  # as a value: a future cannot hold a StopIteration
             return None, error
 
