@@ -46,7 +46,7 @@ class SystemClock:
     def utc_now(self) -> datetime:
         loop = running_loop()
         if loop is None or not getattr(loop, "is_virtual", False):
-            return datetime.now(UTC)
+            return datetime.fromtimestamp(time.time(), UTC)
         return VIRTUAL_EPOCH + timedelta(seconds=loop.time())
 
     async def sleep_s(self, delay_s: float) -> None:

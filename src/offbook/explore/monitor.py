@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import isawaitable
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from offbook.clock import run, time_limit
 from offbook.errors import (
@@ -20,9 +25,11 @@ from offbook.errors import (
     StepError,
     StreamInterruptedError,
 )
-from offbook.explore.harness import Harness
+from offbook.explore.harness import CleanScript, Harness
+from offbook.explore.isolation import CaseProcess
 from offbook.explore.observers import EndlessRunError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
+from offbook.explore.own_code import place_in_dump, place_of
 from offbook.explore.run import Run, RunFailure, normalize_text
 from offbook.recording.format.tool_exchange import json_form
 
@@ -43,10 +50,26 @@ class RunDeadlineError(BaseException):
     """A run exceeds its deadline. It is not an Exception, so that no agent catches it."""
 
 
+class CaseReport(Struct, frozen=True, kw_only=True):
+    """What the process of a case reports: its run, or why there is none.
+
+    The clean run also reports its `script`, and the `modules` that it has loaded from outside the agent's own code.
+    """
+
+    run: Run | None = None
+    script: CleanScript | None = None
+    modules: tuple[str, ...] = ()
+    refusal: dict[str, str] | None = None
+    error: str = ""
+
+
 class RunMonitor:
     """Runs something on a harness once, and reports what it did.
 
     `declared` are the errors that the run is expected to raise when it gives up, as classes or names.
+
+    In the process of a case, a run that is late ends the process, so that it cannot catch that. Elsewhere it gets a
+    RunDeadlineError.
     """
 
     def __init__(
@@ -60,29 +83,22 @@ class RunMonitor:
         self._took_s = 0.0
 
     def observe(self, work: Callable[[], Any]) -> Run:
-        """Call `work` and report the run. What it raises is part of the report; only interrupts are raised."""
+        """Call `work` and report the run. What it raises is part of the report.
+
+        Interrupts are raised, except in the process of a case, where the run itself has made them.
+        """
         result, error, hung = None, None, ""
+        if CaseProcess.current is not None:
+            self._end_with(CaseProcess.current)
         try:
             with real_time_limit(self._deadlines.real_s):
                 result = work()
-        except (EndlessRunError, RunDeadlineError) as endless:
-            hung = str(endless)
-        except Exception as raised:
-            error = self._failure(raised)
-        except BaseExceptionGroup as group:
-            hung = _hang_reason(group)
-        harness = self._harness
-        return Run(
-            result=json_form(result).value,
-            error=error,
-            calls=harness.calls,
-            tools=harness.tool_runs,
-            fired=harness.fired,
-            diverged=harness.diverged[0] if harness.diverged else "",
-            hung=hung,
-            took_s=round(self._took_s, 6),
-            paths=dict(sorted(harness.recovery_counter.paths.items())),
-        )
+        except BaseException as raised:
+            hung = _hang_reason(raised)
+            if not hung and CaseProcess.current is None and not isinstance(raised, Exception):
+                raise
+            error = None if hung else self._failure(raised)
+        return self._run(result=json_form(result).value, error=error, hung=hung)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` in virtual time. Raises RunDeadlineError when it takes too long by that time."""
@@ -90,20 +106,82 @@ class RunMonitor:
 
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
         loop = asyncio.get_running_loop()
-        limit_s = self._deadlines.virtual_s
+        limit_s, started_s = self._deadlines.virtual_s, loop.time()
         try:
-            async with time_limit(limit_s, lambda s: RunDeadlineError(f"it had not ended after {s:g} s")):
+            async with time_limit(limit_s, lambda s: RunDeadlineError(_late_text(f"{s:g} s"))):
                 return await work
         finally:
-            self._took_s += loop.time()
+            self._took_s += loop.time() - started_s
 
-    def _failure(self, error: Exception) -> RunFailure:
+    def _end_with(self, case: CaseProcess) -> None:
+        """End this process when the run is late, makes too many calls or calls os._exit, after reporting it."""
+        virtual_s, real_s = self._deadlines.virtual_s, self._deadlines.real_s
+
+        def end(**fields: Any) -> NoReturn:
+            case.report(msgspec.msgpack.encode(CaseReport(run=self._run(**fields))))
+
+        def end_late(text: str, doing: str = "it waited in") -> NoReturn:
+            place = place_of(sys._getframe(), inside=RunMonitor.observe.__code__)  # noqa: SLF001
+            end(hung=f"{text}; {doing} {place}" if place else text)
+
+        def exit_now(code: int) -> NoReturn:
+            end(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(code & 0xFF)))
+
+        os._exit = exit_now
+        case.call_at(real_s, lambda: end_late(_late_text(f"{real_s:g} s of real time")))
+        case.clock.call_at(virtual_s, lambda: end_late(_late_text(f"{virtual_s:g} s")))
+        self._harness.on_endless(lambda text: end_late(text, "the last came from"))
+
+    def _run(self, *, result: Any = None, error: RunFailure | None = None, hung: str = "") -> Run:
+        harness, case = self._harness, CaseProcess.current
+        return Run(
+            result=result,
+            error=error,
+            calls=harness.calls,
+            tools=harness.tool_runs,
+            fired=harness.fired,
+            diverged=harness.diverged[0] if harness.diverged else "",
+            continuation=harness.continuation,
+            hung=hung,
+            effects=harness.effects,
+            declarations=harness.declarations,
+            marks=harness.marks,
+            took_s=round(self._took_s if case is None else case.clock.passed_s, 6),
+            paths=dict(sorted(harness.recovery_counter.paths.items())),
+        )
+
+    def _failure(self, error: BaseException) -> RunFailure:
         inner = _first_error(error)
         names = {kind.__name__ for kind in type(inner).__mro__}
         is_declared = isinstance(inner, GAVE_UP_ERRORS) or any(
             each in names if isinstance(each, str) else isinstance(inner, each) for each in self._declared
         )
-        return RunFailure("declared" if is_declared else "undeclared", type(inner).__name__, normalize_text(str(inner)))
+        message = _exit_call(inner) if isinstance(inner, SystemExit) else normalize_text(str(inner))
+        return RunFailure("declared" if is_declared else "undeclared", type(inner).__name__, message)
+
+
+PROCESS_ENDED = "ProcessEnded"
+"""The type of the failure of a run that ended its process."""
+
+
+def exit_text(code: int) -> str:
+    """Return how a process ended, by its exit code, which is -N if signal N ended it."""
+    return f"signal {-code} ended the process" if code < 0 else f"the process ended with exit status {code}"
+
+
+def _exit_call(error: SystemExit) -> str:
+    return f"it called sys.exit({'' if error.code is None else repr(error.code)})"
+
+
+def _late_text(limit: str) -> str:
+    return f"it had not ended after {limit}"
+
+
+def killed_text(deadlines: Deadlines, dump: str) -> str:
+    """Return why a run hung whose process had to be killed, with the place in a dump of its stack."""
+    text = _late_text(f"{deadlines.real_s:g} s of real time")
+    place = place_in_dump(dump, inside=RunMonitor.observe.__code__)
+    return f"{text}; it waited in {place}" if place else text
 
 
 class MonitoredFunction:
@@ -128,12 +206,11 @@ class MonitoredFunction:
         return await result if isawaitable(result) else result
 
 
-def _hang_reason(group: BaseExceptionGroup[BaseException]) -> str:
-    """Return why a run with several tasks does not end. Raises the group if that is not what it is about."""
+def _hang_reason(error: BaseException) -> str:
+    """Return why a run does not end, if that is what the error, or one in a group of errors, is about."""
+    group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
     endless = group.subgroup((EndlessRunError, RunDeadlineError))
-    if endless is None:
-        raise group
-    return str(_first_error(endless))
+    return "" if endless is None else str(_first_error(endless))
 
 
 def _first_error(error: BaseException) -> BaseException:
@@ -143,13 +220,16 @@ def _first_error(error: BaseException) -> BaseException:
 
 @contextmanager
 def real_time_limit(limit_s: float) -> Iterator[None]:
-    """Raise RunDeadlineError in a block that takes longer than `limit_s` of real time, in the main thread only."""
-    if threading.current_thread() is not threading.main_thread():
+    """Raise RunDeadlineError in a block that takes longer than `limit_s` of real time, in the main thread only.
+
+    The process of a case has its own alarm.
+    """
+    if CaseProcess.current is not None or threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def ring(_: int, __: FrameType | None) -> None:
-        raise RunDeadlineError(f"it had not ended after {limit_s:g} s of real time")
+        raise RunDeadlineError(_late_text(f"{limit_s:g} s of real time"))
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, limit_s)

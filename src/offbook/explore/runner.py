@@ -32,10 +32,17 @@ class Subject(Protocol):
 
 def runs_of(subject: Subject, plan: FaultPlan) -> tuple[Run, ...]:
     """Run a case: once, and if a request was never recorded, also with the other continuations."""
-    first = subject.run(plan)
-    if first.continuation != CONTINUATIONS[0]:
-        return (first,)
-    return (first, *(subject.run(plan, continuation) for continuation in CONTINUATIONS[1:]))
+    runs = [subject.run(plan)]
+    while (continuation := next_continuation(runs)) is not None:
+        runs.append(subject.run(plan, continuation))
+    return tuple(runs)
+
+
+def next_continuation(runs: Sequence[Run]) -> Continuation | None:
+    """Return with which continuation a case is run next, after these runs; None if it needs no other run."""
+    if runs and runs[0].continuation != CONTINUATIONS[0]:
+        return None
+    return next(iter(CONTINUATIONS[len(runs) :]), None)
 
 
 PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")

@@ -1,4 +1,4 @@
-"""Explores a Python function in this process."""
+"""Explores a Python function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.options import (
     DEFAULT_DEADLINES,
-    STOP_ON_DIVERGENCE,
+    EXPLORE_DIVERGENCE,
     Deadlines,
     Divergence,
     ExploreOptions,
@@ -21,9 +21,10 @@ from offbook.explore.runner import Exploration, Explorer
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
 from offbook.recording.stores.locate import open_store
+from offbook.subjects.isolated import IsolatedSubject
 
 
-class FunctionSubject:
+class FunctionSubject(IsolatedSubject):
     """A function that takes a harness and returns a result, run on a recording.
 
     Args:
@@ -39,18 +40,15 @@ class FunctionSubject:
         recording: str | os.PathLike[str],
         *,
         declared: Sequence[type[BaseException] | str] = (),
-        divergence: Divergence = STOP_ON_DIVERGENCE,
+        divergence: Divergence = EXPLORE_DIVERGENCE,
         deadlines: Deadlines = DEFAULT_DEADLINES,
     ) -> None:
         self.name = getattr(function, "__name__", "function")
-        self._harnesses = HarnessFactory(open_store(recording).read(), divergence)
+        super().__init__(HarnessFactory(open_store(recording).read(), divergence), deadlines)
         self._monitored = MonitoredFunction(function, declared=declared, deadlines=deadlines)
 
-    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
-        return self._monitored.run(self._harnesses.create(plan))
-
-    def close(self) -> None:
-        self._harnesses.close()
+    def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
+        return self._monitored.run(self._harnesses.create(plan, continuation))
 
 
 def explore_function(
@@ -62,7 +60,7 @@ def explore_function(
     budget: int | None = None,
     declared: Sequence[type[BaseException] | str] = (),
     invariants: Sequence[Invariant] = (),
-    divergence: Divergence = STOP_ON_DIVERGENCE,
+    divergence: Divergence = EXPLORE_DIVERGENCE,
     deadlines: Deadlines = DEFAULT_DEADLINES,
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.

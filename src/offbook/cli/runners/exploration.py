@@ -36,7 +36,7 @@ from offbook.report.exploration import (
 from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportOptions, causes_of_findings, group_findings
 from offbook.report.reporter import stdout_console
-from offbook.subjects.executors import AutoExecutor, SilentSubject, Workers
+from offbook.subjects.executors import Workers, executor_of
 from offbook.subjects.open import load_invariants, open_subject
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
 from offbook.subjects.scenario import config_of, scenario_of
@@ -45,7 +45,6 @@ from offbook.subjects.specs import (
     ExploreSettings,
     ProgramSpec,
     ScenarioSpec,
-    WorkerSpec,
     WorkflowSpec,
     explore_command,
 )
@@ -257,8 +256,8 @@ class _Exploration:
 
     def explore(self) -> int:
         """Run the cases, report them, and return the exit code."""
-        with open_subject(self._spec, self._settings) as subject, self._executor(subject) as executor:
-            explorer = self._explorer(subject, executor)
+        with open_subject(self._spec, self._settings) as subject:
+            explorer = self._explorer(subject)
             exploration = explorer.explore(self._only(explorer))
             self.reporter.finish(exploration)
             self._keep(subject, exploration)
@@ -266,8 +265,8 @@ class _Exploration:
 
     def list_cases(self) -> int:
         """Print the cases."""
-        with open_subject(self._spec, self._settings) as subject, self._executor(subject) as executor:
-            explorer = self._explorer(subject, executor)
+        with open_subject(self._spec, self._settings) as subject:
+            explorer = self._explorer(subject)
             cases = self._only(explorer) or explorer.cases[: self._options.budget]
         if self._options.is_json:
             typer.echo(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
@@ -276,10 +275,7 @@ class _Exploration:
             print_message(f"{case.id}  ", str(case))
         return FINE
 
-    def _executor(self, subject: Subject) -> AutoExecutor:
-        return AutoExecutor(subject, WorkerSpec(self._spec, self._settings), self._options.workers)
-
-    def _explorer(self, subject: Subject, executor: AutoExecutor) -> Explorer:
+    def _explorer(self, subject: Subject) -> Explorer:
         options = self._options
         wish = ExploreOptions(
             variants=select_variants(options.faults, getattr(subject, "variants", VARIANTS)),
@@ -288,7 +284,8 @@ class _Exploration:
             invariants=[] if options.invariants is None else load_invariants(options.invariants),
         )
         reporter = ExplorationReporters(self.so_far, self.reporter)
-        return Explorer(executor.subject, wish, executor=executor, on_begin=reporter.begin, on_case=reporter.on_case)
+        executor = executor_of(subject, options.workers)
+        return Explorer(subject, wish, executor=executor, on_begin=reporter.begin, on_case=reporter.on_case)
 
     def _only(self, explorer: Explorer) -> Sequence[FaultCase] | None:
         """Return the cases chosen by --only or --fault; None for all."""
@@ -335,7 +332,7 @@ class _Exploration:
             invariants=self._options.invariants,
         )
         first = [cause.results[0] for cause in causes_of_findings(exploration)]
-        files = RegressionFolder(self._options.regress, kind).keep(SilentSubject(subject), exploration.clean, first)
+        files = RegressionFolder(self._options.regress, kind).keep(subject, exploration.clean, first)
         for file in files if not self._options.is_quiet else ():
             typer.echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
 

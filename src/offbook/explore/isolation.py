@@ -1,0 +1,207 @@
+"""Runs each case in a forked process, which leaves nothing to the next one and can always be ended.
+
+The child has only the thread that forked. What it needs of the parent is loaded and unlocked: standard output and error
+are replaced, stores close what they hold before a fork, and Python's own locks (imports, logging) are made anew in a
+child. So it is safe to fork while other threads run, as those of pytest-xdist do.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import random
+import select
+import signal
+import struct
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import ClassVar, NoReturn
+
+from msgspec import Struct
+
+from offbook.clock import VIRTUAL_EPOCH
+from offbook.virtual_time import TimeReferences, VirtualTime
+
+_MARK = b"\0report\0"
+_LENGTH = struct.Struct("<Q")
+_exit_now, _now_s = os._exit, time.monotonic
+GRACE_S = 5.0
+"""How much longer than its deadline a process may run before it is killed: it should have ended by itself."""
+START_S = 1e6
+"""The monotonic time at which a case starts: no program expects that its computer has just been started."""
+POLL_S = 0.1
+"""How often to look for a process that ended while another one, which it has started, holds its pipe open."""
+
+
+class ProcessEnding(Struct, frozen=True):
+    """How a process of a case ended.
+
+    `report` is what it reported, empty if nothing. `exit_code` is -N if signal N ended it, and None if it was killed
+    because it was late. `dump` shows where it was at its deadline, if it could not report that.
+    """
+
+    report: bytes = b""
+    exit_code: int | None = None
+    dump: str = ""
+
+
+class CaseProcess:
+    """This process, if it is that of a case: `current`, which is None in all other processes."""
+
+    current: ClassVar[CaseProcess | None] = None
+
+    def __init__(self, pipe: int, clock: VirtualTime) -> None:
+        self.clock = clock
+        self._pipe, self._reporting = pipe, threading.Lock()
+
+    def report(self, data: bytes) -> NoReturn:
+        """Send the report and end this process. Only the first report counts."""
+        with self._reporting:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            left = memoryview(_MARK + _LENGTH.pack(len(data)) + data)
+            while left:
+                left = left[os.write(self._pipe, left) :]
+            _exit_now(0)
+
+    def call_at(self, limit_s: float, late: Callable[[], NoReturn]) -> None:
+        """Call `late` after `limit_s` of real time, in the main thread. Native code that does not end is dumped."""
+        signal.signal(signal.SIGALRM, lambda *_: late())
+        faulthandler.register(signal.SIGALRM, file=self._pipe, all_threads=False, chain=True)
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
+
+
+class ForkedProcess:
+    """A forked process in a process group of its own, in which `work` runs in virtual time and returns the report.
+
+    It is killed after `limit_s`. Whatever it has started in its group ends with it.
+    """
+
+    def __init__(self, work: Callable[[], bytes], *, references: TimeReferences, limit_s: float) -> None:
+        self._pipe, child_pipe = os.pipe()
+        self._pid = _fork()
+        if self._pid == 0:
+            _run_child(work, child_pipe, references)
+        os.close(child_pipe)
+        os.set_blocking(self._pipe, False)
+        with suppress(PermissionError, ProcessLookupError):  # the child has done it, and perhaps ended
+            os.setpgid(self._pid, self._pid)
+        self._due_s = _now_s() + limit_s
+        self._data = bytearray()
+        self._is_open = True
+        self._exit_code: int | None = None
+        self.ending: ProcessEnding | None = None
+
+    def poll(self) -> bool:
+        """Read what the process has sent, and return whether it has ended. If it is late, it is killed."""
+        if self.ending is None:
+            has_exited = self._has_exited()
+            self._read()
+            if has_exited or self._report() is not None:
+                self._end(has_exited=has_exited)
+            elif _now_s() >= self._due_s:
+                self.kill()
+        return self.ending is not None
+
+    def kill(self) -> None:
+        """Kill the process and its group. Does nothing if it has ended."""
+        if self.ending is None:
+            self._end(has_exited=False)
+
+    def _end(self, *, has_exited: bool) -> None:
+        with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
+            os.killpg(self._pid, signal.SIGKILL)
+        if not has_exited:
+            with suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+        os.close(self._pipe)
+        dump = bytes(self._data).partition(_MARK)[0].decode("utf-8", "replace")
+        self.ending = ProcessEnding(self._report() or b"", self._exit_code, dump)
+
+    def _has_exited(self) -> bool:
+        try:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+        except ChildProcessError:  # this process ignores SIGCHLD
+            return True
+        if pid:
+            self._exit_code = os.waitstatus_to_exitcode(status)
+        return bool(pid)
+
+    def _read(self) -> None:
+        while self._is_open:
+            try:
+                piece = os.read(self._pipe, 1 << 16)
+            except BlockingIOError:
+                return
+            self._data += piece
+            self._is_open = bool(piece)
+
+    def _report(self) -> bytes | None:
+        """Return the report, if it is complete."""
+        _, mark, rest = bytes(self._data).partition(_MARK)
+        if not mark or len(rest) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(rest)
+        report = rest[_LENGTH.size :]
+        return report if len(report) == length else None
+
+    def wait_s(self) -> float:
+        """Return how long to wait before the next `poll`, if nothing comes by the pipe."""
+        return min(max(self._due_s - _now_s(), 0.0), POLL_S if self._is_open else POLL_S / 100)
+
+    @property
+    def pipes(self) -> list[int]:
+        """What to wait for."""
+        return [self._pipe] if self._is_open and self.ending is None else []
+
+
+def wait_for_any(processes: Sequence[ForkedProcess]) -> None:
+    """Wait until one of the processes has ended."""
+    while not [each for each in processes if each.poll()]:
+        pipes = [pipe for each in processes for pipe in each.pipes]
+        select.select(pipes, [], [], min(each.wait_s() for each in processes))
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that there are other threads: see above
+        return os.fork()
+
+
+def _run_child(work: Callable[[], bytes], pipe: int, references: TimeReferences) -> NoReturn:
+    """Run `work` and report what it returns. Nothing of the parent runs in here: no handler, no exit hook."""
+    try:
+        os.setpgid(0, 0)
+        gc.freeze()  # what is garbage of the parent is not collected here, and its memory stays shared
+        _reset_signals()
+        _silence()
+        random.seed(0)
+        clock = VirtualTime(START_S, is_exact=True)
+        CaseProcess.current = CaseProcess(pipe, clock)
+        references.follow(clock, epoch_s=VIRTUAL_EPOCH.timestamp())
+        CaseProcess.current.report(work())
+    finally:
+        _exit_now(1)
+
+
+def _reset_signals() -> None:
+    """Handle signals like a fresh interpreter. The handlers and the wakeup pipe of the parent are its own."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _silence() -> None:
+    """Replace standard input, output and error by the null device, whatever stands for them."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    os.close(null)
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - it is open until the process ends
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

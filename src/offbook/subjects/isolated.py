@@ -1,0 +1,120 @@
+"""Subjects that run in this program: every run, the clean one too, happens in a forked process of its own."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from traceback import format_exc
+
+import msgspec
+
+from offbook.errors import InputError
+from offbook.explore.harness import HarnessFactory
+from offbook.explore.isolation import GRACE_S, ForkedProcess, ProcessEnding, wait_for_any
+from offbook.explore.monitor import PROCESS_ENDED, CaseReport, exit_text, killed_text
+from offbook.explore.options import Deadlines
+from offbook.explore.own_code import is_own_module
+from offbook.explore.run import Continuation, Run, RunFailure
+from offbook.faults import FaultPlan
+from offbook.virtual_time import TimeReferences
+
+
+class StartedRun:
+    """A run in progress in its own process. `process.ending` is set when it has ended."""
+
+    def __init__(self, process: ForkedProcess, plan: FaultPlan) -> None:
+        self.process, self.plan = process, plan
+
+
+class IsolatedSubject(ABC):
+    """A subject that runs in this program. A subclass implements `run_here`, which is called in a forked process.
+
+    So nothing that a run does, loads or changes is there for the next one, except for what the clean run was answered.
+    What it has loaded from outside the agent's own code is loaded here afterwards, so that other runs need not.
+
+    Raises:
+        InputError: from `run` and `finish`, if `run_here` has raised it.
+    """
+
+    name: str
+
+    def __init__(self, harnesses: HarnessFactory, deadlines: Deadlines) -> None:
+        self._harnesses, self._deadlines = harnesses, deadlines
+        self._references: TimeReferences | None = None
+
+    @abstractmethod
+    def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
+        """Run it once. Changes to this object and to all others are lost."""
+
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+        """Run it in a process of its own, and wait for the end."""
+        started = self.start(plan, continuation)
+        try:
+            wait_for_any([started.process])
+            return self.finish(started)
+        finally:
+            started.process.kill()
+
+    def start(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> StartedRun:
+        """Start a run in a process of its own. Several may run at once, but none beside the first, the clean run."""
+        if self._references is None:
+            self._references = TimeReferences()
+        work = partial(self._report, plan, continuation)
+        limit_s = self._deadlines.real_s + GRACE_S
+        return StartedRun(ForkedProcess(work, references=self._references, limit_s=limit_s), plan)
+
+    def finish(self, started: StartedRun) -> Run:
+        """Return a run whose process has ended."""
+        ending = started.process.ending
+        assert ending is not None
+        if not ending.report:
+            return self._cut_run(started.plan, ending)
+        report = msgspec.msgpack.decode(ending.report, type=CaseReport)
+        if report.refusal is not None:
+            raise InputError(**report.refusal)
+        if report.run is None:
+            raise RuntimeError(report.error)
+        if report.script is not None:
+            self._harnesses.load_script(report.script)
+            self._load(report.modules)
+        return report.run
+
+    def close(self) -> None:
+        self._harnesses.close()
+
+    def _report(self, plan: FaultPlan, continuation: Continuation) -> bytes:
+        is_clean, before = not self._harnesses.has_script, set(sys.modules)
+        try:
+            run = self.run_here(plan, continuation)
+            report = CaseReport(run=run)
+            if is_clean:
+                report = CaseReport(run=run, script=self._harnesses.script, modules=_foreign_modules(before))
+        except InputError as error:
+            fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
+            report = CaseReport(refusal=fields)
+        except BaseException:
+            report = CaseReport(error=format_exc())
+        return msgspec.msgpack.encode(report)
+
+    def _cut_run(self, plan: FaultPlan, ending: ProcessEnding) -> Run:
+        """Return the run of a process that could not report it."""
+        fired = tuple(str(line) for line in plan)
+        if ending.exit_code is None:
+            return Run(hung=killed_text(self._deadlines, ending.dump), fired=fired)
+        return Run(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(ending.exit_code)), fired=fired)
+
+    def _load(self, modules: Iterable[str]) -> None:
+        for name in modules:
+            with suppress(Exception):  # it may need something that only the run has, and then the run loads it
+                import_module(name)
+        self._references = None
+
+
+def _foreign_modules(before: set[str]) -> tuple[str, ...]:
+    """Return the modules that were loaded since then, without those of the agent."""
+    loaded = [(name, module) for name, module in list(sys.modules.items()) if name not in before]
+    return tuple(name for name, module in loaded if not is_own_module(module))
