@@ -13,7 +13,7 @@ from typing import IO
 
 READ_BYTES = 64 * 1024
 OUTPUT_GRACE_S = 1.0
-"""How long `wait_for` reads on after the program ended: a process that left the group may hold its pipes open."""
+"""How long `end` reads on after the program ended: a process that left the group may hold its pipes open."""
 
 
 class CapturedOutput:
@@ -72,6 +72,7 @@ class ChildProcess:
         )
         assert self._process.stdout is not None
         assert self._process.stderr is not None
+        self._waiting: Thread | None = None
         self.stdout = CapturedOutput(self._process.stdout, limit_bytes)
         self.stderr = CapturedOutput(self._process.stderr, limit_bytes)
 
@@ -86,19 +87,23 @@ class ChildProcess:
         self._kill_group()
         return exit_code
 
-    def wait_for(self, timeout_s: float) -> int | None:
-        """Wait until the program has ended, or for `timeout_s`, then kill its group; an open output does not count.
+    def has_ended_within(self, timeout_s: float) -> bool:
+        """Wait until the program has ended, or for `timeout_s`, and return whether it has. Its outputs may be open."""
+        if self._waiting is None:
+            self._waiting = Thread(target=self._process.wait, daemon=True)  # Popen.wait(timeout) would poll
+            self._waiting.start()
+        self._waiting.join(max(timeout_s, 0.0))
+        return not self._waiting.is_alive()
+
+    def end(self) -> int | None:
+        """Kill the group of the program, and wait until it has ended.
 
         Returns the exit code, -N if signal N ended the program, and None if it was still running.
         """
-        waiting = Thread(target=self._process.wait, daemon=True)  # Popen.wait(timeout) would poll
-        waiting.start()
-        try:
-            waiting.join(timeout_s)
-            is_late = waiting.is_alive()
-        finally:
+        is_late = not self.has_ended_within(0.0)
+        self._kill_group()
+        while not self.has_ended_within(OUTPUT_GRACE_S):
             self._kill_group()
-        waiting.join()
         self.stdout.join(OUTPUT_GRACE_S)
         self.stderr.join(OUTPUT_GRACE_S)
         return None if is_late else self._process.returncode

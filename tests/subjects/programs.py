@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from offbook.subjects.program import ProgramSubject
+from offbook.subjects.specs import ExploreSettings
 from tests.explore.runs import write_recording
 
 ASKS = """
@@ -25,7 +26,10 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", ASKS + code]
 
 
-def subject(code: str, folder: Path, *answers: object, **options: object) -> ProgramSubject:
+def subject(
+    code: str, folder: Path, *answers: object, env: dict[str, str] | None = None, **settings: object
+) -> ProgramSubject:
     """A program on a recording with these answers."""
     path = write_recording(folder / "run.json", {"any": list(answers)})
-    return ProgramSubject(python(code), replay=path, **{"deadline_s": 30.0, **options})
+    explore_settings = ExploreSettings(**{"deadline_s": 30.0, "on_divergence": "stop", **settings})
+    return ProgramSubject(python(code), replay=path, env=env, settings=explore_settings)

@@ -12,7 +12,7 @@ from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.runner import Explorer
 from offbook.faults import FaultPlan
 from offbook.subjects.executors import ThreadExecutor
-from offbook.subjects.program import MAX_OUTPUT_BYTES, ProgramProcess, ProgramSubject, error_line
+from offbook.subjects.program import ProgramSubject
 from tests.explore.runs import plan_of
 from tests.subjects.programs import python, subject
 
@@ -74,7 +74,7 @@ def test_a_request_that_repeats_a_failed_one_gets_its_answer(tmp_path):
 
 
 def test_an_exit_code_may_be_declared(tmp_path):
-    given = subject(STUBBORN, tmp_path, HELLO, declared_exits=[1])
+    given = subject(STUBBORN, tmp_path, HELLO, declared=("1",))
     _, run = runs(given, ["call=1: http_error 500"])
     assert run.error.kind == "declared"
 
@@ -94,7 +94,8 @@ def test_a_program_that_a_signal_ends_has_crashed(tmp_path):
 def test_a_program_that_waits_for_ever_has_hung(tmp_path):
     given = subject(ONCE, tmp_path, HELLO, deadline_s=3.0)
     _, run = runs(given, ["call=1: timeout 60000"])
-    assert (run.hung, run.result, run.error) == ("it had not ended after 3 s", None, None)
+    told = "it waited 3 s for the answer to call 1: no timeout is set, or a longer one (OpenAI(timeout=…))"
+    assert (run.hung, run.result, run.error) == (told, None, None)
     assert [call.error for call in run.calls] == ["timeout"]
 
 
@@ -132,7 +133,7 @@ def test_a_divergence_may_be_answered_with_a_text(tmp_path):
 
 def test_the_tools_that_answers_asked_for_are_taken_to_have_run(tmp_path):
     first, failed, invalid = runs(
-        subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=["refund"]),
+        subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=("refund",)),
         ["call=1: stream_truncate 0"],
         ["call=1: invalid_tool_args"],
     )
@@ -156,7 +157,7 @@ for _ in range(2):
     except OSError:
         pass
 """
-    _, run = runs(subject(code, tmp_path, REFUND, BYE, side_effects=["refund"]), ["call=2 attempt=1: http_error 500"])
+    _, run = runs(subject(code, tmp_path, REFUND, BYE, side_effects=("refund",)), ["call=2 attempt=1: http_error 500"])
     assert run.side_effects == {"refund": 2}
     assert [(call.number, call.attempt) for call in run.calls] == [(1, 1), (2, 1), (3, 1), (2, 2)]
 
@@ -219,13 +220,13 @@ ask(said("Hi"))
 
 def test_the_same_exploration_is_the_same_with_any_number_of_threads(tmp_path):
     def explore(workers):
-        with subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=["refund"]) as given:
+        with subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=("refund",)) as given:
             options = ExploreOptions(variants=select_variants("http_error 500,malformed_response", given.variants))
             return Explorer(given, options, executor=ThreadExecutor(given, workers)).explore()
 
     one, two = explore(1), explore(3)
     assert one == two
-    assert len(one.results) == 6
+    assert len(one.results) >= 6
 
 
 def test_an_executor_stops_what_runs_when_the_results_are_not_wanted(tmp_path):
@@ -248,101 +249,3 @@ def test_what_cannot_be_run_is_refused(tmp_path):
         ProgramSubject(["true"], replay=tmp_path / "none.json")
     with subject("", tmp_path, HELLO) as given, pytest.raises(InputError, match="made no call"):
         Explorer(given, ExploreOptions(variants=())).explore()
-
-
-PATIENCE_S = 30.0
-LEAVES_ONE_BEHIND = """
-import subprocess, sys
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-"""
-WRITES_MUCH = "import sys; sys.stdout.write('x' * 3_000_000); sys.stderr.write('done')"
-
-
-def ran(code, *, deadline_s=PATIENCE_S, **environment):
-    return ProgramProcess([sys.executable, "-c", code], {**os.environ, **environment}).run(deadline_s)
-
-
-def test_a_program_has_its_environment_and_no_input_and_its_outputs_are_kept():
-    code = "import os, sys; print(os.environ['WORD'], sys.stdin.read() == ''); sys.exit('no')"
-    ended = ran(code, WORD="grüß")
-    assert (ended.code, ended.stdout, ended.stderr) == (1, "grüß True\n", "no\n")
-
-
-def test_a_program_that_a_signal_has_ended_says_so():
-    assert ran("import os; os.kill(os.getpid(), 9)").code == -9
-
-
-def test_a_program_that_takes_too_long_is_ended():
-    ended = ran("import time; print('begun', flush=True); time.sleep(600)", deadline_s=0.2)
-    assert ended.code is None
-    assert ended.stdout in ("begun\n", "")
-
-
-def test_a_program_that_says_much_never_waits_to_be_heard_and_the_beginning_is_kept():
-    ended = ran(WRITES_MUCH)
-    assert (ended.code, len(ended.stdout), ended.stderr) == (0, MAX_OUTPUT_BYTES, "done")
-
-
-def test_what_a_program_leaves_behind_ends_with_it():
-    """It holds the output of the program, which has an end all the same."""
-    started_s = time.monotonic()
-    assert ran(LEAVES_ONE_BEHIND).code == 0
-    assert time.monotonic() - started_s < PATIENCE_S
-
-
-def test_a_program_can_be_ended_from_another_thread():
-    child = ProgramProcess([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
-    threading.Timer(0.2, child.kill).start()
-    assert child.run(PATIENCE_S).code is None
-
-
-def test_a_program_that_has_ended_can_be_ended_again():
-    child = ProgramProcess([sys.executable, "-c", ""], dict(os.environ))
-    assert child.run(PATIENCE_S).code == 0
-    child.kill()
-
-
-def test_a_program_that_is_not_wanted_any_more_ends_when_it_is_started():
-    child = ProgramProcess([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
-    child.kill()
-    assert child.run(PATIENCE_S).code is None
-
-
-def test_a_program_that_cannot_be_started_is_refused(tmp_path):
-    with pytest.raises(InputError, match="there is no such program"):
-        ProgramProcess(["no-such-program"], {}).run(PATIENCE_S)
-    with pytest.raises(InputError, match="Permission denied"):
-        ProgramProcess([str(tmp_path)], {}).run(PATIENCE_S)
-
-
-NODE = """file:///agent.mjs:3
-  throw new TypeError("no")
-        ^
-
-TypeError: no
-    at file:///agent.mjs:3:9
-
-Node.js v22.1.0
-"""
-PYTHON = """Traceback (most recent call last):
-  File "agent.py", line 3, in <module>
-    raise openai.APIConnectionError
-openai.APIConnectionError: Connection error.
-"""
-
-
-@pytest.mark.parametrize(
-    ("stderr", "words"),
-    [
-        (PYTHON, "openai.APIConnectionError: Connection error."),
-        (NODE, "TypeError: no"),
-        ("warning\npanic: all is lost\n\n", "panic: all is lost"),
-        ("", ""),
-    ],
-)
-def test_the_line_that_names_the_error_is_told(stderr, words):
-    assert error_line(stderr) == words
-
-
-def test_a_long_line_is_cut():
-    assert len(error_line("x" * 10_000)) == 500

@@ -2,6 +2,7 @@
 
 import pytest
 
+from offbook.messages import Request
 from offbook.recording.match.cursor import ResponseScript
 from offbook.subjects.wire_observer import WireObserver, chunk_kinds, requested_tools
 from offbook.wire.backend import WireBackend
@@ -9,7 +10,7 @@ from offbook.wire.options import WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredRun
 from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import whole_response
-from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, recording_of, session_of
+from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, http_call, recording_of, session_of
 
 ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "look_up", "arguments": {"word": "tree"}}]}
 STREAM = call_of(text="Hi", stream=True, tools=(TOOL,))
@@ -42,10 +43,39 @@ def test_an_answer_that_is_late_has_failed_until_it_has_arrived():
     attempt = session.start(STREAM)
     session.answer(attempt)
     assert [(call.outcome, call.error) for call in observer.calls] == [("failed", "stream_stall")]
-    assert observer.tools(["look_up"]) == ()
+    assert observer.tools() == []
+    assert (observer.pending.call, observer.pending.vendor, observer.pending.has_begun) == (1, "openai", True)
     session.delivered(attempt)
+    assert observer.pending is None
     assert [call.outcome for call in observer.calls] == ["answered"]
-    assert [(run.tool, run.side_effect) for run in observer.tools(["look_up"])] == [("look_up", True)]
+    assert [(tool.tool, tool.outcome) for tool in observer.tools()] == [("look_up", "unknown")]
+
+
+def test_a_client_that_leaves_does_not_wait_any_more():
+    session, observer = watched("call=1 attempt=1: timeout 60000")
+    attempt = session.start(STREAM)
+    session.answer(attempt)
+    assert not observer.pending.has_begun
+    session.left(attempt)
+    assert observer.pending is None
+    assert observer.last_call.number == 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
+    session, observer = watched()
+    asking = call_of(protocol, stream=stream, max_tokens=9, tools=(TOOL,))
+    (call,) = requested_tools(parse_request(asking), answer_to(session, asking))
+    function = {"name": call.tool, "arguments": call.arguments}
+    said = {"role": "assistant", "content": "", "tool_calls": [{"id": call.id, "type": "function", "function": function}]}
+    result = {"role": "tool", "tool_call_id": call.id, "content": "green"}
+    hi = {"role": "user", "content": "Hi"}
+    request = Request(model="m", messages=(hi, said, result), stream=stream, max_tokens=9, tools=(TOOL,))
+    answer_to(session, http_call(protocol, request))
+    done, again = observer.tools()
+    assert (done.tool, done.arguments, done.outcome, done.result) == ("look_up", {"word": "tree"}, "done", "green")
+    assert again.outcome == "unknown"
 
 
 def test_a_run_that_makes_too_many_calls_is_endless_which_is_told_once():

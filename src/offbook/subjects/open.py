@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from offbook.subjects.scenario import ScenarioSubject
     from offbook.subjects.workflow import WorkflowSubject
 
-PROGRAM_DEADLINE_S = 20.0
-"""The default deadline of a program."""
-
 
 @contextmanager
 def open_subject(spec: AnySubjectSpec, settings: ExploreSettings) -> Iterator[Subject]:
@@ -68,23 +65,7 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubjec
     if settings.on_divergence == "live":
         reason = "unrecorded calls of a program cannot be answered live"
         raise InputError(reason, source="--on-divergence", hint="use stop or default")
-    codes = [_exit_code(each) for each in settings.declared]
-    return ProgramSubject(
-        spec.command,
-        replay=spec.recording,
-        side_effects=settings.side_effects,
-        declared_exits=codes,
-        on_divergence=settings.on_divergence,
-        default_response=settings.default_response,
-        deadline_s=PROGRAM_DEADLINE_S if settings.deadline_s is None else settings.deadline_s,
-    )
-
-
-def _exit_code(declared: str) -> int:
-    if not declared.isdigit():
-        reason = f"a program ends with an exit code, not with {declared!r}"
-        raise InputError(reason, source="--declared", hint="--declared 3,4")
-    return int(declared)
+    return ProgramSubject(spec.command, replay=spec.recording, settings=settings)
 
 
 INVARIANT_PREFIX = "invariant_"

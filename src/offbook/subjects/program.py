@@ -3,86 +3,35 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from itertools import count
+from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from msgspec import Struct
 
-from offbook.child_process import ChildProcess
+from offbook.effects import EFFECTS_VARIABLE, UNDECLARED, Effect, prefer_reported
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
 from offbook.explore.options import WIRE_VARIANTS, FaultVariant
-from offbook.explore.run import Continuation, ErrorKind, Run, RunFailure, normalize_text
+from offbook.explore.run import Continuation, ErrorKind, Run, RunFailure, ToolRun, normalize_text
 from offbook.faults import FaultPlan
 from offbook.recording.match.cursor import ResponseScript
+from offbook.subjects.inferred_tools import InferredTool
+from offbook.subjects.program_effects import EffectFile, Ledger, LedgerPart
+from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock, error_line, names_error
+from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.subjects.wire_observer import WireObserver
 from offbook.vendors import api_key_variables, base_url_variables
-from offbook.wire.options import DEFAULT_RESPONSE, WireOptions
+from offbook.wire.options import WireOptions
 from offbook.wire.replay import ExploredRun, ReplayMatch
 from offbook.wire.server.wire_server import WireServer, no_proxy_variables
 from offbook.wire.session import WireSession
-
-MAX_OUTPUT_BYTES = 1024 * 1024
-"""How much of each output is read, from its start."""
-
-
-class ProgramExit(Struct, frozen=True):
-    """How a program ended: its exit code, -N if signal N ended it, None if it was killed from here."""
-
-    code: int | None
-    stdout: str
-    stderr: str
-
-
-class ProgramProcess:
-    """A run of a program that can be killed from another thread, even before it has started."""
-
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._command, self._environment = command, environment
-        self._child: ChildProcess | None = None
-        self._is_killed = False
-
-    def run(self, deadline_s: float) -> ProgramExit:
-        """Run it until it ends, at most for `deadline_s`.
-
-        Raises:
-            InputError: it cannot be started.
-        """
-        child = self._child = self._start()
-        if self._is_killed:
-            child.kill()
-        code = child.wait_for(deadline_s)
-        return ProgramExit(None if self._is_killed else code, child.stdout.text, child.stderr.text)
-
-    def kill(self) -> None:
-        """Kill it now, or as soon as it starts. May be called from any thread, and after it has ended."""
-        self._is_killed = True
-        if self._child is not None:
-            self._child.kill()
-
-    def _start(self) -> ChildProcess:
-        try:
-            return ChildProcess(self._command, environment=self._environment, limit_bytes=MAX_OUTPUT_BYTES)
-        except OSError as error:
-            reason = "there is no such program" if isinstance(error, FileNotFoundError) else error.strerror
-            raise InputError(f"it cannot be started: {reason}", source=self._command[0]) from None
-
-
-MAX_ERROR_CHARS = 500
-_ERROR_LINE = re.compile(r"(?:Uncaught )?[\w.$]*(?:Error|Exception|Timeout|Interrupt|Fault)\b.*")
-
-
-def error_line(stderr: str) -> str:
-    """Return the last line that names an error, else the last line; empty if there is none."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    named = [line for line in lines if _ERROR_LINE.fullmatch(line)]
-    return (named or lines or [""])[-1][:MAX_ERROR_CHARS]
-
 
 RETRY_AFTER_MS = 1.0
 """The `retry-after` of injected errors that do not have one: SDKs then retry at once."""
@@ -90,23 +39,48 @@ RETRY_AFTER_MS = 1.0
 _URL_ALIAS = "http://offbook"
 
 
+class _RunFiles:
+    """The files of one run: its folder for temporary files, and where it reports its effects."""
+
+    def __init__(self, folder: str, ledger: Ledger | None) -> None:
+        self.temporary = Path(folder) / "tmp"
+        self.temporary.mkdir()
+        self.effects = EffectFile(Path(folder) / "effects.jsonl")
+        self.ledger: LedgerPart | None = None if ledger is None else ledger.start(self.temporary)
+
+    def read_effects(self, *, is_cut_off: bool) -> list[Effect]:
+        """Return the effects in the files, those of the ledger last."""
+        parts = [self.effects, *([] if self.ledger is None else [self.ledger])]
+        return [effect for part in parts for effect in part.effects(is_cut_off=is_cut_off)]
+
+
+class _EndedRun(Struct, frozen=True, kw_only=True):
+    """What is known of a run that has ended."""
+
+    exit: ProgramExit
+    observer: WireObserver
+    session: WireSession
+    reported: list[Effect]
+    hung: str
+    aliases: Mapping[str, str]
+
+
 class ProgramSubject:
     """A program, run on a recording. One server answers all runs.
 
-    The result of a run is its exit code and its output. A tool counts as run when a complete answer asks for it. Every
-    run has its own folder for temporary files.
+    The result of a run is its exit code and its output. Its effects are those that it reports: to the file that
+    OFFBOOK_EFFECTS names, over HTTP, or in its own ledger. Those of tools that it reports nothing about are inferred
+    from its conversation. Every run has its own folder for temporary files.
 
     Args:
         command: the program and its arguments.
         replay: the recording, or a folder of recordings.
         env: further environment variables.
-        deadline_s: how long a run may take in real time; a longer one is killed and counts as hung.
-        side_effects: the tools that must not run twice.
-        declared_exits: the exit codes with which it gives up, beside 0 for success.
-        on_divergence: whether a request that was never recorded is refused or answered with `default_response`.
+        settings: how it is run.
 
     Raises:
-        InputError: the recording cannot be read, or no command is given; from `run`, the program cannot be started.
+        InputError: the recording cannot be read, or no command is given; from `run`, the program cannot be started, or
+            it reports something that is not an effect.
     """
 
     variants: ClassVar[Sequence[FaultVariant]] = WIRE_VARIANTS
@@ -118,42 +92,70 @@ class ProgramSubject:
         *,
         replay: str | os.PathLike[str],
         env: Mapping[str, str] | None = None,
-        deadline_s: float = 20.0,
-        side_effects: Sequence[str] = (),
-        declared_exits: Sequence[int] = (),
-        on_divergence: Literal["stop", "default"] = "stop",
-        default_response: str = DEFAULT_RESPONSE,
+        settings: ExploreSettings = DEFAULT_SETTINGS,
     ) -> None:
         if not command:
             raise InputError("the command is empty", source="explore")
         self.name = shlex.join(command)
-        self._command, self._env, self._deadline_s = list(command), dict(env or {}), deadline_s
-        self._side_effects, self._declared_exits = frozenset(side_effects), frozenset(declared_exits)
-        self._goes_on = on_divergence == "default"
+        self._command, self._env, self._settings = list(command), dict(env or {}), settings
+        self._declarations = settings.declarations
+        self._patience = Patience(settings.deadline_s)
+        self._ledger = None if settings.effects is None else Ledger(settings.effects)
         self._script: ResponseScript[ReplayMatch] = ResponseScript()
         self._max_calls = 0
+        self._reporting = frozenset[str]()
         self._numbers = count(1)
         self._running: set[ProgramProcess] = set()
         self._is_stopped = False
         options = WireOptions(
-            recording=replay, strict=True, default_response=default_response, retry_after_ms=RETRY_AFTER_MS
+            recording=replay,
+            strict=True,
+            default_response=settings.default_response,
+            retry_after_ms=RETRY_AFTER_MS,
         )
         self._server = WireServer(options).start()
 
     def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+        with nullcontext() if self._ledger is None else self._ledger.exclusive():
+            return self._run(plan)
+
+    def _run(self, plan: FaultPlan) -> Run:
         name = f"explore-{next(self._numbers)}"
-        is_first = not self._max_calls
         with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
-            process = ProgramProcess(self._command, self._environment(name, folder))
+            files = _RunFiles(folder, self._ledger)
+            process = ProgramProcess(self._command, self._environment(name, files))
             observer = WireObserver(max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=process.kill)
-            explored_run = ExploredRun(self._script, observer, self._goes_on)
+            explored_run = ExploredRun(self._script, observer, self._settings.on_divergence == "default")
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
-            program_exit = self._wait_for(process)
-            run = self._run_of(program_exit, observer, session, self._aliases(name, folder))
+            clock = RunClock(self._patience, observer)
+            program_exit = self._wait_for(process, clock)
+            hung = "" if program_exit.code is not None else observer.endless or clock.hung or "it was stopped"
+            ended = _EndedRun(
+                exit=program_exit,
+                observer=observer,
+                session=session,
+                reported=self._reported(files, session, is_cut_off=program_exit.code is None or program_exit.code < 0),
+                hung=hung,
+                aliases=self._aliases(name, files),
+            )
         self._server.end_session(name)
-        if is_first:
-            self._max_calls = max_calls_after(len(run.calls))
-        return run
+        if not self._max_calls:
+            self._note_clean_run(ended)
+        return self._run_of(ended)
+
+    def _note_clean_run(self, ended: _EndedRun) -> None:
+        self._max_calls = max_calls_after(len(ended.observer.calls))
+        self._reporting = frozenset(effect.tool for effect in ended.reported)
+        if self._ledger is not None and not ended.reported and not ended.exit.code:
+            hint = "the path is relative to the working directory, or starts with $TMPDIR/"
+            reason = "the run without a fault reported no effect there"
+            raise InputError(reason, source=f"--effects {self._ledger.path}", hint=hint)
+
+    @staticmethod
+    def _reported(files: _RunFiles, session: WireSession, *, is_cut_off: bool) -> list[Effect]:
+        for problem in session.refused_effects[:1]:
+            raise problem
+        return [*files.read_effects(is_cut_off=is_cut_off), *session.effects]
 
     def stop(self) -> None:
         """Kill the running programs, and those that are started from now on."""
@@ -174,52 +176,85 @@ class ProgramSubject:
     ) -> None:
         self.close()
 
-    def _wait_for(self, process: ProgramProcess) -> ProgramExit:
+    def _wait_for(self, process: ProgramProcess, clock: RunClock) -> ProgramExit:
         self._running.add(process)
         if self._is_stopped:
             process.kill()
         try:
-            return process.run(self._deadline_s)
+            ended = process.run(clock.left_s)
         finally:
             self._running.discard(process)
+        if ended.code is not None:
+            self._patience.note(clock.took_s)
+        return ended
 
-    def _environment(self, name: str, folder: str) -> dict[str, str]:
+    def _environment(self, name: str, files: _RunFiles) -> dict[str, str]:
         url = self._server.session_url(name)
         inherited = {"PYTHONHASHSEED": "0"} | os.environ | self._env
-        own = {**base_url_variables(url), **api_key_variables(), "OFFBOOK_URL": url, "TMPDIR": folder}
+        own = {
+            **base_url_variables(url),
+            **api_key_variables(),
+            "OFFBOOK_URL": url,
+            "TMPDIR": str(files.temporary),
+            EFFECTS_VARIABLE: str(files.effects.path),
+        }
         return {**inherited, **own, **no_proxy_variables(inherited)}
 
-    def _aliases(self, name: str, folder: str) -> dict[str, str]:
+    def _aliases(self, name: str, files: _RunFiles) -> dict[str, str]:
         """Return what differs in the texts of every run, and what replaces it."""
         url = self._server.url
         return {
             self._server.session_url(name): _URL_ALIAS,
             url: _URL_ALIAS,
             url.removeprefix("http://"): "offbook",
-            folder: "$TMPDIR",
+            str(files.temporary): "$TMPDIR",
+            str(files.effects.path): f"${EFFECTS_VARIABLE}",
         }
 
-    def _run_of(
-        self, ended: ProgramExit, observer: WireObserver, session: WireSession, aliases: Mapping[str, str]
-    ) -> Run:
-        calls = observer.calls
+    def _run_of(self, ended: _EndedRun) -> Run:
+        calls, session, aliases = ended.observer.calls, ended.session, ended.aliases
         retries = sum(call.attempt > 1 for call in calls)
-        has_hung = ended.code is None
+        tools = ended.observer.tools()
+        result = {"exit": ended.exit.code, "stdout": normalize_text(ended.exit.stdout, aliases)}
         return Run(
-            result=None if has_hung else {"exit": ended.code, "stdout": normalize_text(ended.stdout, aliases)},
-            error=self._error(ended, aliases),
+            result=None if ended.hung else result,
+            error=self._error(ended.exit, aliases),
             calls=calls,
-            tools=observer.tools(self._side_effects),
+            tools=self._tool_runs(tools),
+            effects=self._effects(ended.reported, tools),
+            declarations=self._declarations,
             fired=tuple(str(planned) for planned in session.fired),
             diverged=normalize_text(session.misses[0].text, aliases) if session.misses else "",
-            hung=(observer.endless or f"it had not ended after {self._deadline_s:g} s") if has_hung else "",
+            hung=ended.hung,
             paths={"retry": retries} if retries else {},
         )
 
+    def _tool_runs(self, tools: Sequence[InferredTool]) -> tuple[ToolRun, ...]:
+        counts, runs = Counter[str](), []
+        for each in tools:
+            counts[each.tool] += 1
+            runs.append(
+                ToolRun(
+                    tool=each.tool,
+                    call=counts[each.tool],
+                    arguments=each.arguments,
+                    result=each.result,
+                    side_effect=self._declarations.get(each.tool, UNDECLARED).has_effect,
+                )
+            )
+        return tuple(runs)
+
+    def _effects(self, reported: Sequence[Effect], tools: Sequence[InferredTool]) -> tuple[Effect, ...]:
+        declared = self._declarations
+        inferred = [each.effect() for each in tools if not declared.get(each.tool, UNDECLARED).read_only]
+        return prefer_reported(reported, inferred, reporting=self._reporting)
+
     def _error(self, ended: ProgramExit, aliases: Mapping[str, str]) -> RunFailure | None:
-        """Return the error that ended the program, by its exit code."""
+        """Return the error that ended the program, by its exit code or by the class that its output names."""
         if not ended.code:
             return None
-        kind: ErrorKind = "declared" if ended.code in self._declared_exits else "undeclared"
+        declared = self._settings.declared
+        is_declared = str(ended.code) in declared or names_error(ended.stderr, declared)
+        kind: ErrorKind = "declared" if is_declared else "undeclared"
         name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
         return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases))

@@ -1,19 +1,23 @@
-"""Specs of subjects and settings of explorations as plain values, for regression files and worker processes."""
+"""Specs of subjects and settings of explorations as plain values, for regression files."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from offbook.effects import ToolDeclaration
+from offbook.errors import InputError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, OnDivergence
-from offbook.explore.run import Run
-from offbook.faults import PlannedFault
 from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
+from offbook.text import did_you_mean
+
+DEFAULT_DIVERGENCE: OnDivergence = "explore"
 
 
 class SubjectSpec(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"):
@@ -76,28 +80,41 @@ def _json(value: object) -> str:
 class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a subject is run.
 
-    `declared` names the errors that it raises when it gives up, or the exit codes of a program. `deadline_s` is how
-    long a run may take: in virtual time in this process, in real time for a program. `side_effects` names tools with
-    side effects, beside those that declare them. If the recording has no calls of tools, such tools are refused, as
-    they would run for real, unless `runs_tools`.
+    `declared` names the errors that it raises when it gives up; for a program, also its exit codes. `deadline_s` is how
+    long a run may take: in virtual time in this process; for a program, how long it may wait for an answer.
+
+    `side_effects`, `read_only`, `idempotent` and `undoes` declare tools, beside what those declare themselves. An item
+    of `idempotent` is like `pay` or, with the argument that is the idempotency key, `pay:key`; one of `undoes` is like
+    `cancel_hotel=book_hotel`. `effects` is a file to which a program adds a line for each of its effects.
+
+    Tools that would run for real are refused unless `runs_tools`: those with a side effect if the recording has no
+    calls of tools, and all tools of a program that are not `read_only`.
     """
 
-    on_divergence: OnDivergence = "stop"
+    on_divergence: OnDivergence = DEFAULT_DIVERGENCE
     default_response: str = "Mock response"
     declared: tuple[str, ...] = ()
     deadline_s: float | None = None
     side_effects: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    idempotent: tuple[str, ...] = ()
+    undoes: tuple[str, ...] = ()
+    effects: str | None = None
     runs_tools: bool = False
 
     @property
     def arguments(self) -> list[str]:
         """The settings as arguments on the command line."""
         values = {
-            "--on-divergence": "" if self.on_divergence == "stop" else self.on_divergence,
+            "--on-divergence": "" if self.on_divergence == DEFAULT_DIVERGENCE else self.on_divergence,
             "--default-response": "" if self.on_divergence != "default" else self.default_response,
             "--declared": ",".join(self.declared),
             "--deadline": "" if self.deadline_s is None else f"{self.deadline_s:g}",
             "--side-effects": ",".join(self.side_effects),
+            "--read-only": ",".join(self.read_only),
+            "--idempotent": ",".join(self.idempotent),
+            "--undoes": ",".join(self.undoes),
+            "--effects": self.effects or "",
         }
         options = [word for name, value in values.items() if value for word in (name, value)]
         return [*options, "--run-tools"] if self.runs_tools else options
@@ -106,39 +123,64 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     def deadlines(self) -> Deadlines:
         return DEFAULT_DEADLINES if self.deadline_s is None else replace(DEFAULT_DEADLINES, virtual_s=self.deadline_s)
 
+    @property
+    def declarations(self) -> dict[str, ToolDeclaration]:
+        """What the settings declare about tools, by their names.
+
+        Raises:
+            InputError: two declarations of a tool contradict each other, or one cannot be read.
+        """
+        keys = dict(_partition(each, ":") for each in self.idempotent)
+        undone = dict(_split_undoes(each) for each in self.undoes)
+        names = dict.fromkeys((*self.side_effects, *self.read_only, *keys, *undone))
+        declared = {
+            name: ToolDeclaration(
+                side_effect=name in self.side_effects,
+                read_only=name in self.read_only,
+                idempotent=keys[name] or True if name in keys else False,
+                undoes=undone.get(name),
+            )
+            for name in names
+        }
+        for name, declaration in declared.items():
+            declaration.check(name)
+        return declared
+
+    def check_tools(self, known: Iterable[str]) -> None:
+        """Check that the tools that the settings name are among those that are `known`.
+
+        Raises:
+            InputError: there is no such tool, with a suggestion.
+        """
+        names = set(known)
+        named = {
+            "--side-effects": self.side_effects,
+            "--read-only": self.read_only,
+            "--idempotent": [_partition(each, ":")[0] for each in self.idempotent],
+            "--undoes": [name for each in self.undoes for name in _split_undoes(each)],
+        }
+        for option, tools in named.items():
+            for tool in tools:
+                if tool not in names:
+                    hint = did_you_mean(tool, names, kind="tools")
+                    raise InputError(f"there is no tool {tool!r}", source=option, hint=hint)
+
     def divergence(self, live: Provider) -> Divergence:
         """Return what answers a request that was never recorded. The policy `live` asks `live`."""
         return Divergence(self.on_divergence, self.default_response, live)
 
 
+def _partition(text: str, separator: str) -> tuple[str, str]:
+    name, _, rest = text.partition(separator)
+    return name.strip(), rest.strip()
+
+
+def _split_undoes(text: str) -> tuple[str, str]:
+    name, undone = _partition(text, "=")
+    if not (name and undone):
+        hint = "--undoes cancel_hotel=book_hotel"
+        raise InputError(f"expected TOOL=TOOL, got {text!r}", source="--undoes", hint=hint)
+    return name, undone
+
+
 DEFAULT_SETTINGS = ExploreSettings()
-
-
-class WorkerSpec(Struct, frozen=True):
-    """The first line to a worker: what to run."""
-
-    subject: AnySubjectSpec
-    settings: ExploreSettings
-
-
-class WorkerReady(Struct, frozen=True, tag="ready"):
-    """The worker has made its clean run and waits for cases."""
-
-
-class WorkerRejection(Struct, frozen=True, tag="refused"):
-    """The worker cannot run its subject, because of bad input."""
-
-    reason: str
-    source: str = ""
-    place: str = ""
-    hint: str = ""
-
-
-class WorkerResult(Struct, frozen=True, tag="done"):
-    """The run of a case."""
-
-    run: Run
-
-
-WorkerMessage: TypeAlias = WorkerReady | WorkerRejection | WorkerResult
-FaultLines: TypeAlias = tuple[PlannedFault, ...]

@@ -1,9 +1,8 @@
-"""Observes the model calls of a program over HTTP, and infers which tools it ran."""
+"""Observes the model calls of a program over HTTP."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -11,9 +10,11 @@ from offbook.call_numbers import Site
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
 from offbook.errors import OffbookError
+from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.observers import lost_messages
-from offbook.explore.run import CallOutcome, ChunkKind, ModelCall, ToolRun, chunk_kind
+from offbook.explore.run import CallOutcome, ModelCall
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall
+from offbook.subjects.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.wire.calls import CallAttempt, WireOutcome
 from offbook.wire.faults import spoils_answer
 from offbook.wire.request import ParsedRequest
@@ -40,11 +41,11 @@ def chunk_kinds(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ChunkKind,
     if codec is None or not answer.is_streamed:
         return ()
     chunks: list[ChunkKind] = []
-    decoder = codec.stream_decoder()
+    kinds, decoder = ChunkKinds(), codec.stream_decoder()
     try:
         for _, frame in stream_events(parsed, answer):
-            deltas = list(decoder.feed(frame))
-            chunks.append(chunk_kind(deltas[0]) if deltas else "other")
+            found = [kinds.next(delta) for delta in decoder.feed(frame)]
+            chunks.append(found[0] if found else "other")
     except OffbookError:
         return tuple(chunks)
     return tuple(chunks)
@@ -77,10 +78,30 @@ class _ObservedCall(Struct, frozen=True):
         return () if self.attempt.parsed.request is None else self.attempt.parsed.request.messages
 
     @property
+    def is_late(self) -> bool:
+        """Whether a fault holds the answer back, or a part of it."""
+        return self.attempt.fault is not None and self.answer.end_ms > 0
+
+    @property
     def due_s(self) -> float:
         """When the next attempt may come."""
         wait_s = retry_after_s(self.answer.headers, now=SYSTEM_CLOCK.utc_now()) or 0.0
         return self.at_s + (wait_s if wait_s > NEGLIGIBLE_WAIT_S else 0.0)
+
+
+class PendingAnswer(Struct, frozen=True):
+    """An answer that the client waits for: the number of its call, its vendor, and whether it has begun."""
+
+    call: int
+    vendor: str
+    has_begun: bool
+
+
+class LastCall(Struct, frozen=True):
+    """The number of a call, and when it came."""
+
+    number: int
+    at_s: float
 
 
 class WireObserver:
@@ -94,6 +115,7 @@ class WireObserver:
         self._max_calls, self._on_endless = max_calls, on_endless
         self._observed: list[_ObservedCall] = []
         self._delivered: set[int] = set()
+        self._left: set[int] = set()
 
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
         if attempt.site is None:
@@ -107,34 +129,41 @@ class WireObserver:
     def delivered(self, attempt: CallAttempt) -> None:
         self._delivered.add(attempt.number)
 
+    def left(self, attempt: CallAttempt) -> None:
+        self._left.add(attempt.number)
+
+    @property
+    def last_call(self) -> LastCall | None:
+        """The last model call; None if there was none."""
+        last = self._observed[-1] if self._observed else None
+        return None if last is None else LastCall(last.site.overall, last.at_s)
+
+    @property
+    def pending(self) -> PendingAnswer | None:
+        """The answer that the program waits for, if a fault holds it back."""
+        ended = self._delivered | self._left
+        waiting = [call for call in self._observed.copy() if call.is_late and call.attempt.number not in ended]
+        if not waiting:
+            return None
+        call = waiting[-1]
+        return PendingAnswer(call.site.overall, call.attempt.parsed.route.vendor, call.answer.status is not None)
+
     @property
     def calls(self) -> tuple[ModelCall, ...]:
         """The model calls so far."""
         return tuple(self._model_call(call, self._observed[:place]) for place, call in enumerate(self._observed.copy()))
 
-    def tools(self, side_effects: Collection[str]) -> tuple[ToolRun, ...]:
-        """Return the tools that complete answers asked for. The program is assumed to have run them.
+    def tools(self) -> list[InferredTool]:
+        """Return the tools that the program ran, as far as its conversation shows."""
+        return infer_tools(self._turn(call) for call in self._observed)
 
-        Calls whose arguments are not JSON are left out. The results are those that the program sent to the model.
-        """
-        results = dict(each for call in self._observed for each in _tool_results(call.messages))
-        counts = Counter[str]()
-        runs = []
-        for observed in self._observed:
-            requested = requested_tools(observed.attempt.parsed, observed.answer) if self._has_arrived(observed) else ()
-            for call in requested:
-                if call.raw_arguments is None:
-                    counts[call.tool] += 1
-                    runs.append(
-                        ToolRun(
-                            tool=call.tool,
-                            call=counts[call.tool],
-                            arguments=call.args,
-                            result=results.get(call.id or "", ""),
-                            side_effect=call.tool in side_effects,
-                        )
-                    )
-        return tuple(runs)
+    def _turn(self, call: _ObservedCall) -> Turn:
+        request = call.attempt.parsed.request
+        return Turn(
+            results=_tool_results(call.messages),
+            offered=_offered_tools(() if request is None else request.tools),
+            asked=requested_tools(call.attempt.parsed, call.answer) if self._has_arrived(call) else (),
+        )
 
     def _model_call(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> ModelCall:
         attempt, site, request = call.attempt, call.site, call.attempt.parsed.request
@@ -154,6 +183,7 @@ class WireObserver:
             error=_failure_text(call) if outcome != "answered" else "",
             is_too_soon=_is_too_soon(call, before),
             forgot=self._forgot(call, before) if outcome == "diverged" else 0,
+            told=outcome == "diverged" and _has_grown(call, before),
         )
 
     def _outcome(self, call: _ObservedCall) -> CallOutcome:
@@ -172,6 +202,12 @@ class WireObserver:
         return 0 if last is None or self._outcome(last) != "failed" else lost_messages(last.messages, call.messages)
 
 
+def _has_grown(call: _ObservedCall, before: Sequence[_ObservedCall]) -> bool:
+    """Return whether the request has all messages of the last one, and more."""
+    last = before[-1].messages if before else []
+    return len(call.messages) > len(last) and call.messages[: len(last)] == last
+
+
 def _is_too_soon(call: _ObservedCall, before: Sequence[_ObservedCall]) -> bool:
     """Return whether the last attempt of this call was asked to wait longer."""
     last = next((each for each in reversed(before) if each.site.overall == call.site.overall), None)
@@ -186,7 +222,23 @@ def _failure_text(call: _ObservedCall) -> str:
     return f"HTTP {status}"
 
 
-def _tool_results(messages: Sequence[JsonObject]) -> list[tuple[str, str]]:
-    """Return the results of tools in a request, by the ids of their calls."""
+def _tool_results(messages: Sequence[JsonObject]) -> list[ToolResult]:
+    """Return the results of tools in a request."""
+    tools = {
+        call.get("id"): call.get("function", {}).get("name")
+        for each in messages
+        for call in each.get("tool_calls") or ()
+    }
     results = [message for message in messages if message.get("role") == "tool"]
-    return [(str(message.get("tool_call_id")), str(message.get("content"))) for message in results]
+    return [
+        ToolResult(
+            str(each.get("tool_call_id")), str(tools.get(each.get("tool_call_id"), "")), str(each.get("content"))
+        )
+        for each in results
+    ]
+
+
+def _offered_tools(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:
+    """Return the schemas of the tools that a request offers."""
+    functions = [tool.get("function", tool) for tool in tools]
+    return {each["name"]: each.get("parameters") or {} for each in functions if "name" in each}

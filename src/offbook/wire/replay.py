@@ -173,6 +173,10 @@ class CallObserver(Protocol):
         """Called when an answer that a fault delayed was sent completely, and the client was still there."""
         ...
 
+    def left(self, attempt: CallAttempt) -> None:
+        """Called when the connection has ended before an answer that a fault delayed was sent completely."""
+        ...
+
 
 class NullCallObserver:
     """Ignores all calls."""
@@ -180,6 +184,8 @@ class NullCallObserver:
     def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
 
     def delivered(self, attempt: CallAttempt) -> None: ...
+
+    def left(self, attempt: CallAttempt) -> None: ...
 
 
 NULL_OBSERVER = NullCallObserver()

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.effects import Effect
-from offbook.errors import RecordingMismatchError
+from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Response
@@ -41,7 +41,8 @@ class WireSession:
     `calls` are the latest calls with their outcomes, `misses` those that the recording has no answer for. `call_count`
     counts all calls, `outcomes` the outcomes of all attempts, and `failures` the failures of real APIs that were
     recorded, by their descriptions. A session that `is_live` leaves calls without a recorded answer to the real API.
-    `effects` are the side effects that the program has reported over HTTP.
+    `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
+    be read.
     `on_call` is called with each call when it is answered. `explored_run` is set if this is a run of an exploration.
     """
 
@@ -62,6 +63,7 @@ class WireSession:
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.effects: list[Effect] = []
+        self.refused_effects: list[InputError] = []
         self.call_count = 0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
@@ -136,6 +138,11 @@ class WireSession:
             self._late.discard(attempt.number)
             self._counter.finish(attempt, failed=False)
             self._observer.delivered(attempt)
+
+    def left(self, attempt: CallAttempt) -> None:
+        """Note that the client, or a fault, has ended the connection before the answer was sent completely."""
+        if attempt.number in self._late:
+            self._observer.left(attempt)
 
     @property
     def fired(self) -> list[PlannedFault]:

@@ -94,8 +94,9 @@ class WireApp:
     async def _finish(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
         if accepted.answer is not None:
             is_delivered = await send_response(accepted.answer, scope, receive, send)
-            if is_delivered and accepted.attempt is not None:
-                accepted.session.delivered(accepted.attempt)
+            if accepted.attempt is not None:
+                note = accepted.session.delivered if is_delivered else accepted.session.left
+                note(accepted.attempt)
         elif self._upstream is not None:
             try:
                 await self._upstream.forward(accepted, scope, receive, send)

@@ -82,11 +82,12 @@ def _answer_effects(request: HttpRequest, sessions: SessionRegistry) -> HttpResp
     """Note effects that the program of a session reports."""
     if request.method != "POST":
         return _no_endpoint(request, 405)
+    session = sessions.for_request(request)[0]
     try:
-        effects = parse_effects(request.body, source=_EFFECTS)
+        session.effects += parse_effects(request.body, source=_EFFECTS)
     except InputError as error:
+        session.refused_effects.append(error)
         return _error_json(error, 400)
-    sessions.for_request(request)[0].effects += effects
     return HttpResponse(204)
 
 

@@ -1,0 +1,196 @@
+"""The process of a program that is explored: how long it may take, how it ended, and what error its output names."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from offbook.child_process import ChildProcess
+from offbook.clock import SYSTEM_CLOCK
+from offbook.errors import InputError
+from offbook.subjects.wire_observer import PendingAnswer, WireObserver
+
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""How much of each output is read, from its start."""
+
+
+class ProgramExit(Struct, frozen=True):
+    """How a program ended: its exit code, -N if signal N ended it, None if it was killed from here."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+class ProgramProcess:
+    """A run of a program that can be killed from another thread, even before it has started."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._command, self._environment = command, environment
+        self._child: ChildProcess | None = None
+        self._is_killed = False
+
+    def run(self, left_s: Callable[[], float]) -> ProgramExit:
+        """Run it until it ends, at most as long as `left_s` returns more than 0: how long it may go on from now.
+
+        Raises:
+            InputError: it cannot be started.
+        """
+        child = self._child = self._start()
+        if self._is_killed:
+            child.kill()
+        while (more_s := left_s()) > 0 and not child.has_ended_within(more_s):
+            pass
+        code = child.end()
+        return ProgramExit(None if self._is_killed else code, child.stdout.text, child.stderr.text)
+
+    def kill(self) -> None:
+        """Kill it now, or as soon as it starts. May be called from any thread, and after it has ended."""
+        self._is_killed = True
+        if self._child is not None:
+            self._child.kill()
+
+    def _start(self) -> ChildProcess:
+        try:
+            return ChildProcess(self._command, environment=self._environment, limit_bytes=MAX_OUTPUT_BYTES)
+        except OSError as error:
+            reason = "there is no such program" if isinstance(error, FileNotFoundError) else error.strerror
+            raise InputError(f"it cannot be started: {reason}", source=self._command[0]) from None
+
+
+DEFAULT_WAIT_S = 20.0
+"""How long a program may wait for one answer by default."""
+
+CLEAN_RUN_S = 60.0
+"""How long the clean run may go without a call, at least: nothing is known yet about how long the program takes."""
+
+SLOWNESS = 10.0
+"""How many times as long as the clean run a program may go without a call."""
+
+MAX_WAITS = 6
+"""How many times as long a whole run may take by default: an agent may run into several timeouts of its own."""
+
+
+class Patience:
+    """How long the runs of a program may take, judged by how long they take on this machine now.
+
+    A run may wait `wait_s` for an answer that a fault holds back. Where nothing is held back it may go on without a
+    call for at least as long, and for ten times as long as the clean run, or as recent runs under load. With a
+    `deadline_s` this is also the limit of the whole run.
+    """
+
+    def __init__(self, deadline_s: float | None = None) -> None:
+        self.wait_s = DEFAULT_WAIT_S if deadline_s is None else deadline_s
+        self._has_deadline = deadline_s is not None
+        self._clean_s: float | None = None
+        self._recent_s: deque[float] = deque(maxlen=3)
+
+    def note(self, took_s: float) -> None:
+        """Note how long a run took that ended by itself. The first one is the clean run."""
+        if self._clean_s is None:
+            self._clean_s = took_s
+        self._recent_s.append(took_s)
+
+    @property
+    def idle_s(self) -> float:
+        """How long a run may go on without a call."""
+        if self._clean_s is None:
+            return max(self.wait_s, CLEAN_RUN_S)
+        return max(self.wait_s, SLOWNESS * max(self._clean_s, min(self._recent_s)))
+
+    @property
+    def total_s(self) -> float:
+        """How long a whole run may take."""
+        return self.idle_s if self._has_deadline else self.idle_s * MAX_WAITS
+
+
+class RunClock:
+    """How long one run of a program may still go on. `hung` says what it waited for when its time was over."""
+
+    def __init__(self, patience: Patience, observer: WireObserver) -> None:
+        self._patience, self._observer = patience, observer
+        self._started_s = SYSTEM_CLOCK.monotonic_s()
+        self.hung = ""
+
+    @property
+    def took_s(self) -> float:
+        return SYSTEM_CLOCK.monotonic_s() - self._started_s
+
+    def left_s(self) -> float:
+        """Return how long it may go on until this is asked again: 0 or less if it has hung."""
+        patience = self._patience
+        limit_s = patience.idle_s if self._observer.pending is None else patience.wait_s
+        left_s = min(self._since_last_call(limit_s), patience.total_s - self.took_s)
+        if left_s <= 0:
+            self.hung = self._hung_text()
+        return min(left_s, patience.wait_s)
+
+    def _hung_text(self) -> str:
+        pending, last = self._observer.pending, self._observer.last_call
+        if pending is not None:
+            return _waiting_text(pending, self._patience.wait_s)
+        is_plain = self._patience.idle_s == self._patience.wait_s
+        long = f"{self._patience.wait_s:g} s" if is_plain else "more than ten times as long as without a fault"
+        if last is None:
+            return f"it had made no call after {long}"
+        return f"it had not ended {long} after call {last.number}, and was not waiting for an answer"
+
+    def _since_last_call(self, limit_s: float) -> float:
+        last = self._observer.last_call
+        return limit_s - (SYSTEM_CLOCK.monotonic_s() - (self._started_s if last is None else last.at_s))
+
+
+_CLIENT_TIMEOUTS = {
+    "openai": "OpenAI(timeout=…)",
+    "anthropic": "Anthropic(timeout=…)",
+    "gemini": "Client(http_options=HttpOptions(timeout=…))",
+    "ollama": "Client(timeout=…)",
+}
+
+
+def _waiting_text(pending: PendingAnswer, wait_s: float) -> str:
+    part = "the rest of the answer" if pending.has_begun else "the answer"
+    example = _CLIENT_TIMEOUTS.get(pending.vendor, "a timeout of its client")
+    return f"it waited {wait_s:g} s for {part} to call {pending.call}: no timeout is set, or a longer one ({example})"
+
+
+MAX_ERROR_CHARS = 500
+_ERROR_LINE = re.compile(r"(?:Uncaught )?[\w.$]*(?:Error|Exception|Timeout|Interrupt|Fault)\b.*")
+_ERROR_NAME = re.compile(r"(?:Uncaught )?([A-Za-z_$][\w.$]*)(?: \[[^\]]*\])?(?:: .*|:)?")
+
+
+def error_line(stderr: str) -> str:
+    """Return the last line that names an error, else the last line; empty if there is none."""
+    lines = _lines(stderr)
+    named = [line for line in lines if _ERROR_LINE.fullmatch(line)]
+    return (named or lines or [""])[-1][:MAX_ERROR_CHARS]
+
+
+def names_error(stderr: str, names: Collection[str]) -> bool:
+    """Return whether one of these is the class of the error that ended a program, as its output says.
+
+    A name is that of the class, with or without its module.
+    """
+    match = _ERROR_NAME.fullmatch(_ending_line(stderr))
+    return match is not None and (match[1] in names or match[1].rpartition(".")[2] in names)
+
+
+_TRACEBACK = "Traceback (most recent call last):"
+
+
+def _ending_line(stderr: str) -> str:
+    """Return the line below the last traceback of Python, or above the last stack of JavaScript, else `error_line`."""
+    _, found, after = stderr.rpartition(_TRACEBACK)
+    if found:
+        return next((line.strip() for line in after.splitlines() if line.strip() and not line[0].isspace()), "")
+    lines = _lines(stderr)
+    above_stack = [line for line, below in pairwise(lines) if below.startswith("at ") and not line.startswith("at ")]
+    return above_stack[-1] if above_stack else error_line(stderr)
+
+
+def _lines(stderr: str) -> list[str]:
+    return [line.strip() for line in stderr.splitlines() if line.strip()]

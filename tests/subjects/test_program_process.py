@@ -1,0 +1,158 @@
+"""The processes of programs: their ends, their output, and how long they may take."""
+
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from offbook.errors import InputError
+from offbook.subjects.program_process import MAX_OUTPUT_BYTES, Patience, ProgramProcess, error_line, names_error
+
+PATIENCE_S = 30.0
+LEAVES_ONE_BEHIND = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+"""
+WRITES_MUCH = "import sys; sys.stdout.write('x' * 3_000_000); sys.stderr.write('done')"
+
+
+class Countdown:
+    """A deadline from now."""
+
+    def __init__(self, deadline_s=PATIENCE_S):
+        self.end_s = time.monotonic() + deadline_s
+
+    def left_s(self):
+        return self.end_s - time.monotonic()
+
+
+def ran(code, *, deadline_s=PATIENCE_S, **environment):
+    return ProgramProcess([sys.executable, "-c", code], {**os.environ, **environment}).run(Countdown(deadline_s).left_s)
+
+
+def test_a_program_has_its_environment_and_no_input_and_its_outputs_are_kept():
+    code = "import os, sys; print(os.environ['WORD'], sys.stdin.read() == ''); sys.exit('no')"
+    ended = ran(code, WORD="grüß")
+    assert (ended.code, ended.stdout, ended.stderr) == (1, "grüß True\n", "no\n")
+
+
+def test_a_program_that_a_signal_has_ended_says_so():
+    assert ran("import os; os.kill(os.getpid(), 9)").code == -9
+
+
+def test_a_program_that_takes_too_long_is_ended():
+    ended = ran("import time; print('begun', flush=True); time.sleep(600)", deadline_s=0.2)
+    assert ended.code is None
+    assert ended.stdout in ("begun\n", "")
+
+
+def test_a_program_that_says_much_never_waits_to_be_heard_and_the_beginning_is_kept():
+    ended = ran(WRITES_MUCH)
+    assert (ended.code, len(ended.stdout), ended.stderr) == (0, MAX_OUTPUT_BYTES, "done")
+
+
+def test_what_a_program_leaves_behind_ends_with_it():
+    """It holds the output of the program, which has an end all the same."""
+    started_s = time.monotonic()
+    assert ran(LEAVES_ONE_BEHIND).code == 0
+    assert time.monotonic() - started_s < PATIENCE_S
+
+
+def test_a_program_can_be_ended_from_another_thread():
+    child = ProgramProcess([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
+    threading.Timer(0.2, child.kill).start()
+    assert child.run(Countdown().left_s).code is None
+
+
+def test_a_program_that_has_ended_can_be_ended_again():
+    child = ProgramProcess([sys.executable, "-c", ""], dict(os.environ))
+    assert child.run(Countdown().left_s).code == 0
+    child.kill()
+
+
+def test_a_program_that_is_not_wanted_any_more_ends_when_it_is_started():
+    child = ProgramProcess([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ))
+    child.kill()
+    assert child.run(Countdown().left_s).code is None
+
+
+def test_a_program_that_cannot_be_started_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no such program"):
+        ProgramProcess(["no-such-program"], {}).run(Countdown().left_s)
+    with pytest.raises(InputError, match="Permission denied"):
+        ProgramProcess([str(tmp_path)], {}).run(Countdown().left_s)
+
+
+NODE = """file:///agent.mjs:3
+  throw new TypeError("no")
+        ^
+
+TypeError: no
+    at file:///agent.mjs:3:9
+
+Node.js v22.1.0
+"""
+PYTHON = """Traceback (most recent call last):
+  File "agent.py", line 3, in <module>
+    raise openai.APIConnectionError
+openai.APIConnectionError: Connection error.
+"""
+
+
+@pytest.mark.parametrize(
+    ("stderr", "words"),
+    [
+        (PYTHON, "openai.APIConnectionError: Connection error."),
+        (NODE, "TypeError: no"),
+        ("warning\npanic: all is lost\n\n", "panic: all is lost"),
+        ("", ""),
+    ],
+)
+def test_the_line_that_names_the_error_is_told(stderr, words):
+    assert error_line(stderr) == words
+
+
+def test_a_long_line_is_cut():
+    assert len(error_line("x" * 10_000)) == 500
+
+
+@pytest.mark.parametrize("name", ["APIConnectionError", "openai.APIConnectionError"])
+def test_the_class_of_an_error_is_named_with_or_without_its_module(name):
+    assert names_error(PYTHON, [name])
+    assert not names_error(PYTHON, ["ConnectionError", "APIStatusError"])
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n__main__.GaveUp: no model\n',
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n__main__.GaveUp\n',
+        f"{PYTHON}\nDuring handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n__main__.GaveUp: no\nValueError: in it\n',
+        "/agent.mjs:3\n  throw new GaveUp()\n\nGaveUp [Error]: no model\n    at file:///agent.mjs:3:9\n\nNode.js v22.1.0\n",
+        "Uncaught GaveUpError: no model\n",
+    ],
+)
+def test_the_class_that_ends_a_program_is_found_in_its_output(stderr):
+    assert names_error(stderr, ["GaveUp", "GaveUpError"])
+    assert not names_error(stderr, ["APIConnectionError", "ValueError", "Traceback", "Error"])
+
+
+def test_a_program_may_wait_as_long_as_its_deadline_and_longer_if_all_is_slow():
+    patience = Patience(5.0)
+    assert (patience.wait_s, patience.idle_s) == (5.0, 60.0)
+    patience.note(0.25)
+    assert (patience.wait_s, patience.idle_s, patience.total_s) == (5.0, 5.0, 5.0)
+    for took_s in (3.0, 2.0, 4.0):
+        patience.note(took_s)
+    assert (patience.wait_s, patience.idle_s, patience.total_s) == (5.0, 20.0, 20.0)
+
+
+def test_without_a_deadline_a_program_may_run_into_several_of_its_own_timeouts():
+    patience = Patience()
+    patience.note(1.0)
+    assert (patience.wait_s, patience.idle_s, patience.total_s) == (20.0, 20.0, 120.0)
+    patience.note(0.1)
+    assert patience.idle_s == 20.0
