@@ -151,10 +151,24 @@ def test_a_divergence_may_be_asked_live_where_there_is_somebody_to_ask():
     assert len(harness.diverged) == 1
 
 
-def test_a_harness_answers_those_who_are_not_explored():
-    clean, _ = clean_harness_of({"s": [entry(HI, "one")]})
-    assert run(clean.unobserved.complete(HI, "m", step_id="s")).content == "one"
-    assert clean.calls == ()
+def test_users_follow_their_own_recording_whatever_they_are_told():
+    recorded = {"user": [entry(HI, "one"), entry(HO, "two")]}
+    clean, harnesses = clean_harness_of(recorded)
+
+    async def ask(harness, *asked):
+        return [(await harness.users.complete(messages, "m", step_id="user")).content for messages in asked]
+
+    assert run(ask(clean, HI, HO)) == ["one", "two"]
+    later = harnesses.create(FaultPlan())
+    assert run(ask(later, HO, user("What?"), user("Why?"))) == ["one", "two", "two"]
+    assert later.calls == ()
+    assert later.diverged == []
+
+
+def test_users_of_the_clean_run_are_replayed_strictly():
+    clean, _ = clean_harness_of({"user": [entry(HI, "one")]})
+    with pytest.raises(RecordingMismatchError):
+        run(clean.users.complete(HO, "m", step_id="user"))
 
 
 def test_where_nobody_can_be_asked_live_a_text_answers():

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.effects import Effect, ToolDeclaration
 from offbook.explore.observers import ModelObserver, RecoveryCounter, ToolObserver
-from offbook.explore.options import STOP_ON_DIVERGENCE, Divergence
+from offbook.explore.options import EXPLORE_DIVERGENCE, Divergence
 from offbook.explore.replay import (
     ExploredModels,
     ExploredTools,
     ModelRecording,
+    RecordedUsers,
     ScriptLine,
     ToolRecording,
-    load_script,
-    script_lines,
+    model_lines,
+    tool_lines,
 )
 from offbook.explore.run import ModelCall, ToolRun
 from offbook.faults import FaultInjector, FaultPlan, inject_tools
 from offbook.faults.injector import FaultLog
 from offbook.gateway.gateway import ProviderGateway
 from offbook.providers.provider import Provider
+from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.recording.stores.store import RecordingReader
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.toolbox import GivenTool, GivenTools
+
+NO_DECLARATIONS: Mapping[str, ToolDeclaration] = MappingProxyType({})
 
 
 class Harness:
@@ -46,19 +52,21 @@ class Harness:
         models: ExploredModels,
         tools: ExploredTools | None,
         max_calls: int,
-        side_effects: Collection[str] = (),
+        declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     ) -> None:
         self.recovery_counter = RecoveryCounter()
         self.diverged: list[str] = []
-        self._models, self._replayed_tools, self._side_effects = models, tools, side_effects
+        self.declarations: dict[str, ToolDeclaration] = {}
+        self._models, self._replayed_tools, self._declared = models, tools, declarations
+        self._users = RecordedUsers(models)
         self._fault_log, self._tool_observer = FaultLog(), ToolObserver()
         models.on_diverged = self.diverged.append
         if tools is not None:
             tools.on_diverged = self.diverged.append
             tools.on_end = models.end
-        injector = FaultInjector(models, plan, fault_log=self._fault_log)
-        self._model_observer = ModelObserver(injector, models, max_calls=max_calls)
-        self._faulty_tools = inject_tools((), plan, fault_log=self._fault_log)
+        injector = FaultInjector(models, plan, fault_log=self._fault_log, marked=True)
+        self._model_observer = ModelObserver(injector, models, max_calls=max_calls, marks=self._fault_log.marks)
+        self._faulty_tools = inject_tools((), plan, fault_log=self._fault_log, marked=True)
 
     @property
     def provider(self) -> Provider:
@@ -66,9 +74,9 @@ class Harness:
         return self._model_observer
 
     @property
-    def unobserved(self) -> Provider:
-        """The same answers without faults and observers, for what is not explored, such as a simulated user."""
-        return self._models
+    def users(self) -> Provider:
+        """What plays simulated users: their own recorded turns, in order, without faults and observers."""
+        return self._users
 
     @cached_property
     def gateway(self) -> ProviderGateway:
@@ -87,9 +95,14 @@ class Harness:
 
     def wrap(self, tool: ToolDef) -> ToolDef:
         """Wrap one tool: inside is the tool or its recording, around it are faults, outside is what the agent sees."""
-        marked = replace(tool, side_effect=True) if tool.name in self._side_effects else tool
-        inner = marked if self._replayed_tools is None else _replay_tool(marked, self._replayed_tools)
+        declared = _declare(tool, self._declared.get(tool.name))
+        self.declarations[tool.name] = declared.declaration
+        inner = declared if self._replayed_tools is None else _replay_tool(declared, self._replayed_tools)
         return self._tool_observer.outside(self._faulty_tools.wrap(self._tool_observer.inside(inner)))
+
+    def on_endless(self, end: Callable[[str], object]) -> None:
+        """Call `end` with the reason when the run makes too many model calls, instead of raising an error."""
+        self._model_observer.on_endless = end
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
@@ -102,9 +115,38 @@ class Harness:
         return self._tool_observer.runs
 
     @property
+    def effects(self) -> tuple[Effect, ...]:
+        """The side effects so far: the calls of tools that have one and that ran."""
+        return self._tool_observer.effects
+
+    @property
     def fired(self) -> tuple[str, ...]:
         """The faults that fired, as lines of a plan."""
         return tuple(str(planned) for planned in self._fault_log.fired)
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The marks that the texts of these faults carry."""
+        return tuple(self._fault_log.marks)
+
+    @property
+    def continuation(self) -> str:
+        """What answered what was never recorded: a continuation, `default` or `live`; empty if nothing had to."""
+        tools = "" if self._replayed_tools is None else self._replayed_tools.continued_by
+        return self._models.continued_by or tools
+
+
+def _declare(tool: ToolDef, declared: ToolDeclaration | None) -> ToolDef:
+    """Return the tool with what is declared about it elsewhere, beside what it declares itself."""
+    if declared is None:
+        return tool
+    return replace(
+        tool,
+        side_effect=tool.side_effect or declared.side_effect,
+        read_only=tool.read_only or declared.read_only,
+        idempotent=tool.idempotent or declared.idempotent,
+        undoes=tool.undoes or declared.undoes,
+    )
 
 
 def _replay_tool(tool: ToolDef, recorded: ExploredTools) -> ToolDef:
@@ -137,17 +179,17 @@ class HarnessFactory:
     Args:
         reader: the recording. It is closed with the factory.
         divergence: what answers a request that was never recorded.
-        side_effects: names of tools that have side effects, beside those that declare it.
+        declarations: what is declared about tools by name, beside what they declare themselves.
     """
 
     def __init__(
         self,
         reader: RecordingReader,
-        divergence: Divergence = STOP_ON_DIVERGENCE,
+        divergence: Divergence = EXPLORE_DIVERGENCE,
         *,
-        side_effects: Collection[str] = (),
+        declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     ) -> None:
-        self._reader, self._side_effects = reader, side_effects
+        self._reader, self._declarations = reader, declarations
         self._models = ModelRecording(reader, divergence)
         self._tools = ToolRecording(reader.tools, divergence)
         self._clean: Harness | None = None
@@ -162,22 +204,25 @@ class HarnessFactory:
     def script(self) -> CleanScript:
         """The script of the clean run, which was made in this process."""
         calls = 0 if self._clean is None else len(self._clean.calls)
-        return CleanScript(script_lines(self._models.script), script_lines(self._tools.script), calls)
+        return CleanScript(model_lines(self._models.script), tool_lines(self._tools.script), calls)
 
     def load_script(self, script: CleanScript) -> None:
         """Follow the script of a clean run that was made in another process."""
-        load_script(self._models.script, script.models, self._reader)
-        load_script(self._tools.script, script.tools, self._reader.tools)
+        self._models.load(script.models)
+        self._tools.load(script.tools)
         self._clean_calls = script.calls
 
-    def create(self, plan: FaultPlan) -> Harness:
-        """Return the harness of the next run. Tools run for real if the recording has no calls of tools."""
+    def create(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Harness:
+        """Return the harness of the next run. Tools run for real if the recording has no calls of tools.
+
+        `continuation` answers what was never recorded, if that is how divergences are answered.
+        """
         harness = Harness(
             plan,
-            models=self._models.start_run(),
-            tools=None if self._tools.is_empty else self._tools.start_run(),
+            models=self._models.start_run(continuation, mark=gave_up_mark(plan)),
+            tools=None if self._tools.is_empty else self._tools.start_run(continuation),
             max_calls=self._max_calls(),
-            side_effects=self._side_effects,
+            declarations=self._declarations,
         )
         if not self.has_script:
             self._clean = harness

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from offbook.call_numbers import CallNumbers, Site
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import retry_after_s
+from offbook.effects import Effect, EffectOutcome
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
+from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.replay import ExploredModels
-from offbook.explore.run import CallOutcome, ChunkKind, ModelCall, ToolRun, chunk_kind, normalize_text
+from offbook.explore.run import CallOutcome, ModelCall, ToolRun, normalize_text
 from offbook.messages import (
     JsonObject,
     Reply,
@@ -32,7 +34,7 @@ from offbook.messages import (
 from offbook.providers.provider import Provider
 from offbook.recording.format.tool_exchange import json_arguments
 from offbook.recording.match.fingerprint import fingerprint
-from offbook.tools import ToolDef
+from offbook.tools import ToolDef, ToolSpec
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.result_text import result_text
@@ -52,18 +54,23 @@ class EndlessRunError(BaseException):
     """A run makes too many calls. It is not an Exception, so that no agent catches it."""
 
 
+def _raise_endless(reason: str) -> NoReturn:
+    raise EndlessRunError(reason)
+
+
 class _Attempt(Struct, frozen=True):
     """An attempt in progress."""
 
     request: Request
     site: Site
     is_too_soon: bool
+    told: bool = False
 
 
 class ModelObserver(Provider):
     """Observes the model calls of one run: a provider around its faults and its recording.
 
-    `calls` are the attempts in the order in which they ended.
+    `calls` are the attempts in the order in which they ended. `marks` are those of the faults that have fired so far.
 
     Raises:
         EndlessRunError: from `send`, when the run has made more calls than `max_calls`.
@@ -71,9 +78,12 @@ class ModelObserver(Provider):
 
     name = "explore"
 
-    def __init__(self, provider: Provider, models: ExploredModels, *, max_calls: int) -> None:
+    def __init__(
+        self, provider: Provider, models: ExploredModels, *, max_calls: int, marks: Sequence[str] = ()
+    ) -> None:
         self.calls: list[ModelCall] = []
-        self._provider, self._models, self._max_calls = provider, models, max_calls
+        self.on_endless: Callable[[str], object] = _raise_endless
+        self._provider, self._models, self._max_calls, self._marks = provider, models, max_calls, marks
         self._sent = 0
         self._call_numbers, self._has_failed = CallNumbers(), False
         self._due_s: dict[tuple[str, str | None, int], float] = {}
@@ -82,7 +92,7 @@ class ModelObserver(Provider):
     async def send(self, request: Request) -> Reply:
         self._sent += 1
         if self._sent > self._max_calls:
-            raise EndlessRunError(f"it made more than {self._max_calls} model calls")
+            self.on_endless(f"it made more than {self._max_calls} model calls")
         attempt = self._start(request)
         try:
             reply = await self._provider.send(attempt.request)
@@ -106,18 +116,19 @@ class ModelObserver(Provider):
         site = self._call_numbers.start(step, identity)
         due_s = self._due_s.pop((*step, site.call), 0.0) if site.attempt > 1 else 0.0
         numbered = replace(request, call=site.call, attempt=site.attempt)
-        return _Attempt(numbered, site, is_too_soon=_now_s() < due_s - _TOLERANCE_S)
+        told = self._models.tells_failure(request, self._marks)
+        return _Attempt(numbered, site, is_too_soon=_now_s() < due_s - _TOLERANCE_S, told=told)
 
     async def _observe_stream(self, reply: Reply, attempt: _Attempt) -> AsyncIterator[StreamEvent]:
         chunks: list[ChunkKind] = []
-        has_ended = False
+        kinds, has_ended = ChunkKinds(), False
         try:
             async for event in reply:
                 if isinstance(event, StreamEnd):
                     has_ended = True
                     self._note(attempt, response=event.response, chunks=chunks)
                 elif not isinstance(event, StreamRestart):
-                    chunks.append(chunk_kind(event))
+                    chunks.append(kinds.next(event))
                 yield event
         except (Exception, asyncio.CancelledError) as error:
             self._note_failure(attempt, error, chunks=chunks)
@@ -169,6 +180,7 @@ class ModelObserver(Provider):
                 error=error,
                 is_too_soon=attempt.is_too_soon,
                 forgot=forgot,
+                told=attempt.told,
             )
         )
 
@@ -189,6 +201,7 @@ class _ToolCall:
     def __init__(self, tool: ToolDef, number: int, arguments: JsonObject) -> None:
         self.tool, self.number, self.arguments = tool, number, arguments
         self.has_run = False
+        self.has_returned = False
         self.result = ""
         self.error: str | None = None
 
@@ -202,6 +215,10 @@ class _ToolCall:
             has_run=self.has_run,
             side_effect=self.tool.side_effect,
         )
+
+    def to_effect(self) -> Effect:
+        outcome: EffectOutcome = "done" if self.has_returned else "failed"
+        return Effect(tool=self.tool.name, arguments=self.arguments, outcome=outcome)
 
 
 _current_call: ContextVar[_ToolCall | None] = ContextVar("_current_call", default=None)
@@ -219,6 +236,11 @@ class ToolObserver:
         """The calls so far, in the order in which they started."""
         return tuple(call.to_run() for call in self._calls)
 
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """The side effects so far: calls of tools that have one and that ran, in the order in which they started."""
+        return tuple(call.to_effect() for call in self._calls if call.has_run and call.tool.declaration.has_effect)
+
     def outside(self, tool: ToolDef) -> ToolDef:
         """Wrap the tool as the agent gets it, around faults."""
 
@@ -235,12 +257,15 @@ class ToolObserver:
         """Wrap the tool itself, inside faults."""
 
         def call(**arguments: Any) -> Any:
-            _mark_run()
-            return tool.callable(**arguments)
+            started = _mark_run()
+            value = tool.callable(**arguments)
+            if isinstance(value, Awaitable):
+                return _returned(started, value)
+            started.has_returned = True
+            return value
 
         async def call_and_wait(**arguments: Any) -> Any:
-            _mark_run()
-            return await tool.callable(**arguments)
+            return await _returned(_mark_run(), tool.callable(**arguments))
 
         return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=None)
 
@@ -278,10 +303,22 @@ class ToolObserver:
         return result
 
 
-def _mark_run() -> None:
-    call = _current_call.get()
-    if call is not None:
-        call.has_run = True
+_UNKNOWN_TOOL = ToolDef(ToolSpec("unknown"), lambda: None)
+"""The tool of a call whose context was lost, as in a thread that its agent started."""
+
+
+def _mark_run() -> _ToolCall:
+    """Note that the tool of the current call runs, and return the call."""
+    call = _current_call.get() or _ToolCall(_UNKNOWN_TOOL, 0, {})
+    call.has_run = True
+    return call
+
+
+async def _returned(call: _ToolCall, value: Awaitable[Any]) -> Any:
+    """Await the value of a tool, and note that it has returned."""
+    result = await value
+    call.has_returned = True
+    return result
 
 
 class RecoveryCounter:

@@ -65,24 +65,26 @@ class Deadlines(Struct, frozen=True):
 
 DEFAULT_DEADLINES = Deadlines()
 
-OnDivergence = Literal["stop", "default", "live"]
+OnDivergence = Literal["explore", "stop", "default", "live"]
 
 
 class Divergence(Struct, frozen=True):
-    """What answers a request that was never recorded.
+    """What answers a request that was never recorded, and for which no answer was written by hand.
 
-    `stop` ends the run, `default` answers with `default_response`, `live` asks a provider.
+    `explore` answers along the recording, as different kinds of models would; `stop` ends the run, `default` answers
+    with `default_response`, `live` asks a provider.
     """
 
-    policy: OnDivergence = "stop"
+    policy: OnDivergence = "explore"
     default_response: str = "Mock response"
     live: Provider | None = None
 
     async def answer(self, request: Request) -> Reply:
-        """Return the answer to an unrecorded request, where the run does not stop."""
+        """Return the answer to an unrecorded request by the policy `default` or `live`."""
         if self.policy == "live" and self.live is not None:
             return await self.live.send(request)
         return WholeReply(Response(self.default_response, request.model))
 
 
-STOP_ON_DIVERGENCE = Divergence()
+EXPLORE_DIVERGENCE = Divergence()
+STOP_ON_DIVERGENCE = Divergence("stop")

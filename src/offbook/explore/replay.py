@@ -1,62 +1,95 @@
-"""Replays recorded models and tools for explored runs, and accepts repeated requests after a fault."""
+"""Replays recorded models and tools for explored runs: repeated requests again, unrecorded ones by a continuation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias, get_origin
+
+from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import RecordingMismatchError
-from offbook.explore.options import STOP_ON_DIVERGENCE, Divergence
+from offbook.explore.options import EXPLORE_DIVERGENCE, Divergence
 from offbook.messages import JsonObject, Reply, Request, WholeReply
 from offbook.providers.provider import Provider
 from offbook.recording.format.document import E, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency
+from offbook.recording.match.continuation import (
+    Continuation,
+    ConversationScript,
+    ScriptedCall,
+    WrittenAnswers,
+    written_answers,
+)
+from offbook.recording.match.conversation import tells_failure
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, RequestKey, ResponseScript, ScriptedRun
-from offbook.recording.match.fingerprint import fingerprint
+from offbook.recording.match.fingerprint import canonical_fields, fingerprint, identify
 from offbook.recording.match.mismatch import mismatch_error, tool_mismatch_error
 from offbook.recording.replay import Playback
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange
 from offbook.tools import ToolDef
+from offbook.tools.definition import WrappedTool
 
 _AttemptKey: TypeAlias = tuple[str, str | None, int, int]
-ScriptLine: TypeAlias = tuple[RequestKey, int]
-"""A request of the clean run, and the id of the exchange that answered it."""
 
 
-def script_lines(script: ResponseScript[StoredExchange[E]]) -> tuple[ScriptLine, ...]:
-    """Return a script as plain values, which another process can load."""
-    return tuple((key, stored.id) for key, stored in script.log)
+class ScriptLine(Struct, frozen=True):
+    """A line of a script for another process: the request, the id of its answer, and of a model call the request."""
+
+    key: RequestKey
+    answer: int
+    fields: bytes = b""
 
 
-def load_script(
-    script: ResponseScript[StoredExchange[E]], lines: Iterable[ScriptLine], index: ExchangeIndex[E]
-) -> None:
-    """Load a script that another process wrote on the same recording."""
-    stored = {each.id: each for each in index}
-    script.load((key, stored[number]) for key, number in lines)
+def model_lines(script: ResponseScript[ScriptedCall]) -> tuple[ScriptLine, ...]:
+    """Return a script of model calls for another process, which has the same recording."""
+    return tuple(ScriptLine(key, call.stored.id, call.fields) for key, call in script.log)
+
+
+def tool_lines(script: ResponseScript[StoredExchange[ToolExchange]]) -> tuple[ScriptLine, ...]:
+    """Return a script of tool calls for another process."""
+    return tuple(ScriptLine(key, stored.id) for key, stored in script.log)
 
 
 class ModelRecording:
     """A recording of models that answers many runs. The first run is the clean one and writes the script."""
 
-    def __init__(self, reader: RecordingReader, divergence: Divergence = STOP_ON_DIVERGENCE) -> None:
+    def __init__(self, reader: RecordingReader, divergence: Divergence = EXPLORE_DIVERGENCE) -> None:
         self.reader, self.divergence = reader, divergence
         self.rules = rules_from_meta(reader.meta, source=reader.source)
-        self.script: ResponseScript[StoredExchange[Exchange]] = ResponseScript()
+        self.script: ResponseScript[ScriptedCall] = ResponseScript()
+        self.conversations = ConversationScript(lambda: [call for _, call in self.script.log])
 
-    def start_run(self) -> ExploredModels:
-        """Return the models of a run: a strict replay first, then one that answers a repeated request again."""
-        return ExploredModels(self, self.script.start_run())
+    @cached_property
+    def written(self) -> list[StoredExchange[Exchange]]:
+        """The answers that were written by hand for requests that nothing else answers."""
+        return written_answers(self.reader)
+
+    def load(self, lines: Sequence[ScriptLine]) -> None:
+        """Take over the script that the clean run wrote in another process."""
+        answers = _by_id(self.reader, lines)
+        self.script.load((line.key, ScriptedCall(line.key, line.fields, answers[line.answer])) for line in lines)
+
+    def start_run(self, continuation: Continuation = "stubborn", *, mark: str = "") -> ExploredModels:
+        """Return the models of a run: a strict replay first, then one that answers a repeated request again.
+
+        Args:
+            continuation: answers what was never recorded, if that is the policy.
+            mark: is part of the text of a model that gives up.
+        """
+        return ExploredModels(self, self.script.start_run(), continuation, mark)
 
 
 class ToolRecording:
     """A recording of tools that answers many runs. The first run is the clean one and writes the script."""
 
-    def __init__(self, index: ExchangeIndex[ToolExchange], divergence: Divergence = STOP_ON_DIVERGENCE) -> None:
+    def __init__(self, index: ExchangeIndex[ToolExchange], divergence: Divergence = EXPLORE_DIVERGENCE) -> None:
         self.index, self.divergence = index, divergence
         self.script: ResponseScript[StoredExchange[ToolExchange]] = ResponseScript()
 
@@ -64,60 +97,38 @@ class ToolRecording:
     def is_empty(self) -> bool:
         return len(self.index) == 0
 
-    def start_run(self) -> ExploredTools:
+    def load(self, lines: Sequence[ScriptLine]) -> None:
+        """Take over the script that the clean run wrote in another process."""
+        answers = _by_id(self.index, lines)
+        self.script.load((line.key, answers[line.answer]) for line in lines)
+
+    def start_run(self, continuation: Continuation = "stubborn") -> ExploredTools:
         """Return the tools of a run: a strict replay first, then one that answers a repeated call again."""
-        return ExploredTools(self, self.script.start_run())
+        return ExploredTools(self, self.script.start_run(), continuation)
 
 
-class _ScriptedReplay(Generic[E]):
-    """Finds what answers the requests of one run. `on_diverged` is called with what was never recorded."""
-
-    def __init__(
-        self, index: ExchangeIndex[E], run: ScriptedRun[StoredExchange[E]], *, continues_after_divergence: bool
-    ) -> None:
-        self._cursor, self._run = Cursor(index), run
-        self._continues = continues_after_divergence and not run.is_first
-        self.on_diverged: Callable[[str], object] = lambda _: None
-
-    def find(
-        self,
-        key: RequestKey,
-        match: Callable[[], ExchangeMatch[E]],
-        refuse: Callable[[ExchangeMatch[E]], RecordingMismatchError],
-    ) -> StoredExchange[E] | None:
-        """Return what answers: by the script, else the recorded exchange of that very request. It counts as served.
-
-        Returns None if the run continues without a recorded answer.
-
-        Raises:
-            RecordingMismatchError: by `refuse`, if the run is to stop.
-        """
-        stored = self._run.next_answer(key)
-        if stored is None:
-            found = match()
-            stored = found.stored
-            if stored is None or found.mismatch is not None or not self._run.accepts(key, stored.fingerprint):
-                self._diverge(refuse(found))
-                return None
-        self._cursor.use(stored)
-        self._run.use(key, stored)
-        return stored
-
-    def _diverge(self, refusal: RecordingMismatchError) -> None:
-        self.on_diverged(str(refusal))
-        if not self._continues:
-            raise refusal
+def _by_id(index: ExchangeIndex[E], lines: Sequence[ScriptLine]) -> dict[int, StoredExchange[E]]:
+    wanted = {line.answer for line in lines}
+    return {stored.id: stored for stored in index if stored.id in wanted}
 
 
-class ExploredModels(_ScriptedReplay[Exchange], Provider):
-    """Answers the model calls of one run."""
+class ExploredModels(Provider):
+    """Answers the model calls of one run.
+
+    `on_diverged` is called with each request that was never recorded, and `continued_by` names what answered such
+    requests: a continuation, `default` or `live`; it is empty if nothing had to.
+    """
 
     name = "explore"
 
-    def __init__(self, recording: ModelRecording, run: ScriptedRun[StoredExchange[Exchange]]) -> None:
-        continues = recording.divergence.policy != "stop"
-        super().__init__(recording.reader, run, continues_after_divergence=continues)
-        self._recording = recording
+    def __init__(
+        self, recording: ModelRecording, run: ScriptedRun[ScriptedCall], continuation: Continuation, mark: str
+    ) -> None:
+        self.on_diverged: Callable[[str], object] = lambda _: None
+        self.continued_by = ""
+        self._recording, self._run, self._continuation, self._mark = recording, run, continuation, mark
+        self._cursor: Cursor[Exchange] = Cursor(recording.reader)
+        self._written = WrittenAnswers(lambda: recording.written)
         self._answered: dict[_AttemptKey, RequestKey] = {}
         latency = Latency("replay", latency_ms=0.0, seed=0)
         self._playback = Playback(latency=latency, clock=SYSTEM_CLOCK, provider=self.name)
@@ -127,19 +138,15 @@ class ExploredModels(_ScriptedReplay[Exchange], Provider):
         if self._end is not None:
             raise self._end
         key = (request.step_id or "", fingerprint(request, self._recording.rules))
-        try:
-            stored = self.find(
-                key,
-                lambda: self._cursor.match(request.step_id, key[1]),
-                lambda match: mismatch_error(request, match, self._recording.reader, self._recording.rules),
-            )
-        except RecordingMismatchError as refusal:
-            self.end(refusal)
-            raise
-        if stored is None:
-            return await self._recording.divergence.answer(request)
-        self._answered[_attempt_key(request)] = key
-        return await self._playback.play(stored.exchange, request)
+        call = self._run.next_answer(key)
+        if call is None:
+            match = self._cursor.match(request.step_id, key[1])
+            call = self._recorded(key, match, request) or self._asked_of_another_model(request)
+        if call is None:
+            return await self._answer_unrecorded(key, match, request)
+        self._use(call)
+        self._answered[_attempt_key(request)] = call.key
+        return await self._playback.play(call.stored.exchange, request)
 
     def take_back(self, request: Request) -> None:
         """Make the answer to this attempt of a call, if it had one, the next one again: it was lost on its way."""
@@ -151,40 +158,177 @@ class ExploredModels(_ScriptedReplay[Exchange], Provider):
         """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
         self._end = refusal
 
+    def tells_failure(self, request: Request, marks: Iterable[str]) -> bool:
+        """Return whether the request tells its model of a failure that the clean run did not have."""
+        if self._run.is_first:
+            return False
+        return tells_failure(request.messages, self._recording.conversations.known_texts, marks)
+
+    async def play_turn(self, request: Request, number: int) -> Reply:
+        """Return the recorded answer of the `number`-th call of its step, from 0, whatever is asked.
+
+        After the last one it is given again. The clean run is a strict replay here too.
+        """
+        calls = [] if self._run.is_first else self._recording.conversations.calls_of(request.step_id or "")
+        if not calls or self._end is not None:
+            return await self.send(request)
+        return await self._playback.play(calls[min(number, len(calls) - 1)].stored.exchange, request)
+
+    def _recorded(self, key: RequestKey, match: ExchangeMatch[Exchange], request: Request) -> ScriptedCall | None:
+        """Return the recorded exchange that answers; in a later run only one of that very request may."""
+        stored = match.stored
+        if stored is None or match.mismatch is not None or not self._run.accepts(key, stored.fingerprint):
+            return None
+        fields = identify(request, self._recording.rules)[1] if self._run.is_first else b""
+        return ScriptedCall(key, fields, stored)
+
+    def _asked_of_another_model(self, request: Request) -> ScriptedCall | None:
+        """Return the answer to the same messages, which the clean run sent to another model."""
+        if self._run.is_first:
+            return None
+        fields = canonical_fields(request)
+        key = self._recording.conversations.same_conversation(request.step_id or "", fields)
+        return None if key is None else self._run.next_answer(key)
+
+    def _use(self, call: ScriptedCall) -> None:
+        self._cursor.use(call.stored)
+        self._run.use(call.key, call)
+
+    async def _answer_unrecorded(self, key: RequestKey, match: ExchangeMatch[Exchange], request: Request) -> Reply:
+        """Answer by what was written by hand, else by the policy.
+
+        Raises:
+            RecordingMismatchError: the run is to stop.
+        """
+        recording = self._recording
+        condition = None if self._run.is_first else recording.conversations.condition(key[0], canonical_fields(request))
+        written = None if self._run.is_first else self._written.find(key, condition)
+        if written is not None:
+            return await self._playback.play(written.exchange, request)
+        refusal = mismatch_error(request, match, recording.reader, recording.rules)
+        self.on_diverged(str(refusal))
+        policy = recording.divergence.policy
+        reply = await self._continue(key[0], request) if policy == "explore" and not self._run.is_first else None
+        if reply is not None:
+            return reply
+        if policy in ("stop", "explore") or self._run.is_first:
+            self.end(refusal)
+            raise refusal
+        self.continued_by = policy
+        return await recording.divergence.answer(request)
+
+    async def _continue(self, step: str, request: Request) -> Reply | None:
+        """Answer as the continuation does; None if the clean run has nothing to go by."""
+        answer = self._recording.conversations.answer(step, request, self._continuation, self._mark)
+        if answer is None:
+            return None
+        self.continued_by = self._continuation
+        if answer.stored is None:
+            return WholeReply(answer.response)
+        return await self._playback.play(answer.stored.exchange, request)
+
 
 def _attempt_key(request: Request) -> _AttemptKey:
     return request.workflow, request.step_id, request.call, request.attempt
 
 
-class ExploredTools(_ScriptedReplay[ToolExchange]):
-    """Answers the tool calls of one run. `on_end` is called with the refusal that ends the run."""
+class RecordedUsers(Provider):
+    """Plays simulated users by their own recording: their next recorded turn follows, whatever the agent has said."""
 
-    def __init__(self, recording: ToolRecording, run: ScriptedRun[StoredExchange[ToolExchange]]) -> None:
-        continues = recording.divergence.policy == "default"
-        super().__init__(recording.index, run, continues_after_divergence=continues)
-        self._recording = recording
+    name = "explore"
+
+    def __init__(self, models: ExploredModels) -> None:
+        self._models, self._turns = models, Counter[str | None]()
+
+    async def send(self, request: Request) -> Reply:
+        number = self._turns[request.step_id]
+        self._turns[request.step_id] += 1
+        return await self._models.play_turn(request, number)
+
+
+class ExploredTools:
+    """Answers the tool calls of one run.
+
+    `on_diverged` is called with each call that was never recorded, `on_end` with the refusal that ends the run.
+    `continued_by` names what answered such calls; it is empty if nothing had to.
+    """
+
+    def __init__(
+        self, recording: ToolRecording, run: ScriptedRun[StoredExchange[ToolExchange]], continuation: Continuation
+    ) -> None:
+        self.on_diverged: Callable[[str], object] = lambda _: None
         self.on_end: Callable[[RecordingMismatchError], object] = lambda _: None
+        self.continued_by = ""
+        self._recording, self._run, self._continuation = recording, run, continuation
+        self._cursor: Cursor[ToolExchange] = Cursor(recording.index)
 
     def answer(self, tool: ToolDef, arguments: JsonObject) -> Any:
         """Return the result of the call. Raises the error that was recorded, if one was."""
-        stored = self._find_call(tool.name, json_arguments(arguments))
+        given = json_arguments(arguments)
+        stored = self._find(tool.name, given)
         if stored is None:
-            return self._recording.divergence.default_response
+            return self._answer_unrecorded(tool, given)
         if stored.exchange.error is not None:
             raise error_from_record(stored.exchange.error, tool=tool)
         return stored.exchange.answer
 
-    def _find_call(self, tool: str, arguments: JsonObject) -> StoredExchange[ToolExchange] | None:
+    def _find(self, tool: str, arguments: JsonObject) -> StoredExchange[ToolExchange] | None:
+        """Return what answers: by the script, else the recorded exchange of that very call. It counts as served."""
         key = (tool, hash_arguments(arguments))
-        try:
-            return self.find(
-                key,
-                lambda: self._cursor.match_key(tool, "step_id", key[1]) or ExchangeMatch("default", mismatch="missing"),
-                lambda match: tool_mismatch_error(tool, arguments, match, self._recording.index),
-            )
-        except RecordingMismatchError as refusal:
+        stored = self._run.next_answer(key)
+        if stored is None:
+            match = self._match(key)
+            stored = match.stored
+            if stored is None or match.mismatch is not None or not self._run.accepts(key, stored.fingerprint):
+                return None
+        self._cursor.use(stored)
+        self._run.use(key, stored)
+        return stored
+
+    def _match(self, key: RequestKey) -> ExchangeMatch[ToolExchange]:
+        return self._cursor.match_key(key[0], "step_id", key[1]) or ExchangeMatch("default", mismatch="missing")
+
+    def _answer_unrecorded(self, tool: ToolDef, arguments: JsonObject) -> Any:
+        """Answer by the policy. Raises RecordingMismatchError if the run is to stop."""
+        match = self._match((tool.name, hash_arguments(arguments)))
+        refusal = tool_mismatch_error(tool.name, arguments, match, self._recording.index)
+        self.on_diverged(str(refusal))
+        divergence = self._recording.divergence
+        if self._run.is_first or divergence.policy in ("stop", "live"):
             self.on_end(refusal)
-            raise
+            raise refusal
+        self.continued_by = divergence.policy if divergence.policy == "default" else self._continuation
+        if divergence.policy == "default":
+            return divergence.default_response
+        nearest = self._nearest(tool.name, arguments)
+        return plausible_result(tool) if nearest is None else nearest.answer
+
+    def _nearest(self, tool: str, arguments: JsonObject) -> ToolExchange | None:
+        """Return the recorded call of the tool that succeeded with the most arguments in common, if any did."""
+        good = [each.exchange for each in self._recording.index if each.key == tool and each.exchange.error is None]
+        return max(good, key=lambda each: _common_arguments(each, arguments), default=None)
+
+
+def _common_arguments(exchange: ToolExchange, arguments: JsonObject) -> int:
+    recorded = exchange.arguments if isinstance(exchange.arguments, dict) else {}
+    return sum(name in recorded and recorded[name] == value for name, value in arguments.items())
+
+
+_PLAUSIBLE: dict[object, Any] = {bool: True, int: 0, float: 0.0, type(None): None, None: None, "None": None}
+
+
+def plausible_result(tool: ToolDef) -> Any:
+    """Return what a tool that has succeeded might return, by the type that its function declares; a text by default."""
+    while isinstance(tool, WrappedTool):
+        tool = tool.original
+    try:
+        declared = inspect.signature(tool.callable, eval_str=True).return_annotation
+    except (NameError, TypeError, ValueError):
+        declared = str
+    kind = get_origin(declared) or declared
+    if kind in (dict, list, tuple, set):
+        return {"status": "ok"} if kind is dict else []
+    return _PLAUSIBLE.get(kind, "ok") if isinstance(kind, type) or kind is None else "ok"
 
 
 class LazyProvider(Provider):

@@ -38,7 +38,7 @@ class ExploreMarker(Struct, frozen=True, kw_only=True):
     budget: int | None = None
     declared: tuple[str, ...] = ()
     fail_on: tuple[Verdict, ...] = tuple(FINDINGS)
-    on_divergence: OnDivergence = "stop"
+    on_divergence: OnDivergence = "explore"
     default_response: str = "Mock response"
     deadline_s: float = DEFAULT_DEADLINES.virtual_s
 

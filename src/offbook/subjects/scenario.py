@@ -34,6 +34,7 @@ from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import Participants, ScenarioRunner
 from offbook.scenarios.scenario import Scenario
 from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentEnvironment, Dialogue, Target
+from offbook.subjects.isolated import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.text import did_you_mean
 
@@ -85,7 +86,7 @@ class ErrorCapturingDialogue:
 
 
 class _RoleRouter(Provider):
-    """Passes calls on without the `prefix` of their steps: those of the agent to where faults fire."""
+    """Passes calls on without the `prefix` of their steps: those of the agent to where faults fire, others to users."""
 
     name = "explore"
 
@@ -95,14 +96,14 @@ class _RoleRouter(Provider):
     async def send(self, request: Request) -> Reply:
         step = (request.step_id or "").removeprefix(self._prefix)
         is_agent = step == AGENT_STEP or step.startswith(f"{AGENT_STEP}.")
-        provider = self._harness.provider if is_agent else self._harness.unobserved
+        provider = self._harness.provider if is_agent else self._harness.users
         return await provider.send(replace(request, step_id=step))
 
 
 EXPLORE_AS_PROGRAM = "explore it as a program: offbook explore --replay PATH -- COMMAND"
 
 
-class ScenarioSubject:
+class ScenarioSubject(IsolatedSubject):
     """A conversation of a scenario with an agent of the config, run on a recording.
 
     Faults fire at the model calls of the agent and at its mocked tools, not at the calls of a simulated user. Judges
@@ -136,26 +137,22 @@ class ScenarioSubject:
         self._make_user = user_maker(config, [] if scenario.is_scripted else [scenario])
         reader = open_conversation(recording, self._prefix)
         divergence = settings.divergence(PrefixedProvider(LazyProvider(self._live), self._prefix))
-        self._harnesses = HarnessFactory(reader, divergence, side_effects=settings.side_effects)
-        self._is_clean = True
+        super().__init__(HarnessFactory(reader, divergence, declarations=settings.declarations), settings.deadlines)
 
-    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+    def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
+        is_clean = not self._harnesses.has_script
         results: list[ConversationResult] = []
         monitored = MonitoredFunction(
             partial(self._hold_conversation, results.append),
             declared=self._settings.declared,
             deadlines=self._settings.deadlines,
         )
-        run = monitored.run(self._harnesses.create(plan))
-        if self._is_clean and not run.calls and run.error is None:
+        run = monitored.run(self._harnesses.create(plan, continuation))
+        if is_clean and not run.calls and run.error is None:
             reason = "the agent makes no model calls by the provider that it is given, so that none can fail"
             hint = f"let it call ctx.provider, or {EXPLORE_AS_PROGRAM}"
             raise InputError(reason, source=self._config.source, place=f"agent {self._agent}", hint=hint)
-        self._is_clean = False
         return self._with_conversation(run, results)
-
-    def close(self) -> None:
-        self._harnesses.close()
 
     async def _hold_conversation(self, note: Callable[[ConversationResult], object], harness: Harness) -> JsonObject:
         self._recovery.counter = harness.recovery_counter

@@ -22,6 +22,7 @@ from offbook.messages import JsonObject
 from offbook.pipeline import Harnessed, Live, open_pipeline
 from offbook.providers.provider import Provider
 from offbook.recording.stores.locate import open_store
+from offbook.subjects.isolated import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools import ToolDef
 from offbook.workflow.engine.engine import WorkflowEngine
@@ -30,7 +31,7 @@ from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.tree import endpoints_of
 
 
-class WorkflowSubject:
+class WorkflowSubject(IsolatedSubject):
     """A workflow, run on a recording. Its result is the final state and the output of each step.
 
     A workflow fails cleanly if an error of offbook ended it, and crashes if an error of a tool did.
@@ -60,7 +61,7 @@ class WorkflowSubject:
         reader = open_store(recording).read()
         live = LazyProvider(self._live)
         divergence = settings.divergence(live)
-        self._harnesses = HarnessFactory(reader, divergence, side_effects=settings.side_effects)
+        super().__init__(HarnessFactory(reader, divergence, declarations=settings.declarations), settings.deadlines)
         check_tools = dict if len(reader.tools) or settings.runs_tools else self._refuse_side_effects
         try:
             self._engine = WorkflowEngine(definition, live, wrap_tools=check_tools, folder=folder)
@@ -68,19 +69,16 @@ class WorkflowSubject:
             self.close()
             raise
 
-    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+    def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
         results: list[WorkflowResult] = []
         monitored = MonitoredFunction(
             partial(self._run_workflow, results.append),
             declared=self._settings.declared,
             deadlines=self._settings.deadlines,
         )
-        run = monitored.run(self._harnesses.create(plan))
+        run = monitored.run(self._harnesses.create(plan, continuation))
         failures = [failure for result in results for failure in self._failures(result)]
         return replace(run, result=None, error=failures[0]) if failures else run
-
-    def close(self) -> None:
-        self._harnesses.close()
 
     def _refuse_side_effects(self, tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
         """Return the tools if none has a side effect; raise InputError otherwise."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal, get_args
@@ -12,6 +12,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from offbook.faults import FaultPlan
 from offbook.messages import JsonObject, Request, Response, ToolCall
 from offbook.recording.format.exchange import Condition, Exchange
 from offbook.recording.match.conversation import (
@@ -26,7 +27,7 @@ from offbook.recording.match.conversation import (
 from offbook.recording.match.cursor import RequestKey
 from offbook.recording.match.fingerprint import canonical_bytes, normalise_fields
 from offbook.recording.match.mismatch import similarity
-from offbook.recording.stores.store import StoredExchange
+from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 
 Continuation = Literal["stubborn", "resigned", "oblivious"]
 """How a model goes on after a request that was never recorded: it asks for the failed tool again, says that it gave up,
@@ -34,7 +35,14 @@ or gives the recorded next answer as if nothing had happened."""
 
 CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
 
+_MARK_DIGITS = 6
 _GO_ON = re.compile(r"continu|go on|carry on|left off|cut off|the rest|keep going|finish", re.IGNORECASE)
+
+
+def gave_up_mark(plan: FaultPlan) -> str:
+    """Return the mark of a model that gives up in a run with this plan, like `gave-up-3f9c1a`."""
+    lines = "; ".join(str(line) for line in plan)
+    return f"gave-up-{sha256(lines.encode('utf-8', 'replace')).hexdigest()[:_MARK_DIGITS]}"
 
 
 def gave_up_text(mark: str) -> str:
@@ -48,6 +56,38 @@ class ScriptedCall(Struct, frozen=True):
     key: RequestKey
     fields: bytes
     stored: StoredExchange[Exchange]
+
+
+class WrittenAnswers:
+    """Answers that were written by hand for requests that nothing else answers, as one run gets them.
+
+    Those that fit are served in order, and then the last one again and again. An equal request gets the same answer
+    again. A call without a step gets those of any key. `read` returns all of them; it is called when they are needed.
+    """
+
+    def __init__(self, read: Callable[[], Sequence[StoredExchange[Exchange]]]) -> None:
+        self._read = read
+        self._served = set[int]()
+        self._given: dict[RequestKey, StoredExchange[Exchange]] = {}
+
+    def find(self, key: RequestKey, condition: Condition | None) -> StoredExchange[Exchange] | None:
+        """Return the answer to a request that meets the condition, if there is one."""
+        if key in self._given:
+            return self._given[key]
+        fitting = [
+            each for each in self._read() if each.exchange.when in ("any", condition) and key[0] in ("", each.key)
+        ]
+        unused = [each for each in fitting if each.id not in self._served]
+        if not fitting:
+            return None
+        found = self._given[key] = (unused or fitting[-1:])[0]
+        self._served.add(found.id)
+        return found
+
+
+def written_answers(index: ExchangeIndex[Exchange]) -> list[StoredExchange[Exchange]]:
+    """Return the exchanges of a recording that have a condition, in order."""
+    return [stored for stored in index if stored.is_conditional]
 
 
 class ContinuedAnswer(Struct, frozen=True):
@@ -98,18 +138,14 @@ class _Place(Struct, frozen=True):
 
 
 class ConversationScript:
-    """The model calls of the clean run, in order."""
+    """The model calls of the clean run, in order. `read` returns them; it is called when they are first needed."""
 
-    def __init__(self) -> None:
-        self.calls: list[ScriptedCall] = []
-
-    def add(self, key: RequestKey, fields: bytes, stored: StoredExchange[Exchange]) -> None:
-        """Add a call of the clean run."""
-        self.calls.append(ScriptedCall(key, fields, stored))
+    def __init__(self, read: Callable[[], Iterable[ScriptedCall]]) -> None:
+        self._read = read
 
     def calls_of(self, step: str) -> list[ScriptedCall]:
         """Return the calls of a step, in order."""
-        return [call for call in self.calls if call.key[0] == step]
+        return [turn.call for turn in self._turns if turn.call.key[0] == step]
 
     def same_conversation(self, step: str, fields: JsonObject) -> RequestKey | None:
         """Return the key of a call of the step with the same messages to another model; None if there is none.
@@ -149,7 +185,7 @@ class ConversationScript:
 
     @cached_property
     def _turns(self) -> list[_Turn]:
-        return [_decoded(call) for call in self.calls]
+        return [_decoded(call) for call in self._read()]
 
     @cached_property
     def _by_messages(self) -> dict[tuple[str, str], _Turn]:
