@@ -89,7 +89,7 @@ def test_another_result_is_not_broken_data(result, clean):
     [
         ("Sorry, I could not refund the order.", "Refunded."),
         ("The refund was not sent.", "Refunded."),
-        (f"ERROR: the tool failed ({MARK})", "Refunded."),
+        ("ERROR: no refund", "Refunded."),
         ({"exit": 0, "stdout": "I can't help with that.\n"}, {"exit": 0, "stdout": "Refunded.\n"}),
         ({"ok": False, "reason": "timeout"}, {"ok": True, "reason": ""}),
         ({"status": "failed"}, {"status": "done"}),
@@ -97,7 +97,7 @@ def test_another_result_is_not_broken_data(result, clean):
     ],
 )
 def test_a_result_that_admits_failure_is_recognised(result, clean):
-    assert admits_failure(result, clean)
+    assert admits_failure(result, clean, [MARK])
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,11 @@ def test_a_result_that_admits_failure_is_recognised(result, clean):
     [
         ("Refunded twice.", "Refunded."),
         (f"Your answer: the tool failed ({MARK})", "Refunded."),
+        (f"Error code: 500 - an injected error ({MARK})", "Refunded."),
         ("Sorry that it took so long: refunded.", "Sorry for the wait: refunded."),
         ({"status": ""}, {"status": "done"}),
         ({"status": None}, {"status": "done"}),
     ],
 )
 def test_a_result_that_says_nothing_of_failure_admits_none(result, clean):
-    assert not admits_failure(result, clean)
+    assert not admits_failure(result, clean, [MARK])

@@ -13,20 +13,27 @@ from offbook.text import shorten
 _PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
 _ADMISSION = re.compile(
     r"\b(?:sorry|unfortunately|could ?n[o']t|can ?not|can't|unable|failed to|did ?n[o']t (?:work|go through|succeed)"
-    r"|not (?:been |be )?(?:possible|available|done|sent|made|paid|\w{2,}ed)|nothing (?:was|has)|unavailable|gave up"
-    r"|giving up|given up|gives up|try again|no answer|(?:has|have) failed|gave-up-[0-9a-f]+)\b"
-    r"|^\W*(?:error|failed|failure)\b",
+    r"|not (?:been |be )?(?:possible|done|sent|made|paid|\w{2,}ed)|nothing (?:was|has)|gave up|giving up|given up"
+    r"|gives up|try again|gave-up-[0-9a-f]+)\b",
+    re.IGNORECASE,
+)
+_BARE_ADMISSION = re.compile(
+    r"\b(?:not available|unavailable|no answer|(?:has|have) failed)\b|^\W*(?:error|failed|failure)\b",
     re.IGNORECASE | re.MULTILINE,
 )
-_STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "outcome", "error", "ending"))
+"""Words that error messages have too: they count only if no injected error is quoted."""
+
+_STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "outcome", "error"))
 
 
-def admits_failure(result: Any, clean: Any) -> bool:
+def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
     """Return whether a result says, unlike the clean one, that the run failed: in words or in a field like `ok`."""
     if isinstance(result, dict) and isinstance(clean, dict) and _flips_status(result, clean):
         return True
-    said, before = _text(result), _text(clean)
-    return any(match.group().casefold() not in before.casefold() for match in _ADMISSION.finditer(said))
+    said, before = _text(result), _text(clean).casefold()
+    patterns = (_ADMISSION,) if any(mark in said for mark in marks) else (_ADMISSION, _BARE_ADMISSION)
+    found = (match.group().casefold() for pattern in patterns for match in pattern.finditer(said))
+    return any(words not in before for words in found)
 
 
 def _flips_status(result: dict[str, Any], clean: dict[str, Any]) -> bool:

@@ -174,7 +174,7 @@ class _Claims:
     def _success(self, difference: EffectDifference) -> Iterator[Assessment]:
         run, clean = self._run, self._clean
         is_same = run.result == clean.result
-        if not is_same and admits_failure(run.result, clean.result):
+        if not is_same and admits_failure(run.result, clean.result, run.marks):
             yield Assessment("different result", ("it says in its result that it failed",))
             yield from self._marked_effects()
             return
