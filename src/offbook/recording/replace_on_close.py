@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
-from offbook.recording.format.document import FORMAT_VERSION, Document, each_exchange, forget_all_exchanges, new_meta
+from offbook.recording.format.document import Document, each_exchange, forget_all_exchanges, new_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store
@@ -80,7 +80,6 @@ class FreshRun:
 
     def _replace(self, recorded: Document, document: Document) -> None:
         if "models" in self._kinds:
-            document.version = FORMAT_VERSION
             forget_all_exchanges(document.entries, before=self._found_until)
         if "tools" in self._kinds:
             forget_all_exchanges(document.tools, before=self._found_until)

@@ -2,7 +2,7 @@
 
 import sqlite3
 import tempfile
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -378,12 +378,23 @@ class TestSaving:
             sibling.remove()
         assert list(store.path.parent.iterdir()) == [store.path]
 
-    def test_a_document_of_an_older_version_says_so_whatever_is_added_to_it(self, store):
+    def test_a_document_of_an_older_version_has_the_current_one_once_something_is_added_to_it(self, store):
         store.save(Document(entries={"a": said("1")}, version=1))
         assert store.load().version == 1
         append(store, ("b", said("2")))
         with reading(store) as reader:
-            assert (reader.version, sorted(stored.key for stored in reader)) == (1, ["a", "b"])
+            assert (reader.version, sorted(stored.key for stored in reader)) == (2, ["a", "b"])
+
+    def test_a_tool_call_that_is_added_makes_it_the_current_version_too(self, store):
+        store.save(Document(entries={"a": said("1")}, version=1))
+        with closing(store.write()) as writer:
+            writer.append_tool("search", called("found"))
+        assert (store.load().version, contents(store)) == (2, {"a": "1"})
+
+    def test_a_document_of_an_older_version_to_which_nothing_is_added_stays_as_it_is(self, store):
+        store.save(Document(entries={"a": said("1")}, version=1))
+        store.write().close()
+        assert store.load().version == 1
 
 
 def called(result, *, arguments=UNSET, recorded_at=None):

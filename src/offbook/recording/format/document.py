@@ -124,8 +124,9 @@ class Document(Struct):
         return exchanges_of(self.entries, key)
 
     def add(self, key: str, exchange: Exchange) -> None:
-        """Add an exchange after those of its key."""
+        """Add an exchange after those of its key. The document is of the current version then."""
         add_exchange(self.entries, key, exchange)
+        self.version = FORMAT_VERSION
 
     def rewrite(
         self, change: Callable[[Exchange], Exchange], change_tool: Callable[[ToolExchange], ToolExchange]
@@ -138,8 +139,9 @@ class Document(Struct):
         forget_exchanges(self.entries, key, before=before)
 
     def add_tool(self, tool: str, exchange: ToolExchange) -> None:
-        """Add an exchange after those of its tool, in a list even if it is the first."""
+        """Add an exchange after those of its tool, in a list even if it is the first. The version is as for `add`."""
         add_exchange(self.tools, tool, exchange, listed=True)
+        self.version = FORMAT_VERSION
 
     def forget_tool(self, tool: str, *, before: str) -> None:
         """Remove exchanges of a tool, like `forget`."""

@@ -335,6 +335,7 @@ class SqliteWriter:
         self._database = database
         reader = SqliteReader(database)
         self.meta, self.size, self.tool_size = reader.meta, len(reader), len(reader.tools)
+        self._version = reader.version
 
     def add_meta(self, meta: JsonObject) -> None:
         with self._database.transaction():
@@ -348,12 +349,15 @@ class SqliteWriter:
         self._append(_INSERT_TOOL, _row_values(tool, exchange, listed=True), _FORGET_TOOL, forget_before)
 
     def _append(self, insert: str, row: tuple[Any, ...], forget: str, forget_before: str | None) -> None:
-        if forget_before is None:
+        if forget_before is None and self._version == FORMAT_VERSION:
             self._database.run(insert, *row)
             return
         with self._database.transaction():
-            self._database.run(forget, row[0], forget_before)
+            if forget_before is not None:
+                self._database.run(forget, row[0], forget_before)
             self._database.run(insert, *row)
+            self._database.run(_SET_METADATA, "_version", orjson.dumps(FORMAT_VERSION))
+        self._version = FORMAT_VERSION
 
     def close(self) -> None:
         self._database.close()
