@@ -24,8 +24,38 @@ def test_each_fault_goes_round_all_sites_once_and_then_lasts():
         "call=2: connection_reset",
         "call=1 attempt=1: http_error 401",
         "call=2 attempt=1: http_error 401",
+        "call=1: http_error 401",
+        "call=2: http_error 401",
         "tool=refund call=1: tool_lost",
+        "tool=refund: tool_lost",
     ]
+
+
+def test_an_answer_that_arrives_lasts_from_its_call_on():
+    sites = sites_of(clean_run(calls=(model_call(1), model_call(2, step_id="a", step_call=1))))
+    assert lines_of(cases_of(sites, select_variants("empty_response"))) == [
+        "call=1 attempt=1: empty_response",
+        "step=a call=1 attempt=1: empty_response",
+        "since=1: empty_response",
+        "step=a since=1: empty_response",
+    ]
+
+
+def test_a_fault_of_a_tool_that_lasts_is_one_case_for_all_its_calls():
+    sites = sites_of(clean_run(calls=(), tools=(tool_run(), tool_run(call=2), tool_run("find"))))
+    cases = cases_of(sites, select_variants("tool_error"))
+    assert lines_of(cases)[3:] == ["tool=refund: tool_error", "tool=find: tool_error"]
+    assert cases[3].cells == tuple(HeatmapCell(row, "tool_error, always") for row in ("refund 1", "refund 2"))
+
+
+def test_some_faults_are_tried_only_as_faults_that_last():
+    assert lines_of(cases_of(TWO, select_variants("one_more_tool"))) == ["since=2: one_more_tool"]
+
+
+def test_faults_that_change_tool_calls_need_an_answer_that_asks_for_tools():
+    calls = (model_call(1, has_tools=True, asks_for=(("refund", {}),)), model_call(2, has_tools=True))
+    sites = sites_of(clean_run(calls=calls))
+    assert lines_of(cases_of(sites, select_variants("wrong_types"))) == ["call=1 attempt=1: wrong_types"]
 
 
 def test_cases_are_numbered_and_know_their_cells():
@@ -61,7 +91,7 @@ def test_faults_of_streams_fire_at_each_position_in_a_stream():
 
 def test_cases_that_would_do_the_same_are_one():
     sites = sites_of(clean_run(calls=(model_call(1), model_call(1))))
-    (case,) = cases_of(sites, select_variants("http_error 401"))
+    case, _ = cases_of(sites, select_variants("http_error 401"))
     assert case.cells == (HeatmapCell("1", "http_error 401"), HeatmapCell("1", "http_error 401"))
 
 

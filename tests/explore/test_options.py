@@ -10,8 +10,14 @@ def names(variants):
     return [variant.name for variant in variants]
 
 
-def test_all_is_the_whole_menu():
-    assert select_variants("all") == list(VARIANTS)
+OPTIONAL = ["wrong_values", "doubled_tool_calls"]
+
+
+def test_all_is_the_whole_menu_but_what_only_some_agents_can_withstand():
+    assert select_variants("all") == [variant for variant in VARIANTS if variant.name not in OPTIONAL]
+    assert names(variant for variant in VARIANTS if variant.is_optional) == OPTIONAL
+    assert select_variants(["all", *OPTIONAL]) == list(VARIANTS)
+    assert names(select_variants("wrong_values")) == ["wrong_values"]
     assert len(set(names(VARIANTS))) == len(VARIANTS)
 
 
@@ -20,7 +26,9 @@ def test_faults_are_chosen_by_their_own_names_or_by_their_types_in_the_order_of_
     assert names(select_variants(["http_error", "tool_lost"])) == [
         "http_error 500",
         "http_error 429",
+        "http_error 400",
         "http_error 401",
+        "http_error 404",
         "tool_lost",
     ]
 

@@ -1,8 +1,7 @@
 """The record of a run: its sites, and texts that are the same in every run."""
 
-import pytest
 
-from offbook.explore.run import normalize_text, positions_of, recorded_run, sites_of
+from offbook.explore.run import normalize_text, recorded_run, sites_of
 from offbook.faults import At
 from offbook.recording.format.file import document_from_dict
 from tests.explore.runs import clean_run, model_call, streamed, tool_run
@@ -26,25 +25,16 @@ def test_calls_of_a_step_are_named_by_it():
     assert model_call(5, step_id="answer", attempt=3).row == "5 answer try 3"
 
 
-@pytest.mark.parametrize(
-    ("chunks", "positions"),
-    [
-        ([], []),
-        (["text"], [("start", 0)]),
-        (["text"] * 3, [("start", 0), ("text", 1), ("end", 3)]),
-        (["reasoning", "text"], [("start", 0), ("end", 2)]),
-        (["text", "text", "tool_call", "tool_call"], [("start", 0), ("text", 1), ("tool call", 3), ("end", 4)]),
-        (["other", "text", "text", "other", "other"], [("start", 0), ("text", 2), ("end", 3)]),
-        (["other", "text", "other"], [("start", 0), ("end", 2)]),
-        (["other", "other"], [("start", 0)]),
-    ],
-)
-def test_a_stream_has_places_before_it_inside_text_and_tool_calls_and_before_its_end(chunks, positions):
-    assert list(positions_of(streamed(*chunks))) == positions
+def test_the_places_in_a_stream_are_those_of_its_chunks_and_what_is_not_streamed_has_none():
+    whole = model_call(2, chunks=("text", "text"))
+    first, second, third = sites_of(clean_run(calls=(streamed("text", "text"), whole, streamed())))
+    assert first.positions == (("start", 0), ("text", 1), ("end", 2))
+    assert (second.positions, third.positions) == ((), ())
 
 
-def test_what_is_not_streamed_has_no_places_inside():
-    assert list(positions_of(model_call(chunks=("text", "text")))) == []
+def test_a_site_knows_whether_its_answer_asks_for_tools():
+    calls = (model_call(1, asks_for=(("refund", {}),)), model_call(2))
+    assert [site.asks_for_tools for site in sites_of(clean_run(calls=calls))] == [True, False]
 
 
 TOOL = {"function": {"name": "refund"}, "type": "function"}
@@ -83,6 +73,7 @@ def test_streams_and_tools_are_known_from_the_entry():
         ask={"content": "c", "request": {"messages": [], "model": "m", "tools": [TOOL]}},
     )
     assert [call.chunks for call in run.calls] == [("text", "reasoning", "text"), ("tool_call",), ()]
+    assert [call.asks_for for call in run.calls] == [(), (("refund", {}),), ()]
     assert [call.is_streamed for call in run.calls] == [True, True, False]
     assert [call.has_tools for call in run.calls] == [False, True, True]
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from offbook.explore.options import FaultVariant
 from offbook.explore.run import ExploredSite
-from offbook.faults import FaultPlan, PlannedFault
+from offbook.faults import At, FaultPlan, PlannedFault
 
-EVERY_ATTEMPT = "always"
+LASTING = "always"
 
 
 class HeatmapCell(Struct, frozen=True):
@@ -55,17 +55,23 @@ def cases_of(
 def _planned_faults(
     variant: FaultVariant, sites: Sequence[ExploredSite]
 ) -> Iterator[tuple[str, PlannedFault, ExploredSite]]:
-    """Yield the faults of a variant with their columns: at all sites once, then at every attempt if it persists."""
-    for site in sites:
-        if not variant.fits(site):
-            continue
+    """Yield the faults of a variant with their columns: at all sites once, then as faults that last."""
+    fitting = [site for site in sites if variant.fits(site)]
+    for site in fitting if not variant.is_only_persistent else ():
         if not variant.needs_stream:
             yield variant.name, site.at.fail(variant.fault), site
         for name, chunk in site.positions if variant.needs_stream else ():
             yield f"{variant.name}, {name}", replace(site.at, chunk=chunk).fail(variant.fault), site
-    for site in sites if variant.is_persistent else ():
-        if variant.fits(site) and site.at.attempt == 1:
-            yield f"{variant.name}, {EVERY_ATTEMPT}", replace(site.at, attempt=None).fail(variant.fault), site
+    for site in fitting if variant.is_persistent else ():
+        if site.is_tool or site.at.attempt == 1:
+            yield f"{variant.name}, {LASTING}", _lasting(variant, site.at).fail(variant.fault), site
+
+
+def _lasting(variant: FaultVariant, at: At) -> At:
+    """Return where a fault that lasts fires: at every call of a tool, from a call on, or at all attempts of a call."""
+    if at.tool is not None:
+        return replace(at, call=None)
+    return replace(at, attempt=None, call=None, since=at.call) if variant.outlasts_call else replace(at, attempt=None)
 
 
 def pairs_of(

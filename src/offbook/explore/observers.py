@@ -18,6 +18,7 @@ from offbook.effects import Effect, EffectOutcome
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.chunks import ChunkKind, ChunkKinds
+from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.replay import ExploredModels
 from offbook.explore.run import CallOutcome, ModelCall, ToolRun, normalize_text
 from offbook.messages import (

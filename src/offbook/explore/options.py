@@ -29,6 +29,7 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
     """Return the variants of those names, in their order.
 
     A name is that of a variant (`http_error 500`), the type of its fault, or `all`; several can be joined by commas.
+    Optional variants are not in `all`: `all,wrong_values` tries one of them too.
 
     Raises:
         InputError: there is no such fault.
@@ -40,7 +41,13 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
         if name != "all" and name not in known:
             hint = did_you_mean(name, sorted(known), kind="faults")
             raise InputError(f"there is no fault {name!r} to try", source="faults", hint=hint)
-    return [variant for variant in among if "all" in wanted or variant.name in wanted or variant.fault.type in wanted]
+    return [variant for variant in among if _is_wanted(variant, wanted)]
+
+
+def _is_wanted(variant: FaultVariant, names: Sequence[str]) -> bool:
+    if variant.name in names or variant.fault.type in names:
+        return True
+    return "all" in names and not variant.is_optional
 
 
 class ExploreOptions(Struct, frozen=True, kw_only=True):

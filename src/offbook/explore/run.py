@@ -11,20 +11,10 @@ from msgspec import Struct, field
 
 from offbook.call_numbers import CallNumbers
 from offbook.effects import Effect, ToolDeclaration, net_effects
+from offbook.explore.chunks import ChunkKind, ChunkKinds, places_in
 from offbook.faults import At
-from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
+from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
-
-ChunkKind = Literal["text", "reasoning", "tool_call", "other"]
-"""What a chunk of a streamed answer carries. `other` are the events around those, which only the wire has."""
-
-
-def chunk_kind(delta: StreamDelta) -> ChunkKind:
-    """Return what a chunk of a stream carries."""
-    if isinstance(delta, TextDelta):
-        return "text"
-    return "reasoning" if isinstance(delta, ReasoningDelta) else "tool_call"
-
 
 CallOutcome = Literal["answered", "failed", "diverged"]
 Continuation = Literal["stubborn", "resigned", "oblivious"]
@@ -151,6 +141,7 @@ class ExploredSite(Struct, frozen=True):
     row: str
     at: At
     has_tools: bool = False
+    asks_for_tools: bool = False
     positions: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -170,26 +161,13 @@ def _model_sites(calls: Iterable[ModelCall]) -> Iterator[ExploredSite]:
             if call.step_id is None
             else At(step_id=call.step_id, call=call.step_call, attempt=call.attempt)
         )
-        yield ExploredSite(call.row, at, call.has_tools, tuple(positions_of(call)))
+        positions = tuple(places_in(call.chunks)) if call.is_streamed and call.chunks else ()
+        yield ExploredSite(call.row, at, call.has_tools, bool(call.asks_for), positions)
 
 
 def _tool_sites(tools: Iterable[ToolRun]) -> Iterator[ExploredSite]:
     for each in tools:
         yield ExploredSite(f"{each.tool} {each.call}", At(tool=each.tool, call=each.call))
-
-
-def positions_of(call: ModelCall) -> Iterator[tuple[str, int]]:
-    """Yield the positions in a stream: before it starts, inside text, inside a tool call, before its end."""
-    if not call.is_streamed or not call.chunks:
-        return
-    yield "start", 0
-    for name, kind in (("text", "text"), ("tool call", "tool_call")):
-        places = [place for place, each in enumerate(call.chunks) if each == kind]
-        if len(places) > 1:
-            yield name, places[len(places) // 2]
-    telling = [place for place, each in enumerate(call.chunks) if each != "other"]
-    if telling and len(call.chunks) > 1:
-        yield "end", telling[-1] + 1
 
 
 def recorded_run(document: Document) -> Run:
@@ -210,7 +188,7 @@ def _recorded_calls(document: Document) -> Iterator[ModelCall]:
         site = numbers.start(("", step_id), identity)
         numbers.finish(site, identity, failed=exchange.fault is not None)
         request = exchange.request_fields() or {}
-        deltas = exchange.timed_deltas() if exchange.chunks is not None else ()
+        kinds, deltas = ChunkKinds(), exchange.timed_deltas() if exchange.chunks is not None else ()
         yield ModelCall(
             number=site.overall,
             step_id=step_id,
@@ -219,7 +197,8 @@ def _recorded_calls(document: Document) -> Iterator[ModelCall]:
             model=exchange.model,
             has_tools=bool(request.get("tools") or exchange.tool_calls),
             is_streamed=exchange.chunks is not None,
-            chunks=tuple(chunk_kind(delta) for _, delta in deltas),
+            chunks=tuple(kinds.next(delta) for _, delta in deltas),
+            asks_for=tuple((call.tool, call.args) for call in exchange.response(model="", provider="").tool_calls),
         )
 
 
