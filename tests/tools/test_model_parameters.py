@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from offbook.errors import InputError, ToolArgumentsError
-from offbook.tools.signature_parameters import ModelParameters
+from offbook.tools.pydantic_parameters import ModelParameters
 
 
 class Item(BaseModel):

@@ -1,12 +1,15 @@
 """A function's signature as parameters: what models are told of it, and what the function gets."""
 
 import enum
+import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
 
+import docstring_parser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +18,8 @@ from typing_extensions import TypedDict
 
 from offbook.errors import InputError, ToolArgumentsError
 from offbook.tools import tool_of
-from offbook.tools.signature_parameters import compact_schema, parse_docstring
+from offbook.tools.pydantic_parameters import compact_schema
+from offbook.tools.signature_parameters import FunctionDocs, Hints, PlainArguments, parse_docstring
 
 
 class Colour(enum.Enum):
@@ -353,3 +357,38 @@ def test_no_docstring_is_too_odd(parts):
 def test_a_description_of_one_line_before_parameters_ends_with_its_last_word():
     told = parse_docstring("Find an order.\n\n    Args:\n        order_id: which order\n    ")
     assert told.description == "Find an order."
+
+
+PLAIN = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([str, int, float, bool, Any]))
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.lists(st.integers()))
+
+
+@st.composite
+def hints(draw):
+    types = draw(PLAIN)
+    optional = frozenset(draw(st.sets(st.sampled_from(list(types))))) if types else frozenset()
+    return Hints(types=types, optional=optional, is_open=draw(st.booleans()), tool="tool")
+
+
+def converted(arguments, args):
+    """The arguments with their types, in order, or why they are refused."""
+    try:
+        return [(name, type(value), repr(value)) for name, value in arguments.convert(args).items()]
+    except ToolArgumentsError as error:
+        return str(error)
+
+
+@given(hints())
+def test_plain_arguments_have_the_schema_of_pydantic(drawn):
+    assert json.dumps(PlainArguments(drawn).schema) == json.dumps(drawn.typed().schema)
+
+
+@given(hints(), st.dictionaries(st.sampled_from("abcde"), VALUES))
+def test_plain_arguments_are_converted_and_refused_as_by_pydantic(drawn, args):
+    assert converted(PlainArguments(drawn), args) == converted(drawn.typed(), args)
+
+
+@given(st.text("ab .,-@", max_size=60))
+def test_a_docstring_of_one_line_is_the_description_that_its_parser_gives(text):
+    parsed = docstring_parser.parse(inspect.cleandoc(text))
+    assert parse_docstring(text) == FunctionDocs((parsed.description or "").strip(), {})

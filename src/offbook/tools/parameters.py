@@ -58,7 +58,7 @@ def parameters_of(declared: DeclaredParameters, *, source: str) -> Parameters:
         return SchemaParameters(declared, tool=source)
     if isinstance(declared, type):
         if hasattr(declared, "model_json_schema"):
-            from offbook.tools.signature_parameters import ModelParameters  # noqa: PLC0415 - as does pydantic
+            from offbook.tools.pydantic_parameters import ModelParameters  # noqa: PLC0415 - as does pydantic
 
             return ModelParameters(declared, tool=source)
     elif isinstance(declared, Parameters):

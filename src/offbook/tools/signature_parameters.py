@@ -1,103 +1,24 @@
-"""Parameters declared in Python: as the signature and docstring of a function, or as a pydantic model."""
+"""Parameters declared as the signature and docstring of a function."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping
 from functools import cached_property, partial
 from inspect import Parameter
+from math import isfinite
 from types import SimpleNamespace
-from typing import Any, NotRequired, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
-import docstring_parser
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
-from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, PydanticSerializationError, to_json, to_jsonable_python
-from typing_extensions import TypedDict
 
-from offbook.errors import InputError, ToolArgumentsError
+from offbook.errors import InputError
 from offbook.messages import JsonObject
 from offbook.tools.definition import ToolFunction
-from offbook.tools.parameters import (
-    argument_path,
-    arguments_error,
-    existing_parts,
-    invalid_argument,
-    missing_argument,
-    unexpected_argument,
-)
 
-T = TypeVar("T")
-NAMED_SCHEMAS = {"properties", "$defs", "patternProperties"}
-VALUES = {"default", "const", "enum", "examples"}
-
-
-def compact_schema(schema: JsonObject) -> JsonObject:
-    """Return a schema of pydantic without its titles, which repeat the names."""
-    return {name: _compact_part(name, part) for name, part in schema.items() if name != "title"}
-
-
-def _compact_part(name: str, part: Any) -> Any:
-    if name in VALUES:
-        return part
-    if name in NAMED_SCHEMAS:
-        return {key: compact_schema(schema) for key, schema in part.items()}
-    if isinstance(part, dict):
-        return compact_schema(part)
-    return [_compact_part("", item) for item in part] if isinstance(part, list) else part
-
-
-class ModelParameters:
-    """Parameters declared as a pydantic model, which validates the arguments."""
-
-    def __init__(self, model: type[BaseModel], *, tool: str) -> None:
-        self._model, self._tool = model, tool
-
-    @cached_property
-    def schema(self) -> JsonObject:
-        try:
-            return compact_schema(self._model.model_json_schema())
-        except PydanticUserError as error:
-            raise InputError(error.message, source=self._tool, place=self._model.__name__) from error
-
-    def check(self, args: JsonObject) -> None:
-        try:
-            self._model.model_validate(args)
-        except ValidationError:
-            _validate_json(self._model.model_validate_json, args, tool=self._tool)
-
-
-def _validate_json(validate: Callable[[bytes], T], args: JsonObject, *, tool: str) -> T:
-    """Validate the arguments as JSON text: a strict type accepts a date from JSON, but not from a Python string.
-
-    Raises:
-        ToolArgumentsError: they do not fit.
-    """
-    try:
-        return validate(to_json(args, fallback=repr))
-    except ValidationError as error:
-        raise validation_arguments_error(error, args, tool=tool) from None
-
-
-def validation_arguments_error(error: ValidationError, args: JsonObject, *, tool: str) -> ToolArgumentsError:
-    """Return the error of pydantic in words for a model."""
-    return arguments_error((_problem(detail, args) for detail in error.errors(include_url=False)), tool=tool)
-
-
-def _problem(detail: ErrorDetails, args: JsonObject) -> str:
-    location = detail["loc"]
-    if detail["type"] == "missing":
-        return missing_argument(argument_path([*existing_parts(location[:-1], args), location[-1]]))
-    path = argument_path(existing_parts(location, args))
-    if detail["type"] == "extra_forbidden":
-        return unexpected_argument(path)
-    reason = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return invalid_argument(path, reason, detail["input"])
-
-
-UNSUPPORTED_TYPE = (PydanticUserError, PydanticUndefinedAnnotation, TypeError)
+if TYPE_CHECKING:
+    from offbook.tools.pydantic_parameters import TypedArguments
 
 
 class FunctionParameters:
@@ -116,17 +37,17 @@ class FunctionParameters:
     def __init__(
         self, function: ToolFunction, *, globals: Mapping[str, Any], descriptions: Mapping[str, str], tool: str
     ) -> None:
-        self._tool = tool
         parameters = _parameters(function, tool=tool)
         named = [each for each in parameters if each.kind is not Parameter.VAR_KEYWORD]
-        hints = {each.name: _hint(each, globals, tool=tool) for each in named}
-        try:
-            self._adapter = _adapter(named, hints, is_open=len(named) < len(parameters))
-            self._validate: Callable[[JsonObject], JsonObject] = self._adapter.validator.validate_python
-            schema = self._adapter.json_schema()
-        except UNSUPPORTED_TYPE as error:
-            raise _unsupported_type_error(error, hints, tool=tool) from error
-        self.schema: JsonObject = _with_descriptions(compact_schema(schema), named, descriptions)
+        self._arguments = _arguments(
+            Hints(
+                types={each.name: _hint(each, globals, tool=tool) for each in named},
+                optional=frozenset(each.name for each in named if each.default is not Parameter.empty),
+                is_open=len(named) < len(parameters),
+                tool=tool,
+            )
+        )
+        self.schema: JsonObject = _with_descriptions(self._arguments.schema, named, descriptions)
 
     def check(self, args: JsonObject) -> None:
         self.convert(args)
@@ -137,10 +58,82 @@ class FunctionParameters:
         Raises:
             ToolArgumentsError: they do not fit.
         """
-        try:
-            return self._validate(args)
-        except ValidationError:
-            return _validate_json(self._adapter.validate_json, args, tool=self._tool)
+        return self._arguments.convert(args)
+
+
+class Hints(Struct, frozen=True, kw_only=True):
+    """The types of a function's arguments by name, which of them may be left out, and whether others are allowed."""
+
+    types: dict[str, Any]
+    optional: frozenset[str]
+    is_open: bool
+    tool: str
+
+    def typed(self) -> TypedArguments:
+        """Return the arguments as pydantic checks and converts them."""
+        from offbook.tools.pydantic_parameters import TypedArguments  # noqa: PLC0415 - pydantic is slow to import
+
+        return TypedArguments(self.types, optional=self.optional, is_open=self.is_open, tool=self.tool)
+
+
+class Arguments(Protocol):
+    """The arguments of a function: their schema, and their conversion to the types of the hints."""
+
+    schema: JsonObject
+
+    def convert(self, args: JsonObject) -> JsonObject: ...
+
+
+PLAIN_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def _arguments(hints: Hints) -> Arguments:
+    is_plain = all(any(hint is plain for plain in (Any, *PLAIN_TYPES)) for hint in hints.types.values())
+    return PlainArguments(hints) if is_plain else hints.typed()
+
+
+class PlainArguments:
+    """Arguments that are all strings, numbers, true or false, or anything.
+
+    Pydantic, which is slow to import, is needed only for arguments of other types: it converts or refuses them.
+    """
+
+    def __init__(self, hints: Hints) -> None:
+        self._hints = hints
+        self._required = hints.types.keys() - hints.optional
+        self.schema = _plain_schema(hints)
+
+    def convert(self, args: JsonObject) -> JsonObject:
+        return self._in_order(args) if self._fit(args) else self._typed.convert(args)
+
+    def _fit(self, args: JsonObject) -> bool:
+        types = self._hints.types
+        if type(args) is not dict or not self._required <= args.keys():
+            return False
+        if not self._hints.is_open and not args.keys() <= types.keys():
+            return False
+        return all(types.get(name, Any) is Any or type(value) is types[name] for name, value in args.items())
+
+    def _in_order(self, args: JsonObject) -> JsonObject:
+        return {name: args[name] for name in self._hints.types if name in args} | args
+
+    @cached_property
+    def _typed(self) -> TypedArguments:
+        return self._hints.typed()
+
+
+def _plain_schema(hints: Hints) -> JsonObject:
+    """Return the schema that pydantic would."""
+    properties = {
+        name: {"type": PLAIN_TYPES[hint]} if hint in PLAIN_TYPES else {} for name, hint in hints.types.items()
+    }
+    required = [name for name in hints.types if name not in hints.optional]
+    return {
+        "additionalProperties": hints.is_open,
+        "properties": properties,
+        **({"required": required} if required else {}),
+        "type": "object",
+    }
 
 
 def _parameters(function: ToolFunction, *, tool: str) -> list[Parameter]:
@@ -164,9 +157,14 @@ def _check_kind(parameter: Parameter, *, tool: str) -> None:
     if parameter.kind is Parameter.POSITIONAL_ONLY:
         hint = "remove the / from the signature"
         raise InputError("a model passes arguments by name", source=tool, place=parameter.name, hint=hint)
-    if isinstance(parameter.default, FieldInfo):
+    if _is_pydantic_field(parameter.default):
         hint = f"{parameter.name}: Annotated[…, Field(…)]"
         raise InputError("a Field is not a default of a function", source=tool, place=parameter.name, hint=hint)
+
+
+def _is_pydantic_field(default: object) -> bool:
+    fields = sys.modules.get("pydantic.fields")  # without the module, there is no field
+    return fields is not None and isinstance(default, fields.FieldInfo)
 
 
 def _hint(parameter: Parameter, globals: Mapping[str, Any], *, tool: str) -> Any:
@@ -180,31 +178,6 @@ def _hint(parameter: Parameter, globals: Mapping[str, Any], *, tool: str) -> Any
         raise InputError(reason, source=tool, place=parameter.name, hint="define it at module level") from error
 
 
-def _adapter(parameters: list[Parameter], hints: Mapping[str, Any], *, is_open: bool) -> TypeAdapter[JsonObject]:
-    fields = {
-        each.name: hints[each.name] if each.default is Parameter.empty else NotRequired[hints[each.name]]
-        for each in parameters
-    }
-    typed_dict: Any = TypedDict  # a type checker expects a class whose fields it can read
-    arguments = typed_dict("arguments", fields)
-    arguments.__pydantic_config__ = ConfigDict(extra="allow" if is_open else "forbid")
-    return TypeAdapter(arguments)
-
-
-def _unsupported_type_error(error: Exception, hints: Mapping[str, Any], *, tool: str) -> InputError:
-    """Return the error for the parameter whose type has no JSON schema."""
-    culprit = next((name for name, hint in hints.items() if not _has_schema(hint)), "")
-    return InputError(f"its type has no JSON schema: {str(error).splitlines()[0]}", source=tool, place=culprit)
-
-
-def _has_schema(hint: Any) -> bool:
-    try:
-        TypeAdapter(hint).json_schema()
-    except UNSUPPORTED_TYPE:
-        return False
-    return True
-
-
 def _with_descriptions(schema: JsonObject, parameters: list[Parameter], descriptions: Mapping[str, str]) -> JsonObject:
     for each in parameters:
         shape = schema["properties"].get(each.name, {})
@@ -216,10 +189,11 @@ def _with_descriptions(schema: JsonObject, parameters: list[Parameter], descript
 
 
 def _default(value: object) -> JsonObject:
-    try:
-        return {"default": to_jsonable_python(value)}
-    except PydanticSerializationError:
-        return {}
+    if value is None or type(value) in (str, int, bool) or (type(value) is float and isfinite(value)):
+        return {"default": value}
+    from offbook.tools.pydantic_parameters import json_default  # noqa: PLC0415 - pydantic is slow to import
+
+    return json_default(value)
 
 
 class FunctionDocs(Struct, frozen=True):
@@ -232,6 +206,10 @@ class FunctionDocs(Struct, frozen=True):
 def parse_docstring(docstring: str | None) -> FunctionDocs:
     """Parse a docstring in Google, NumPy or reST style; any other is a description as a whole."""
     text = inspect.cleandoc(docstring or "")
+    if "\n" not in text and ":" not in text:
+        return FunctionDocs(text.strip(), {})
+    import docstring_parser  # noqa: PLC0415 - a docstring of one sentence does not need it
+
     try:
         parsed = docstring_parser.parse(text)
     except (docstring_parser.ParseError, LookupError):  # the library fails on some reST, such as ": :param"

@@ -14,7 +14,7 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from offbook.errors import InputError, MockDriftError
 from offbook.messages import JsonObject
 from offbook.tools import ToolDef, ToolFunction, ToolSpec, tool_of
-from offbook.tools.signature_parameters import validation_arguments_error
+from offbook.tools.pydantic_parameters import validation_arguments_error
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
