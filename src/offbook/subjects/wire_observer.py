@@ -11,7 +11,6 @@ from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
 from offbook.errors import OffbookError
 from offbook.explore.chunks import ChunkKind, ChunkKinds
-from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.observers import lost_messages
 from offbook.explore.run import CallOutcome, ModelCall
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall
