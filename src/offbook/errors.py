@@ -412,7 +412,8 @@ class RecordingMismatchError(OffbookError):
 
     `kind` is `missing` (nothing matches), `drifted` (the step was recorded with another request) or `exhausted`
     (everything that matches has been served). `key` names the entry, or the nearest one; `difference` is the
-    message-level diff against it. `hint` says what to do, `fired` which faults had fired by then.
+    message-level diff against it. `hint` says what to do, `fired` which faults had fired by then. What follows a fault is
+    not recorded, so that the message then says how to go on after a fault, instead of the hint.
     """
 
     def __init__(
@@ -427,8 +428,8 @@ class RecordingMismatchError(OffbookError):
     ) -> None:
         self.reason, self.kind, self.key, self.difference = message, kind, key, difference
         self.hint, self.fired = hint, tuple(fired)
-        hints = [f"  hint: {line}" for line in (_describe_fired_faults(self.fired), hint) if line]
-        super().__init__("\n".join([message, *filter(None, [difference]), *hints]))
+        advice = _describe_fired_faults(self.fired) or hint
+        super().__init__("\n".join(filter(None, [message, difference, advice and f"  hint: {advice}"])))
 
     def replace(self, *, hint: str | None = None, fired: Sequence[str] | None = None) -> "RecordingMismatchError":
         """Return the same error with another hint, or with faults that had fired by then."""

@@ -15,23 +15,27 @@ from tests.pytest_plugin.conftest import told
         ),
         ("recording=5", "recording: expected `str | null`, got `int`\n  hint: given: 5"),
         ('strict="no"', "strict: expected `bool`, got `str`\n  hint: given: 'no'"),
-        ('record="sometimes"', "record: invalid enum value 'sometimes'"),
-        ('unused="ignore"', "unused: invalid enum value 'ignore'"),
+        (
+            'record="sometimes"',
+            "record: invalid enum value 'sometimes'\n  hint: one of: none, once, new, all, append, fresh",
+        ),
+        ('unused="eror"', "unused: invalid enum value 'eror'\n  hint: one of: report, error"),
         ('provider="opanai"', "provider: there is no 'opanai'\n  hint: did you mean 'openai'?"),
     ],
 )
-def test_a_wrong_marker_is_a_usage_error_that_names_the_test(project, arguments, complaint):
-    project.test(f"@pytest.mark.offbook({arguments})\ndef test_greets(offbook):\n    pass\n")
+def test_a_wrong_marker_fails_its_test_and_no_other(project, arguments, complaint):
+    wrong = f"@pytest.mark.offbook({arguments})\ndef test_greets(offbook):\n    pass\n"
+    project.test(f"{wrong}\ndef test_other(offbook):\n    pass\n")
     result = project.run()
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.assert_outcomes(errors=1, passed=1)
     assert f"test_it.py::test_greets: mark.offbook: {complaint}" in told(result)
     assert "INTERNALERROR" not in told(result)
 
 
-def test_a_recording_that_no_store_takes_is_a_usage_error(project):
+def test_a_recording_that_no_store_takes_fails_its_test(project):
     project.test('@pytest.mark.offbook(recording="x.db")\ndef test_greets(offbook):\n    pass\n')
     result = project.run("--offbook-record=once")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.assert_outcomes(errors=1)
     assert "looks like a database" in told(result)
 
 
@@ -41,7 +45,7 @@ def test_a_marker_without_the_fixture_does_nothing_but_must_be_right(project):
     result.assert_outcomes(passed=1)
     assert "recordings" not in told(result)
     project.test("pytestmark = pytest.mark.offbook(prvider=1)\ndef test_it():\n    pass\n")
-    assert project.run().ret == pytest.ExitCode.USAGE_ERROR
+    project.run().assert_outcomes(errors=1)
 
 
 def test_the_nearest_marker_counts_for_each_argument(project):

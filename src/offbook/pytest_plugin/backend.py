@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from typing_extensions import Unpack
 
 from offbook.clock import run
-from offbook.errors import InputError
+from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import CallRecorded, Event, ReplayMissed, ReplayServed
-from offbook.faults import FaultPlan
+from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.pending_recording import PendingRecording
@@ -122,6 +122,16 @@ class HttpDoubles:
         """The calls that the recording has no answer for."""
         return [miss for opened in self._opened for miss in opened.misses]
 
+    @property
+    def fired(self) -> list[PlannedFault]:
+        """The faults that fired."""
+        return [planned for opened in self._opened for planned in opened.fired()]
+
+    @property
+    def fired_lines(self) -> list[PlannedFault]:
+        """The lines of plans that made a fault fire."""
+        return [line for opened in self._opened for line in opened.totals().fired_lines]
+
     def unused(self) -> list[list[UnusedEntry]]:
         """Return the unused entries of the recording, of every session."""
         return [session.unused() for opened in self._opened for session in opened.sessions or [opened.session("")]]
@@ -161,6 +171,10 @@ class RecordingBackend(ABC):
     @abstractmethod
     def http(self) -> HttpDoubles:
         """Answers HTTP clients."""
+
+    def tool_misses(self) -> list[RecordingMismatchError]:
+        """Return the errors of tool calls that the recording has no answer for."""
+        return []
 
     def unused(self) -> list[UnusedEntry]:
         """Return the unused entries of a replayed recording; those of tools have keys like `_tools.search`."""
@@ -296,8 +310,13 @@ class ReplayBackend(RecordingBackend):
             self._http = HttpDoubles(self._location(), strict=self.plan.strict, sink=self.log)
         return self._http
 
+    def tool_misses(self) -> list[RecordingMismatchError]:
+        return [] if self._toolbox is None else self._toolbox.misses
+
     def unused(self) -> list[UnusedEntry]:
-        tools = [] if self._toolbox is None else self._toolbox.unused()
+        if not open_store(self.plan.location).exists():
+            return []
+        tools = self.toolbox.unused()
         return [*self._unused_calls(), *(UnusedEntry(tool_key(each.key), each.position) for each in tools)]
 
     def close(self, *, passed: bool) -> RecordingUsage:
@@ -317,9 +336,8 @@ class ReplayBackend(RecordingBackend):
 
     def _unused_calls(self) -> list[UnusedEntry]:
         """Return the entries that neither the provider nor any session over HTTP has served."""
-        runs = [] if self._provider is None else [self._provider.unused()]
-        runs += [] if self._http is None else self._http.unused()
-        return [entry for entry in runs[0] if all(entry in others for others in runs[1:])] if runs else []
+        over_http = [] if self._http is None else self._http.unused()
+        return [entry for entry in self.provider.unused() if all(entry in others for others in over_http)]
 
     def _location(self) -> str:
         __tracebackhide__ = True

@@ -26,7 +26,6 @@ from offbook.text import pluralize
 from offbook.tools import Toolbox
 from offbook.tools.toolbox import GivenTool, GivenTools
 from offbook.wire.api import StandIn
-from offbook.wire.calls import Miss
 
 if TYPE_CHECKING:
     import httpx2
@@ -38,11 +37,12 @@ class RuntimeFaultInjector(Provider):
     """Passes requests on to `provider` with faults that may change during the run. Calls are numbered throughout.
 
     The provider stays open when this is closed. `fault_log` has the faults that fired. An unrecorded request raises an
-    error with `hint`, unless a fault fired before it.
+    error with `hint`, and is one of `misses`.
     """
 
     def __init__(self, provider: Provider, plan: FaultPlan, *, fault_log: FaultLog, hint: str) -> None:
         self.name = provider.name
+        self.misses: list[RecordingMismatchError] = []
         self._provider, self._call_numbers, self._fault_log, self._hint = provider, CallNumbers(), fault_log, hint
         self.follow(plan)
 
@@ -54,7 +54,8 @@ class RuntimeFaultInjector(Provider):
         try:
             return await self._injector.send(request)
         except RecordingMismatchError as error:
-            raise error.replace(hint="" if error.fired else self._hint) from None
+            self.misses.append(error.replace(hint=self._hint))
+            raise self.misses[-1] from None
 
 
 def record_again_hint(node_id: str) -> str:
@@ -62,19 +63,7 @@ def record_again_hint(node_id: str) -> str:
     return f"record the test again, or undo the change: pytest {shlex.quote(node_id)} --offbook-record=fresh"
 
 
-def fail_if_missed(misses: list[Miss], recording: str, node_id: str) -> None:
-    """Fail the current test if there are misses: show the first, and how to record the test again.
-
-    The hint is left out if a fault fired before every miss, because what follows a fault is not recorded.
-    """
-    __tracebackhide__ = True
-    if not misses:
-        return
-    first = misses[0]
-    message = f"{recording}: {pluralize(len(misses), 'call')} not recorded; the first, to {first.place}:\n{first}"
-    if not all(miss.is_after_fault for miss in misses):
-        message += f"\n  hint: {record_again_hint(node_id)}"
-    pytest.fail(message, pytrace=False)
+MAX_SHOWN_MISSES = 3
 
 
 T = TypeVar("T")
@@ -92,6 +81,7 @@ class Offbook:
         self._has_http = False
         self._faults, self._fault_log = FaultPlan(), FaultLog()
         self._faulty_tools = inject_tools((), self._faults, fault_log=self._fault_log)
+        self._reported_misses = set[str]()
 
     def __repr__(self) -> str:
         return f"<offbook {'recording' if self.is_recording else 'replaying'} {self.recording}>"
@@ -213,15 +203,40 @@ class Offbook:
         return self._backend.unused()
 
     def check_missed(self) -> None:
-        """Fail the test if it made an unrecorded call over HTTP, even if it caught the error."""
+        """Fail the test if it made an unrecorded call since the last check, even if the error was caught."""
         __tracebackhide__ = True
+        if message := self.describe_missed():
+            pytest.fail(message, pytrace=False)
+
+    def describe_missed(self) -> str:
+        """Return the unrecorded calls since this was last called, and how to record the test again; empty if none.
+
+        The hint is left out if a fault fired, because what follows a fault is not recorded.
+        """
+        new = [text for text in self._misses() if text not in self._reported_misses]
+        self._reported_misses.update(new)
+        if not new:
+            return ""
+        lines = [f"{pluralize(len(new), 'call')} not recorded:", *new[:MAX_SHOWN_MISSES]]
+        lines += [f"… and {len(new) - MAX_SHOWN_MISSES:,} more"] if len(new) > MAX_SHOWN_MISSES else []
+        hint = "" if self._has_fired() else f"  hint: {record_again_hint(self._plan.node_id)}"
+        return "\n".join(filter(None, [*lines, hint]))
+
+    def check_unfired(self) -> None:
+        """Fail the test if one of its faults never fired."""
+        __tracebackhide__ = True
+        unfired = self._fault_log.missing(self._faults)
         if self._has_http:
-            fail_if_missed(self._backend.http.misses, self.recording, self._plan.node_id)
+            unfired = [line for line in unfired if line not in self._backend.http.fired_lines]
+        if unfired:
+            lines = [f"the fault {str(line)!r} never fired" for line in unfired]
+            hint = "  hint: no such call was made after offbook.faults(…); remove the fault, or correct its place"
+            pytest.fail("\n".join([*lines, hint]), pytrace=False)
 
     def check_unused(self) -> None:
         """Fail the test if it left entries of its recording unused and that is an error."""
         __tracebackhide__ = True
-        if self._plan.is_unused_error:
+        if self._plan.is_unused_error and not self.is_recording:
             fail_if_unused(self.unused(), self.recording)
 
     def close(self, *, passed: bool) -> RecordingUsage:
@@ -229,6 +244,23 @@ class Offbook:
         return (
             self._backend.close(passed=passed) if "_backend" in vars(self) else RecordingUsage(recording=self.recording)
         )
+
+    def _misses(self) -> list[str]:
+        """Return the texts of all unrecorded calls: of the provider, of tools, and over HTTP, with their places."""
+        if "_backend" not in vars(self):
+            return []
+        injector = [] if self._fault_injector is None else self._fault_injector.misses
+        errors = [*injector, *self._backend.tool_misses()]
+        texts = [str(error.replace(hint="", fired=self._fired())) for error in errors]
+        http = self._backend.http.misses if self._has_http else []
+        return [*texts, *(f"{miss.method} {miss.place}: {miss}" for miss in http)]
+
+    def _fired(self) -> list[str]:
+        http = self._backend.http.fired if self._has_http else []
+        return [str(planned) for planned in (*self._fault_log.fired, *http)]
+
+    def _has_fired(self) -> bool:
+        return bool(self._fired())
 
     def _http(self) -> HttpDoubles:
         __tracebackhide__ = True

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Literal, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, OnDivergence
-from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
+from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption
 from offbook.text import did_you_mean
 from offbook.vendors import CODEC_NAMES
@@ -87,7 +87,7 @@ def _read_marker(item: pytest.Item, name: str, kind: type[M]) -> M:
     try:
         return msgspec.convert({argument: _plain_value(argument, value) for argument, value in given.items()}, kind)
     except msgspec.ValidationError as error:
-        reason, hint = _explain(error, given)
+        reason, hint = _explain(error, given, kind)
         raise _marker_error(item, name, reason, hint=hint) from None
 
 
@@ -103,12 +103,22 @@ def _plain_value(argument: str, value: object) -> object:
     return value
 
 
-def _explain(error: msgspec.ValidationError, given: Mapping[str, object]) -> tuple[str, str]:
-    """Return what is wrong, and a hint."""
+def _explain(error: msgspec.ValidationError, given: Mapping[str, object], kind: type[Struct]) -> tuple[str, str]:
+    """Return what is wrong, and a hint: the values that are allowed, where there is a list of them."""
     reason, _, place = str(error).partition(" - at `$.")
     argument = place.removesuffix("`").partition("[")[0]
-    hint = f"one of: {', '.join(VERDICTS)}" if argument == "fail_on" else f"given: {given[argument]!r}"
+    allowed = list(_literals(get_type_hints(kind)[argument]))
+    hint = f"one of: {', '.join(allowed)}" if allowed else f"given: {given[argument]!r}"
     return f"{argument}: {reason[:1].lower()}{reason[1:]}", hint
+
+
+def _literals(annotation: object) -> Iterator[str]:
+    """Yield the values of the Literals in an annotation."""
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    else:
+        for part in get_args(annotation):
+            yield from _literals(part)
 
 
 def _marker_error(item: pytest.Item, name: str, reason: str, *, hint: str) -> InputError:

@@ -75,7 +75,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Plan the recording of each test, and refuse wrong markers, before anything runs."""
+    """Plan the recording of each test before anything runs."""
     for item in items:
         if item.get_closest_marker(OFFBOOK) is not None or OFFBOOK in getattr(item, "fixturenames", ()):
             _plan_recording(item)
@@ -88,8 +88,6 @@ def _plan_recording(item: pytest.Item) -> None:
     try:
         plan = recording_plan_of(item)
     except InputError as error:
-        if not _is_worker(item.config):
-            raise pytest.UsageError(str(error)) from None
         item.stash[_MARKER_ERROR] = str(error)
         return
     if OFFBOOK in getattr(item, "fixturenames", ()):
@@ -98,7 +96,7 @@ def _plan_recording(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a test with a wrong marker in a worker, where a usage error would end the whole run."""
+    """Fail a test with a wrong marker, and no other."""
     if _MARKER_ERROR in item.stash:
         pytest.fail(item.stash[_MARKER_ERROR], pytrace=False)
 
@@ -121,6 +119,7 @@ def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixtu
     offbook = item.stash[_FIXTURE] = Offbook(item.stash[PLAN])
     yield offbook
     item.stash[USAGE] = offbook.close(passed=has_passed(item))
+    offbook.check_missed()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -139,11 +138,26 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail a test that made an unrecorded call over HTTP or, if that is an error, left entries unused."""
-    yield
-    if _FIXTURE in item.stash:
-        item.stash[_FIXTURE].check_missed()
-        item.stash[_FIXTURE].check_unused()
+    """Fail a test with an unrecorded call, a fault that never fired or, if that is an error, unused entries."""
+    try:
+        yield
+    except Exception as error:
+        _add_missed(item, error)
+        raise
+    offbook = item.stash.get(_FIXTURE, None)
+    if offbook is not None:
+        offbook.check_missed()
+        offbook.check_unfired()
+        offbook.check_unused()
+
+
+def _add_missed(item: pytest.Item, error: Exception) -> None:
+    """Add unrecorded calls to the report of a test that failed for another reason."""
+    from offbook.errors import RecordingMismatchError
+
+    missed = item.stash[_FIXTURE].describe_missed() if _FIXTURE in item.stash else ""
+    if missed and not isinstance(error, RecordingMismatchError):
+        item.add_report_section("call", "offbook", missed)
 
 
 @pytest.hookimpl(wrapper=True)

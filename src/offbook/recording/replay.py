@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.errors import InputError, MismatchKind
+from offbook.errors import InputError, MismatchKind, RecordingMismatchError
 from offbook.events import NULL_SINK, ReplayMissed, ReplayServed, Sink, guard_sink
 from offbook.faults import AnyFault, FaultedCall
 from offbook.messages import Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
@@ -73,7 +73,8 @@ class MockProvider(Provider):
 
     A call is matched by its `step_id` if the recording has that key, else by its fingerprint. A call without a match
     raises RecordingMismatchError if `strict`; otherwise it is answered with `default_response`, and a warning of one
-    line is logged. A strict provider also refuses an entry that was recorded for another request.
+    line is logged. A strict provider also refuses an entry that was recorded for another request. `misses` lists what
+    it refused, even if the caller caught the error.
 
     Args:
         responses_file: the recording: a path, or `sqlite:///path.db`.
@@ -107,6 +108,7 @@ class MockProvider(Provider):
         self._cursor = Cursor(self._reader)
         self._strict, self._default_response, self._sink = strict, default_response, guard_sink(sink)
         self.calls: list[ReplayServed] = []
+        self.misses: list[RecordingMismatchError] = []
         self._warned: Counter[str] = Counter()
         if strict:
             check_strict(self._reader.version, source=self._reader.source)
@@ -151,6 +153,7 @@ class MockProvider(Provider):
         """Raise the mismatch if strict, else log a warning of one line, once a step."""
         if self._strict:
             error = mismatch_error(request, match, self._reader, self._rules)
+            self.misses.append(error)
             self._sink.emit(
                 ReplayMissed(
                     request.step_id, request.model, error.kind, request.workflow, request.call, request.attempt

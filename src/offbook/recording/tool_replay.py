@@ -12,7 +12,7 @@ from typing import Any, Self
 from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
-from offbook.errors import MismatchKind
+from offbook.errors import MismatchKind, RecordingMismatchError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import check_strict
 from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
@@ -97,7 +97,7 @@ def replay_tools(
 
 
 class ReplayedTools(ClosableToolbox):
-    """Tools that answer from a recording. `calls` lists those answered so far, in order.
+    """Tools that answer from a recording. `calls` lists those answered so far, in order, and `misses` those refused.
 
     A callable is a coroutine function if the real one is, and if it may have to wait: with a latency, or a `timeout_s`.
     """
@@ -109,6 +109,7 @@ class ReplayedTools(ClosableToolbox):
         self._strict, self._default, self._latency, self._clock = strict, default, latency, clock
         self._lock = threading.Lock()
         self.calls: list[ReplayedToolCall] = []
+        self.misses: list[RecordingMismatchError] = []
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
     def unused(self) -> list[UnusedEntry]:
@@ -158,7 +159,8 @@ class ReplayedTools(ClosableToolbox):
     def _report_mismatch(self, tool: str, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> None:
         """Raise the mismatch if strict, else log a warning of one line."""
         if self._strict:
-            raise tool_mismatch_error(tool, arguments, match, self._index)
+            self.misses.append(tool_mismatch_error(tool, arguments, match, self._index))
+            raise self.misses[-1]
         answered = "with the default" if match.stored is None else "from the recording nevertheless"
         logger.warning("%s: a call of %r is %s; answered %s", self._index.source, tool, match.mismatch, answered)
 
