@@ -280,6 +280,13 @@ async def test_the_context_manager_is_asked_before_every_model_call():
     assert prompts == [(0, 2, ""), (1, 4, "Tools that have succeeded so far: fetch.")]
 
 
+async def test_a_context_warning_reaches_the_model_before_its_next_call():
+    warned = ContextManager(NoCompact(), budget_tokens=100, warn_at=(0.1, 1.0), on_warning=lambda _: "Hurry up.")
+    end = await run_script([FETCH, SUBMIT], context_manager=warned)
+    assert [message["content"] for message in end.client.calls[0].messages][-2:] == ["go", "Hurry up."]
+    assert end.types.count(MessageType.CONTEXT_WARNING) == 1
+
+
 async def test_a_compacted_conversation_is_what_the_model_gets():
     class Cutter(ContextManager):
         def maybe_compact(self, messages, step_index=0, step_hint=""):

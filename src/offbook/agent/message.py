@@ -37,6 +37,7 @@ class MessageType(StrEnum):
     STEP_NUDGE = "step_nudge"
     PREREQUISITE_NUDGE = "prerequisite_nudge"
     REPETITION_NUDGE = "repetition_nudge"
+    CONTEXT_WARNING = "context_warning"
     SUMMARY = "summary"
 
 

@@ -135,6 +135,9 @@ class ToolCallLoop:
         )
         if compacted is not transcript:
             self._transcript = transcript.with_messages(compacted)
+        meta = MessageMeta(MessageType.CONTEXT_WARNING, self._iteration)
+        for notice in self._context.take_notices(self._transcript):
+            self._transcript.add(Message(MessageRole.USER, notice, meta))
 
     def _count(self, answer: LLMResponse) -> None:
         if isinstance(answer, Response) and answer.usage.prompt_tokens:

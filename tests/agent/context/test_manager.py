@@ -452,3 +452,40 @@ def test_a_warning_threshold_that_is_no_share_is_refused(warn_at):
 def test_what_is_no_strategy_is_refused():
     with pytest.raises(InputError, match=r"^strategy: expected a CompactStrategy, got <class"):
         ContextManager(NoCompact, 100)
+
+
+def spent(warning):
+    return f"{warning.threshold:.0%} spent"
+
+
+def test_what_a_warning_says_to_the_model_is_taken_once():
+    messages = [sized(60)]
+    manager = ContextManager(NoCompact(), 100, warn_at=(0.5, 0.8), on_warning=spent)
+    assert manager.maybe_compact(messages) is messages
+    assert manager.take_notices(messages) == ["50% spent"]
+    messages.append(sized(30))
+    manager.maybe_compact(messages)
+    assert manager.take_notices(messages) == ["80% spent"]
+    assert manager.take_notices(messages) == []
+
+
+def test_a_warning_that_says_nothing_is_no_notice():
+    manager, messages = ContextManager(NoCompact(), 100, on_warning=lambda warning: None), [sized(99)]
+    manager.maybe_compact(messages)
+    assert manager.take_notices(messages) == []
+
+
+def test_notices_are_for_the_conversation_that_they_are_about():
+    manager = ContextManager(NoCompact(), 100, on_warning=spent)
+    long, short = [sized(99)], [sized(9)]
+    manager.maybe_compact(long)
+    manager.maybe_compact(short)
+    assert (manager.take_notices(short), manager.take_notices(long)) == ([], ["80% spent"])
+
+
+@WAYS_ON
+def test_a_notice_outlives_the_compaction_that_follows_it(go_on):
+    manager = ContextManager(SlidingWindowCompact(2), 150, on_warning=spent)
+    smaller = compacted(manager, [*HEAD, *call("x" * 400), *RECENT], go_on)
+    assert manager.take_notices(smaller) == ["80% spent"]
+    assert manager.take_notices(smaller) == []

@@ -427,3 +427,16 @@ def test_what_others_wrote_is_no_summary_of_ours():
     assert (
         TranscriptSummary.read(Message(MessageRole.USER, "We spoke of cats.", MessageMeta(MessageType.SUMMARY))) is None
     )
+
+
+def test_old_warnings_are_the_first_to_go_and_take_no_place_among_the_recent_units():
+    warning = Message(MessageRole.USER, "80 % spent.", MessageMeta(MessageType.CONTEXT_WARNING, 0))
+    old, recent = [*call("a"), warning], [*call("b"), warning, *call("c")]
+    messages = [user(), *old, *recent]
+    result = TieredCompact(2).compact(messages, budget_tokens=size(messages), size=size)
+    assert (result.phase, list(result.messages)) == (1, [user(), *call("a"), *recent])
+
+
+def test_a_warning_is_not_taken_for_what_the_user_asked():
+    warning = Message(MessageRole.USER, "80 % spent.", MessageMeta(MessageType.CONTEXT_WARNING, 0))
+    assert [unit.is_pinned for unit in split_units([warning, user()])] == [False, True]

@@ -63,6 +63,18 @@ def test_the_run_is_over_when_a_terminal_tool_has_run():
     assert guardrails.record(guardrails.check([SUBMIT]).calls) is True
 
 
+def test_a_terminal_tool_that_has_run_too_soon_does_not_end_the_run():
+    guardrails = rails()
+    assert guardrails.record([SUBMIT]) is False
+    assert guardrails.pending_steps() == ["fetch"]
+    assert guardrails.record([FETCH]) is False
+    assert guardrails.record([SUBMIT]) is True
+
+
+def test_required_steps_and_the_terminal_tool_may_be_recorded_together():
+    assert rails().record([FETCH, SUBMIT]) is True
+
+
 def test_text_is_an_answer_where_there_is_no_terminal_tool():
     guardrails = rails(terminal_tool=())
     assert guardrails.check(TextResponse("Done!")).answer is None

@@ -13,7 +13,7 @@ from offbook.errors import InputError
 from offbook.events import NULL_SINK, ContextCompacted, ContextWarned, Sink, guard_sink
 
 OnCompact: TypeAlias = Callable[[ContextCompacted], None]
-OnWarning: TypeAlias = Callable[[ContextWarned], None]
+OnWarning: TypeAlias = Callable[[ContextWarned], str | None]
 
 REGROWTH_SHARE = 1 / 32
 """How much a transcript must grow before compaction is tried again, after nothing could be compacted."""
@@ -30,7 +30,8 @@ class ContextManager:
         budget_tokens: the size that they may have.
         warn_at: the share of the budget at which to warn, or several shares; empty for no warnings.
         on_compact: called with every ContextCompacted event.
-        on_warning: called with every ContextWarned event: once per threshold, until the size is below it again.
+        on_warning: called with every ContextWarned event: once per threshold, until the size is below it again. The
+            model gets the text that it returns, if it returns one.
         count_tokens: returns the tokens of a message; by default they are estimated from its length.
         sink: gets both kinds of events.
 
@@ -92,6 +93,13 @@ class ContextManager:
             return messages
         return self._compact(messages, ledger, step_index=step_index, step_hint=step_hint)
 
+    def take_notices(self, messages: Sequence[Message]) -> list[str]:
+        """Return, once, the texts for the model that `on_warning` has returned for these messages."""
+        notices = self._ledgers.of(messages).notices
+        taken = list(notices)
+        notices.clear()
+        return taken
+
     def _is_due(self, ledger: TokenLedger) -> bool:
         if ledger.tokens <= self.strategy.starts_at * self.budget_tokens:
             return False
@@ -130,7 +138,7 @@ class ContextManager:
         ledger.thresholds_warned = reached
         ledger.is_excess_warned = ledger.is_excess_warned and ledger.tokens > self.budget_tokens
         for threshold in self._thresholds[warned:reached]:
-            self._emit_warning(ContextWarned(step_index, ledger.tokens, self.budget_tokens, threshold))
+            self._emit_warning(ledger, ContextWarned(step_index, ledger.tokens, self.budget_tokens, threshold))
 
     def _reached(self, tokens: int) -> int:
         """Return how many thresholds that size reaches."""
@@ -140,11 +148,14 @@ class ContextManager:
         """Warn, once, that the size exceeds the budget even after compaction."""
         was_warned, ledger.is_excess_warned = ledger.is_excess_warned, tokens > self.budget_tokens
         if ledger.is_excess_warned and not was_warned:
-            self._emit_warning(ContextWarned(step_index, tokens, self.budget_tokens, 1.0, is_after_compaction=True))
+            warning = ContextWarned(step_index, tokens, self.budget_tokens, 1.0, is_after_compaction=True)
+            self._emit_warning(ledger, warning)
 
-    def _emit_warning(self, event: ContextWarned) -> None:
+    def _emit_warning(self, ledger: TokenLedger, event: ContextWarned) -> None:
         self._sink.emit(event)
-        self._on_warning(event)
+        notice = self._on_warning(event)
+        if isinstance(notice, str) and notice:
+            ledger.notices.append(notice)
 
     def _size_like(self, ledger: TokenLedger) -> Size:
         """Return a size function scaled to the reported usage, to compare sizes before and after a compaction."""

@@ -105,6 +105,11 @@ class Unit(Struct, frozen=True):
         """Whether it has nudges: a turn with a refused call is refused as a whole."""
         return any(is_nudge(message) for message in self.messages)
 
+    @property
+    def is_warning(self) -> bool:
+        """Whether it is a warning about the size of an earlier transcript."""
+        return self.messages[0].metadata.type == MessageType.CONTEXT_WARNING
+
 
 def split_units(messages: Iterable[Message]) -> list[Unit]:
     """Split a transcript into units, in order; `join_units` is the inverse. Takes linear time."""
@@ -124,8 +129,8 @@ def join_units(units: Iterable[Unit]) -> list[Message]:
 
 
 def first_recent(units: Sequence[Unit], keep_recent: int) -> int:
-    """Return the position of the first of the last `keep_recent` units; pinned units are not counted."""
-    loose = [position for position, unit in enumerate(units) if not unit.is_pinned]
+    """Return the position of the first of the last `keep_recent` units; pinned ones and warnings are not counted."""
+    loose = [position for position, unit in enumerate(units) if not unit.is_pinned and not unit.is_warning]
     return loose[-keep_recent] if len(loose) >= keep_recent else 0
 
 
@@ -148,7 +153,10 @@ def _is_system(message: Message) -> bool:
 
 
 def _is_users(message: Message) -> bool:
-    return message.role == MessageRole.USER and not is_nudge(message) and message.metadata.type != MessageType.SUMMARY
+    return message.role == MessageRole.USER and not is_nudge(message) and message.metadata.type not in _NOTES
+
+
+_NOTES = (MessageType.SUMMARY, MessageType.CONTEXT_WARNING)
 
 
 class SlidingWindowCompact(CompactStrategy):
@@ -231,7 +239,7 @@ LONG_CHARS = 300
 class TieredCompact(CompactStrategy):
     """Compacts old units in three phases; each runs only while the size exceeds its threshold.
 
-    1. Drop nudges and the turns that they answered.
+    1. Drop nudges and the turns that they answered, and warnings about the size.
     2. Also shorten long tool results, and drop reasoning.
     3. Also drop whole units, oldest first, until the size is at most the first threshold, and put one
        summary in their place.
@@ -289,7 +297,7 @@ def _checked_thresholds(thresholds: Sequence[float]) -> tuple[float, ...]:
 
 
 def _drop_refused(old: Sequence[Unit]) -> list[Unit]:
-    return [unit for unit in old if not unit.is_refused]
+    return [unit for unit in old if not unit.is_refused and not unit.is_warning]
 
 
 def _shorten_units(old: Sequence[Unit]) -> list[Unit]:

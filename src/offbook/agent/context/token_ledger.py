@@ -34,9 +34,11 @@ class TokenLedger:
         thresholds_warned: how many thresholds a warning was emitted for.
         is_excess_warned: whether a warning was emitted that the size exceeds the budget after compaction.
         is_compacted: whether the transcript is the result of a compaction.
+        notices: texts for the model that are not in the transcript yet.
 
     Args:
-        predecessor: the ledger of the transcript that this one continues; its warnings are not repeated.
+        predecessor: the ledger of the transcript that this one continues; its warnings are not repeated, and its
+            notices are those of both.
     """
 
     __slots__ = (
@@ -48,6 +50,7 @@ class TokenLedger:
         "counted_tokens",
         "is_compacted",
         "is_excess_warned",
+        "notices",
         "thresholds_warned",
         "tokens",
     )
@@ -59,6 +62,7 @@ class TokenLedger:
         self.is_compacted = is_compacted
         self.thresholds_warned: int = 0 if predecessor is None else predecessor.thresholds_warned
         self.is_excess_warned: bool = False if predecessor is None else predecessor.is_excess_warned
+        self.notices: list[str] = [] if predecessor is None else predecessor.notices
         self.restart()
 
     def restart(self) -> None:

@@ -114,7 +114,7 @@ class Guardrails:
     def record(self, executed: Iterable[ToolOutcome | ToolCall]) -> bool:
         """Record the outcomes of calls, or calls that succeeded.
 
-        Returns whether a terminal tool succeeded, which ends the run.
+        Returns whether a terminal tool succeeded and no required step is pending, which ends the run.
 
         Raises:
             AgentError: tools failed too often, or the budget is spent.
@@ -147,11 +147,11 @@ class Guardrails:
         return self.budget.check() if self.ending(outcomes) is None else None
 
     def ending(self, outcomes: Iterable[ToolOutcome]) -> ToolOutcome | None:
-        """Return the first outcome that ends the run, if there is one."""
+        """Return the first outcome that ends the run, if there is one: none does while a required step is pending."""
         terminal = self.rules.terminal_tools
         for outcome in outcomes:
             if outcome.call.tool in terminal and outcome.error is None:
-                return outcome
+                return None if self.pending_steps() else outcome
         return None
 
     def reserve_ids(self, call_ids: Iterable[str]) -> None:
