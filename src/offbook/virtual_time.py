@@ -9,7 +9,7 @@ import selectors
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import Executor
 from types import FunctionType
 from typing import Any, ClassVar, TypeAlias, TypeVar, TypeVarTuple
@@ -141,14 +141,14 @@ def _virtual_functions(clock: VirtualTime, epoch_s: float) -> dict[str, Callable
     """Return the functions of `time` on a virtual clock. For the standard library they are the real ones."""
 
     def sleep(seconds: float, /) -> None:
-        if _is_for_standard_library():
-            return _REAL["sleep"](seconds)
+        if _is_for_standard_library(but_not=_CALLERS):
+            _REAL["sleep"](seconds)
+            return
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
         clock.advance(float(seconds))
         if threading.active_count() > 1:
             _REAL["sleep"](min(seconds, YIELD_S))
-        return None
 
     def seconds_of(name: str, offset_s: float) -> Callable[[], float]:
         return lambda: _REAL[name]() if _is_for_standard_library() else clock.now_s + offset_s
@@ -164,13 +164,22 @@ def _virtual_functions(clock: VirtualTime, epoch_s: float) -> dict[str, Callable
     }
 
 
-def _is_for_standard_library() -> bool:
+_CALLERS = frozenset(("asyncio", "concurrent", "contextlib", "functools", "threading"))
+"""Modules of the standard library that never sleep themselves, but call what they are given."""
+
+
+def _is_for_standard_library(*, but_not: Set[str] = frozenset()) -> bool:
     """Return whether a module of the standard library calls: it waits for locks and processes, which are real."""
-    return _is_standard_library(sys._getframe(2).f_globals)  # noqa: SLF001
+    caller = sys._getframe(2).f_globals  # noqa: SLF001
+    return _is_standard_library(caller) and _package(caller) not in but_not
 
 
 def _is_standard_library(module: Mapping[str, Any]) -> bool:
-    return str(module.get("__name__")).partition(".")[0] in sys.stdlib_module_names
+    return _package(module) in sys.stdlib_module_names
+
+
+def _package(module: Mapping[str, Any]) -> str:
+    return str(module.get("__name__")).partition(".")[0]
 
 
 _Names: TypeAlias = list[tuple[dict[str, Any], str, str]]

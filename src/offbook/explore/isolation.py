@@ -30,7 +30,7 @@ from offbook.virtual_time import TimeReferences, VirtualTime
 _MARK = b"\0report\0"
 _LENGTH = struct.Struct("<Q")
 _exit_now, _now_s = os._exit, time.monotonic
-GRACE_S = 5.0
+GRACE_S = 2.0
 """How much longer than its deadline a process may run before it is killed: it should have ended by itself."""
 START_S = 1e6
 """The monotonic time at which a case starts: no program expects that its computer has just been started."""
@@ -190,6 +190,7 @@ def _run_child(work: Callable[[], bytes], pipe: int, references: TimeReferences)
 
 def _reset_signals() -> None:
     """Handle signals like a fresh interpreter. The handlers and the wakeup pipe of the parent are its own."""
+    faulthandler.disable()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
         signal.signal(number, signal.SIG_DFL)

@@ -62,6 +62,25 @@ class CaseReport(Struct, frozen=True, kw_only=True):
     refusal: dict[str, str] | None = None
     error: str = ""
 
+    def to_bytes(self) -> bytes:
+        try:
+            return msgspec.msgpack.encode(self)
+        except UnicodeEncodeError:  # a text has half a surrogate pair
+            return msgspec.msgpack.encode(_readable(msgspec.to_builtins(self)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CaseReport:
+        return msgspec.msgpack.decode(data, type=cls)
+
+
+def _readable(value: Any) -> Any:
+    """Return a value with a replacement character for whatever is not text in its strings."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_readable(key): _readable(each) for key, each in value.items()}
+    return [_readable(each) for each in value] if isinstance(value, list | tuple) else value
+
 
 class RunMonitor:
     """Runs something on a harness once, and reports what it did.
@@ -118,7 +137,7 @@ class RunMonitor:
         virtual_s, real_s = self._deadlines.virtual_s, self._deadlines.real_s
 
         def end(**fields: Any) -> NoReturn:
-            case.report(msgspec.msgpack.encode(CaseReport(run=self._run(**fields))))
+            case.report(CaseReport(run=self._run(**fields)).to_bytes())
 
         def end_late(text: str, doing: str = "it waited in") -> NoReturn:
             place = place_of(sys._getframe(), inside=RunMonitor.observe.__code__)  # noqa: SLF001

@@ -10,8 +10,6 @@ from functools import partial
 from importlib import import_module
 from traceback import format_exc
 
-import msgspec
-
 from offbook.errors import InputError
 from offbook.explore.harness import HarnessFactory
 from offbook.explore.isolation import GRACE_S, ForkedProcess, ProcessEnding, wait_for_any
@@ -73,7 +71,7 @@ class IsolatedSubject(ABC):
         assert ending is not None
         if not ending.report:
             return self._cut_run(started.plan, ending)
-        report = msgspec.msgpack.decode(ending.report, type=CaseReport)
+        report = CaseReport.from_bytes(ending.report)
         if report.refusal is not None:
             raise InputError(**report.refusal)
         if report.run is None:
@@ -98,7 +96,7 @@ class IsolatedSubject(ABC):
             report = CaseReport(refusal=fields)
         except BaseException:
             report = CaseReport(error=format_exc())
-        return msgspec.msgpack.encode(report)
+        return report.to_bytes()
 
     def _cut_run(self, plan: FaultPlan, ending: ProcessEnding) -> Run:
         """Return the run of a process that could not report it."""
