@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from offbook.cli.main import MainGroup, RecordingGroup
+from offbook.cli.app import MainGroup, RecordingGroup
 from tests.cli import flows
 
 RUN_EACH = """

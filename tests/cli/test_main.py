@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import offbook
-from offbook.cli.main import MainGroup, RecordingGroup
+from offbook.cli.app import MainGroup, RecordingGroup
 
 WIDTH = 80
 COMMANDS = ["show", "check", "diff", "merge", "redact", "prune"]

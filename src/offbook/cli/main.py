@@ -1,172 +1,26 @@
-"""The `offbook` command: its subcommands, each imported when it runs, and how errors become an exit code."""
+"""The `offbook` command: runs a command of the application, and turns errors into an exit code."""
 
 from __future__ import annotations
 
-import re
+import gc
 import sys
-from importlib import import_module
-from inspect import getdoc
-from typing import Annotated, Any, ClassVar, NamedTuple
-
-import typer
-from typer.core import TyperCommand, TyperGroup
 
 from offbook.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
-from offbook.errors import InputError, OffbookError, RecordingMismatchError
-from offbook.version import __version__
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from offbook.errors import OffbookError
 
-class QuickParameters:
-    """Mixin for typer's commands that keeps text and defaults from being converted.
-
-    Typer converts every value with pydantic, which takes as long to import as typer itself. Most options are text.
-    """
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for parameter in parameters:
-            if hasattr(parameter, "type_descriptor") and "process_value" not in vars(parameter):
-                _convert_only_if_needed(parameter)
-        return parameters
-
-
-def _convert_only_if_needed(parameter: Any) -> None:
-    convert, annotation = parameter.process_value, parameter.type_descriptor.annotation
-    is_list = annotation == list[str]
-    is_text = is_list or annotation is str
-
-    def process_value(ctx: Any, value: Any) -> Any:
-        is_default = value is None or value in ((), [], parameter.default)
-        if not (is_default and not parameter.required) and not (is_text and value):
-            return convert(ctx, value)
-        value = () if value is None and is_list else value
-        return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
-
-    parameter.process_value = process_value
-
-
-class QuickCommand(QuickParameters, TyperCommand):
-    """A command that imports pydantic only for values that need it."""
-
-
-class LazyCommand(NamedTuple):
-    """A command whose module is imported when it is called. `help` is the first line of the function's docstring."""
-
-    module: str
-    function: str
-    help: str
-
-    def load(self, name: str) -> Any:
-        """Return the command with its options. Its module may have `SETTINGS` for `typer.Typer.command`."""
-        module = import_module(f"offbook.cli.commands.{self.module}")
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        settings = {"cls": QuickCommand} | getattr(module, "SETTINGS", {})
-        function = getattr(module, self.function)
-        app.command(name, help=_unwrap(getdoc(function) or ""), **settings)(function)
-        return typer.main.get_command(app)
-
-
-def _unwrap(docstring: str) -> str:
-    """Join the lines of each paragraph, so that help is wrapped to the width of the terminal alone."""
-    return re.sub(r"(?<=\S)\n(?=\S)", " ", docstring)
-
-
-class LazyGroup(QuickParameters, TyperGroup):
-    """A group that lists its commands from a table and imports only the one that is called.
-
-    Its help is plain text: importing what typer draws panels with takes longer than everything else.
-    """
-
-    table: ClassVar[dict[str, LazyCommand]] = {}
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        listed = {name: TyperCommand(name=name, help=command.help) for name, command in self.table.items()}
-        self.commands = {**listed, **self.commands}
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:
-            typer.echo(ctx.get_help())
-            raise typer.Exit(BAD_INPUT)
-        return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, self.table[name].load(name) if name in self.table else command, rest
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        super(TyperGroup, self).format_help(ctx, formatter)
-
-
-class MainGroup(LazyGroup):
-    """The commands of `offbook`."""
-
-    table: ClassVar = {
-        "demo": LazyCommand("demo", "demo", "Show replay, faults and exploration, offline and in seconds."),
-        "init": LazyCommand("init", "init", "Write a small project with a workflow, a recording and tests."),
-        "run": LazyCommand("run", "run", "Run a workflow: live, recorded or mocked."),
-        "replay": LazyCommand("replay", "replay", "Run a workflow from a recording, offline and without a key."),
-        "exec": LazyCommand("exec", "execute", "Run any program, and record or replay its model calls."),
-        "serve": LazyCommand("serve", "serve", "Serve the model APIs from a recording, or record them."),
-        "explore": LazyCommand("explore", "explore", "Replay a recorded run with each fault at each call."),
-        "test": LazyCommand("test", "run_tests", "Run scenarios with the agents of the config."),
-        "prompts": LazyCommand("test", "prompts", "Show the prompts of simulated users and judges."),
-        "runs": LazyCommand("runs", "runs", "List the stored runs, or prune them."),
-        "resume": LazyCommand("runs", "resume", "Resume a run that was interrupted or failed."),
-        "validate": LazyCommand("workflow_file", "validate", "Check workflow files and the files that they include."),
-        "graph": LazyCommand("workflow_file", "graph", "Draw a workflow as text, Mermaid or SVG."),
-        "schema": LazyCommand("workflow_file", "schema", "Print the JSON schema of a kind of file."),
-    }
-
-
-class RecordingGroup(LazyGroup):
-    """The commands of `offbook recording`."""
-
-    table: ClassVar = {
-        "show": LazyCommand("recording.show", "show", "List the exchanges of a recording, or show one key in full."),
-        "check": LazyCommand("recording.check", "check", "Check that recordings can be replayed and hold no secrets."),
-        "diff": LazyCommand("recording.diff", "diff", "Show the differences between two recordings, call by call."),
-        "merge": LazyCommand("recording.edit", "merge", "Merge recordings into one."),
-        "redact": LazyCommand("recording.edit", "redact", "Remove secrets from recordings, in place."),
-        "prune": LazyCommand("recording.edit", "prune", "Remove old, failed or unwanted exchanges from recordings."),
-    }
-
-
-_CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
-
-app = typer.Typer(
-    name="offbook",
-    cls=MainGroup,
-    help="Record what an LLM agent talks to, replay it offline, break it on purpose, and test what the agent does.",
-    epilog="Exit codes: 0 success, 1 a failure or a finding, 2 bad input, 3 a replay did not match its recording.",
-    pretty_exceptions_enable=False,
-    context_settings=_CONTEXT_SETTINGS,
-)
-recording = typer.Typer(
-    cls=RecordingGroup,
-    help="Show, check, compare and edit recordings.",
-    context_settings=_CONTEXT_SETTINGS,
-)
-app.add_typer(recording, name="recording")
-
-
-def _print_version(is_wanted: bool) -> None:
-    if is_wanted:
-        typer.echo(f"offbook {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Options of `offbook` itself."""
+OBJECTS_BETWEEN_COLLECTIONS = 100_000
+"""Importing creates many objects that stay. Looking for garbage among them takes a fifth of the time of a command."""
 
 
 def main() -> None:
     """Run the command. An expected error prints one message and sets the exit code, without a traceback."""
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    from offbook.cli.app import app
+    from offbook.errors import InputError, OffbookError, RecordingMismatchError
+
     try:
         app(prog_name="offbook")
     except InputError as error:
@@ -186,6 +40,8 @@ def _wants_json() -> bool:
 
 
 def _end_interrupted() -> None:
+    import typer
+
     from offbook.cli.output.console import ending_document
 
     if _wants_json():
@@ -194,6 +50,8 @@ def _end_interrupted() -> None:
 
 
 def _end(error: OffbookError, code: int) -> None:
+    import typer
+
     from offbook.cli.output.console import error_document, print_message
 
     if _wants_json():

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from offbook.cli.main import QuickCommand
+from offbook.cli.app import QuickCommand
 
 Recording: TypeAlias = Annotated[str, typer.Argument(help="A recording: path.json, or sqlite:///path.db.")]
 Recordings: TypeAlias = Annotated[list[str], typer.Argument(help="Recordings: path.json, or sqlite:///path.db.")]

@@ -102,7 +102,7 @@ def test_a_schema_that_there_is_not_is_bad_input(run):
 
 
 def test_the_words_of_a_command_can_be_completed():
-    script = "import sys; from offbook.cli.main import app; sys.argv = ['offbook']; app(prog_name='offbook')"
+    script = "import sys; from offbook.cli.app import app; sys.argv = ['offbook']; app(prog_name='offbook')"
     env = {"_OFFBOOK_COMPLETE": "complete_bash", "COMP_WORDS": "offbook r", "COMP_CWORD": "1", "PATH": ""}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
     assert {"run", "replay", "recording"} <= set(done.stdout.split())
