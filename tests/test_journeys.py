@@ -1,6 +1,8 @@
 """The five journeys of docs/design.md: which files of the source run for one call, and that they stay few."""
 
 import contextlib
+import gc
+import os
 import re
 import sys
 import threading
@@ -31,11 +33,19 @@ LIMITS = {
 
 
 class Journey:
-    """The files of the source whose functions run inside a `with` block, in any thread, in order of first use."""
+    """The files of the source whose functions run inside a `with` block, in order of first use.
 
-    def __init__(self):
-        self.files = {}
+    Those that run in other threads count, and in forked processes, which add to the same `log`.
+    """
+
+    def __init__(self, log):
+        self._log, self._noted = log, set()
+        self._file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._is_on = False
+
+    @property
+    def files(self):
+        return dict.fromkeys(self._log.read_text().splitlines())
 
     @contextlib.contextmanager
     def watching(self):
@@ -59,7 +69,12 @@ class Journey:
     def _profile(self, frame, event, _argument):
         code = frame.f_code
         if self._is_on and event == "call" and code.co_filename.startswith(SOURCE) and code.co_name != "<module>":
-            self.files[code.co_filename.removeprefix(SOURCE)] = None
+            self._note(code.co_filename.removeprefix(SOURCE))
+
+    def _note(self, file):
+        if file not in self._noted:
+            self._noted.add(file)
+            os.write(self._file, f"{file}\n".encode())
 
 
 def replay_a_call(journey, tmp_path):
@@ -95,6 +110,7 @@ def explore_one_case(journey, tmp_path):
     subject = WorkflowSubject(load_workflow(flow), recording, folder=tmp_path)
     subject.run(FaultPlan())
     plan = FaultPlan([parse_fault("call=2 attempt=1: http_error 500")])
+    gc.collect()  # stores that other tests have left behind would be closed before the fork
     with journey.watching(), journey.noting():
         run = subject.run(plan)
     assert run.error is None
@@ -131,7 +147,7 @@ def drawn_files(title):
 
 @pytest.mark.parametrize("title", LIMITS)
 def test_a_journey_passes_few_files_and_those_that_the_map_names(title, tmp_path):
-    journey = Journey()
+    journey = Journey(tmp_path / "journey.log")
     JOURNEYS[title](journey, tmp_path)
     assert len(journey.files) <= LIMITS[title], list(journey.files)
     assert set(drawn_files(title)) <= journey.files.keys()

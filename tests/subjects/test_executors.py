@@ -1,52 +1,52 @@
-"""Executors of cases: in this process, in worker processes, in threads for programs."""
+"""Executors of cases: forked processes for what runs in this program, threads for programs."""
 
+import os
 import sys
-from contextlib import ExitStack
 
 import pytest
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.explore.run import Run, RunFailure
 from offbook.explore.runner import Explorer, SerialExecutor
-from offbook.faults import parse_fault
-from offbook.subjects.executors import AutoExecutor, ProcessExecutor, WorkerProcess
+from offbook.faults import FaultPlan, parse_fault
+from offbook.subjects.executors import ForkExecutor, ThreadExecutor, executor_of
+from offbook.subjects.function import FunctionSubject
 from offbook.subjects.open import open_subject
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, ScenarioSpec, WorkerSpec, WorkflowSpec
+from offbook.subjects.specs import ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec
+from tests.explore.runs import write_recording
+from tests.fakes import user
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, DESK
 
 
-def spec_of(given, **settings):
+def workflow_spec(given):
     flow, recording = given
-    return WorkerSpec(WorkflowSpec(recording=str(recording), file=str(flow)), ExploreSettings(**settings))
+    return WorkflowSpec(recording=str(recording), file=str(flow))
 
 
-def explored(spec, workers, faults="all", **options):
+def explored(spec, workers, faults="all", *, settings=None, **options):
     """An exploration with so many workers."""
-    with open_subject(spec.subject, spec.settings) as subject, AutoExecutor(subject, spec, workers) as executor:
-        return Explorer(
-            executor.subject, ExploreOptions(variants=select_variants(faults), **options), executor=executor
-        ).explore()
+    with open_subject(spec, settings or ExploreSettings()) as subject:
+        options = ExploreOptions(variants=select_variants(faults), **options)
+        return Explorer(subject, options, executor=executor_of(subject, workers)).explore()
 
 
-def test_two_workers_find_the_same_as_one(project):
-    spec = spec_of(project.workflow(CARELESS))
-    faults = "connection_reset,tool_lost"
-    alone, together = (explored(spec, workers, faults, pairs=True, budget=10) for workers in (1, 2))
-    assert together == alone
+def test_several_workers_find_the_same_as_one_and_as_none_at_all(project):
+    spec = workflow_spec(project.workflow(CARELESS))
+    faults = "connection_reset,tool_lost,tool_error"
+    alone, together, again = (explored(spec, workers, faults, pairs=True, budget=12) for workers in (1, 2, 3))
+    with open_subject(spec, ExploreSettings()) as subject:
+        options = ExploreOptions(variants=select_variants(faults), pairs=True, budget=12)
+        assert Explorer(subject, options).explore() == alone
+    assert alone == together == again
     assert together.findings
 
 
-def test_scenarios_run_in_workers_and_what_agents_print_is_discarded(project, capsys):
+def test_what_the_agent_of_a_scenario_prints_is_discarded(project, capfd):
     sim, recording = project.scenario(desk=DESK)
-    subject = ScenarioSpec(recording=str(recording), file=str(sim), scenario="refunds", agent="desk")
-    spec = WorkerSpec(subject, ExploreSettings())
-    exploration = explored(spec, 1, "connection_reset,tool_lost")
-    with ProcessExecutor(spec, 1) as executor:
-        runs = list(executor.run([each.case for each in exploration.results]))
-    assert runs == [each.run for each in exploration.results]
-    assert capsys.readouterr().out == ""
+    spec = ScenarioSpec(recording=str(recording), file=str(sim), scenario="refunds", agent="desk")
+    assert explored(spec, 2, "connection_reset").results
+    assert capfd.readouterr() == ("", "")
 
 
 DYING = """\
@@ -54,72 +54,62 @@ import os
 
 def count(text: str) -> int:
     if not text:
-        os._exit(3)
+        os.kill(os.getpid(), 9)
     return int(text)
 """
-EMPTY = (parse_fault("step=ask call=1 attempt=1: empty_response"),)
+
+
+def test_a_case_whose_process_dies_leaves_the_others_as_they_are(project):
+    spec = workflow_spec(project.workflow(COUNT, COUNT_ANSWERS))
+    project.write("shop.py", DYING)
+    exploration = explored(spec, 2, "empty_response,http_error 500")
+    endings = {str(each.case).rpartition(": ")[2]: each.run.error for each in exploration.results}
+    assert endings["empty_response"].message == "signal 9 ended the process"
+    assert endings["http_error 500"] is None
+
+
+async def hello(harness):
+    return (await harness.provider.complete(user("Hi"), "m", step_id="s")).content
+
+
+async def wait_for_the_others(harness):
+    """Ends only when three of its kind run at once."""
+    await hello(harness)
+    folder = os.environ["MEETING"]
+    open(f"{folder}/{os.getpid()}", "w").close()  # noqa: ASYNC230, PTH123
+    while len(os.listdir(folder)) < 3:  # noqa: PTH208
+        pass
+    return "met"
+
+
+def cases_of(count):
+    line = parse_fault("step=s call=9: timeout")
+    return [FaultCase(f"{number}", (line,), ()) for number in range(count)]
 
 
 @pytest.fixture
-def worker(project):
-    """Starts the worker of a workflow whose tool may be written anew for each process."""
-    with ExitStack() as stack:
-
-        def start(answers=COUNT_ANSWERS, *, limit_s=30.0, shop=DYING):
-            spec = spec_of(project.workflow(COUNT, answers))
-            project.write("shop.py", shop)
-            started = WorkerProcess(spec, limit_s=limit_s)
-            stack.callback(started.end)
-            return started
-
-        yield start
+def recording(tmp_path):
+    return write_recording(tmp_path / "run.json", {"s": [{"content": "Hello"}]})
 
 
-def test_a_worker_that_ends_is_a_crash_of_its_case_and_is_replaced(project, worker):
-    dying = worker()
-    assert dying.run(EMPTY).error.message == "the process ended with exit status 3"
-    project.write("shop.py", DYING.replace("os._exit(3)", "os.kill(os.getpid(), 9)"))
-    assert dying.run(EMPTY).error == RunFailure("undeclared", "ProcessEnded", "signal 9 ended the process")
-    assert dying.run(()).error is None
+def test_as_many_cases_run_at_once_as_there_are_workers(recording, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEETING", str(tmp_path / "meeting"))
+    (tmp_path / "meeting").mkdir()
+    runs = list(ForkExecutor(FunctionSubject(wait_for_the_others, recording), 3).run(cases_of(3)))
+    assert [each.result for (each,) in runs] == ["met"] * 3
 
 
-def test_a_worker_that_does_not_answer_is_ended_and_its_case_has_hung(worker):
-    stopped = worker(limit_s=0.2, shop=DYING.replace("os._exit(3)", "os.kill(os.getpid(), 19)"))
-    assert stopped.run(EMPTY) == Run(
-        hung="its process had to be ended after 0.2 s", fired=("step=ask call=1 attempt=1: empty_response",)
-    )
+def test_an_executor_that_is_left_ends_its_processes(recording):
+    subject = FunctionSubject(hello, recording)
+    subject.run(FaultPlan())
+    runs = ForkExecutor(subject, 2).run(cases_of(50))
+    assert [run.result for run in next(runs)] == ["Hello"]
+    runs.close()
+    assert list(runs) == []
 
 
-def test_a_worker_that_cannot_run_its_subject_says_why(project, worker):
-    started = worker()
-    (project.folder / "run.json").unlink()
-    with pytest.raises(InputError, match=r"run\.json"):
-        started.run(())
-
-
-def test_a_worker_that_ends_before_its_first_case_is_bad_input(worker):
-    with pytest.raises(InputError, match="--workers 1"):
-        worker({"ask": {"content": ""}}).run(())
-
-
-def test_an_executor_that_is_left_ends_its_workers(project):
-    cases = [FaultCase(f"{number}", (), ()) for number in range(50)]
-    with ProcessExecutor(spec_of(project.workflow()), 1) as executor:
-        runs = executor.run(cases)
-        assert next(runs).result is not None
-        runs.close()
-
-
-@pytest.mark.parametrize(("took_s", "executor_type"), [(0.001, SerialExecutor), (10.0, ProcessExecutor)])
-def test_by_itself_it_runs_cases_here_where_all_take_little_time(project, monkeypatch, took_s, executor_type):
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    spec = spec_of(project.workflow())
-    with open_subject(spec.subject, spec.settings) as subject, AutoExecutor(subject, spec, "auto") as executor:
-        cases = Explorer(executor.subject, ExploreOptions(variants=select_variants("connection_reset"))).cases
-        assert executor.subject.took_s > 0
-        executor.subject.took_s = took_s
-        executor.run(cases)
-        assert isinstance(executor.executor, executor_type)
+def test_no_case_is_no_run(recording):
+    assert list(ForkExecutor(FunctionSubject(hello, recording), 2).run([])) == []
 
 
 PROGRAM = """\
@@ -135,18 +125,24 @@ def test_programs_run_in_threads_with_the_same_results_however_many(project):
     project.write("agent.py", PROGRAM)
     recording = project.write("run.json", '{"_version": 2, "any": [{"content": "Hello!"}]}')
     spec = ProgramSpec(recording=str(recording), command=(sys.executable, "agent.py"))
-    spec = WorkerSpec(spec, ExploreSettings(declared=("4",), deadline_s=20.0))
-    alone, together = (explored(spec, workers, "http_error 500,http_error 401") for workers in (1, 2))
+    settings = ExploreSettings(declared=("4",), deadline_s=20.0)
+    alone, together = (explored(spec, count, "http_error 500,http_error 401", settings=settings) for count in (1, 2))
     assert together == alone
     assert {each.verdict for each in together.results} == {"crashed"}
 
 
+def test_each_kind_of_subject_has_its_executor(project, recording, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    assert isinstance(executor_of(FunctionSubject(hello, recording), "auto"), ForkExecutor)
+    spec = ProgramSpec(recording=str(recording), command=("true",))
+    with open_subject(spec, ExploreSettings()) as program:
+        assert isinstance(executor_of(program, "auto"), ThreadExecutor)
+        assert isinstance(executor_of(program, 1), SerialExecutor)
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
-    [
-        (ExploreSettings(on_divergence="live"), "cannot be answered live"),
-        (ExploreSettings(declared=("ValueError",)), "a program ends with an exit code, not with 'ValueError'"),
-    ],
+    [(ExploreSettings(on_divergence="live"), "cannot be answered live")],
 )
 def test_settings_that_do_not_fit_a_program_are_refused(settings, reason):
     spec = ProgramSpec(recording="run.json", command=("true",))

@@ -51,7 +51,7 @@ def test_each_run_begins_at_the_beginning(recording):
 def test_it_is_told_what_to_do_about_divergences_and_how_long_to_wait(recording):
     subject = FunctionSubject(agent, recording, divergence=Divergence("default"), deadlines=Deadlines(virtual_s=30.0))
     subject.run(FaultPlan())
-    assert subject.run(plan_of("call=1: timeout 60000")).hung == "it had not ended after 30 s"
+    assert subject.run(plan_of("call=1: timeout 60000")).hung.startswith("it had not ended after 30 s; it waited in ")
 
 
 def test_a_recording_that_is_not_there_is_refused(tmp_path):
@@ -113,7 +113,8 @@ def test_a_budget_deadlines_and_what_must_hold_are_kept(recording_explore_functi
         deadlines=Deadlines(virtual_s=30.0),
     )
     assert (len(exploration.results), exploration.left) == (2, 2)
-    assert exploration.counts == {"hung": 2}
+    assert [each.run.hung[:27] for each in exploration.results] == ["it had not ended after 30 s"] * 2
+    assert exploration.counts == {"wrong": 2}
 
 
 def test_a_second_fault_is_tried_behind_the_first(recording_explore_function):
