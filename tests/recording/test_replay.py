@@ -137,7 +137,7 @@ async def test_a_strict_miss_raises_and_is_told():
         await mock.complete(user("Bye"), "m", step_id="b")
     assert caught.value.kind == "missing"
     assert sink.events == [ReplayMissed("b", "m", "missing")]
-    assert mock.calls == []
+    assert [call.matched_by for call in mock.calls] == [None]
     assert mock.unused() == [UnusedEntry("a", 0)]
 
 
@@ -225,12 +225,35 @@ async def test_calls_tell_how_each_call_was_answered():
     mock = MockProvider(responses={"a": {"content": "x"}}, sink=sink)
     await mock.complete(HI, "m", step_id="a")
     await events_of(await mock.stream(HI, "m", step_id="b"))
-    assert mock.calls == [
+    assert [(call.step_id, call.model, call.matched_by, call.key, call.mismatch) for call in mock.calls] == [
+        ("a", "m", "step_id", "a", None),
+        ("b", "m", "default", None, "missing"),
+    ]
+    assert [call.request_hash for call in mock.calls] == [HASH, HASH]
+    assert sink.events == [
         ReplayServed("a", "m", "step_id", "a", HASH, None),
         ReplayServed("b", "m", "default", None, HASH, None),
     ]
-    assert sink.events == mock.calls
-    assert (mock.calls[0]["step_id"], mock.calls[0]["matched_by"]) == ("a", "step_id")
+
+
+async def test_calls_have_the_messages_that_were_tried_also_of_those_that_were_refused():
+    mock = MockProvider(responses={"greet": {"content": "x"}}, strict=True)
+    await mock.complete(HI, "m", step_id="greet")
+    with pytest.raises(RecordingMismatchError):
+        await mock.complete(user("Bye"), "m", step_id="part")
+    assert [list(call.messages) for call in mock.calls] == [HI, user("Bye")]
+    refused = mock.calls[-1]
+    assert (refused.matched_by, refused.mismatch, refused.step_id) == (None, "missing", "part")
+
+
+async def test_a_call_can_be_read_by_item():
+    mock = MockProvider(responses={"greet": {"content": "x"}})
+    await mock.complete(HI, "m", step_id="greet", temperature=0.5)
+    [call] = mock.calls
+    read = [call[name] for name in ("messages", "model", "step_id", "temperature", "matched_by", "key")]
+    assert read == [tuple(HI), "m", "greet", 0.5, "step_id", "greet"]
+    with pytest.raises(KeyError, match="colour"):
+        call["colour"]
 
 
 async def test_unused_tells_what_was_never_served_in_order():

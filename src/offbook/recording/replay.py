@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError, MismatchKind, RecordingMismatchError
-from offbook.events import NULL_SINK, ReplayMissed, ReplayServed, Sink, guard_sink
+from offbook.events import NULL_SINK, MatchedBy, ReplayMissed, ReplayServed, Sink, guard_sink
 from offbook.faults import AnyFault, FaultedCall
-from offbook.messages import Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
+from offbook.messages import JsonObject, Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 from offbook.providers.provider import Provider
 from offbook.recording.format.document import Document, check_strict, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
+from offbook.recording.log import log_warning
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.match.fingerprint import fingerprint
-from offbook.recording.match.mismatch import mismatch_error
 from offbook.recording.stores.locate import open_store, read_document
 from offbook.recording.stores.store import RecordingReader
 
-logger = logging.getLogger("offbook.replay")
 _MISMATCH_WARNINGS: dict[MismatchKind, str] = {
     "missing": "is not in the recording; answered with the default response",
     "drifted": "differs from the recorded request; answered as recorded",
@@ -68,13 +68,47 @@ class Playback:
         return exchange.response(model=request.model, provider=self._provider)
 
 
+class ReplayedCall(Struct, frozen=True):
+    """A call of a MockProvider: its request, and how it was answered.
+
+    `matched_by` is None if the call was refused. `mismatch` says in what the request differs from the recording:
+    `missing`, `drifted` or `exhausted`; None if it does not. `key` is the entry that answered, or the nearest one.
+    Fields, also those of the request, can be read as items too (`call["messages"]`).
+    """
+
+    request: Request
+    request_hash: str
+    matched_by: MatchedBy | None
+    key: str | None = None
+    fault_type: str | None = None
+    mismatch: MismatchKind | None = None
+
+    @property
+    def messages(self) -> tuple[JsonObject, ...]:
+        return self.request.messages
+
+    @property
+    def model(self) -> str:
+        return self.request.model
+
+    @property
+    def step_id(self) -> str | None:
+        return self.request.step_id
+
+    def __getitem__(self, name: str) -> object:
+        for fields in (self, self.request):
+            if name in fields.__struct_fields__:
+                return getattr(fields, name)
+        raise KeyError(name)
+
+
 class MockProvider(Provider):
     """Answers every request from a recording: no network, no key, no cost.
 
     A call is matched by its `step_id` if the recording has that key, else by its fingerprint. A call without a match
     raises RecordingMismatchError if `strict`; otherwise it is answered with `default_response`, and a warning of one
     line is logged. A strict provider also refuses an entry that was recorded for another request. `misses` lists what
-    it refused, even if the caller caught the error.
+    it refused, even if the caller caught the error. `calls` lists every call, with its messages and its outcome.
 
     Args:
         responses_file: the recording: a path, or `sqlite:///path.db`.
@@ -107,7 +141,7 @@ class MockProvider(Provider):
         self._rules = rules_from_meta(self._reader.meta, source=self._reader.source)
         self._cursor = Cursor(self._reader)
         self._strict, self._default_response, self._sink = strict, default_response, guard_sink(sink)
-        self.calls: list[ReplayServed] = []
+        self.calls: list[ReplayedCall] = []
         self.misses: list[RecordingMismatchError] = []
         self._warned: Counter[str] = Counter()
         if strict:
@@ -117,7 +151,7 @@ class MockProvider(Provider):
         request_hash = fingerprint(request, self._rules)
         match = self._cursor.match(request.step_id, request_hash)
         if match.mismatch is not None:
-            self._report_mismatch(request, match)
+            self._report_mismatch(request, match, request_hash)
         stored = match.stored
         if stored is None:
             self._report_served(request, match, request_hash, None)
@@ -141,7 +175,7 @@ class MockProvider(Provider):
         """Close the recording, and log how often each warning was due."""
         for message, times in self._warned.items():
             if times > 1:
-                logger.warning("%s (%s times in all)", message, times)
+                log_warning("offbook.replay", "%s (%s times in all)", message, times)
         self._warned.clear()
         self._reader.close()
 
@@ -149,11 +183,14 @@ class MockProvider(Provider):
         """Return the exchanges that were never served, in the order of the recording."""
         return self._cursor.unused()
 
-    def _report_mismatch(self, request: Request, match: ExchangeMatch[Exchange]) -> None:
+    def _report_mismatch(self, request: Request, match: ExchangeMatch[Exchange], request_hash: str) -> None:
         """Raise the mismatch if strict, else log a warning of one line, once a step."""
         if self._strict:
+            from offbook.recording.match.mismatch import mismatch_error  # noqa: PLC0415 - only errors need it
+
             error = mismatch_error(request, match, self._reader, self._rules)
             self.misses.append(error)
+            self.calls.append(ReplayedCall(request, request_hash, None, error.key, mismatch=error.kind))
             self._sink.emit(
                 ReplayMissed(
                     request.step_id, request.model, error.kind, request.workflow, request.call, request.attempt
@@ -164,24 +201,27 @@ class MockProvider(Provider):
         message = f"{self._reader.source}: {who} {_MISMATCH_WARNINGS[match.mismatch or 'missing']}"
         self._warned[message] += 1
         if self._warned[message] == 1:
-            logger.warning("%s", message)
+            log_warning("offbook.replay", "%s", message)
 
     def _report_served(
         self, request: Request, match: ExchangeMatch[Exchange], request_hash: str, fault: AnyFault | None
     ) -> None:
-        call = ReplayServed(
-            request.step_id,
-            request.model,
-            match.matched_by,
-            None if match.stored is None else match.stored.key,
-            request_hash,
-            None if fault is None else fault.type,
-            request.workflow,
-            request.call,
-            request.attempt,
+        key = None if match.stored is None else match.stored.key
+        fault_type = None if fault is None else fault.type
+        self.calls.append(ReplayedCall(request, request_hash, match.matched_by, key, fault_type, match.mismatch))
+        self._sink.emit(
+            ReplayServed(
+                request.step_id,
+                request.model,
+                match.matched_by,
+                key,
+                request_hash,
+                fault_type,
+                request.workflow,
+                request.call,
+                request.attempt,
+            )
         )
-        self.calls.append(call)
-        self._sink.emit(call)
 
     async def _default(self, request: Request) -> Reply:
         await self._latency.wait(self._clock, 0.0)
