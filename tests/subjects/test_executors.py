@@ -65,7 +65,7 @@ def test_a_case_whose_process_dies_leaves_the_others_as_they_are(project):
     exploration = explored(spec, 2, "empty_response,http_error 500")
     endings = {str(each.case).rpartition(": ")[2]: each.run.error for each in exploration.results}
     assert endings["empty_response"].message == "signal 9 ended the process"
-    assert endings["http_error 500"] is None
+    assert endings["http_error 500"].type == "AllProvidersFailedError"
 
 
 async def hello(harness):

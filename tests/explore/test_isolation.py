@@ -1,0 +1,104 @@
+"""Forked processes: what they report, and how they are ended."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from offbook.explore.isolation import CaseProcess, ForkedProcess, ProcessEnding, wait_for_any
+from offbook.virtual_time import TimeReferences
+
+REFERENCES = TimeReferences()
+
+
+def forked(work, limit_s=30.0):
+    return ForkedProcess(work, references=REFERENCES, limit_s=limit_s)
+
+
+def ending_of(work, limit_s=30.0):
+    process = forked(work, limit_s)
+    wait_for_any([process])
+    return process.ending
+
+
+def test_a_process_reports_what_its_work_returns():
+    assert ending_of(lambda: b"done").report == b"done"
+
+
+def test_a_report_may_be_long_and_contain_anything():
+    report = b"\0report\0" * 100_000
+    assert ending_of(lambda: report).report == report
+
+
+def test_a_process_without_a_report_has_an_exit_code():
+    assert ending_of(lambda: os.kill(os.getpid(), signal.SIGKILL)) == ProcessEnding(exit_code=-9)
+
+
+def test_an_error_that_nobody_reports_ends_the_process():
+    def fail():
+        raise ValueError
+
+    assert ending_of(fail) == ProcessEnding(exit_code=1)
+
+
+def test_a_late_process_is_killed():
+    assert ending_of(signal.pause, limit_s=0.05) == ProcessEnding()
+
+
+def test_a_process_can_be_killed_at_any_time_and_more_than_once():
+    process = forked(signal.pause)
+    assert not process.poll()
+    process.kill()
+    process.kill()
+    assert process.poll()
+    assert process.ending == ProcessEnding()
+
+
+def test_the_first_of_several_is_waited_for():
+    waiting, done = forked(signal.pause), forked(lambda: b"done")
+    wait_for_any([waiting, done])
+    assert (waiting.ending, done.ending.report) == (None, b"done")
+    waiting.kill()
+
+
+def test_only_the_process_of_a_case_is_one():
+    assert CaseProcess.current is None
+    assert ending_of(lambda: str(CaseProcess.current is not None).encode()).report == b"True"
+
+
+def test_only_the_first_report_counts():
+    def report_twice():
+        threads = [threading.Thread(target=CaseProcess.current.report, args=[b"first"])]
+        threads[0].start()
+        threads[0].join()
+        return b"second"
+
+    assert ending_of(report_twice).report == b"first"
+
+
+def test_the_alarm_of_a_process_can_report():
+    def wait():
+        CaseProcess.current.call_at(0.01, lambda: CaseProcess.current.report(b"late"))
+        while True:
+            signal.pause()
+
+    assert ending_of(wait).report == b"late"
+
+
+def test_a_pipe_that_its_process_closes_does_not_end_the_wait():
+    def close_all():
+        os.closerange(3, 256)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert ending_of(close_all).exit_code == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_are_not_handled_as_this_process_handles_them(number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        handlers = ending_of(lambda: str(signal.getsignal(number) is signal.SIG_IGN).encode())
+    finally:
+        signal.signal(number, before)
+    assert handlers.report == b"False"
