@@ -3,11 +3,10 @@
 import pytest
 
 from offbook.messages import Request
-from offbook.recording.match.cursor import ResponseScript
 from offbook.subjects.wire_observer import WireObserver, chunk_kinds, requested_tools
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions, parse_fault_plan
-from offbook.wire.replay import ExploredRun
+from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest, parse_request
 from offbook.wire.response import whole_response
 from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, http_call, recording_of, session_of
@@ -20,8 +19,9 @@ STALL = "call=1 attempt=1: stream_stall 1 for_ms=60000"
 def watched(*faults, max_calls=100, on_endless=lambda: None):
     """A session, and its observer."""
     backend = WireBackend(WireOptions(responses=recording_of(any=[ASKING, ASKING]), strict=True))
-    observer = WireObserver(max_calls=max_calls, on_endless=on_endless)
-    return backend.start("run", parse_fault_plan(faults), ExploredRun(ResponseScript(), observer)), observer
+    script = ExploredScript()
+    observer = WireObserver(max_calls=max_calls, on_endless=on_endless, script=script)
+    return backend.start("run", parse_fault_plan(faults), ExploredRun(script, observer)), observer
 
 
 def test_only_calls_of_models_are_noted():
@@ -68,7 +68,11 @@ def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     asking = call_of(protocol, stream=stream, max_tokens=9, tools=(TOOL,))
     (call,) = requested_tools(parse_request(asking), answer_to(session, asking))
     function = {"name": call.tool, "arguments": call.arguments}
-    said = {"role": "assistant", "content": "", "tool_calls": [{"id": call.id, "type": "function", "function": function}]}
+    said = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": call.id, "type": "function", "function": function}],
+    }
     result = {"role": "tool", "tool_call_id": call.id, "content": "green"}
     hi = {"role": "user", "content": "Hi"}
     request = Request(model="m", messages=(hi, said, result), stream=stream, max_tokens=9, tools=(TOOL,))

@@ -4,11 +4,10 @@ import httpx2
 import orjson
 import pytest
 
-from offbook.recording.match.cursor import ResponseScript
 from offbook.wire.api import serving
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions, parse_fault_plan
-from offbook.wire.replay import ExploredRun
+from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
 from tests.wire.http_requests import (
     PROTOCOLS,
@@ -225,18 +224,14 @@ class Observer:
 class Runs:
     """The runs of an exploration."""
 
-    def __init__(self, *entries, continues_after_miss=False, **steps):
+    def __init__(self, *entries, on_miss="stop", **steps):
         options = WireOptions(responses=recording_of(*entries, **steps), strict=True, default_response="what?")
-        self._backend, self._script, self._continues_after_miss = (
-            WireBackend(options),
-            ResponseScript(),
-            continues_after_miss,
-        )
+        self._backend, self._script, self._on_miss = WireBackend(options), ExploredScript(), on_miss
         self.observer = Observer()
 
-    def session(self, *faults):
+    def session(self, *faults, continuation="stubborn"):
         self.observer = Observer()
-        explored_run = ExploredRun(self._script, self.observer, self._continues_after_miss)
+        explored_run = ExploredRun(self._script, self.observer, self._on_miss, continuation, "gave-up-1")
         return self._backend.start("run", parse_fault_plan(faults), explored_run)
 
 
@@ -287,7 +282,7 @@ def test_an_answer_that_failed_is_due_again(fault):
 
 
 def test_a_run_may_go_on_behind_a_miss_with_the_default_response():
-    runs = Runs(entry_of(HI, content="one"), continues_after_miss=True)
+    runs = Runs(entry_of(HI, content="one"), on_miss="default")
     said(runs.session(), HI)
     session = runs.session()
     assert said(session, HO) == ["what?"]
@@ -353,7 +348,7 @@ def test_a_server_tells_when_a_late_answer_has_arrived_and_forgets_runs_that_hav
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
         observer = Observer()
-        explored_run = ExploredRun(ResponseScript(), observer)
+        explored_run = ExploredRun(ExploredScript(), observer)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=50"], explored_run=explored_run)
         assert post(server.session_url("run"), body).status_code == 200
         assert post(server.url, body | {"stream": False}).status_code == 200  # the server has noted the first by now
@@ -367,7 +362,7 @@ def test_a_server_tells_nothing_of_an_answer_that_the_client_did_not_wait_for():
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
         observer = Observer()
-        explored_run = ExploredRun(ResponseScript(), observer)
+        explored_run = ExploredRun(ExploredScript(), observer)
         server.start_session("run", faults=["call=1: stream_stall 1 for_ms=60000"], explored_run=explored_run)
         with pytest.raises(httpx2.ReadTimeout):
             post(server.session_url("run"), body, timeout=0.1)

@@ -65,7 +65,7 @@ class Harness:
             tools.on_diverged = self.diverged.append
             tools.on_end = models.end
         injector = FaultInjector(models, plan, fault_log=self._fault_log, marked=True)
-        self._model_observer = ModelObserver(injector, models, max_calls=max_calls, marks=self._fault_log.marks)
+        self._model_observer = ModelObserver(injector, models, max_calls=max_calls)
         self._faulty_tools = inject_tools((), plan, fault_log=self._fault_log, marked=True)
 
     @property

@@ -18,7 +18,6 @@ from offbook.effects import Effect, EffectOutcome
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.chunks import ChunkKind, ChunkKinds
-from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.replay import ExploredModels
 from offbook.explore.run import CallOutcome, ModelCall, ToolRun, normalize_text
 from offbook.messages import (
@@ -71,7 +70,7 @@ class _Attempt(Struct, frozen=True):
 class ModelObserver(Provider):
     """Observes the model calls of one run: a provider around its faults and its recording.
 
-    `calls` are the attempts in the order in which they ended. `marks` are those of the faults that have fired so far.
+    `calls` are the attempts in the order in which they ended.
 
     Raises:
         EndlessRunError: from `send`, when the run has made more calls than `max_calls`.
@@ -79,12 +78,10 @@ class ModelObserver(Provider):
 
     name = "explore"
 
-    def __init__(
-        self, provider: Provider, models: ExploredModels, *, max_calls: int, marks: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, provider: Provider, models: ExploredModels, *, max_calls: int) -> None:
         self.calls: list[ModelCall] = []
         self.on_endless: Callable[[str], object] = _raise_endless
-        self._provider, self._models, self._max_calls, self._marks = provider, models, max_calls, marks
+        self._provider, self._models, self._max_calls = provider, models, max_calls
         self._sent = 0
         self._call_numbers, self._has_failed = CallNumbers(), False
         self._due_s: dict[tuple[str, str | None, int], float] = {}
@@ -117,7 +114,7 @@ class ModelObserver(Provider):
         site = self._call_numbers.start(step, identity)
         due_s = self._due_s.pop((*step, site.call), 0.0) if site.attempt > 1 else 0.0
         numbered = replace(request, call=site.call, attempt=site.attempt)
-        told = self._models.tells_failure(request, self._marks)
+        told = self._models.tells_failure(request)
         return _Attempt(numbered, site, is_too_soon=_now_s() < due_s - _TOLERANCE_S, told=told)
 
     async def _observe_stream(self, reply: Reply, attempt: _Attempt) -> AsyncIterator[StreamEvent]:

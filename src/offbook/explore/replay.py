@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import Any, TypeAlias, get_origin
@@ -158,11 +158,11 @@ class ExploredModels(Provider):
         """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
         self._end = refusal
 
-    def tells_failure(self, request: Request, marks: Iterable[str]) -> bool:
+    def tells_failure(self, request: Request) -> bool:
         """Return whether the request tells its model of a failure that the clean run did not have."""
         if self._run.is_first:
             return False
-        return tells_failure(request.messages, self._recording.conversations.known_texts, marks)
+        return tells_failure(request.messages, self._recording.conversations.known_texts)
 
     async def play_turn(self, request: Request, number: int) -> Reply:
         """Return the recorded answer of the `number`-th call of its step, from 0, whatever is asked.

@@ -21,7 +21,7 @@ from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
 from offbook.explore.options import WIRE_VARIANTS, FaultVariant
 from offbook.explore.run import Continuation, ErrorKind, Run, RunFailure, ToolRun, normalize_text
 from offbook.faults import FaultPlan
-from offbook.recording.match.cursor import ResponseScript
+from offbook.recording.match.continuation import gave_up_mark
 from offbook.subjects.inferred_tools import InferredTool
 from offbook.subjects.program_effects import EffectFile, Ledger, LedgerPart
 from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock, error_line, names_error
@@ -29,7 +29,7 @@ from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.subjects.wire_observer import WireObserver
 from offbook.vendors import api_key_variables, base_url_variables
 from offbook.wire.options import WireOptions
-from offbook.wire.replay import ExploredRun, ReplayMatch
+from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.server.wire_server import WireServer, no_proxy_variables
 from offbook.wire.session import WireSession
 
@@ -97,11 +97,11 @@ class ProgramSubject:
         if not command:
             raise InputError("the command is empty", source="explore")
         self.name = shlex.join(command)
-        self._command, self._env, self._settings = list(command), dict(env or {}), settings
+        self._command, self._replay, self._env, self._settings = list(command), replay, dict(env or {}), settings
         self._declarations = settings.declarations
         self._patience = Patience(settings.deadline_s)
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
-        self._script: ResponseScript[ReplayMatch] = ResponseScript()
+        self._script = ExploredScript()
         self._max_calls = 0
         self._reporting = frozenset[str]()
         self._numbers = count(1)
@@ -117,15 +117,17 @@ class ProgramSubject:
 
     def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
         with nullcontext() if self._ledger is None else self._ledger.exclusive():
-            return self._run(plan)
+            return self._run(plan, continuation)
 
-    def _run(self, plan: FaultPlan) -> Run:
+    def _run(self, plan: FaultPlan, continuation: Continuation) -> Run:
         name = f"explore-{next(self._numbers)}"
         with tempfile.TemporaryDirectory(prefix="offbook-") as folder:
             files = _RunFiles(folder, self._ledger)
             process = ProgramProcess(self._command, self._environment(name, files))
-            observer = WireObserver(max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=process.kill)
-            explored_run = ExploredRun(self._script, observer, self._settings.on_divergence == "default")
+            observer = WireObserver(
+                max_calls=self._max_calls or MAX_CLEAN_CALLS, on_endless=process.kill, script=self._script
+            )
+            explored_run = self._explored_run(observer, plan, continuation)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
             clock = RunClock(self._patience, observer)
             program_exit = self._wait_for(process, clock)
@@ -143,9 +145,20 @@ class ProgramSubject:
             self._note_clean_run(ended)
         return self._run_of(ended)
 
+    def _explored_run(self, observer: WireObserver, plan: FaultPlan, continuation: Continuation) -> ExploredRun:
+        on_divergence = self._settings.on_divergence
+        return ExploredRun(
+            self._script,
+            observer,
+            on_miss="stop" if on_divergence == "live" else on_divergence,
+            continuation=continuation,
+            mark=gave_up_mark(plan),
+        )
+
     def _note_clean_run(self, ended: _EndedRun) -> None:
         self._max_calls = max_calls_after(len(ended.observer.calls))
         self._reporting = frozenset(effect.tool for effect in ended.reported)
+        self._settings.check_tools(self._replay, self._reporting)
         if self._ledger is not None and not ended.reported and not ended.exit.code:
             hint = "the path is relative to the working directory, or starts with $TMPDIR/"
             reason = "the run without a fault reported no effect there"
@@ -224,7 +237,9 @@ class ProgramSubject:
             effects=self._effects(ended.reported, tools),
             declarations=self._declarations,
             fired=tuple(str(planned) for planned in session.fired),
+            marks=session.marks,
             diverged=normalize_text(session.misses[0].text, aliases) if session.misses else "",
+            continuation=session.continued_by,
             hung=ended.hung,
             paths={"retry": retries} if retries else {},
         )

@@ -17,6 +17,7 @@ from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, Too
 from offbook.subjects.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.wire.calls import CallAttempt, WireOutcome
 from offbook.wire.faults import spoils_answer
+from offbook.wire.replay import ExploredScript
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import HttpResponse, stream_events
 
@@ -108,11 +109,12 @@ class WireObserver:
     """Observes the model calls of one run of a program.
 
     `on_endless` is called when there are more than `max_calls`; `endless` says so then, and further calls are ignored.
+    `script` is that of the clean run.
     """
 
-    def __init__(self, *, max_calls: int, on_endless: Callable[[], object]) -> None:
+    def __init__(self, *, max_calls: int, on_endless: Callable[[], object], script: ExploredScript) -> None:
         self.endless = ""
-        self._max_calls, self._on_endless = max_calls, on_endless
+        self._max_calls, self._on_endless, self._script = max_calls, on_endless, script
         self._observed: list[_ObservedCall] = []
         self._delivered: set[int] = set()
         self._left: set[int] = set()
@@ -183,7 +185,7 @@ class WireObserver:
             error=_failure_text(call) if outcome != "answered" else "",
             is_too_soon=_is_too_soon(call, before),
             forgot=self._forgot(call, before) if outcome == "diverged" else 0,
-            told=outcome == "diverged" and _has_grown(call, before),
+            told=self._script.tells_failure(call.messages),
         )
 
     def _outcome(self, call: _ObservedCall) -> CallOutcome:
@@ -200,12 +202,6 @@ class WireObserver:
     def _forgot(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> int:
         last = before[-1] if before else None
         return 0 if last is None or self._outcome(last) != "failed" else lost_messages(last.messages, call.messages)
-
-
-def _has_grown(call: _ObservedCall, before: Sequence[_ObservedCall]) -> bool:
-    """Return whether the request has all messages of the last one, and more."""
-    last = before[-1].messages if before else []
-    return len(call.messages) > len(last) and call.messages[: len(last)] == last
 
 
 def _is_too_soon(call: _ObservedCall, before: Sequence[_ObservedCall]) -> bool:

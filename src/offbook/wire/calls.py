@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from offbook.call_numbers import CallNumbers, Site
 from offbook.errors import MismatchKind
-from offbook.faults import AnyFault, At, FaultPlan, PlannedFault
+from offbook.faults import AnyFault, At, FaultPlan, PlannedFault, mark_of
 from offbook.messages import Request
 from offbook.wire.request import HttpRequest, ParsedRequest
 
@@ -17,7 +17,8 @@ class CallAttempt(Struct, frozen=True, gc=False):
     """One attempt of a call. `number` counts the requests of the session; `fault` is to be applied to this one.
 
     `call` counts the model calls of the session, and is 0 for other requests; `attempt_number` counts the attempts of
-    one call. `site` is where a fault plan finds it, if it is a model call.
+    one call. `site` is where a fault plan finds it, if it is a model call. In an exploration, the texts of the fault
+    carry the `mark`.
     """
 
     parsed: ParsedRequest
@@ -27,6 +28,7 @@ class CallAttempt(Struct, frozen=True, gc=False):
     fault: AnyFault | None = None
     site: Site | None = None
     call: int = 0
+    mark: str = ""
 
 
 NO_FAULTS = FaultPlan()
@@ -43,14 +45,16 @@ class CallCounter:
     Faults apply to model calls and embeddings. If a client does not send the number of its attempt, a repeated request
     whose last answer failed counts as the next attempt. With `counts_all`, model calls are counted even without a plan,
     and a repeated request is the next attempt whatever its client sends: an agent may retry what its SDK has given up.
+    With `marked`, the texts of faults carry marks; `marks` are those so far.
     """
 
-    def __init__(self, plan: FaultPlan, *, counts_all: bool = False) -> None:
+    def __init__(self, plan: FaultPlan, *, counts_all: bool = False, marked: bool = False) -> None:
         self.fired: list[PlannedFault] = []
+        self.marks: list[str] = []
         self.fired_lines: list[PlannedFault] = []
         self.total = 0
         self._calls = 0
-        self._counts_all = counts_all
+        self._counts_all, self._marked = counts_all, marked
         self.follow(plan)
         self._call_numbers = CallNumbers()
         self._failed_attempts: dict[str, int] = {}
@@ -62,7 +66,8 @@ class CallCounter:
         is_model_call = parsed.route.operation in _FAULTED_OPERATIONS
         if is_model_call and self._is_counting:
             site = self._site(parsed, request.attempt, step_id)
-            return CallAttempt(parsed, self.total, site.attempt, step_id, self._fault_at(site), site, site.overall)
+            fault, mark = self._fault_at(site)
+            return CallAttempt(parsed, self.total, site.attempt, step_id, fault, site, site.overall, mark)
         attempt_number = request.attempt or self._failed_attempts.get(parsed.request_hash, 0) + 1
         if not is_model_call:
             return CallAttempt(parsed, self.total, attempt_number, step_id)
@@ -93,20 +98,29 @@ class CallCounter:
         is_repeated = self._counts_all and (client_attempt or 0) <= numbers.next_attempt(step, identity)
         return numbers.start(step, identity, attempt=None if is_repeated else client_attempt)
 
-    def _fault_at(self, site: Site) -> AnyFault | None:
+    def _fault_at(self, site: Site) -> tuple[AnyFault | None, str]:
+        """Return the fault that fires at the site, if any, with its mark."""
         fault = self._plan.fault_at(site)
-        if fault is not None:
-            self.fired.append(PlannedFault(At.of(site), fault))
-            planned = self._plan.line_at(site)
-            if planned is not None and planned not in self.fired_lines:
-                self.fired_lines.append(planned)
-        return fault
+        if fault is None:
+            return None, ""
+        fired, planned = PlannedFault(At.of(site), fault), self._plan.line_at(site)
+        self.fired.append(fired)
+        if planned is not None and planned not in self.fired_lines:
+            self.fired_lines.append(planned)
+        return fault, self._mark(planned or fired)
+
+    def _mark(self, line: PlannedFault) -> str:
+        mark = mark_of(line) if self._marked else ""
+        if mark and mark not in self.marks:
+            self.marks.append(mark)
+        return mark
 
 
-WireOutcome = Literal["served", "fault", "default", "synthetic", "recorded", "passed", "missed", "refused"]
-"""`served` from the recording; `fault` if one fired; `default` response where the recording has nothing; `synthetic`
-(an embedding, a list of models); `recorded` from upstream; `passed` on from there without being recorded (too large, or
-the client left before anything arrived); `missed`; or `refused`, because the request cannot be answered."""
+WireOutcome = Literal["served", "fault", "default", "continued", "synthetic", "recorded", "passed", "missed", "refused"]
+"""`served` from the recording; `fault` if one fired; `default` response where the recording has nothing; `continued` by
+a continuation in an exploration; `synthetic` (an embedding, a list of models); `recorded` from upstream; `passed` on
+from there without being recorded (too large, or the client left before anything arrived); `missed`; or `refused`,
+because the request cannot be answered."""
 
 
 class WireCall(Struct, frozen=True, gc=False):

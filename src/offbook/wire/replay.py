@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-from typing import Protocol
+from collections.abc import Sequence, Set
+from typing import Literal, Protocol
 
 import orjson
 from msgspec import Struct
@@ -13,6 +13,8 @@ from offbook.errors import MismatchKind, RecordingMismatchError, RequestError
 from offbook.events import MatchedBy
 from offbook.messages import JsonObject, Response, deltas_of
 from offbook.recording.format.exchange import Exchange
+from offbook.recording.match.continuation import Continuation, ConversationScript, ScriptedCall, WrittenAnswers
+from offbook.recording.match.conversation import tells_failure
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, RequestKey, ResponseScript, UnusedEntry
 from offbook.recording.stores.store import StoredExchange
 from offbook.wire.calls import CallAttempt, WireOutcome
@@ -28,14 +30,16 @@ _HINTS: dict[MismatchKind, str] = {
 
 
 class ReplayMatch(Struct, frozen=True, gc=False):
-    """What answers a call: a recorded entry, or the default if there is none.
+    """What answers a call: a recorded entry, else a response, or the default if there is neither.
 
-    `script_key` is its place in the script of an explored run.
+    `script_key` is its place in the script of an explored run, and `fields` what the clean run has asked there.
     """
 
     stored: StoredExchange[Exchange] | None = None
     matched_by: MatchedBy = "default"
     script_key: RequestKey = ("", "")
+    given: Response | None = None
+    fields: bytes = b""
 
     @property
     def key(self) -> str | None:
@@ -83,6 +87,8 @@ class WireReplay:
 
     def response(self, match: ReplayMatch, parsed: ParsedRequest) -> Response:
         """Return the model's response of a match."""
+        if match.given is not None:
+            return match.given
         if match.stored is None:
             return Response(self._default_response, parsed.model)
         return match.stored.exchange.response(model=parsed.model, provider="")
@@ -191,53 +197,122 @@ class NullCallObserver:
 NULL_OBSERVER = NullCallObserver()
 
 
+class ExploredScript(ResponseScript[ReplayMatch]):
+    """The script of an exploration, and the conversations that its model calls are part of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conversations = ConversationScript(self._model_calls)
+
+    def tells_failure(self, messages: Sequence[JsonObject]) -> bool:
+        """Return whether a request tells its model of a failure that the clean run did not have."""
+        return tells_failure(messages, self.conversations.known_texts)
+
+    def _model_calls(self) -> list[ScriptedCall]:
+        return [
+            ScriptedCall(key, match.fields, match.stored)
+            for key, match in self.log
+            if match.stored is not None and match.fields
+        ]
+
+
+OnMiss = Literal["explore", "stop", "default"]
+
+
 class ExploredRun(Struct, frozen=True):
     """One run of an exploration.
 
     The first run is a strict replay and writes the `script`: the answers to each request. In later runs equal requests
-    get these answers in order, and then the last one again, so that a program may retry or start over. A request that
-    the script does not have is a miss, unless the recording has exactly that request. A miss is refused, or answered
-    with the default response if the run `continues_after_miss`; it is noted either way, and not logged.
+    get these answers in order, and then the last one again, so that a program may retry or start over. So do requests
+    with the same messages to another model.
+
+    A request that the script does not have is a miss, unless the recording has exactly that request, or an answer that
+    was written by hand for it. `on_miss` says what happens then: the `continuation` answers, or the default response
+    does, or all calls are refused from there on. A miss is noted either way, and not logged. `mark` is part of the text
+    of a continuation that gives up.
     """
 
-    script: ResponseScript[ReplayMatch]
+    script: ExploredScript
     observer: CallObserver
-    continues_after_miss: bool = False
+    on_miss: OnMiss = "explore"
+    continuation: Continuation = "stubborn"
+    mark: str = ""
 
 
 class ExploredReplay(WireReplay):
     """Answers the calls of one explored run.
 
-    After a model call that misses, all calls are refused, even if the program ignored the first refusal, unless the
-    run continues after a miss.
+    After a model call that misses and that nothing answers, all calls are refused, even if the program ignored the
+    first refusal. `continued_by` names what answered misses: a continuation, or `default`; empty if nothing had to.
     """
 
     def __init__(self, source: ReplaySource, *, default_response: str, explored_run: ExploredRun) -> None:
         super().__init__(source, default_response=default_response)
+        self.continued_by = ""
+        self._explored_run, self._conversations = explored_run, explored_run.script.conversations
         self._scripted = explored_run.script.start_run()
-        self._continues_after_miss = explored_run.continues_after_miss
-        self._end: RecordingMismatchError | None = None
+        self._written = WrittenAnswers(lambda: source.written)
+        self._has_ended = False
 
     def find(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch:
-        if self._end is not None:
-            raise self._end
-        try:
-            return self._find(parsed, step_id)
-        except RecordingMismatchError as refusal:
-            if not self._continues_after_miss and parsed.request is not None:
-                self._end = refusal
-            raise
-
-    def _find(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch:
         key = (step_id or "", parsed.request_hash)
-        scripted = self._scripted.next_answer(key)
+        scripted = None if self._has_ended else self._scripted.next_answer(key)
         if scripted is not None:
             return scripted
-        match = super().find(parsed, step_id)
-        if not self._scripted.accepts(key, None if match.stored is None else match.stored.fingerprint):
-            raise self._refusal(parsed, step_id, ExchangeMatch("default", mismatch="missing"))
-        return replace(match, script_key=key)
+        try:
+            if self._has_ended:
+                raise self._refusal(parsed, step_id, ExchangeMatch("default", mismatch="missing"))
+            return self._find_recorded(parsed, step_id, key)
+        except RecordingMismatchError:
+            other = self._answer_nearby(parsed, key)
+            if other is None:
+                raise
+            return other
+
+    def continued(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch | None:
+        """Return what answers a call that missed; None if it is to be refused, as all calls after it are then."""
+        run = self._explored_run
+        match = None
+        if not self._has_ended and not self._scripted.is_first and run.on_miss != "stop":
+            is_default = run.on_miss == "default" or parsed.request is None
+            match = ReplayMatch() if is_default else self._continue(parsed, step_id or "")
+        if match is None:
+            self._has_ended = self._has_ended or parsed.request is not None
+        elif parsed.request is not None:
+            self.continued_by = "default" if run.on_miss == "default" else run.continuation
+        return match
 
     def use(self, match: ReplayMatch) -> None:
         super().use(match)
         self._scripted.use(match.script_key, match)
+
+    def _find_recorded(self, parsed: ParsedRequest, step_id: str | None, key: RequestKey) -> ReplayMatch:
+        match = super().find(parsed, step_id)
+        if not self._scripted.accepts(key, None if match.stored is None else match.stored.fingerprint):
+            raise self._refusal(parsed, step_id, ExchangeMatch("default", mismatch="missing"))
+        is_model_call = self._scripted.is_first and parsed.request is not None
+        return replace(match, script_key=key, fields=parsed.fields if is_model_call else b"")
+
+    def _answer_nearby(self, parsed: ParsedRequest, key: RequestKey) -> ReplayMatch | None:
+        """Return the answer to the same messages by another model, or what was written by hand; None if neither is."""
+        if self._has_ended or self._scripted.is_first or parsed.request is None:
+            return None
+        fields = orjson.loads(parsed.fields)
+        same = self._conversations.same_conversation(key[0], fields)
+        if same is not None:
+            return self._scripted.next_answer(same)
+        written = self._written.find(key, self._conversations.condition(key[0], fields))
+        return None if written is None else ReplayMatch(written, "step_id", key)
+
+    def _continue(self, parsed: ParsedRequest, step: str) -> ReplayMatch | None:
+        assert parsed.request is not None
+        run = self._explored_run
+        answer = self._conversations.answer(step, parsed.request, run.continuation, run.mark)
+        if answer is None:
+            return None
+        is_recorded = answer.stored is not None
+        return ReplayMatch(answer.stored, given=None if is_recorded else answer.response, script_key=_CONTINUED)
+
+
+_CONTINUED: RequestKey = ("", "")
+"""The place of answers that are no part of the script."""

@@ -19,6 +19,7 @@ from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.latency import Latency
 from offbook.recording.maintain.edit import merge_documents
+from offbook.recording.match.continuation import written_answers
 from offbook.recording.match.cursor import Cursor, ExchangeMatch
 from offbook.recording.match.fingerprint import NormaliseRules, canonical_bytes, normalise_fields
 from offbook.recording.stores.locate import open_store
@@ -107,6 +108,11 @@ class ReplaySource:
     @cached_property
     def cross_protocol(self) -> CrossProtocolIndex:
         return CrossProtocolIndex(self.reader, self.rules)
+
+    @cached_property
+    def written(self) -> list[StoredExchange[Exchange]]:
+        """The answers that were written by hand for requests that nothing else answers."""
+        return written_answers(self.reader)
 
     @cached_property
     def models(self) -> list[str]:

@@ -18,7 +18,7 @@ from offbook.recording.match.cursor import UnusedEntry
 from offbook.text import shorten
 from offbook.wire.calls import NO_FAULTS, CallAttempt, CallCounter, Miss, WireCall, WireOutcome, ignore_call
 from offbook.wire.faults import FaultTarget, apply_fault, spoils_answer
-from offbook.wire.replay import NULL_OBSERVER, ExploredRun, ReplayMatch, WireReplay
+from offbook.wire.replay import NULL_OBSERVER, ExploredReplay, ExploredRun, ReplayMatch, WireReplay
 from offbook.wire.replay_source import ReplaySource
 from offbook.wire.request import HttpRequest, RequestParser
 from offbook.wire.response import HttpResponse, refusal_response
@@ -71,7 +71,7 @@ class WireSession:
         self._explored_run = explored_run
         self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
         self._late: set[int] = set()
-        self._counter = CallCounter(plan, counts_all=explored_run is not None)
+        self._counter = CallCounter(plan, counts_all=explored_run is not None, marked=explored_run is not None)
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
     def start(self, request: HttpRequest) -> CallAttempt:
@@ -105,7 +105,7 @@ class WireSession:
         is_late = self._explored_run is not None and attempt.fault is not None and answer.end_ms > 0
         if is_late:
             self._late.add(attempt.number)
-        self._counter.finish(attempt, failed=is_late or spoils_answer(attempt.fault, answer))
+        self._counter.finish(attempt, failed=is_late or self._has_failed(attempt, answer))
         parsed = attempt.parsed
         call = WireCall(
             number=attempt.number,
@@ -132,6 +132,11 @@ class WireSession:
         self._observer.answered(attempt, answer, outcome)
         return answer
 
+    def _has_failed(self, attempt: CallAttempt, answer: HttpResponse) -> bool:
+        """Return whether the same request again is a further attempt. In an exploration, it is after every error."""
+        is_error = attempt.fault is not None and answer.status is not None and answer.status >= 400
+        return spoils_answer(attempt.fault, answer) or (is_error and self._explored_run is not None)
+
     def delivered(self, attempt: CallAttempt) -> None:
         """Note that the answer was sent completely before the client left, if a fault had delayed it."""
         if attempt.number in self._late:
@@ -145,9 +150,19 @@ class WireSession:
             self._observer.left(attempt)
 
     @property
+    def continued_by(self) -> str:
+        """What answered misses of an explored run: a continuation, or `default`; empty if nothing had to."""
+        return self.replay.continued_by if isinstance(self.replay, ExploredReplay) else ""
+
+    @property
     def fired(self) -> list[PlannedFault]:
         """The faults that fired, each at its exact site."""
         return self._counter.fired
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The marks that the texts of these faults carry; none outside explorations."""
+        return tuple(self._counter.marks)
 
     @property
     def fired_lines(self) -> list[PlannedFault]:
@@ -186,7 +201,7 @@ class WireSession:
 
     def _apply_fault(self, attempt: CallAttempt, target: FaultTarget) -> HttpResponse:
         assert attempt.fault is not None
-        answer = apply_fault(attempt.fault, target).merged()
+        answer = apply_fault(attempt.fault, replace(target, mark=attempt.mark)).merged()
         self._sink.emit(
             FaultFired(
                 step_id=attempt.step_id,
@@ -232,13 +247,24 @@ class WireSession:
         if self.fired:
             error = error.replace(fired=[str(planned) for planned in self.fired], hint="")
         self._report_miss(attempt, error)
-        parsed, explored_run = attempt.parsed, self._explored_run
-        if explored_run is None:
+        match = (
+            self.replay.continued(attempt.parsed, attempt.step_id) if isinstance(self.replay, ExploredReplay) else None
+        )
+        if match is not None:
+            return self._answer_continued(attempt, match)
+        if self._explored_run is None:
             logger.warning("%s", error)
-        elif explored_run.continues_after_miss:
-            return self.note(attempt, self._require_replay().answer(ReplayMatch(), parsed).merged, "default")
         message = shorten(str(error), MAX_ERROR_CHARS)
-        return self.note(attempt, refusal_response(parsed.route.any_codec, MISS_STATUS, message), "missed")
+        return self.note(attempt, refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, message), "missed")
+
+    def _answer_continued(self, attempt: CallAttempt, match: ReplayMatch) -> HttpResponse:
+        """Answer a miss of an explored run, with the call's fault if it has one."""
+        replay, parsed = self._require_replay(), attempt.parsed
+        if attempt.fault is None:
+            outcome: WireOutcome = "default" if match == ReplayMatch() else "continued"
+            return self.note(attempt, replay.answer(match, parsed).merged, outcome, key=match.key)
+        target = FaultTarget(parsed, lambda: replay.answer(match, parsed).split, lambda: replay.response(match, parsed))
+        return self.note(attempt, self._apply_fault(attempt, target), "fault", key=match.key)
 
     def _report_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> None:
         self.misses.append(

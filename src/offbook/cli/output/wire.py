@@ -141,6 +141,7 @@ _OUTCOME_WORDS: dict[WireOutcome, str] = {
     "served": "served",
     "passed": "forwarded, not recorded",
     "default": "answered with the default",
+    "continued": "continued",
     "synthetic": "synthetic",
     "fault": "with a fault",
     "refused": "refused",

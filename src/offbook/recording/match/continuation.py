@@ -172,7 +172,7 @@ class ConversationScript:
             return None
         if continuation == "resigned" and self._is_to_resign(place, fields, mark):
             return _give_up(request, mark)
-        if continuation == "stubborn" and (place.failed or (place.is_failure and place.is_recorded)):
+        if continuation == "stubborn" and place.is_failure and place.is_recorded:
             return self._given(_repeated(place), request, mark)
         if rest := _rest_of(place):
             return ContinuedAnswer(_plain(place.next_turn.response, rest))
@@ -334,15 +334,12 @@ def _is_told(message: JsonObject) -> bool:
 
 
 def _repeated(place: _Place) -> _Turn:
-    """Return the last answer of the model once more: only the tool calls that failed, if it had several."""
-    turn, last = place.turns[max(place.answered, 0)], place.last
+    """Return the recorded answer that the model gave last once more: only the tool calls that failed, if any did."""
+    turn, last = place.turns[place.answered], place.last
     if last is None or not place.failed:
         return turn
-    wanted = [last.said.calls[position] for position in place.failed]
-    calls = [ToolCall.parse(name, arguments, id=last.ids[0]) for name, arguments in wanted]
-    if place.is_recorded:
-        calls = _recorded_calls(turn, wanted)
-    if place.is_recorded and len(calls) == len(turn.response.tool_calls):
+    calls = _recorded_calls(turn, [last.said.calls[position] for position in place.failed])
+    if len(calls) == len(turn.response.tool_calls):
         return turn
     return replace(turn, response=replace(turn.response, content="", reasoning=None, tool_calls=tuple(calls)))
 

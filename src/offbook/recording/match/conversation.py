@@ -14,9 +14,10 @@ from offbook.messages import JsonObject, Response
 
 _FAILURE = re.compile(
     r"error|fail|time[d ]?-?\s?out|unavailable|could ?n[o']t|unable|exception|traceback|\blost\b|\bbroke"
-    r"|fault-[0-9a-f]{6}",
+    r"|\bfault-[0-9a-f]{6}\b",
     re.IGNORECASE,
 )
+_MARK = re.compile(r"\bfault-[0-9a-f]{6}\b")
 _NOTHING = ("", "null", "none", "undefined", "{}", "[]", '""')
 
 
@@ -132,17 +133,15 @@ def reads_like_failure(message: JsonObject, known: Collection[str] = ()) -> bool
     return is_flagged or text.lower() in _NOTHING or _FAILURE.search(text) is not None
 
 
-def tells_failure(messages: Iterable[JsonObject], known: Collection[str], marks: Iterable[str] = ()) -> bool:
+def tells_failure(messages: Iterable[JsonObject], known: Collection[str]) -> bool:
     """Return whether a request tells its model of a failure that the clean run did not have.
 
-    It does if a message carries one of the `marks`, or a tool result is not `known` and reads like a failure.
+    It does if a message carries the mark of a fault, or a tool result is not `known` and reads like a failure.
     """
-    wanted = tuple(marks)
-    for message in messages:
-        text = message_text(message)
-        if any(mark in text for mark in wanted) or (is_tool_result(message) and reads_like_failure(message, known)):
-            return True
-    return False
+    return any(
+        _MARK.search(message_text(message)) or (is_tool_result(message) and reads_like_failure(message, known))
+        for message in messages
+    )
 
 
 def opening_of(messages: Sequence[JsonObject]) -> list[JsonObject]:

@@ -102,12 +102,16 @@ def tool_mismatch_error(
     if not is_exhausted or recorded not in (None, redacted):
         near = None if recorded is None else {"arguments": recorded}
         difference = difference_between(near, {"arguments": redacted})
-    message = f"{name} was not recorded with these arguments. Record it again, or undo the change."
+    message = f"{name} was not recorded with these arguments."
     if is_exhausted:
         message = f"{name}: {_describe_exhausted(sum(1 for _ in _calls_of(tool, index)))}"
     message += " The nearest call differs:" if difference else ""
     return RecordingMismatchError(
-        f"{index.source}: {message}", kind=match.mismatch or "missing", key=tool, difference=difference
+        f"{index.source}: {message}",
+        kind=match.mismatch or "missing",
+        key=tool,
+        difference=difference,
+        hint="" if is_exhausted else RECORD_AGAIN,
     )
 
 
@@ -123,8 +127,9 @@ def _describe_mismatch(
     if match.mismatch == "exhausted" and match.stored is not None:
         return f"{caller}: {_describe_exhausted_match(match, match.stored, reader)}"
     entries = list(islice(reader, SEARCHED_ENTRIES))
-    suggestion = _suggestion(step_id, [stored.key for stored in entries]) if step_id is not None else ""
-    message = f"{caller} is not in the recording.{suggestion}"
+    keys = {stored.key for stored in entries}
+    suggestion = _suggestion(step_id, keys) if step_id is not None and step_id not in keys else ""
+    message = f"{f'this request of {caller}' if step_id in keys else caller} is not in the recording.{suggestion}"
     if near is None:
         places = dict.fromkeys(stored.exchange.http_place() or stored.key for stored in entries)
         return f"{message} {_describe_keys(list(places)) or 'The recording is empty.'}"
