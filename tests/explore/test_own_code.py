@@ -39,7 +39,7 @@ def test_the_place_is_the_innermost_line_of_the_agent():
     def here():
         return place_of(sys._getframe(), inside=outermost.__code__)
 
-    assert outermost(lambda: here()) == f"test_own_code.py:{here.__code__.co_firstlineno + 1} here"
+    assert outermost(here) == f"test_own_code.py:{here.__code__.co_firstlineno + 1} here"
 
 
 def test_what_called_the_run_is_not_the_agent():

@@ -143,8 +143,8 @@ class RunMonitor:
             place = place_of(sys._getframe(), inside=RunMonitor.observe.__code__)  # noqa: SLF001
             end(hung=f"{text}; {doing} {place}" if place else text)
 
-        def exit_now(code: int) -> NoReturn:
-            end(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(code & 0xFF)))
+        def exit_now(status: int) -> NoReturn:
+            end(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(status & 0xFF)))
 
         os._exit = exit_now
         case.call_at(real_s, lambda: end_late(_late_text(f"{real_s:g} s of real time")))

@@ -13,10 +13,8 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 _FOREIGN_FOLDERS = tuple(
-    {
-        str(Path(folder).resolve()) + "/"
-        for folder in (*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib")), Path(__file__).parents[1])
-    }
+    f"{Path(folder).resolve()}/"
+    for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), str(Path(__file__).parents[1]))
 )
 _INSTALLED = ("site-packages", "dist-packages")
 
