@@ -178,3 +178,23 @@ def test_a_module_that_scenarios_import_is_the_one_beside_them(shop):
         shop.write(f"{name}/branch.py", f"ANSWER = {answer!r}\n")
         shop.write(f"{name}/sim_{name}.py", f"import branch\n{SCENARIOS}\nassert branch.ANSWER == {answer!r}\n")
     shop.run().assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_a_request_that_has_changed_fails_the_scenario_with_a_hint_even_if_the_agent_swallows_the_error(shop, careless):
+    if careless:
+        shop.write("thinker.py", AGENT)
+        swallow = "import thinker\n\nasync def handle(messages, ctx):\n    try:\n"
+        swallow += (
+            "        return await thinker.handle(messages, ctx)\n    except Exception:\n        return 'All done!'\n"
+        )
+        shop.write("shop_agent.py", swallow)
+    shop.write("sim_thinking.py", THINKS)
+    request = {"messages": [{"role": "user", "content": "Hm?"}], "model": "m"}
+    answer = {"content": "Hm.", "request": request, "request_hash": "0" * 64}
+    recording = json.dumps({"_version": 2, "thinks aloud/agent/1/agent": [answer]})
+    shop.write("recordings/thinks-aloud.json", recording)
+    result = shop.run()
+    result.assert_outcomes(failed=1)
+    again = "pytest 'sim_thinking.py::thinks aloud' --offbook-record=fresh"
+    result.stdout.fnmatch_lines(["mismatch: *", f"  hint: record the test again, or undo the change: {again}"])

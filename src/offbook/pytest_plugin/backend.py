@@ -274,6 +274,11 @@ class LiveBackend(RecordingBackend):
         self._http.close()
 
 
+def record_again_hint(node_id: str) -> str:
+    """Return the hint for a test whose requests have changed."""
+    return f"record the test again, or undo the change: pytest {shlex.quote(node_id)} --offbook-record=fresh"
+
+
 class ReplayBackend(RecordingBackend):
     """Answers from the recording alone, strictly unless the plan says otherwise.
 
@@ -301,6 +306,7 @@ class ReplayBackend(RecordingBackend):
         __tracebackhide__ = True
         if self._toolbox is None:
             self._toolbox = replay_tools((), self._location(), strict=self.plan.strict)
+            self._toolbox.hint = record_again_hint(self.plan.node_id)
         return self._toolbox
 
     @property
@@ -322,6 +328,7 @@ class ReplayBackend(RecordingBackend):
     def close(self, *, passed: bool) -> RecordingUsage:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls
         mismatches = sum(call.mismatch is not None for call in tool_calls)
+        missed = self.log.missed + mismatches + len(self.tool_misses())
         unused = tuple(entry_names(self.unused())) if passed else ()
         if self._provider is not None:
             run(self._provider.close())
@@ -330,9 +337,7 @@ class ReplayBackend(RecordingBackend):
         if self._http is not None:
             self._http.close()
         served = self.log.served + len(tool_calls) - mismatches
-        return RecordingUsage(
-            recording=self.plan.location, served=served, missed=self.log.missed + mismatches, unused=unused
-        )
+        return RecordingUsage(recording=self.plan.location, served=served, missed=missed, unused=unused)
 
     def _unused_calls(self) -> list[UnusedEntry]:
         """Return the entries that neither the provider nor any session over HTTP has served."""

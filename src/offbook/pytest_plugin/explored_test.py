@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from inspect import iscoroutinefunction, signature
 from pathlib import Path
 from traceback import format_exception
@@ -56,19 +56,24 @@ class ExploredCase(Struct, frozen=True):
         return ": ".join((self.case.cells[0].row, self.case.cells[0].column))
 
 
+class UnreadableCases(Struct, frozen=True):
+    """The cases of a test that cannot be known, and why."""
+
+    problem: str
+
+
 def parametrize_cases(metafunc: pytest.Metafunc) -> None:
     """Generate an item for each case of a test, the clean run first.
 
-    It is the only one if there is no recording yet, and while recording.
-
-    Raises:
-        CollectError: an argument of the marker is wrong, or the recording cannot be read.
+    It is the only one if there is no recording yet, and while recording. If an argument of the marker is wrong, or the
+    recording cannot be read, there is one item, which fails with the error.
     """
+    cases: Sequence[ExploredCase | UnreadableCases | None]
     try:
         cases = _explored_cases(metafunc.definition)
     except InputError as error:
-        raise pytest.Collector.CollectError(str(error)) from None
-    ids = [CLEAN if case is None else case.id for case in cases]
+        cases = [UnreadableCases(str(error))]
+    ids = [case.id if isinstance(case, ExploredCase) else CLEAN for case in cases]
     metafunc.parametrize(OFFBOOK, cases, ids=ids, indirect=True)
 
 

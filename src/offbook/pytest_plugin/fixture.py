@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -18,7 +17,14 @@ from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.pipeline import live_provider
 from offbook.providers.provider import Provider
-from offbook.pytest_plugin.backend import AnsweredCall, HttpDoubles, RecordingBackend, RecordingUsage, backend_for
+from offbook.pytest_plugin.backend import (
+    AnsweredCall,
+    HttpDoubles,
+    RecordingBackend,
+    RecordingUsage,
+    backend_for,
+    record_again_hint,
+)
 from offbook.pytest_plugin.plan import RecordingPlan
 from offbook.pytest_plugin.recordings import fail_if_unused
 from offbook.recording.match.cursor import UnusedEntry
@@ -56,11 +62,6 @@ class RuntimeFaultInjector(Provider):
         except RecordingMismatchError as error:
             self.misses.append(error.replace(hint=self._hint))
             raise self.misses[-1] from None
-
-
-def record_again_hint(node_id: str) -> str:
-    """Return the hint for a test whose requests have changed."""
-    return f"record the test again, or undo the change: pytest {shlex.quote(node_id)} --offbook-record=fresh"
 
 
 MAX_SHOWN_MISSES = 3

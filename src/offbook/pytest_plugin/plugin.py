@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _MARKER_ERROR = pytest.StashKey[str]()
 _FIXTURE: pytest.StashKey[Offbook] = pytest.StashKey()
+_MISSED = pytest.StashKey[str]()
+"""The unrecorded calls of a test that failed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -110,8 +112,10 @@ def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixtu
     item: pytest.Item = request.node
     explored = getattr(request, "param", None)
     if explored is not None:
-        from offbook.pytest_plugin.explored_test import ExploredFixture
+        from offbook.pytest_plugin.explored_test import ExploredFixture, UnreadableCases
 
+        if isinstance(explored, UnreadableCases):
+            pytest.fail(explored.problem, pytrace=False)
         yield ExploredFixture(explored.recording)
         return
     if PLAN not in item.stash:  # requested by name while the test runs
@@ -141,23 +145,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a test with an unrecorded call, a fault that never fired or, if that is an error, unused entries."""
     try:
         yield
-    except Exception as error:
-        _add_missed(item, error)
+    except Exception:
+        if _FIXTURE in item.stash:
+            item.stash[_MISSED] = item.stash[_FIXTURE].describe_missed()
         raise
     offbook = item.stash.get(_FIXTURE, None)
     if offbook is not None:
         offbook.check_missed()
         offbook.check_unfired()
         offbook.check_unused()
-
-
-def _add_missed(item: pytest.Item, error: Exception) -> None:
-    """Add unrecorded calls to the report of a test that failed for another reason."""
-    from offbook.errors import RecordingMismatchError
-
-    missed = item.stash[_FIXTURE].describe_missed() if _FIXTURE in item.stash else ""
-    if missed and not isinstance(error, RecordingMismatchError):
-        item.add_report_section("call", "offbook", missed)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -167,4 +163,8 @@ def pytest_runtest_makereport(
     """Note whether the test passed, and attach the usage of its recording to its reports."""
     report = yield
     attach_usage(report, item)
+    if report.when == "call" and call.excinfo is not None and (missed := item.stash.get(_MISSED, "")):
+        from offbook.pytest_plugin.missed_report import report_missed
+
+        report_missed(report, item, call.excinfo, missed)
     return report

@@ -16,7 +16,7 @@ from offbook.config.recordings import slug
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Replay
 from offbook.providers.provider import Provider
-from offbook.pytest_plugin.backend import OnDemandProvider, RecordingBackend, backend_for
+from offbook.pytest_plugin.backend import OnDemandProvider, RecordingBackend, backend_for, record_again_hint
 from offbook.pytest_plugin.markers import OffbookMarker
 from offbook.pytest_plugin.plan import RecordingPlan, recording_plan
 from offbook.pytest_plugin.recordings import FOLDER, fail_if_unused
@@ -29,9 +29,12 @@ MAX_LINE_CHARS = 200
 MAX_CONVERSATIONS = 3
 
 
-def failure_text(result: ScenarioResult) -> str:
-    """Describe why a scenario did not pass: each reason with its details."""
-    lines = [line for note in failure_notes(result) for line in (note.headline, *(f"  {more}" for more in note.detail))]
+def failure_text(result: ScenarioResult, *, again: str) -> str:
+    """Describe why a scenario did not pass: each reason with its details, and the hint `again` if one is a mismatch."""
+    notes = list(failure_notes(result))
+    lines = [line for note in notes for line in (note.headline, *(f"  {more}" for more in note.detail))]
+    if any(note.failure.kind == "mismatch" for note in notes):
+        lines.append(f"  hint: {again}")
     return "\n".join(lines)
 
 
@@ -68,7 +71,7 @@ class ScenarioItem(pytest.Item):
         result = run(self._hold(plan), virtual_time=plan.record is None)
         self.add_report_section("call", "conversation", conversation_text(result))
         if not result.passed:
-            pytest.fail(failure_text(result), pytrace=False)
+            pytest.fail(failure_text(result, again=record_again_hint(self.nodeid)), pytrace=False)
         if plan.is_unused_error and self._backend is not None:
             fail_if_unused(self._backend.unused(), plan.location)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -17,15 +16,13 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import check_strict
 from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency, LatencyModel
+from offbook.recording.log import log_warning
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
-from offbook.recording.match.mismatch import tool_mismatch_error
 from offbook.recording.stores.locate import RecordingInput, open_reader
 from offbook.recording.stores.store import RecordingReader
 from offbook.tools.definition import ToolDef, wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.toolbox import GivenTools, Toolbox
-
-logger = logging.getLogger("offbook.replay")
 
 
 class ClosableToolbox(Toolbox):
@@ -99,6 +96,8 @@ def replay_tools(
 class ReplayedTools(ClosableToolbox):
     """Tools that answer from a recording. `calls` lists those answered so far, in order, and `misses` those refused.
 
+    `hint`, if it is set, is the hint of every error of a refused call.
+
     A callable is a coroutine function if the real one is, and if it may have to wait: with a latency, or a `timeout_s`.
     """
 
@@ -110,6 +109,7 @@ class ReplayedTools(ClosableToolbox):
         self._lock = threading.Lock()
         self.calls: list[ReplayedToolCall] = []
         self.misses: list[RecordingMismatchError] = []
+        self.hint: str | None = None
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
     def unused(self) -> list[UnusedEntry]:
@@ -159,10 +159,15 @@ class ReplayedTools(ClosableToolbox):
     def _report_mismatch(self, tool: str, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> None:
         """Raise the mismatch if strict, else log a warning of one line."""
         if self._strict:
-            self.misses.append(tool_mismatch_error(tool, arguments, match, self._index))
+            from offbook.recording.match.mismatch import tool_mismatch_error  # noqa: PLC0415 - only errors need it
+
+            error = tool_mismatch_error(tool, arguments, match, self._index)
+            self.misses.append(error if self.hint is None else error.replace(hint=self.hint))
             raise self.misses[-1]
         answered = "with the default" if match.stored is None else "from the recording nevertheless"
-        logger.warning("%s: a call of %r is %s; answered %s", self._index.source, tool, match.mismatch, answered)
+        log_warning(
+            "offbook.replay", "%s: a call of %r is %s; answered %s", self._index.source, tool, match.mismatch, answered
+        )
 
     def _outcome(self, exchange: ToolExchange | None, tool: ToolDef) -> Any:
         if exchange is None:

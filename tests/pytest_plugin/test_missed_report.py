@@ -1,0 +1,86 @@
+"""The reports of tests whose requests have changed."""
+
+import pytest
+
+from tests.pytest_plugin.conftest import told
+
+AGENT = """
+async def agent(provider, text):
+    response = await provider.complete([{"role": "user", "content": text}], model="m", step_id="greet")
+    return response.content
+"""
+ASKS = """
+from agent import agent
+import json
+
+def test_it(offbook):
+    offbook.live(Echo)
+    assert offbook.run(agent(offbook.gateway, "Ada")) == "Hello Ada"
+"""
+OVER_HTTP = """
+import openai
+
+def test_it(offbook):
+    client = openai.OpenAI(api_key="k", http_client=offbook.sync_http_client())
+    client.chat.completions.create(model="m", messages=[*ADA, *ADA])
+"""
+MAX_LINES = 40
+
+
+@pytest.fixture
+def recorded(project):
+    project.write("agent.py", AGENT)
+    project.test(ASKS)
+    project.record().assert_outcomes(passed=1)
+    return project
+
+
+def test_a_drifted_prompt_shows_the_difference_the_hint_and_no_frame_of_a_library(recorded):
+    recorded.test(ASKS.replace('"Ada"', '"Eve"'))
+    result = recorded.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_it.py:*: in test_it",
+            "agent.py:3: in agent",
+            "E   offbook.errors.RecordingMismatchError: *: step 'greet' was recorded with another request:",
+            "E     -Ada",
+            "E     +Eve",
+            "E     hint: record the test again, or undo the change: pytest test_it.py::test_it --offbook-record=fresh",
+        ]
+    )
+    assert "gateway.py" not in told(result)
+    assert len(result.outlines) < MAX_LINES
+
+
+def test_an_error_of_an_sdk_is_as_short_and_has_the_hint(recorded):
+    recorded.test(OVER_HTTP)
+    result = recorded.run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "test_it.py:*: in test_it",
+            "E   openai.UnprocessableEntityError: *",
+            "hint: record the test again, or undo the change: pytest test_it.py::test_it --offbook-record=fresh",
+        ]
+    )
+    assert "_base_client.py" not in told(result)
+    assert len(result.outlines) < MAX_LINES
+
+
+def test_a_style_that_the_user_chose_is_kept(recorded):
+    recorded.test(ASKS.replace('"Ada"', '"Eve"'))
+    assert "gateway.py" in told(recorded.run("--tb=long"))
+
+
+def test_a_test_that_fails_for_another_reason_keeps_its_traceback(recorded):
+    recorded.test(
+        """
+def test_it(offbook):
+    with pytest.raises(Exception):
+        greet(offbook, "Eve")
+    assert 1 == 2
+"""
+    )
+    result = recorded.run()
+    result.stdout.fnmatch_lines([">       assert 1 == 2", "1 call not recorded:", "*hint: record the test again*"])
