@@ -188,7 +188,7 @@ async def open_pipeline(
             mock=mock,
             injectors=[],
         )
-        retry = DEFAULT_RETRY if config.retry is None else config.retry.policy()
+        retry = config.retry_policy() or DEFAULT_RETRY
         gateway = await stack.enter_async_context(
             ProviderGateway(retry=retry, restart_streams=bool(config.restart_streams), sink=sink)
         )

@@ -173,6 +173,28 @@ def test_without_a_retry_of_the_config_the_gateways_holds():
     assert result.steps["ask"].attempts == 5
 
 
+def test_max_retries_of_the_config_is_short_for_a_retry():
+    flow = ASK | {"config": {"model": "m", "max_retries": 4}}
+    assert run_workflow(flow, {"ask": DOWN}).steps["ask"].attempts == 5
+
+
+def test_max_retries_of_a_sub_workflow_takes_the_place_of_the_outer_retry():
+    inner = {"name": "inner", "config": {"max_retries": 0}} | ASK
+    flow = retrying(3) | {"steps": [{"id": "sub", "type": "subworkflow", "workflow": inner}]}
+    assert run_workflow(flow, {"sub.ask": DOWN}).steps["sub.ask"].attempts == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "own", "pieces"),
+    [({"stream": True}, {}, ["Roses", " are"]), ({"stream": True}, {"stream": False}, []), ({}, {}, [])],
+)
+def test_stream_of_the_config_is_for_steps_that_do_not_say(config, own, pieces):
+    heard = []
+    flow = {"config": {"model": "m"} | config, "steps": [ASK["steps"][0] | own]}
+    run_workflow(flow, {"ask": {"content": "Roses are"}}, on_text=lambda step_id, text: heard.append(text))
+    assert heard == pieces
+
+
 def test_the_retry_of_a_sub_workflows_config_is_for_its_own_steps():
     inner = {"name": "inner"} | ASK | {"config": {"retry": {"max_retries": 3, "jitter": 0}}}
     flow = retrying(0) | {

@@ -7,7 +7,7 @@ import pytest
 from offbook.errors import WorkflowError
 from offbook.workflow import load_workflow
 from offbook.workflow.file.definition import read_definition
-from offbook.workflow.file.schema import ConfigDefinition, Prerequisite, PythonFunctionTool
+from offbook.workflow.file.schema import ConfigDefinition, Prerequisite, PythonFunctionTool, RetryDefinition
 from tests.workflow.samples import call, workflow
 
 CALL = {"id": "a", "type": "llm_call", "prompt": "x"}
@@ -99,3 +99,25 @@ def test_a_config_inside_another_has_its_own_fields_first():
     assert (
         ConfigDefinition(restart_streams=False).inside(ConfigDefinition(restart_streams=True)).restart_streams is False
     )
+
+
+def test_a_version_is_whatever_its_author_says():
+    assert read_definition({"name": "flow", "version": "1.0", "steps": [CALL]}).version == "1.0"
+    assert problems_of(CALL, version=1.0) == ["version: expected a string, got 1.0"]
+
+
+def test_two_ways_to_say_how_often_to_retry_exclude_each_other():
+    both = {"max_retries": 2, "retry": {"max_retries": 3}}
+    inline = {"id": "s", "type": "subworkflow", "workflow": {"name": "inner", "config": both, "steps": [CALL]}}
+    assert problems_of(inline, config=both) == [
+        "config: expected either 'retry' or 'max_retries'",
+        "steps[0].workflow.config: expected either 'retry' or 'max_retries'",
+    ]
+
+
+def test_the_retries_of_a_config_inside_another_come_first_however_they_are_said():
+    short, long = ConfigDefinition(max_retries=1), ConfigDefinition(retry=RetryDefinition(max_retries=5))
+    assert short.inside(long).retry_policy().max_retries == 1
+    assert long.inside(short).retry_policy().max_retries == 5
+    assert ConfigDefinition(model="m").inside(short).retry_policy().max_retries == 1
+    assert ConfigDefinition().retry_policy() is None

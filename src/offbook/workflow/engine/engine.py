@@ -24,7 +24,6 @@ from offbook.workflow.engine.step import (
     OnText,
     RunContext,
     Scope,
-    config_retry,
     initial_state,
 )
 from offbook.workflow.engine.steps import build_level
@@ -104,7 +103,7 @@ class WorkflowEngine:
         environment = Environment(
             workflow=definition.name,
             config=definition.config,
-            retry=config_retry(definition.config),
+            retry=definition.config.retry_policy(),
             toolbox=Toolbox(loaded.wrapped),
             own_tools=loaded.own,
             sink=self._sink,

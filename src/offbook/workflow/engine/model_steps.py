@@ -33,6 +33,7 @@ class ModelStepRunner(StepRunner[M]):
         self.model = _model_name(definition, environment)
         self.temperature = config.temperature if definition.temperature is None else definition.temperature
         self.max_tokens = definition.max_tokens or config.max_tokens
+        self.stream = bool(config.stream if definition.stream is None else definition.stream)
         self.step_id = f"{environment.prefix}{definition.id}"
 
     def prompts(self, scope: Scope) -> tuple[str, str]:
@@ -87,7 +88,7 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
 
     async def _once(self, scope: Scope, gateway: ProviderGateway) -> str:
         reply = await gateway.send(self._request(scope))
-        if not self.definition.stream:
+        if not self.stream:
             return _answer_text(await reply.collect())
         text = ""
         try:
@@ -111,7 +112,7 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
             self.model,
             temperature=self.temperature,
             max_tokens=self.max_tokens,
-            stream=self.definition.stream,
+            stream=self.stream,
             step_id=self.step_id,
             workflow=self.environment.workflow,
         )
@@ -121,7 +122,7 @@ class LlmCallStepRunner(ModelStepRunner[LlmCallStep]):
         runner = WorkflowRunner(
             self.client(gateway),
             max_iterations=self.definition.max_tool_iterations + 1,
-            stream=self.definition.stream,
+            stream=self.stream,
             on_chunk=self.forward_chunk,
         )
         agent = Workflow(self.step_id, tools=Toolbox([toolbox[name] for name in self.definition.tools]))
@@ -174,7 +175,7 @@ class AgentStepRunner(ModelStepRunner[AgentStep]):
             max_iterations=definition.max_iterations,
             max_retries_per_step=definition.max_retries_per_step,
             max_tool_errors=definition.max_tool_errors,
-            stream=definition.stream,
+            stream=self.stream,
             on_chunk=self.forward_chunk,
         )
         return await runner.run(self._agent, "", initial_messages=self.opening(scope))

@@ -55,11 +55,6 @@ class Environment(Struct, frozen=True, kw_only=True):
     prefix: str = ""
 
 
-def config_retry(config: ConfigDefinition) -> RetryPolicy | None:
-    """Return the policy that a config sets for the steps of its workflow, if it does."""
-    return None if config.retry is None else config.retry.policy()
-
-
 class RunContext(Struct, frozen=True):
     """What the steps of one run share: the gateway, and the results so far."""
 

@@ -17,7 +17,7 @@ from offbook.text import shorten
 from offbook.tools import Toolbox, ToolDef, run_tool
 from offbook.workflow.engine.level_run import RunnableLevel
 from offbook.workflow.engine.model_steps import AgentStepRunner, LlmCallStepRunner
-from offbook.workflow.engine.step import Environment, Scope, StepRunner, config_retry, initial_state, set_path
+from offbook.workflow.engine.step import Environment, Scope, StepRunner, initial_state, set_path
 from offbook.workflow.file.expression import Expression
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import (
@@ -196,7 +196,7 @@ def subworkflow_environment(environment: Environment, definition: SubworkflowSte
     return replace(
         environment,
         config=config,
-        retry=config_retry(config),
+        retry=config.retry_policy(),
         toolbox=Toolbox({**environment.toolbox, **loaded.wrapped}),
         own_tools={**environment.own_tools, **loaded.own},
         names=("state",),

@@ -11,7 +11,13 @@ import msgspec
 from offbook.messages import JsonObject
 from offbook.schema_errors import describe_type, explain_msgspec_error
 from offbook.workflow.file.problems import DocumentPath, ProblemReport
-from offbook.workflow.file.schema import STEP_TYPES, Definition, PythonFunctionTool, WorkflowDefinition
+from offbook.workflow.file.schema import (
+    STEP_TYPES,
+    ConfigDefinition,
+    Definition,
+    PythonFunctionTool,
+    WorkflowDefinition,
+)
 
 
 def read_definition(document: object, report: ProblemReport | None = None) -> WorkflowDefinition:
@@ -124,11 +130,25 @@ def _written_part(path: DocumentPath, document: Any) -> DocumentPath:
 
 
 def _report_conflicts(whole: object, report: ProblemReport, misfits: Sequence[DocumentPath]) -> None:
-    """Report steps whose fields do not fit together, except where a field is wrong by itself."""
-    for path, step in _declared_steps(whole, ()):
-        conflict = STEP_TYPES[step["type"]].conflict(step)
+    """Report configs and steps whose fields do not fit together, except where a field is wrong by itself."""
+    steps = list(_declared_steps(whole, ()))
+    conflicts = [(path, STEP_TYPES[step["type"]].conflict(step)) for path, step in steps]
+    for path, config in _declared_configs(whole, steps):
+        conflicts.append((path, ConfigDefinition.conflict(config)))
+    for path, conflict in conflicts:
         if conflict and not any(misfit[: len(path)] == path for misfit in misfits):
             report.add(path, conflict)
+
+
+def _declared_configs(
+    whole: object, steps: Sequence[tuple[DocumentPath, JsonObject]]
+) -> Iterator[tuple[DocumentPath, JsonObject]]:
+    """Yield the config of a workflow, and those of the workflows inside."""
+    inner = [((*path, "workflow"), step.get("workflow")) for path, step in steps]
+    for path, workflow in [((), whole), *inner]:
+        config = workflow.get("config") if isinstance(workflow, dict) else None
+        if isinstance(config, dict):
+            yield (*path, "config"), config
 
 
 def _declared_steps(declared: object, path: DocumentPath) -> Iterator[tuple[DocumentPath, JsonObject]]:

@@ -83,7 +83,8 @@ MAX_CONCURRENT_STEPS = 10
 class ConfigDefinition(Definition, frozen=True, kw_only=True):
     """How models are called, and the limits of a run. Unset fields are left to whoever runs the workflow.
 
-    At most `max_concurrent_steps` steps of a level run at the same time, by default 10.
+    At most `max_concurrent_steps` steps of a level run at the same time, by default 10. `max_retries` is short for a
+    `retry` with that field alone. `stream` is for all steps that do not say.
     """
 
     provider: MockableProviderName | None = None
@@ -100,13 +101,29 @@ class ConfigDefinition(Definition, frozen=True, kw_only=True):
     strict: bool = False
     fallbacks: tuple[FallbackDefinition, ...] = ()
     retry: RetryDefinition | None = None
+    max_retries: NonNegativeInt | None = None
+    stream: bool | None = None
     restart_streams: bool | None = None
+
+    def retry_policy(self) -> RetryPolicy | None:
+        """Return the policy for the gateway, and for steps that have none of their own; None if it is not set."""
+        if self.retry is not None:
+            return self.retry.policy()
+        return None if self.max_retries is None else RetryPolicy(max_retries=self.max_retries)
+
+    @staticmethod
+    def conflict(declared: JsonObject) -> str:
+        """Return why the fields of a config in a file do not fit together; empty if they do."""
+        has_both = declared.get("retry") is not None and declared.get("max_retries") is not None
+        return "expected either 'retry' or 'max_retries'" if has_both else ""
 
     def inside(self, outer: ConfigDefinition) -> ConfigDefinition:
         """Return this config with the unset fields of `outer`. A base URL applies to its own provider only."""
         own = {info.name: value for info in struct_fields(self) if (value := getattr(self, info.name)) != info.default}
         if self.provider not in (None, outer.provider):
             own.setdefault("base_url", None)
+        if "max_retries" in own:
+            own.setdefault("retry", None)
         return replace(outer, **own)
 
 
@@ -123,7 +140,7 @@ class StepFields(Definition, frozen=True, kw_only=True, tag_field="type"):
     output: StatePath | None = None
     retry: RetryDefinition | None = None
     timeout: Seconds | None = None
-    stream: bool = False
+    stream: bool | None = None
     on_failure: Literal["skip_downstream", "continue"] = "skip_downstream"
 
     @property
@@ -293,9 +310,10 @@ STEP_TYPES: dict[str, type[AnyStep]] = {
 
 
 class WorkflowDefinition(Definition, frozen=True, kw_only=True):
-    """A workflow: steps that depend on one another and share a state."""
+    """A workflow: steps that depend on one another and share a state. `version` is the author's own, and not used."""
 
     name: Name
+    version: str = ""
     description: str = ""
     config: ConfigDefinition = ConfigDefinition()
     tools: dict[Name, ToolDefinition] = {}
