@@ -35,7 +35,7 @@ def test_every_step_with_a_fault_says_what_it_shows():
 
 def test_the_workflow_succeeds_with_an_answer_for_every_fault(result):
     assert result.succeeded
-    assert len(result.state["answers"]) == 17
+    assert len(result.state["answers"]) == 23
     assert result.state["greeting"] == "Hei!"
 
 
@@ -47,14 +47,20 @@ def test_the_workflow_succeeds_with_an_answer_for_every_fault(result):
         ("server_error", 3, 3.0),
         ("malformed_response", 2, 1.0),
         ("wrong_shape", 2, 1.0),
-        ("wrong_content_type", 2, 1.0),
+        ("wrong_content_type", 1, 0.0),
         ("connection_reset", 2, 1.0),
         ("stream_cut_at_once", 2, 1.0),
+        ("slow", 1, 3.0),
+        ("refusal", 1, 0.0),
         ("slow_drip", 1, 8.0),
         ("context_overflow", 2, 0.0),
         ("tool_call_fault", 3, 0.0),
         ("invalid_tool_args", 3, 0.0),
         ("unknown_tool", 3, 0.0),
+        ("wrong_types", 3, 0.0),
+        ("wrong_values", 2, 0.0),
+        ("doubled_tool_calls", 2, 0.0),
+        ("one_more_tool", 3, 0.0),
     ],
 )
 def test_a_step_recovers_after_so_many_attempts_and_so_much_virtual_time(result, step, attempts, latency_s):

@@ -278,7 +278,7 @@ def test_an_answer_that_breaks_off_has_failed(answer):
         ("stream_truncate 1 raise=error_event", True),
         ("malformed_response", True),
         ("wrong_shape", True),
-        ("wrong_content_type", True),
+        ("wrong_content_type", False),
         ("http_error 500", True),
         ("http_error 400", False),
         ("stream_stall", False),

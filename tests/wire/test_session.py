@@ -3,9 +3,13 @@
 import pytest
 
 from offbook.events import FaultFired, MemorySink, ReplayMissed
-from offbook.faults import FaultPlan, HttpError, chaos, parse_fault
+from offbook.faults import FaultPlan, HttpError, chaos, mark_of, parse_fault
+from offbook.wire.backend import WireBackend
+from offbook.wire.calls import NO_FAULTS
+from offbook.wire.options import WireOptions
+from offbook.wire.replay import NULL_OBSERVER, ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
-from tests.wire.http_requests import answer_to, call_of, entry_of, recording_of, session_of, text_of
+from tests.wire.http_requests import answer_to, call_of, entry_of, error_in, recording_of, session_of, text_of
 
 MODELS = HttpRequest("GET", "/v1/models", "", {}, b"")
 EMBEDDING = HttpRequest("POST", "/v1/embeddings", "", {}, b'{"model": "e", "input": "x"}')
@@ -14,7 +18,7 @@ BROKEN_ANSWERS = [
     f"stream_truncate 2 raise={how}"
     for how in ("ConnectionError", "TimeoutError", "cut", "clean", "error_event", "malformed")
 ]
-OTHERS = ["wrong_content_type", "wrong_shape", "malformed_response"]
+OTHERS = ["wrong_shape", "malformed_response"]
 
 
 def tried(retry, text="Hi", **fields):
@@ -42,7 +46,9 @@ def test_what_a_fault_spoilt_is_answered_when_it_is_asked_again(line, stream):
     assert session.unused() == []
 
 
-@pytest.mark.parametrize("line", ["stream_stall 1 for_ms=1", "slow_drip 1", "partial_response"])
+@pytest.mark.parametrize(
+    "line", ["stream_stall 1 for_ms=1", "slow_drip 1", "slow 1", "partial_response", "wrong_content_type"]
+)
 def test_what_a_fault_leaves_whole_is_served(line):
     session = two_answers(faults=[f"call=1: {line}"])
     assert text_of(answer_to(session, call_of(stream=True))) == "one"
@@ -205,3 +211,33 @@ def test_a_sink_that_fails_fails_no_call():
 def test_a_miss_is_told_once_in_the_log(caplog):
     answer_to(session_of({"_version": 2}, strict=True), call_of())
     assert [record.name for record in caplog.records] == ["offbook.wire"]
+
+
+def explored(*faults):
+    """A session of an exploration whose first run has been made."""
+    backend = WireBackend(WireOptions(responses=recording_of(entry_of(call_of(), content="one")), strict=True))
+    script = ExploredScript()
+    answer_to(backend.start("clean", NO_FAULTS, ExploredRun(script, NULL_OBSERVER)), call_of())
+    return backend.start("run", FaultPlan(map(parse_fault, faults)), ExploredRun(script, NULL_OBSERVER))
+
+
+def test_in_an_exploration_injected_texts_carry_the_mark_of_their_line_and_nowhere_else():
+    line = "call=1: http_error 500"
+    session, plain = explored(line), two_answers(faults=[line])
+    mark = mark_of(parse_fault(line))
+    assert error_in(answer_to(session, call_of())) == f"an injected error {mark}"
+    assert error_in(answer_to(plain, call_of())) == "an injected error"
+    assert (session.marks, plain.marks) == ((mark,), ())
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 500])
+def test_in_an_exploration_the_same_request_after_any_injected_error_is_a_further_attempt(status):
+    lasting = explored(f"call=1: http_error {status}")
+    assert statuses(lasting, call_of(), call_of(), call_of()) == [status] * 3
+    assert [call.attempt for call in lasting.calls] == [1, 2, 3]
+    assert lasting.marks == (mark_of(parse_fault(f"call=1: http_error {status}")),)
+
+
+def test_answers_from_a_call_on_can_be_wrong_for_ever():
+    session = session_of({"a": {"content": "one"}}, faults=["since=2: empty_response"])
+    assert [text_of(answer_to(session, call_of(text=text))) for text in "abcd"] == ["one", "", "", ""]

@@ -30,6 +30,7 @@ FAULTS = [
     "connection_reset",
     "content_filter",
     "context_overflow",
+    "doubled_tool_calls",
     "empty_response",
     "http_error 400",
     "http_error 429",
@@ -37,7 +38,11 @@ FAULTS = [
     "http_error 503 headers.x-should-retry=false",
     "invalid_tool_args",
     'malformed_response "not valid json"',
+    "one_more_tool",
     "partial_response",
+    "partial_response half",
+    "refusal",
+    "slow 1",
     "slow_drip 1",
     "stream_stall after_chunks=2 for_ms=1",
     "stream_truncate after_chunks=0 raise=ConnectionError",
@@ -52,6 +57,8 @@ FAULTS = [
     "unknown_tool",
     "wrong_content_type text/plain",
     'wrong_shape "[]"',
+    "wrong_types",
+    "wrong_values",
 ]
 
 

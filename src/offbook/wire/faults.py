@@ -11,26 +11,26 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.clock import SYSTEM_CLOCK
+from offbook.clock import SystemClock
 from offbook.codecs.base import Codec
 from offbook.codecs.framing import encode_ndjson_line, encode_sse_event
 from offbook.errors import MalformedResponseError, ProviderError
 from offbook.faults import (
     AnyFault,
-    ConnectionReset,
     ContextOverflow,
     Fault,
     FaultedCall,
     HttpError,
-    MalformedResponse,
     SlowDrip,
     StreamStall,
     StreamTruncate,
-    Timeout,
     WrongContentType,
     WrongShape,
 )
-from offbook.messages import Reply, Response, WholeReply, deltas_of
+from offbook.faults.http import INJECTED_ERROR
+from offbook.faults.mark import add_mark
+from offbook.messages import Reply, Request, Response, WholeReply, deltas_of
+from offbook.wire.patch import patch_response
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import (
     JSON_TYPE,
@@ -60,11 +60,19 @@ _RETRYABLE_STATUSES = frozenset((408, 409, 429))
 
 
 class FaultTarget(Struct, frozen=True):
-    """The call that a fault applies to: the request, its answer without the fault, and the response in that."""
+    """The call that a fault applies to: the request, its answer without the fault, and the response in that.
+
+    In an exploration, every text that the fault injects carries the `mark`; elsewhere it is empty.
+    """
 
     parsed: ParsedRequest
     clean: Callable[[], HttpResponse]
     response: Callable[[], Response]
+    mark: str = ""
+
+    def marked(self, text: str) -> str:
+        """Return the text with the mark, if there is one."""
+        return add_mark(text, self.mark)
 
     @property
     def codec(self) -> Codec:
@@ -76,36 +84,66 @@ class FaultTarget(Struct, frozen=True):
         return self.codec.stream_type if self.parsed.is_streamed and not self.parsed.is_array else JSON_TYPE
 
 
+class _CountedWaits(SystemClock):
+    """A clock on which nobody waits: it counts how long somebody would have."""
+
+    def __init__(self) -> None:
+        self.waited_ms = 0.0
+
+    async def sleep_s(self, delay_s: float) -> None:
+        self.waited_ms += max(delay_s, 0.0) * 1000.0
+
+
 @singledispatch
 def apply_fault(fault: Fault, target: FaultTarget) -> HttpResponse:
     """Return the answer that the client gets if `fault` applies to its call.
 
-    A fault that changes the model's response is applied to that, and the result is encoded in the call's protocol.
+    The fault is applied to the model's response. What it changes there is changed in the recorded bytes, or the
+    response is encoded in the call's protocol; an error becomes a response that makes a client raise the like. If the
+    fault waits, the answer is late. A call of plain HTTP has no such response, but it can fail and be late.
     """
-    request = target.parsed.request
-    if request is None:
-        return target.clean()
+    parsed, clock = target.parsed, _CountedWaits()
+    before: list[Response] = []
 
     async def clean() -> Reply:
-        return WholeReply(target.response())
+        before.append(Response() if parsed.request is None else target.response())
+        return WholeReply(before[-1])
 
     async def apply() -> Response:
-        return await (await fault.apply(FaultedCall(request, clean, SYSTEM_CLOCK, ""))).collect()
+        request = parsed.request or Request(messages=(), model=parsed.model)
+        return await (await fault.apply(FaultedCall(request, clean, clock, "", target.mark))).collect()
 
     try:
-        response = _result_without_waiting(apply())
+        after = _result_without_waiting(apply())
     except ProviderError as error:
-        return _failed_response(error, target)
-    return encode_model_response(response, deltas_of(response), target.parsed, target.codec)
+        return _failed_response(error, target, waited_ms=clock.waited_ms)
+    return _late(_changed_response(target, before[0] if before else None, after), clock.waited_ms)
 
 
-def _failed_response(error: ProviderError, target: FaultTarget) -> HttpResponse:
+def _changed_response(target: FaultTarget, before: Response | None, after: Response) -> HttpResponse:
+    """Return the answer with the response `after`; it was made from `before`, or from nothing."""
+    parsed, codec = target.parsed, target.codec
+    clean = target.clean() if before is not None or parsed.request is None else None
+    if clean is not None and (parsed.request is None or clean.status != 200 or clean.ending != "complete"):
+        return clean
+    patched = None if clean is None or before is None else patch_response(clean, before, after, codec)
+    return patched or encode_model_response(after, deltas_of(after), parsed, codec)
+
+
+def _late(answer: HttpResponse, delay_ms: float) -> HttpResponse:
+    if not delay_ms:
+        return answer
+    frames = tuple((at_ms + delay_ms, data) for at_ms, data in answer.frames)
+    return replace(answer, frames=frames, end_ms=answer.end_ms + delay_ms)
+
+
+def _failed_response(error: ProviderError, target: FaultTarget, *, waited_ms: float) -> HttpResponse:
     """Return the response that makes a client raise the like of `error`."""
     match error:
         case MalformedResponseError():
             return whole_response(200, error.raw.encode("utf-8", "replace"), content_type=target.body_type)
         case TimeoutError():
-            return HttpResponse(None, ending="silence", end_ms=float("inf"))
+            return HttpResponse(None, ending="silence", end_ms=waited_ms or float("inf"))
         case ConnectionError():
             return HttpResponse(None, ending="reset")
         case _:
@@ -123,21 +161,12 @@ def _result_without_waiting(work: Coroutine[Any, Any, T]) -> T:
 
 
 @apply_fault.register
-def _(fault: Timeout, target: FaultTarget) -> HttpResponse:
-    return HttpResponse(None, ending="silence", end_ms=fault.after_ms or float("inf"))
-
-
-@apply_fault.register
-def _(fault: ConnectionReset, target: FaultTarget) -> HttpResponse:
-    return HttpResponse(None, ending="reset")
-
-
-@apply_fault.register
 def _(fault: HttpError, target: FaultTarget) -> HttpResponse:
     headers = _sendable(fault.headers)
     if not fault.body:
-        return error_response(target.codec, fault.status_code, "an injected error", headers=headers)
-    return whole_response(fault.status_code, fault.body.encode("utf-8", "replace"), headers=headers)
+        return error_response(target.codec, fault.status_code, target.marked(INJECTED_ERROR), headers=headers)
+    body = target.marked(fault.body).encode("utf-8", "replace")
+    return whole_response(fault.status_code, body, headers=headers)
 
 
 def _sendable(headers: dict[str, str]) -> dict[str, str]:
@@ -149,18 +178,14 @@ def _sendable(headers: dict[str, str]) -> dict[str, str]:
 @apply_fault.register
 def _(fault: ContextOverflow, target: FaultTarget) -> HttpResponse:
     if not target.codec.name.startswith("openai"):
-        return error_response(target.codec, 400, "prompt is too long: the maximum context length was exceeded")
-    return whole_response(400, fault.body.encode())
-
-
-@apply_fault.register
-def _(fault: MalformedResponse, target: FaultTarget) -> HttpResponse:
-    return whole_response(200, fault.raw.encode("utf-8", "replace"), content_type=target.body_type)
+        message = target.marked("prompt is too long: the maximum context length was exceeded")
+        return error_response(target.codec, 400, message)
+    return whole_response(400, target.marked(fault.body).encode())
 
 
 @apply_fault.register
 def _(fault: WrongShape, target: FaultTarget) -> HttpResponse:
-    raw = fault.raw.encode("utf-8", "replace")
+    raw = target.marked(fault.raw).encode("utf-8", "replace")
     if target.body_type != JSON_TYPE:
         raw = orjson.dumps(orjson.loads(raw))  # on one line, as streams have it
     if target.body_type.startswith("text/event-stream"):
@@ -211,7 +236,7 @@ def _malformed_event(target: FaultTarget, clean: HttpResponse) -> bytes:
 
 
 def _error_event(target: FaultTarget, *, is_first: bool) -> bytes:
-    event = target.codec.encode_stream_error("an injected error")
+    event = target.codec.encode_stream_error(target.marked(INJECTED_ERROR))
     return array_piece(event, is_first=is_first, is_last=True) if target.parsed.is_array else event
 
 

@@ -59,12 +59,19 @@ ROWS = (
     Row("stream_stall 5 for_ms=20"),
     Row("stream_stall 5", is_once=True, is_silent=True),
     Row("slow_drip 2"),
+    Row("slow 20"),
     Row("partial_response"),
+    Row("partial_response half"),
     Row("empty_response"),
     Row("content_filter"),
+    Row("refusal"),
     Row("unknown_tool"),
     Row("invalid_tool_args"),
     Row("tool_call_fault weather args.city=Oslo"),
+    Row("wrong_types"),
+    Row("wrong_values"),
+    Row("doubled_tool_calls"),
+    Row("one_more_tool"),
 )
 
 

@@ -19,10 +19,15 @@ class Seen(Struct, frozen=True):
     def __str__(self) -> str:
         if self.calls:
             return ", ".join(f"asks for `{tool}` with `{arguments}`" for tool, arguments in self.calls)
-        told = "answer" if self.text == PLAIN else "cut short" if self.text else "no text"
+        told = self._told_text()
         if self.end in GOOD_ENDS:
             return told
         return f"{told}, `{self.end}`" if self.end else f"{told}, no error"
+
+    def _told_text(self) -> str:
+        if self.text in ("", PLAIN):
+            return "answer" if self.text else "no text"
+        return "cut short" if PLAIN.startswith(self.text) else "other text"
 
 
 class Other(Struct, frozen=True):
