@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from hashlib import blake2b
 
 from msgspec import Struct
 
@@ -86,6 +85,8 @@ class RetryPolicy(Struct, frozen=True):
 
     def _draw(self, request: Request, attempt: int) -> float:
         """Return a number from -1 to 1 that depends only on the seed, the call and the attempt."""
+        from hashlib import blake2b  # noqa: PLC0415 - only retries need it
+
         identity = f"{self.seed}:{request.workflow}:{request.step_id}:{request.call}:{attempt}"
         digest = blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return int.from_bytes(digest, "big") / 2**63 - 1.0

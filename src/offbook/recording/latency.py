@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import random
+from functools import cached_property
 from math import isfinite
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from offbook.clock import Clock
 from offbook.errors import InputError
+
+if TYPE_CHECKING:
+    from random import Random
 
 LatencyModel = Literal["constant", "normal", "replay"]
 SIGMA = 0.1
@@ -32,7 +35,7 @@ class Latency:
         if latency_ms < 0 or not isfinite(latency_ms):
             raise InputError(f"expected zero or more, got {latency_ms!r}", source="latency_ms")
         self._model, self._latency_ms = model, latency_ms
-        self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
+        self._seed = seed
         self.is_none = model == "constant" and not latency_ms
         self.is_recorded = model == "replay"
         self.is_drawn = model == "normal"
@@ -46,6 +49,12 @@ class Latency:
                 return max(0.0, self._random.gauss(self._latency_ms, self._latency_ms * SIGMA))
             case "replay":
                 return recorded_ms
+
+    @cached_property
+    def _random(self) -> Random:
+        from random import Random  # noqa: PLC0415 - few replays draw
+
+        return Random(self._seed)  # noqa: S311 - jitter, not a secret
 
     async def wait(self, clock: Clock, recorded_ms: float) -> None:
         """Wait for the delay of a call whose recorded latency is `recorded_ms`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import weakref
 from functools import partial
@@ -15,9 +14,8 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange, forget_all_exchanges, new_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.log import log_warning
 from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store
-
-logger = logging.getLogger("offbook.recording")
 
 ExchangeKind = Literal["models", "tools"]
 """What a recorder records: model calls, or tool calls."""
@@ -150,7 +148,7 @@ class FreshRuns(ForkGuarded):
             try:
                 self._end(path)
             except InputError as error:
-                logger.warning("%s", error)
+                log_warning("offbook.recording", "%s", error)
 
 
 FRESH_RUNS = FreshRuns()

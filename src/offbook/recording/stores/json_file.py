@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import stat
 import weakref
@@ -22,12 +21,11 @@ from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render_document, too_large
 from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.log import log_warning
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
 from offbook.recording.stores.store import create_sibling, unusable_error
 from offbook.schema_errors import explain_msgspec_error
-
-logger = logging.getLogger("offbook.recording")
 
 
 class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -133,7 +131,7 @@ class JsonFileStore:
         except BlockingIOError:
             return
         except OSError as error:
-            logger.warning("%s: %s; what was recorded stays in %s", self.location, error, self._journal_path.name)
+            log_warning("offbook.recording", "%s: %s; what was recorded stays in %s", self.location, error, self._journal_path.name)
 
     def unusable(self, error: OSError) -> InputError:
         """Return the error for a file that cannot be read or written."""
@@ -212,7 +210,7 @@ class JsonFileStore:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 if _is_json(raw):
                     raise self._line_error(number, error) from None
-                logger.warning("%s: dropped an incomplete line of %d bytes", self._journal_path, len(raw))
+                log_warning("offbook.recording", "%s: dropped an incomplete line of %d bytes", self._journal_path, len(raw))
         return lines
 
     def _line_error(self, number: int, error: Exception) -> RecordingFormatError:
@@ -320,4 +318,4 @@ def _abandon(store: JsonFileStore, journal: Journal) -> None:
     try:
         store.settle(wait=False)
     except InputError as error:
-        logger.warning("%s", error)
+        log_warning("offbook.recording", "%s", error)
