@@ -131,7 +131,13 @@ class JsonFileStore:
         except BlockingIOError:
             return
         except OSError as error:
-            log_warning("offbook.recording", "%s: %s; what was recorded stays in %s", self.location, error, self._journal_path.name)
+            log_warning(
+                "offbook.recording",
+                "%s: %s; what was recorded stays in %s",
+                self.location,
+                error,
+                self._journal_path.name,
+            )
 
     def unusable(self, error: OSError) -> InputError:
         """Return the error for a file that cannot be read or written."""
@@ -210,7 +216,9 @@ class JsonFileStore:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 if _is_json(raw):
                     raise self._line_error(number, error) from None
-                log_warning("offbook.recording", "%s: dropped an incomplete line of %d bytes", self._journal_path, len(raw))
+                log_warning(
+                    "offbook.recording", "%s: dropped an incomplete line of %d bytes", self._journal_path, len(raw)
+                )
         return lines
 
     def _line_error(self, number: int, error: Exception) -> RecordingFormatError:
