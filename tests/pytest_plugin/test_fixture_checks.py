@@ -70,6 +70,17 @@ class TestMisses:
         result.assert_outcomes(failed=1)
         result.stdout.fnmatch_lines(["POST /v1/chat/completions: *"])
 
+    def test_one_of_a_session_that_was_deleted_fails_the_test(self, careless):
+        result = careless(
+            'asked = {"model": "m", "messages": ADA}\n'
+            'url = "https://api.openai.com/v1/chat/completions"\n'
+            'offbook.sync_http_client().post(url, json=asked, headers={"x-offbook-session": "one"})\n'
+            'offbook.stand_in.end_session("one")',
+            recording=ONLY_TOOLS,
+        )
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["1 call not recorded:", "a call of a session that was deleted"])
+
     def test_one_that_is_made_while_fixtures_are_torn_down_is_an_error_of_the_test(self, careless, project):
         body = "pass\n\n@pytest.fixture(autouse=True)\ndef late(offbook):\n    yield\n    ask(offbook, 'part')"
         project.write("recordings/test_it/test_it.json", RECORDING)

@@ -123,6 +123,11 @@ class HttpDoubles:
         return [miss for opened in self._opened for miss in opened.misses]
 
     @property
+    def forgotten_misses(self) -> int:
+        """How many such calls were made in sessions that were deleted."""
+        return sum(opened.totals().outcomes["missed"] for opened in self._opened) - len(self.misses)
+
+    @property
     def fired(self) -> list[PlannedFault]:
         """The faults that fired."""
         return [planned for opened in self._opened for planned in opened.fired()]

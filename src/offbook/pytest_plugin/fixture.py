@@ -253,8 +253,11 @@ class Offbook:
         injector = [] if self._fault_injector is None else self._fault_injector.misses
         errors = [*injector, *self._backend.tool_misses()]
         texts = [str(error.replace(hint="", fired=self._fired())) for error in errors]
-        http = self._backend.http.misses if self._has_http else []
-        return [*texts, *(f"{miss.method} {miss.place}: {miss}" for miss in http)]
+        if not self._has_http:
+            return texts
+        http = self._backend.http
+        texts += [f"{miss.method} {miss.place}: {miss}" for miss in http.misses]
+        return [*texts, *(["a call of a session that was deleted"] * http.forgotten_misses)]
 
     def _fired(self) -> list[str]:
         http = self._backend.http.fired if self._has_http else []

@@ -166,6 +166,17 @@ def test_a_program_that_fails_by_a_miss_ends_with_3_too(execute, weather):
     assert execute("--replay", "asked.json", "--", *PYTHON, program, "Something else")[0] == 3
 
 
+def test_a_miss_of_a_session_that_the_program_deletes_counts(execute, weather):
+    delete = """
+connection = http.client.HTTPConnection(os.environ["OFFBOOK_URL"].removeprefix("http://"))
+connection.request("DELETE", "/_offbook/sessions/one")
+print(connection.getresponse().status)
+"""
+    code, out, err = execute("--replay", "asked.json", "--", *PYTHON, ASK[-1] + delete, "one/Something else")
+    assert (code, out) == (3, "status 422\n204\n")
+    assert "1 missed" in err
+
+
 def test_of_many_misses_the_first_are_told(execute, weather):
     code, _, err = execute("--replay", "asked.json", "--", *ASK, *"abcdefghijkl")
     assert code == 3

@@ -231,7 +231,7 @@ class ExitPolicy(Struct, frozen=True):
         """Return the exit code for a command that ended so."""
         if end.is_late:
             return ExitDecision(TIMED_OUT, "the command reached its time limit and was stopped", _TIME_LIMIT_HINT)
-        if tally.misses:
+        if tally.totals.outcomes["missed"]:
             return self._mismatch(tally)
         if end.code != FINE:
             return ExitDecision(end.code)
@@ -242,7 +242,8 @@ class ExitPolicy(Struct, frozen=True):
         return ExitDecision(MISMATCH if self.is_strict and tally.unused else FINE)
 
     def _mismatch(self, tally: WireTally) -> ExitDecision:
-        if all(miss.is_after_fault for miss in tally.misses):
+        is_listed = len(tally.misses) == tally.totals.outcomes["missed"]
+        if is_listed and all(miss.is_after_fault for miss in tally.misses):
             return ExitDecision(MISMATCH)
         return ExitDecision(MISMATCH, "the recording does not match the calls", self._record_again())
 
