@@ -1,1 +1,0 @@
-"""Small agents with one defect each, and a sound twin beside it."""

@@ -1,0 +1,1 @@
+"""Agents with one planted defect each, a sound twin beside each, and what their tools really did."""

@@ -1,0 +1,121 @@
+"""Explores an agent of the zoo with all faults, and compares the verdicts with the ledger of what its tools did."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
+from offbook.explore.run import Continuation, Run
+from offbook.explore.runner import CaseResult, Exploration, Explorer, Subject
+from offbook.faults import FaultPlan
+from tests.explore.zoo.ledger import Entry, Ledger, balance
+from tests.explore.zoo.planted import Planted, Twin
+
+
+class Witness:
+    """A subject whose tools keep a ledger: every run is noted with what it did."""
+
+    def __init__(self, subject: Subject, ledger: Ledger) -> None:
+        self.name, self._subject, self._ledger = subject.name, subject, ledger
+        self.seen: list[tuple[Run, list[Entry]]] = []
+
+    def run(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Run:
+        self._ledger.take()
+        run = self._subject.run(plan, continuation)
+        self.seen.append((run, self._ledger.take()))
+        return run
+
+    def effects_of(self, run: Run) -> list[Entry]:
+        """What the tools did in that run."""
+        return next(effects for each, effects in self.seen if each == run)
+
+
+class Finding(Struct, frozen=True):
+    """One case of an exploration, with what the ledger says about it."""
+
+    case: str
+    verdict: str
+    is_finding: bool
+    evidence: str
+    continuation: str
+    disagreement: str = ""
+
+
+class Census(Struct, frozen=True, kw_only=True):
+    """The exploration of one agent: its verdicts by case, and how long it took."""
+
+    planted: Planted
+    twin: Twin
+    cases: Sequence[Finding]
+    took_s: float
+
+    @property
+    def findings(self) -> list[Finding]:
+        return [each for each in self.cases if each.is_finding]
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(each.verdict for each in self.cases)
+
+    @property
+    def disagreements(self) -> list[Finding]:
+        """The cases whose verdict does not fit what the tools did."""
+        return [each for each in self.cases if each.disagreement]
+
+    @property
+    def expected(self) -> Finding | None:
+        """The case in which the defect must show."""
+        return next((each for each in self.cases if each.case == self.planted.at), None)
+
+
+def explore(planted: Planted, twin: Twin, folder: Path) -> Census:
+    """Explore an agent with all faults. Its ledger is the file `ledger` in the folder."""
+    start = time.perf_counter()
+    with planted.open(twin, folder) as subject:
+        witness = Witness(subject, Ledger(folder / "ledger"))
+        variants = getattr(subject, "variants", VARIANTS)
+        options = ExploreOptions(variants=select_variants("all", variants), invariants=planted.invariants)
+        exploration = Explorer(witness, options).explore()
+    cases = [_finding(each, planted, witness, exploration) for each in exploration.results]
+    return Census(planted=planted, twin=twin, cases=cases, took_s=time.perf_counter() - start)
+
+
+def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: Exploration) -> Finding:
+    done = balance(witness.effects_of(each.run), planted.undoes)
+    wanted = balance(witness.effects_of(exploration.clean), planted.undoes)
+    return Finding(
+        str(each.case),
+        each.verdict,
+        each.is_finding,
+        "; ".join(each.evidence),
+        getattr(each.run, "continuation", ""),
+        _disagreement(each.verdict, done, wanted),
+    )
+
+
+def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) -> str:
+    """Say what the ledger has against a verdict; nothing if they agree."""
+    more = [each for each in done if done[each] > wanted[each]]
+    less = [each for each in wanted if done[each] < wanted[each]]
+    repeats = [each for each in more if wanted[each]]
+    others = [each for each in more if not wanted[each]]
+    holds = {
+        "recovered": not more and not less,
+        "not reached": not more and not less,
+        "different result": not more and not less,
+        "went on without": not more and not less,
+        "failed cleanly": not done or not (more or less),
+        "failed partway": bool(done) and not more,
+        "repeated side effect": bool(more),
+        "possible repeat": True,
+        "wrong effect": bool(others),
+        "missing effect": bool(less),
+    }
+    if holds.get(verdict, True) and (verdict == "repeated side effect" or not repeats):
+        return ""
+    return f"the ledger has {dict(done)}, without the fault {dict(wanted)}"

@@ -1,0 +1,1 @@
+"""Agents that are Python functions of a harness."""

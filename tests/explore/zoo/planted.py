@@ -1,0 +1,75 @@
+"""A planted defect: the verdict that it is to get, where, and what the evidence has to mention."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from offbook.explore.runner import Subject
+from offbook.explore.verdict import Invariant
+from offbook.subjects.function import FunctionSubject
+from tests.explore.zoo.functions.desk import GaveUpError
+
+Twin = Literal["defect", "sound"]
+
+
+class Planted(Struct, frozen=True, kw_only=True):
+    """A defect and its sound twin.
+
+    `verdict` is what the defect is to get in the case `at`, and `evidence` what has to be in its evidence. `also` are
+    other findings that the same defect leads to elsewhere. `undoes` maps tools to those whose effects they undo.
+    """
+
+    name: str
+    verdict: str
+    at: str
+    evidence: str = ""
+    also: Sequence[str] = ()
+    undoes: Mapping[str, str] = field(default_factory=dict)
+    optional: Sequence[str] = ()
+    invariants: Sequence[Invariant] = ()
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """What it is: a function, a workflow, a scenario, or a program in some language."""
+
+    @property
+    def missing(self) -> str:
+        """What it needs and this machine has not; empty if it can run."""
+        return ""
+
+    @abstractmethod
+    def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:
+        """Open the defect or its twin for a block, with its recording in a folder."""
+
+
+def write_recording(folder: Path, answers: Mapping[str, Any]) -> Path:
+    """Write a recording by hand."""
+    path = folder / "recording.json"
+    path.write_text(json.dumps({"_version": 2, **answers}))
+    return path
+
+
+class PlantedFunction(Planted, frozen=True, kw_only=True):
+    """A defect of a function: the agent, and the one argument by which the twins differ."""
+
+    agent: Callable[..., Any]
+    defect: Mapping[str, Any]
+    sound: Mapping[str, Any]
+    answers: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return "function"
+
+    def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:
+        function = partial(self.agent, **(self.defect if twin == "defect" else self.sound))
+        return closing(FunctionSubject(function, write_recording(folder, self.answers), declared=[GaveUpError]))

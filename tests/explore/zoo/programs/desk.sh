@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Agents that are one script with curl and jq: `desk.sh AGENT defect|sound`.
+set -u
+agent=$1 twin=$2
+folder=$(mktemp -d)
+answer=$folder/answer
+question='{"role":"user","content":"Order 42 never came."}'
+tool='{"type":"function","function":{"name":"refund","parameters":{"type":"object","properties":{"order_id":{"type":"integer"}}}}}'
+
+give_up() { echo "$1" >&2; exit 3; }
+
+note() {
+  printf '{"tool":"%s","arguments":%s,"run":"%s"}\n' "$1" "$2" "$OFFBOOK_URL" >>"$ZOO_LEDGER"
+  if [ -n "${ZOO_REPORTS:-}" ]; then printf '{"tool":"%s","arguments":%s}\n' "$1" "$2" >>"$OFFBOOK_EFFECTS"; fi
+}
+
+# post MESSAGES: the status is in $status, the body in the file $answer
+post() {
+  status=$(curl -s -o "$answer" -w '%{http_code}' --max-time 0.5 -H 'content-type: application/json' \
+    -d "{\"model\":\"gpt-4o\",\"messages\":[$1],\"tools\":[$tool]}" "$OPENAI_BASE_URL/chat/completions")
+}
+
+# ask MESSAGES: twice at most, and only where it may help
+ask() {
+  local try
+  for try in 1 2; do
+    if post "$1" && [ "$status" = 200 ] && is_complete; then return; fi
+    case $status in 4??) give_up "HTTP $status" ;; 200) is_readable && give_up "the answer is not complete" ;; esac
+    sleep 0.05
+  done
+  give_up "the model does not answer"
+}
+
+is_readable() { jq -e '.choices[0].message' "$answer" >"$folder/message" 2>/dev/null; }
+
+is_complete() {
+  is_readable && jq -e '.choices[0] | (.finish_reason == "stop" or .finish_reason == "tool_calls")
+    and ((.message.content // "") != "" or (.message.tool_calls // []) != [])' "$answer" >/dev/null
+}
+
+# pay: what the model asks for must be the one refund; its id is in $id
+pay() {
+  jq -e '.choices[0].message.tool_calls | length == 1 and .[0].function.name == "refund"
+    and (.[0].function.arguments | fromjson?) == {"order_id": 42}' "$answer" >/dev/null ||
+    give_up "the model wants something else"
+  id=$(jq -r '.choices[0].message.tool_calls[0].id' "$answer")
+  called=$(jq -c '.choices[0].message' "$answer")
+  note refund '{"order_id":42}'
+}
+
+say() {
+  text=$(jq -r '.choices[0].message.content // empty' "$answer")
+  [ -n "$text" ] || give_up "the model says nothing"
+  echo "$text"
+}
+
+result() { echo "$question,$called,{\"role\":\"tool\",\"tool_call_id\":\"$id\",\"content\":\"paid for 42\"}"; }
+
+# Prints what jq makes of any answer, be it null; the twin looks at it first.
+prints_null() {
+  ask "$question"
+  pay
+  if [ "$twin" = sound ]; then
+    ask "$(result)"
+    say
+  else
+    post "$(result)"
+    jq -r '.choices[0].message.content' "$answer"
+  fi
+}
+
+# Asks until there is an answer; the twin asks twice.
+asks_for_ever() {
+  if [ "$twin" = sound ]; then
+    ask "$question"
+  else
+    until post "$question" && [ "$status" = 200 ] && is_complete; do sleep 0.01; done
+  fi
+  pay
+  ask "$(result)"
+  say
+}
+
+# Says that it is done when it has to give up; the twin gives up.
+says_done() {
+  if [ "$twin" = defect ]; then give_up() { echo "Order 42 is refunded."; exit 0; }; fi
+  ask "$question"
+  pay
+  ask "$(result)"
+  say
+}
+
+"$agent"

@@ -1,0 +1,96 @@
+"""Agents that are handlers of a scenario, with a mocked tool and an assertion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from offbook.explore.runner import Subject
+from offbook.subjects.open import open_subject
+from offbook.subjects.specs import ExploreSettings, ScenarioSpec
+from tests.explore.zoo.planted import Planted, Twin, write_recording
+
+SIM = Path(__file__).with_name("sim_refunds.py")
+
+
+class PlantedScenario(Planted, frozen=True, kw_only=True):
+    """A defect of a handler, by the name of that."""
+
+    agent: str
+
+    @property
+    def kind(self) -> str:
+        return "scenario"
+
+    @contextmanager
+    def open(self, twin: Twin, folder: Path) -> Iterator[Subject]:
+        name = f"{self.agent}_{twin}"
+        config = folder / "offbook.toml"
+        config.write_text(f'[agent]\nname = "{name}"\nhandler = "tests.explore.zoo.scenarios.agents:{name}"\n')
+        steps = {"plan": "yes", "say": "It is paid."}
+        answers = {f"refunds/{name}/1/agent.{step}": [{"content": text}] for step, text in steps.items()}
+        spec = ScenarioSpec(
+            recording=str(write_recording(folder, answers)),
+            file=str(SIM),
+            scenario="refunds",
+            agent=name,
+            config=str(config),
+        )
+        with open_subject(spec, ExploreSettings(declared=("GaveUpError",))) as subject:
+            yield subject
+
+
+PLANTED = [
+    PlantedScenario(
+        name="says done",
+        agent="says_done",
+        verdict="missing effect",
+        at="tool=refund call=1: tool_error",
+        evidence="refund",
+        also=["undetected", "went on without", "wrong"],
+    ),
+    PlantedScenario(
+        name="refunds until it hears of it",
+        agent="refunds_until_it_hears_of_it",
+        verdict="repeated side effect",
+        at="tool=refund call=1: tool_lost",
+        evidence="refund(order=42",
+    ),
+    PlantedScenario(
+        name="refunds less",
+        agent="refunds_less",
+        verdict="wrong effect",
+        at="tool=refund call=1: tool_lost",
+        evidence="amount=15",
+    ),
+    PlantedScenario(
+        name="writes None",
+        agent="writes_none",
+        verdict="undetected",
+        at="step=agent.say call=1 attempt=1: empty_response",
+        evidence="None",
+    ),
+    PlantedScenario(
+        name="says the error",
+        agent="says_the_error",
+        verdict="undetected",
+        at="step=agent.say call=1: http_error 500",
+        also=["went on without"],
+    ),
+    PlantedScenario(
+        name="never gives up",
+        agent="never_gives_up",
+        verdict="hung",
+        at="step=agent.plan call=1: http_error 500",
+        also=["retried in vain", "retry storm"],
+    ),
+    PlantedScenario(
+        name="reads a result blindly",
+        agent="reads_a_result_blindly",
+        verdict="crashed",
+        at="tool=refund call=1: tool_error",
+        evidence="KeyError",
+        also=["undetected"],
+    ),
+]

@@ -1,0 +1,272 @@
+"""Agents that are workflows: YAML with one line that differs between the twins, and real tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from offbook.explore.runner import Subject
+from offbook.subjects.specs import ExploreSettings
+from offbook.subjects.workflow import WorkflowSubject
+from offbook.workflow.file.load import parse_workflow
+from tests.explore.zoo.functions.desk import asks_for
+from tests.explore.zoo.planted import Planted, Twin, write_recording
+
+
+class PlantedWorkflow(Planted, frozen=True, kw_only=True):
+    """A defect of a workflow: its text, in which `DECISION` stands for what the twins decide."""
+
+    text: str
+    defect: str
+    sound: str
+    answers: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return "workflow"
+
+    @contextmanager
+    def open(self, twin: Twin, folder: Path) -> Iterator[Subject]:
+        text = self.text.replace("DECISION", self.defect if twin == "defect" else self.sound)
+        subject = WorkflowSubject(
+            parse_workflow(text, source=self.name),
+            write_recording(folder, self.answers),
+            folder=Path(__file__).parent,
+            settings=ExploreSettings(declared=("RefusedError",), runs_tools=True),
+        )
+        with closing(subject):
+            yield subject
+
+
+HEAD = "name: zoo\nconfig: {provider: openai, model: m, retry: {max_retries: 1, backoff_s: 1.0}}\n"
+
+TELL = """\
+  - id: tell
+    type: loop
+    until: "state.told.endsWith('.')"
+    max_iterations: 2
+    steps:
+      - {id: say, type: llm_call, prompt: "Say in one sentence that it is done.", output: told}
+  - {id: stop, type: tool, tool: stop, args: {reason: it may not be done}}
+"""
+PUBLISHES = (
+    HEAD
+    + """\
+tools: {publish: "shop:publish", stop: "shop:stop"}
+state: {draft: A fine chair., told: ""}
+steps:
+  - {id: review, type: llm_call, prompt: "Is this good? {state.draft}", output: review, on_failure: continue}
+  - id: route
+    type: router
+    depends_on: [review]
+    conditions: [{expression: "DECISION", target: publish}]
+    default: refuse
+  - {id: refuse, type: tool, tool: stop, args: {reason: the review is not good}}
+  - {id: publish, type: tool, tool: publish, args: {text: "{state.draft}"}, retry: {max_retries: 0}, output: page}
+  - id: posted
+    type: router
+    depends_on: [publish]
+    conditions: [{expression: "state.page == 'published'", target: tell}]
+    default: stop
+"""
+    + TELL
+)
+PAYS = (
+    HEAD
+    + """\
+tools: {pay: "shop:pay", stop: "shop:stop"}
+state: {told: ""}
+steps:
+  - {id: pay, type: tool, tool: pay, args: {bill: 7}, PAYING, output: paid}
+  - id: paid
+    type: router
+    depends_on: [pay]
+    conditions: [{expression: "CHECK", target: tell}]
+    default: stop
+"""
+    + TELL
+)
+ASKS = (
+    HEAD
+    + """\
+state: {answer: ""}
+steps:
+  - id: ask
+    type: loop
+    until: "state.answer.endsWith('.')"
+    max_iterations: DECISION
+    steps:
+      - {id: say, type: llm_call, prompt: "Where is order 42?", output: answer}
+"""
+)
+PRICES = (
+    HEAD
+    + """\
+tools: {find_price: "shop:find_price", stop: "shop:stop"}
+state: {told: ""}
+steps:
+  - {id: look, type: tool, tool: find_price, args: {product: chair}, output: price}
+  - id: known
+    type: router
+    depends_on: [look]
+    conditions: [{expression: "DECISION", target: tell}]
+    default: stop
+  - id: tell
+    type: loop
+    until: "state.told.endsWith('.')"
+    max_iterations: 2
+    steps:
+      - {id: say, type: llm_call, prompt: "Praise a chair for {state.price} euros.", output: told}
+  - {id: stop, type: tool, tool: stop, args: {reason: there is no price}}
+"""
+)
+TRIP = (
+    HEAD
+    + """\
+tools:
+  book_hotel: "shop:book_hotel"
+  book_flight: "shop:book_flight"
+  cancel_hotel: "shop:cancel_hotel"
+  stop: "shop:stop"
+state: {said: ""}
+steps:
+  - {id: city, type: llm_call, prompt: "Where to?", output: city}
+  - id: known
+    type: router
+    depends_on: [city]
+    conditions: [{expression: "state.city == 'Oslo'", target: hotel}]
+    default: unknown
+  - {id: unknown, type: tool, tool: stop, args: {reason: there is no such city}}
+  - {id: hotel, type: tool, tool: book_hotel, args: {city: Oslo}, retry: {max_retries: 0}, output: hotel}
+  - id: flight
+    type: tool
+    depends_on: [hotel]
+    tool: book_flight
+    args: {city: Oslo}
+    retry: {max_retries: 0}
+    on_failure: continue
+    output: flight
+  - id: flies
+    type: router
+    depends_on: [flight]
+    conditions: [{expression: "state.flight == 'flight'", target: goodbye}]
+    default: cancel
+  - id: goodbye
+    type: loop
+    until: "state.said.endsWith('.')"
+    max_iterations: 2
+    steps:
+      - {id: say, type: llm_call, prompt: "Say goodbye.", output: said}
+  - {id: cancel, type: tool, tool: cancel_hotel, args: {city: Oslo}, retry: {max_retries: 0}}
+  - {id: again, type: tool, depends_on: [cancel], tool: DECISION, retry: {max_retries: 0}}
+  - {id: stop, type: tool, depends_on: [again], tool: stop, args: {reason: there is no flight}}
+"""
+)
+DESK = (
+    HEAD
+    + """\
+tools: {refund: "shop:DECISION", reply: "shop:reply"}
+steps:
+  - id: agent
+    type: agent
+    prompt: "Order 42 never came."
+    tools: [refund]
+    terminal_tool: reply
+    required_steps: [refund]
+    output: said
+"""
+)
+
+ONCE = PAYS.replace("PAYING", "retry: {max_retries: 0}, on_failure: continue")
+SAID = {"say": [{"content": "It is done."}]}
+
+PLANTED = [
+    PlantedWorkflow(
+        name="publishes unchecked",
+        text=PUBLISHES,
+        defect="state.review == null || state.review == 'ok'",
+        sound="state.review == 'ok'",
+        answers={"review": [{"content": "ok"}], **SAID},
+        verdict="went on without",
+        at="step=review call=1: http_error 500",
+        evidence="review",
+        also=["undetected"],
+    ),
+    PlantedWorkflow(
+        name="publishes on an empty review",
+        text=PUBLISHES,
+        defect="state.review != null && !state.review.contains('bad')",
+        sound="state.review == 'ok'",
+        answers={"review": [{"content": "ok"}], **SAID},
+        verdict="undetected",
+        at="step=review call=1 attempt=1: empty_response",
+        also=["went on without"],
+    ),
+    PlantedWorkflow(
+        name="pays again",
+        text=PAYS.replace("CHECK", "state.paid == 'paid'").replace("PAYING", "retry: {max_retries: DECISION}"),
+        defect="2",
+        sound="0",
+        answers=SAID,
+        verdict="repeated side effect",
+        at="tool=pay call=1: tool_lost",
+        evidence="pay(bill=7)",
+    ),
+    PlantedWorkflow(
+        name="says done",
+        text=ONCE.replace("CHECK", "DECISION"),
+        defect="state.paid != 'declined'",
+        sound="state.paid == 'paid'",
+        answers=SAID,
+        verdict="missing effect",
+        at="tool=pay call=1: tool_error",
+        evidence="pay",
+        also=["undetected", "went on without"],
+    ),
+    PlantedWorkflow(
+        name="asks until it says something",
+        text=ASKS,
+        defect="100000",
+        sound="3",
+        answers={"say": [{"content": "It is on its way."}]},
+        verdict="hung",
+        at="step=say since=1: empty_response",
+        also=["retry storm"],
+    ),
+    PlantedWorkflow(
+        name="believes a garbled result",
+        text=PRICES,
+        defect="state.price != 0",
+        sound="string(state.price).matches('^[0-9]+$')",
+        answers={"say": [{"content": "A fine chair for 30 euros."}]},
+        verdict="undetected",
+        at="tool=find_price call=1: tool_garbled",
+        also=["went on without"],
+    ),
+    PlantedWorkflow(
+        name="cancels twice",
+        text=TRIP,
+        defect="cancel_hotel, args: {city: Oslo}",
+        sound="stop, args: {reason: there is no flight}",
+        answers={"city": [{"content": "Oslo"}], "say": [{"content": "Have a good trip."}]},
+        undoes={"cancel_hotel": "book_hotel"},
+        verdict="wrong effect",
+        at="tool=book_flight call=1: tool_error",
+        evidence="cancel_hotel",
+        also=["repeated side effect"],
+    ),
+    PlantedWorkflow(
+        name="refunds when it is asked to",
+        text=DESK,
+        defect="refund",
+        sound="refund_once",
+        answers={
+            "agent": [asks_for(("refund", {"order_id": 42})), asks_for(("reply", {"text": "Order 42 is refunded."}))]
+        },
+        verdict="repeated side effect",
+        at="tool=refund call=1: tool_lost",
+        evidence="refund(order_id=42)",
+    ),
+]
