@@ -123,7 +123,7 @@ def _status_of(error: Exception) -> int | None:
 
 def _headers_of(error: Exception) -> dict[str, str]:
     for carrier in (error, getattr(error, "response", None)):
-        headers = getattr(carrier, "headers", None)
-        if hasattr(headers, "items"):
-            return {str(name): str(value) for name, value in headers.items()}
+        items = getattr(getattr(carrier, "headers", None), "items", None)
+        if callable(items):
+            return {str(name): str(value) for name, value in items()}
     return {}
