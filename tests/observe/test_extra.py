@@ -47,7 +47,14 @@ def test_replay_and_the_other_sinks_do_without_the_extra():
     assert outcome_of(f"{without(*OPTIONAL)}{REPLAY}print('done')") == "done"
 
 
-@pytest.mark.parametrize(("sink", "package"), [("PrometheusSink", "prometheus_client"), ("OtelSink", "opentelemetry")])
+@pytest.mark.parametrize(
+    ("sink", "package"),
+    [
+        ("PrometheusSink", "prometheus_client"),
+        ("OtelSink", "opentelemetry"),
+        ("SpanFileSink", "opentelemetry.sdk"),
+    ],
+)
 def test_a_sink_whose_package_is_missing_says_what_to_install(sink, package):
     program = f"""{without(package)}
 from offbook.errors import InputError

@@ -32,6 +32,16 @@ Plan: TypeAlias = Annotated[str | None, typer.Option("--plan", help="A JSON file
 Trace: TypeAlias = Annotated[
     str | None, typer.Option("--trace", help="Write each event to this file, as a line of JSON.")
 ]
+Metrics: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics", metavar="FILE|PORT", help="Write Prometheus metrics to this file at the end, or serve them here."
+    ),
+]
+Spans: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--spans", metavar="FILE", help="Write OpenTelemetry spans to this file, as lines of JSON."),
+]
 RUNS_DIR = ".offbook/runs"
 RunsDir: TypeAlias = Annotated[str, typer.Option(envvar="OFFBOOK_RUNS_DIR", help="Where runs are stored.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Print failures only.")]

@@ -159,6 +159,8 @@ def test_the_record_modes_of_the_command_are_those_of_the_library():
         (["--mock-responses", "run.json", "--fault", "call=two: timeout"], "call=two: timeout"),
         (["--mock-responses", "run.json", "--plan", "missing.json"], "missing.json"),
         (["--mock-responses", "run.json", "--trace", "run.json/events.jsonl"], "run.json/events.jsonl"),
+        (["--mock-responses", "run.json", "--metrics", "run.json/run.prom"], "run.json/run.prom"),
+        (["--mock-responses", "run.json", "--spans", "run.json/spans.jsonl"], "run.json/spans.jsonl"),
         (["--recording", "run.json"], "did you mean `offbook replay"),
         (["--record", "redis://host/0"], "redis://host/0"),
     ],
@@ -217,6 +219,17 @@ def test_a_trace_holds_every_event(run, greet):
 def test_the_folder_of_a_trace_is_made(run, greet):
     code, _, _ = run("run", greet, "--mock-responses", "run.json", "--trace", "some/folder/events.jsonl")
     assert (code, Path("some/folder/events.jsonl").exists()) == (0, True)
+
+
+@pytest.mark.parametrize("command", [["run", "--mock-responses"], ["replay", "--recording"]])
+def test_metrics_and_spans_of_a_run_are_written_to_files(run, greet, command):
+    name, answers = command
+    code, _, err = run(name, greet, answers, "run.json", "--metrics", "out/run.prom", "--spans", "out/spans.jsonl")
+    assert (code, err) == (0, "")
+    assert 'offbook_workflow_runs_total{status="succeeded",workflow="greet"} 1.0' in Path("out/run.prom").read_text()
+    spans = [json.loads(line) for line in Path("out/spans.jsonl").read_text().splitlines()]
+    called = [span["attributes"]["offbook.step_id"] for span in spans if span["name"].startswith("chat")]
+    assert called == ["hello", "bye"]
 
 
 def test_who_adds_to_a_recording_of_the_same_steps_is_told(run, greet, server):

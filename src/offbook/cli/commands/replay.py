@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.options import AsJson, Faults, Plan, Quiet, RealTime, Settings, StateFile, StrictUnused, Trace
+from offbook.cli.options import (
+    AsJson,
+    Faults,
+    Metrics,
+    Plan,
+    Quiet,
+    RealTime,
+    Settings,
+    Spans,
+    StateFile,
+    StrictUnused,
+    Trace,
+)
 
 
 def replay(
@@ -26,6 +38,8 @@ def replay(
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     trace: Trace = None,
+    metrics: Metrics = None,
+    spans: Spans = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     real_time: RealTime = False,
@@ -47,6 +61,7 @@ def replay(
       offbook replay --plan regress/0007.json
     """
     from offbook.cli.parse import check_models, parse_faults, parse_state
+    from offbook.cli.runners.event_sinks import EventOptions
     from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
     from offbook.errors import InputError, RecordingMismatchError
     from offbook.pipeline import Replay
@@ -72,7 +87,7 @@ def replay(
         is_quiet=quiet,
         is_real_time=real_time,
         is_strict=strict_unused,
-        trace=trace,
+        events=EventOptions(trace=trace, metrics=metrics, spans=spans),
     )
     try:
         ending = run_workflow(definition, options, folder=folder_of(flow))

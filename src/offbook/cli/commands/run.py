@@ -11,12 +11,14 @@ from offbook.cli.options import (
     AsJson,
     Faults,
     Flow,
+    Metrics,
     Plan,
     Quiet,
     RealTime,
     RecordMode,
     RunsDir,
     Settings,
+    Spans,
     StateFile,
     Trace,
 )
@@ -49,6 +51,8 @@ def run(
     plan: Plan = None,
     recording: Annotated[str | None, typer.Option(hidden=True)] = None,
     trace: Trace = None,
+    metrics: Metrics = None,
+    spans: Spans = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     real_time: RealTime = False,
@@ -71,6 +75,7 @@ def run(
       offbook run flow.yaml --mock-responses recordings/run.json --fault 'step=answer attempt=1: timeout'
     """
     from offbook.cli.parse import check_models, parse_faults, parse_state
+    from offbook.cli.runners.event_sinks import EventOptions
     from offbook.cli.runners.resume import resume_options, start_resumable
     from offbook.cli.runners.workflow import RunOptions, folder_of, is_mocked, run_workflow, warn_if_recorded
     from offbook.workflow.file.load import load_workflow
@@ -86,7 +91,7 @@ def run(
         is_json=as_json,
         is_quiet=quiet,
         is_real_time=real_time,
-        trace=trace,
+        events=EventOptions(trace=trace, metrics=metrics, spans=spans),
     )
     warn_if_recorded(definition, mode)
     if no_checkpoint or is_mocked(definition, mode):

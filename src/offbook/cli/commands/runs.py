@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offbook.cli.options import RUNS_DIR, AsJson, Quiet, RunsDir, Trace
+from offbook.cli.options import RUNS_DIR, AsJson, Metrics, Quiet, RunsDir, Spans, Trace
 from offbook.text import format_usd, pluralize
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ def resume(
     ] = False,
     runs_dir: RunsDir = RUNS_DIR,
     trace: Trace = None,
+    metrics: Metrics = None,
+    spans: Spans = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -119,6 +121,7 @@ def resume(
     import msgspec
 
     from offbook.cli.commands.run import override_config
+    from offbook.cli.runners.event_sinks import EventOptions
     from offbook.cli.runners.resume import ResumeOptions, run_resumable
     from offbook.cli.runners.workflow import RunOptions
     from offbook.errors import RunError
@@ -133,6 +136,11 @@ def resume(
             stored = msgspec.convert(manifest.options, ResumeOptions)
             definition = override_config(load_workflow(manifest.given_path), stored.provider, stored.model)
             options = RunOptions(
-                mode=stored.mode, state=manifest.state, faults=stored.plan, is_json=as_json, is_quiet=quiet, trace=trace
+                mode=stored.mode,
+                state=manifest.state,
+                faults=stored.plan,
+                is_json=as_json,
+                is_quiet=quiet,
+                events=EventOptions(trace=trace, metrics=metrics, spans=spans),
             )
             raise typer.Exit(run_resumable(run, definition, options, runs_dir=runs_dir))

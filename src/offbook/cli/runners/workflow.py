@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,11 @@ from offbook.cli.output.console import ending_document, print_message
 from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
 from offbook.cli.output.tally import FaultTally, describe_unused, tally_faults
 from offbook.cli.process import Termination
-from offbook.clock import SYSTEM_CLOCK, run
-from offbook.events import NULL_SINK, Sink, Sinks
+from offbook.cli.runners.event_sinks import NO_EVENTS, EventOptions
+from offbook.clock import run
+from offbook.events import Sinks
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
-from offbook.observe.json_lines import JsonLinesSink
 from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipeline, resolve_mode
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
@@ -36,7 +35,7 @@ from offbook.workflow.runs.calls import RunCalls
 class RunOptions(Struct, frozen=True, kw_only=True):
     """How a workflow runs, and what is printed.
 
-    `is_strict` makes unused exchanges of a replay a mismatch. `trace` is a file for events. `checkpoint` has the
+    `is_strict` makes unused exchanges of a replay a mismatch. `events` says where events go. `checkpoint` has the
     completed steps; `calls` stores model and tool calls, and answers those of an earlier run.
     """
 
@@ -47,7 +46,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     is_quiet: bool = False
     is_real_time: bool = False
     is_strict: bool = False
-    trace: str | None = None
+    events: EventOptions = NO_EVENTS
     checkpoint: Checkpoint = NO_CHECKPOINT
     calls: RunCalls | None = None
 
@@ -136,8 +135,8 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
     progress = _progress(definition, options)
     termination = Termination()
     try:
-        with termination, progress, _trace(options) as trace:
-            work = _run(definition, options, folder, progress, Sinks(progress, trace))
+        with termination, progress, options.events.open() as sink:
+            work = _run(definition, options, folder, progress, Sinks(progress, sink))
             done = run(work, virtual_time=is_mocked(definition, options.mode) and not options.is_real_time)
     except KeyboardInterrupt:
         return _end_interrupted(progress, options, is_terminated=termination.has_come)
@@ -184,10 +183,6 @@ def _progress(definition: WorkflowDefinition, options: RunOptions) -> RunProgres
     if options.is_json or options.is_quiet:
         return RunProgress()
     return LiveProgress(definition) if sys.stdout.isatty() else PlainProgress(definition)
-
-
-def _trace(options: RunOptions) -> AbstractContextManager[Sink]:
-    return nullcontext(NULL_SINK) if options.trace is None else JsonLinesSink(options.trace, clock=SYSTEM_CLOCK)
 
 
 def folder_of(flow: str) -> Path:

@@ -1,0 +1,57 @@
+"""Writes OpenTelemetry spans to a file, one JSON object a line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from offbook.errors import InputError
+from offbook.events import Event
+from offbook.observe.otel import OtelSink
+
+try:
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+except ImportError as error:
+    reason, hint = "opentelemetry-sdk is not installed", "install offbook[observability]"
+    raise InputError(reason, source="SpanFileSink", hint=hint) from error
+
+
+class SpanFileSink:
+    """Writes every span of OtelSink to `path` when it ends, as one line of JSON. The file is replaced.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._file = Path(path).open("w", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed by close()
+        except OSError as error:
+            raise InputError(str(error.strerror), source=os.fspath(path)) from error
+        self._provider = TracerProvider(shutdown_on_exit=False)
+        self._provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=self._file, formatter=_line)))
+        self._sink = OtelSink(self._provider)
+
+    def emit(self, event: Event) -> None:
+        self._sink.emit(event)
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        self._provider.shutdown()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _line(span: ReadableSpan) -> str:
+    return f"{span.to_json(indent=None)}\n"
