@@ -144,3 +144,18 @@ def test_the_installed_command_exits_with_2_on_bad_input(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        (["replay", "flow.yaml", "--recording", "old.json"], "else record it again, or add --allow-default-fallback"),
+        (["exec", "--replay", "old.json", "--", "true"], "else record it again, or add --lenient"),
+        (["serve", "--replay", "old.json"], "else record it again, or add --lenient"),
+    ],
+)
+def test_the_hint_for_an_old_recording_names_the_option_of_the_command(run, greet, write, command, advice):
+    write("old.json", '{"hello": {"content": "Hello!"}}')
+    command = [greet if each == "flow.yaml" else each for each in command]
+    code, _, err = run(*command)
+    assert (code, err.splitlines()[-1].partition("; ")[2]) == (2, advice)

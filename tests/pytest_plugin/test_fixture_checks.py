@@ -168,3 +168,12 @@ class TestUnused:
 
     def test_nothing_is_unused_while_recording(self, careless):
         careless("pass", "--offbook-strict-unused", "--offbook-record=all").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    "use", ["offbook.provider", "offbook.tools(add)", "offbook.stand_in", "offbook.serving().__enter__()"]
+)
+def test_the_hint_for_an_old_recording_names_the_marker(careless, use):
+    result = careless(use, recording='{"greet": {"content": "Hello"}}')
+    result.assert_outcomes(failed=1)
+    assert "or mark the test: @pytest.mark.offbook(strict=False)" in told(result)

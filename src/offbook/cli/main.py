@@ -9,7 +9,7 @@ from offbook.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from offbook.errors import OffbookError
+    from offbook.errors import InputError, OffbookError
 
 OBJECTS_BETWEEN_COLLECTIONS = 100_000
 """Importing creates many objects that stay. Looking for garbage among them takes a fifth of the time of a command."""
@@ -24,7 +24,7 @@ def main() -> None:
     try:
         app(prog_name="offbook")
     except InputError as error:
-        _end(error, BAD_INPUT)
+        _end(_with_own_option(error), BAD_INPUT)
     except RecordingMismatchError as error:
         _end(error, MISMATCH)
     except OffbookError as error:
@@ -47,6 +47,21 @@ def _end_interrupted() -> None:
     if _wants_json():
         typer.echo(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
     sys.exit(INTERRUPTED)
+
+
+_LENIENT_OPTIONS = {"replay": "--allow-default-fallback", "exec": "--lenient", "serve": "--lenient"}
+
+
+def _with_own_option(error: InputError) -> InputError:
+    """Return the error with the option of this command in its hint, where that names an argument of Python."""
+    if "strict=False" not in error.hint:
+        return error
+    from offbook.recording.format.document import LENIENT_ADVICE
+
+    option = _LENIENT_OPTIONS.get(sys.argv[1])
+    advice = f", or {LENIENT_ADVICE}"
+    hint = error.hint.replace(advice, "" if option is None else f", or add {option}")
+    return type(error)(error.reason, source=error.source, place=error.place, hint=hint)
 
 
 def _end(error: OffbookError, code: int) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from typing_extensions import Unpack
 
 from offbook.clock import run
-from offbook.errors import InputError, RecordingMismatchError
+from offbook.errors import InputError, RecordingFormatError, RecordingMismatchError
 from offbook.events import CallRecorded, Event, ReplayMissed, ReplayServed
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Reply, Request
@@ -24,6 +24,7 @@ from offbook.providers.provider import Provider
 from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.plan import RecordingPlan
 from offbook.pytest_plugin.recordings import entry_names
+from offbook.recording.format.document import LENIENT_ADVICE
 from offbook.recording.format.keys import tool_key
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.record import RecordingProvider
@@ -83,6 +84,17 @@ class AnsweredCallLog:
         return sum(isinstance(call, ReplayServed) and call.matched_by != "default" for call in self.calls)
 
 
+@contextmanager
+def _marker_advice() -> Iterator[None]:
+    """Name the marker in the hint of a recording that is too old for a strict replay."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except RecordingFormatError as error:
+        hint = error.hint.replace(LENIENT_ADVICE, "mark the test: @pytest.mark.offbook(strict=False)")
+        raise RecordingFormatError(error.reason, source=error.source, place=error.place, hint=hint) from None
+
+
 class HttpDoubles:
     """The doubles of HTTP APIs in one test, opened on first use."""
 
@@ -93,7 +105,8 @@ class HttpDoubles:
     @cached_property
     def stand_in(self) -> StandIn:
         """Answers clients in this process."""
-        stand_in = StandIn(self._recording, **self._options)
+        with _marker_advice():
+            stand_in = StandIn(self._recording, **self._options)
         self._opened.append(stand_in)
         return stand_in
 
@@ -109,7 +122,9 @@ class HttpDoubles:
         if options.record is not None:
             urls = upstreams_from_environment(os.environ) | dict(upstreams or {})
             options = replace(options, upstreams=urls, upstream_keys=upstream_keys)
-        with WireServer(options) as server:
+        with _marker_advice():
+            opened = WireServer(options)
+        with opened as server:
             self._opened.append(server)
             yield server
 
@@ -303,14 +318,16 @@ class ReplayBackend(RecordingBackend):
     def provider(self) -> MockProvider:
         __tracebackhide__ = True
         if self._provider is None:
-            self._provider = MockProvider(self._location(), strict=self.plan.strict, sink=self.log)
+            with _marker_advice():
+                self._provider = MockProvider(self._location(), strict=self.plan.strict, sink=self.log)
         return self._provider
 
     @property
     def toolbox(self) -> ReplayedTools:
         __tracebackhide__ = True
         if self._toolbox is None:
-            self._toolbox = replay_tools((), self._location(), strict=self.plan.strict)
+            with _marker_advice():
+                self._toolbox = replay_tools((), self._location(), strict=self.plan.strict)
             self._toolbox.hint = record_again_hint(self.plan.node_id)
         return self._toolbox
 

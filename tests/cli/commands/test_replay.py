@@ -125,3 +125,48 @@ def test_a_recording_must_be_named(run, greet):
     code, _, err = run("replay", greet)
     assert code == 2
     assert "--recording" in err
+
+
+MAY_FAIL = """\
+name: careless
+config: {provider: openai, model: m}
+state: {answer: "", sum: 0}
+tools: {add: {function: "sums:add"}}
+steps:
+  - {id: ask, type: llm_call, prompt: "Hi", output: answer, on_failure: continue}
+  - {id: add, type: tool, tool: add, args: {a: 1}, output: sum, on_failure: continue}
+"""
+ADDED = {"arguments": {"a": 1}, "result": 2}
+
+
+@pytest.fixture
+def careless(write):
+    """A workflow whose steps may fail."""
+    write("sums.py", 'def add(a: int) -> int:\n    """Add one."""\n    return a + 1\n')
+    return write("careless.yaml", MAY_FAIL)
+
+
+@pytest.mark.parametrize(
+    "recording",
+    [
+        {"other": {"content": "Hello!"}, "_tools": {"add": [ADDED]}},
+        {"ask": {"content": "Hello!"}, "_tools": {"add": [{**ADDED, "arguments": {"a": 2}}]}},
+        {"ask": {"content": "Hello!"}, "_tools": {"multiply": [ADDED]}},
+    ],
+)
+def test_a_call_without_an_answer_ends_the_replay_even_if_its_step_may_fail(run, careless, write, recording):
+    write("run.json", json.dumps({"_version": 2} | recording))
+    code, _, err = run("replay", careless, "--recording", "run.json")
+    assert code == 3
+    again = f"offbook run {careless} --record run.json --record-mode all"
+    assert f"hint: record it again, or undo the change: {again}" in err
+
+
+def test_what_follows_a_fault_is_not_to_be_recorded_again(run, careless, write):
+    write("run.json", json.dumps({"_version": 2, "ask": {"content": "Hi"}, "_tools": {"add": [ADDED]}}))
+    flow = MAY_FAIL + "  - {id: again, type: tool, tool: add, args: {a: 1}, depends_on: [add]}\n"
+    write("careless.yaml", flow)
+    code, _, err = run("replay", careless, "--recording", "run.json", "--fault", "tool=add call=1: tool_lost")
+    assert code == 3
+    assert "hint: a fault fired before this (tool=add call=1: tool_lost)" in err
+    assert "record it again" not in err

@@ -315,13 +315,13 @@ def test_a_drift_shows_the_nearest_call_and_what_differs():
     error = refused_call(recorded, {"query": "weather in Rome", "limit": 5})
     assert error.kind == "drifted"
     assert str(error) == (
-        "recording: tool 'search' was not recorded with these arguments. Record it again, or undo the change."
-        " The nearest call differs:\n"
+        "recording: tool 'search' was not recorded with these arguments. The nearest call differs:\n"
         "  arguments:\n"
         '     "limit": 5,\n'
         '  -  "query": "weather in Oslo"\n'
         '  +  "query": "weather in Rome"\n'
-        "   }"
+        "   }\n"
+        '  hint: record it again with record="all", which replaces what is there, or undo the change'
     )
 
 

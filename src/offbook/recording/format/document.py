@@ -170,6 +170,10 @@ def rules_from_meta(meta: JsonObject, *, source: str) -> NormaliseRules:
     return rules
 
 
+LENIENT_ADVICE = "replay with strict=False"
+"""What to do about a recording that is too old for a strict replay. Commands name their own option instead."""
+
+
 def check_strict(version: int, *, source: str) -> None:
     """Raise RecordingFormatError if a recording of this version cannot be replayed strictly."""
     if version < FORMAT_VERSION:
@@ -177,5 +181,5 @@ def check_strict(version: int, *, source: str) -> None:
             f"version {version} cannot be replayed strictly",
             source=source,
             place="_version",
-            hint='written by hand? put "_version": 2 at its top; else record it again, or replay with strict=False',
+            hint=f'written by hand? put "_version": 2 at its top; else record it again, or {LENIENT_ADVICE}',
         )
