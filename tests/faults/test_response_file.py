@@ -134,4 +134,4 @@ async def test_every_fault_that_fires_is_told_to_the_sink(path):
     await mock.complete(HI, "m", step_id="step_classify")
     await caught(mock, "step_translate")
     assert [event.fault_type for event in sink.events] == ["http_error", None, "malformed_response"]
-    assert mock.calls == sink.events
+    assert [call.fault_type for call in mock.calls] == [event.fault_type for event in sink.events]
