@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.agent.rescue.call_format import CallFormat, TextMatch, UnreadableError, is_plain, join_openings
@@ -115,8 +114,6 @@ def _contains(pattern: re.Pattern[str], text: str) -> bool:
     return pattern.search(text) is not None
 
 
-LONGEST_TEXT = 1_000_000
-
 _ALL_FORMATS = {"fence": FENCE} | FORMATS
 _openings = join_openings(
     **{name: call_format.opening for name, call_format in _ALL_FORMATS.items()}, thought_end=THINKING_CLOSE
@@ -124,36 +121,15 @@ _openings = join_openings(
 _nothing_more = re.compile(rf"(?:\s|{FORMATS['control_tokens'].opening})*+\Z")
 
 
-class Rescue(Struct, frozen=True):
-    """The calls found in a text, and the text without them; the whole text if there are no calls."""
-
-    calls: tuple[ToolCall, ...]
-    text: str
-
-
-def rescue(text: str, tools: Collection[str]) -> Rescue:
-    """Find the calls of `tools` that a model wrote as text.
-
-    Returns all calls in the text, or none: a call of another tool, an incomplete or invalid call, a call inside a
-    sentence, calls in different formats, and texts of more than a million characters yield nothing. The model's
-    thinking becomes the `reasoning` of the first call; calls in it are ignored. Never raises; takes linear time.
-    """
-    if not _may_hold_calls(text, tools):
-        return Rescue((), text)
+def scan_calls(text: str, tools: Collection[str]) -> tuple[tuple[ToolCall, ...], str]:
+    """Return the calls of `tools` in a text, and the text without them; no calls if any of them is in doubt."""
     scan = _Scan(text, tools)
     try:
         scan.run()
     except UnreadableError:
-        return Rescue((), text)
+        return (), text
     calls = () if scan.has_inline_calls else _calls(text, scan.matches)
-    return Rescue(calls, _remaining_text(text, scan.matches)) if calls else Rescue((), text)
-
-
-def _may_hold_calls(text: str, tools: Collection[str]) -> bool:
-    """Whether a scan can find calls: a quick check without false negatives."""
-    if "{" not in text and "<" not in text and "(" not in text:
-        return False
-    return len(text) <= LONGEST_TEXT and any(name in text for name in tools)
+    return (calls, _remaining_text(text, scan.matches)) if calls else ((), text)
 
 
 class _Scan:
