@@ -1,8 +1,5 @@
 """Exploring programs, over the wire."""
 
-import os
-import sys
-import threading
 import time
 
 import pytest

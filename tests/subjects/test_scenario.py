@@ -154,7 +154,7 @@ def test_a_recording_of_another_conversation_is_refused(project):
 
 def test_a_scenario_that_is_not_there_is_told_with_the_nearest(project):
     sim, recording = project.scenario()
-    wrong = ScenarioSpec(recording=str(recording), file=str(sim), scenario="refund", agent="desk")
+    wrong = ScenarioSpec(recording=str(recording), file=str(sim), scenario="refnds", agent="desk")
     with pytest.raises(InputError, match="did you mean 'refunds'"), open_subject(wrong, ExploreSettings()):
         pass
 

@@ -32,6 +32,9 @@ Plan: TypeAlias = Annotated[str | None, typer.Option("--plan", help="A JSON file
 Trace: TypeAlias = Annotated[
     str | None, typer.Option("--trace", help="Write each event to this file, as a line of JSON.")
 ]
+Declared: TypeAlias = Annotated[
+    str, typer.Option("--declared", help="Errors that the agent may raise: NAME,…; for a program, also exit codes.")
+]
 Metrics: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -101,6 +104,9 @@ PROGRAM_ARGS_KEY = "offbook.program_args"
 
 class ProgramCommand(QuickCommand):
     """Takes what follows the first `--` out of the arguments, for `program_args`."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND]"]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from offbook.errors import InputError
 from offbook.explore.runner import Subject
 from offbook.explore.verdict import Invariant
+from offbook.recording.tool_names import recorded_tool_names
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def _open_scenario(spec: ScenarioSpec, settings: ExploreSettings, stack: ExitSta
     config, file = config_of(spec.file, spec.config), Path(spec.file).resolve()
     stack.enter_context(import_from([config.folder, file.parent]))
     scenario = scenario_of(file, spec.scenario)
+    settings.check_tools(spec.recording, [*scenario.mocks, *scenario.schemas])
     plan_run(config, [scenario], agents=[spec.agent])
     return ScenarioSubject(config, scenario, spec.agent, spec.recording, settings=settings)
 
@@ -65,7 +67,33 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubjec
     if settings.on_divergence == "live":
         reason = "unrecorded calls of a program cannot be answered live"
         raise InputError(reason, source="--on-divergence", hint="use stop or default")
+    check_real_tools(spec, settings)
     return ProgramSubject(spec.command, replay=spec.recording, settings=settings)
+
+
+def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
+    """Return the tools that the program would run for real: those that its recording calls, unless they only read.
+
+    Raises:
+        InputError: the recording cannot be read.
+    """
+    return [name for name in recorded_tool_names(spec.recording).called if name not in settings.read_only]
+
+
+def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:
+    """Refuse a program whose tools would do something for real in every case, unless the settings allow it.
+
+    Raises:
+        InputError: they do not allow it, or the recording cannot be read.
+    """
+    tools = [] if settings.runs_tools else real_tools(spec, settings)
+    if tools:
+        reason = f"the program would run its tools for real in every case: {', '.join(tools)}"
+        hint = (
+            "--run-tools, if that does no harm: with a test account, a sandbox or a dry run; "
+            f"or --read-only {','.join(tools)}, as far as they only read"
+        )
+        raise InputError(reason, source="explore", hint=hint)
 
 
 INVARIANT_PREFIX = "invariant_"

@@ -52,7 +52,8 @@ class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_u
         """
         invariants = [] if self.invariants is None else load_invariants(self.invariants)
         with open_subject(self.subject, self.settings) as subject:
-            explorer = Explorer(subject, ExploreOptions(variants=(), invariants=invariants))
+            options = ExploreOptions(variants=(), invariants=invariants, optional=frozenset(self.settings.optional))
+            explorer = Explorer(subject, options)
             return explorer.explore([FaultCase("", self.faults, ())]).results[0]
 
 
@@ -76,18 +77,19 @@ def load_regression(path: str | os.PathLike[str]) -> Regression:
         raise InputError(reason, source=source, place=place) from None
 
 
-def reproduce(path: str | os.PathLike[str]) -> CaseResult:
-    """Run the regression in a file again, in the folder that it names.
+def reproduce(path: str | os.PathLike[str], *, declared: Sequence[str] = ()) -> CaseResult:
+    """Run the regression in a file again, in the folder that it names. `declared` are further declared errors.
 
     Raises:
         InputError: the file, or something that the regression needs, is missing or wrong.
     """
     regression = load_regression(path)
+    settings = replace(regression.settings, declared=(*regression.settings.declared, *declared))
     folder = Path(path).parent / regression.folder
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}", source=os.fspath(path), place="folder")
     with chdir(folder):
-        return regression.reproduce()
+        return replace(regression, settings=settings).reproduce()
 
 
 class RegressionFolder:

@@ -219,19 +219,22 @@ def config_of(file: str, config: str | None) -> Config:
 
 
 def scenario_of(file: Path, name: str | None) -> Scenario:
-    """Load the scenario of that name from a file; without a name, the only one.
+    """Load the scenario of that name from a file, or the only one with that text in its name, or the only one.
 
     Raises:
-        InputError: the file cannot be imported, there is no such scenario, or none is named and there are several.
+        InputError: the file cannot be imported, there is no such scenario, or there are several.
     """
     scenarios = {scenario.name: scenario for scenario in collect_scenarios([file])}
-    if name is None and len(scenarios) == 1:
-        return next(iter(scenarios.values()))
     if name in scenarios:
         return scenarios[name]
-    names = ", ".join(map(repr, scenarios)) or "none"
+    chosen = [scenario for scenario in scenarios.values() if (name or "").lower() in scenario.name.lower()]
+    if len(chosen) == 1:
+        return chosen[0]
+    names = ", ".join(repr(scenario.name) for scenario in chosen) or "none"
     if name is None:
         reason, hint = f"it declares {len(scenarios)} scenarios", f"choose one with --scenario: {names}"
+    elif chosen:
+        reason, hint = f"{len(chosen)} scenarios have {name!r} in their names", f"choose one: {names}"
     else:
         reason, hint = f"there is no scenario {name!r}", did_you_mean(name, scenarios, kind="scenarios")
     raise InputError(reason, source=str(file), hint=hint)

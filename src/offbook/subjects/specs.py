@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from offbook.errors import InputError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, OnDivergence
 from offbook.messages import JsonObject
 from offbook.providers.provider import Provider
+from offbook.recording.tool_names import recorded_tool_names
 from offbook.text import did_you_mean
 
 DEFAULT_DIVERGENCE: OnDivergence = "explore"
@@ -80,6 +82,7 @@ def _json(value: object) -> str:
 class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How a subject is run.
 
+    `optional` names steps and tools that a run may go on without.
     `declared` names the errors that it raises when it gives up; for a program, also its exit codes. `deadline_s` is how
     long a run may take: in virtual time in this process; for a program, how long it may wait for an answer.
 
@@ -100,6 +103,7 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     idempotent: tuple[str, ...] = ()
     undoes: tuple[str, ...] = ()
     effects: str | None = None
+    optional: tuple[str, ...] = ()
     runs_tools: bool = False
 
     @property
@@ -115,6 +119,7 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
             "--idempotent": ",".join(self.idempotent),
             "--undoes": ",".join(self.undoes),
             "--effects": self.effects or "",
+            "--optional": ",".join(self.optional),
         }
         options = [word for name, value in values.items() if value for word in (name, value)]
         return [*options, "--run-tools"] if self.runs_tools else options
@@ -146,13 +151,15 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
             declaration.check(name)
         return declared
 
-    def check_tools(self, known: Iterable[str]) -> None:
-        """Check that the tools that the settings name are among those that are `known`.
+    def check_tools(self, recording: str | os.PathLike[str], others: Iterable[str] = ()) -> None:
+        """Check that the tools that the settings name are those of the recording, or among `others`.
 
         Raises:
-            InputError: there is no such tool, with a suggestion.
+            InputError: there is no such tool, with a suggestion, or the recording cannot be read.
         """
-        names = set(known)
+        if not (self.side_effects or self.read_only or self.idempotent or self.undoes):
+            return
+        names = recorded_tool_names(recording).known | set(others)
         named = {
             "--side-effects": self.side_effects,
             "--read-only": self.read_only,

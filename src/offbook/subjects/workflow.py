@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from offbook import errors
+from offbook.effects import UNDECLARED
 from offbook.errors import InputError
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
@@ -55,16 +56,17 @@ class WorkflowSubject(IsolatedSubject):
         folder: str | os.PathLike[str] = ".",
         settings: ExploreSettings = DEFAULT_SETTINGS,
     ) -> None:
-        self.name = definition.name
+        self.name, self._tools = definition.name, set[str]()
         self._definition, self._state, self._folder, self._settings = definition, dict(state or {}), folder, settings
         self._models = endpoints_of(definition)
         reader = open_store(recording).read()
         live = LazyProvider(self._live)
         divergence = settings.divergence(live)
         super().__init__(HarnessFactory(reader, divergence, declarations=settings.declarations), settings.deadlines)
-        check_tools = dict if len(reader.tools) or settings.runs_tools else self._refuse_side_effects
+        self._runs_tools = bool(len(reader.tools)) or settings.runs_tools
         try:
-            self._engine = WorkflowEngine(definition, live, wrap_tools=check_tools, folder=folder)
+            self._engine = WorkflowEngine(definition, live, wrap_tools=self._check_tools, folder=folder)
+            settings.check_tools(recording, self._tools)
         except InputError:
             self.close()
             raise
@@ -80,10 +82,12 @@ class WorkflowSubject(IsolatedSubject):
         failures = [failure for result in results for failure in self._failures(result)]
         return replace(run, result=None, error=failures[0]) if failures else run
 
-    def _refuse_side_effects(self, tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
-        """Return the tools if none has a side effect; raise InputError otherwise."""
-        for tool in tools.values():
-            if tool.side_effect or tool.name in self._settings.side_effects:
+    def _check_tools(self, tools: Mapping[str, ToolDef]) -> Mapping[str, ToolDef]:
+        """Return the tools if none does something for real; raise InputError otherwise."""
+        self._tools.update(tools)
+        for tool in () if self._runs_tools else tools.values():
+            declared = self._settings.declarations.get(tool.name, UNDECLARED)
+            if tool.declaration.has_effect or declared.has_effect:
                 reason = (
                     "it has a side effect and would run for real in every case: the recording has no calls of tools"
                 )

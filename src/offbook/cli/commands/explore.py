@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from offbook.cli.options import AsJson, ProgramCommand, Quiet, Settings, StateFile, program_args
+from offbook.cli.options import AsJson, Declared, ProgramCommand, Quiet, Settings, StateFile, program_args
 
 SETTINGS = {"cls": ProgramCommand}
 
@@ -36,26 +36,41 @@ def explore(
     only: Annotated[list[str], typer.Option(help="Run only the case with this id. Repeatable.")] = [],  # noqa: B006
     list_cases: Annotated[bool, typer.Option("--list", help="List the cases, and run none.")] = False,
     on_divergence: Annotated[
-        Literal["stop", "default", "live"],
+        Literal["explore", "stop", "default", "live"],
         typer.Option(
-            help="On a request that was never recorded: stop the run, use a default answer, or call the model."
+            help="On a request that was never recorded: explore how a model may go on, stop the run, use a default "
+            "answer, or call the model."
         ),
-    ] = "stop",
+    ] = "explore",
     default_response: Annotated[
         str | None, typer.Option(help="The default answer. Implies --on-divergence default.")
     ] = None,
     invariants: Annotated[
         str | None, typer.Option(help="A Python file whose functions invariant_… must hold for every run.")
     ] = None,
-    declared: Annotated[
-        str, typer.Option(help="Errors that the agent may raise: NAME,…; for a program, exit codes.")
-    ] = "",
+    declared: Declared = "",
     side_effects: Annotated[str, typer.Option(help="Tools that must not run twice: NAME,…")] = "",
+    read_only: Annotated[str, typer.Option(help="Tools that only read, and do no harm: NAME,…")] = "",
+    idempotent: Annotated[
+        str,
+        typer.Option(help="Tools that may run twice with the same arguments, or the same key: NAME,NAME:ARGUMENT,…"),
+    ] = "",
+    undoes: Annotated[str, typer.Option(help="Tools that undo others: cancel_hotel=book_hotel,…")] = "",
+    effects: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A file to which the program adds a JSON line for each of its effects."),
+    ] = None,
+    optional: Annotated[str, typer.Option(help="Steps and tools that a run may go on without: NAME,…")] = "",
     run_tools: Annotated[
-        bool, typer.Option("--run-tools", help="Run tools with side effects for real if none are recorded.")
+        bool,
+        typer.Option("--run-tools", help="Run tools for real: those of a program, and those that are not recorded."),
     ] = False,
     deadline: Annotated[
-        float | None, typer.Option(min=0.001, help="How long a run may take, in seconds of its virtual clock.")
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="How long a run may take, in seconds of its virtual clock; how long a program may wait for an answer.",
+        ),
     ] = None,
     workers: Annotated[str, typer.Option(help="How many cases run at once: a number, or auto.")] = "auto",
     report: Annotated[str | None, typer.Option(metavar="PATH", help="Write a page with the heatmap and all runs.")] = (
@@ -84,9 +99,12 @@ def explore(
 ) -> None:
     """Replay a recorded run with each fault at each call.
 
-    Each fault is tried at each call, attempt and stream position. Exits with 1 on a finding (hung, wrong, crashed,
-    undetected, or a repeated side effect), or if a verdict is worse than in the report of --compare; with 2 on bad
-    input, or if the run fails without a fault; with 130 if interrupted, and reports then hold the cases that ended.
+    Each fault is tried at each call, attempt and stream position. Exits with 1 on a finding, such as a repeated side
+    effect, a broken result that was accepted or a run that hangs, and if a verdict is worse than in the report of
+    --compare; with 2 on bad input, or if the run fails without a fault; with 130 if interrupted, and reports then hold
+    the cases that ended.
+
+    A program runs its tools for real in every case: it needs --run-tools, unless they only read (--read-only).
 
     [bold]Examples[/bold]
 
@@ -94,7 +112,7 @@ def explore(
 
       offbook explore sim_refund.py
 
-      offbook explore --replay runs/today.json -- python my_agent.py
+      offbook explore --replay runs/today.json --run-tools -- python my_agent.py
     """
     from offbook.cli.runners.exploration import (
         ExploreArguments,
@@ -104,9 +122,9 @@ def explore(
         parse_workers,
         run_exploration,
     )
-    from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
+    from offbook.subjects.specs import DEFAULT_DIVERGENCE, DEFAULT_SETTINGS, ExploreSettings
 
-    if default_response is not None and on_divergence == "stop":
+    if default_response is not None and on_divergence == DEFAULT_DIVERGENCE:
         on_divergence = "default"
     explore_settings = ExploreSettings(
         on_divergence=on_divergence,
@@ -114,6 +132,11 @@ def explore(
         declared=parse_names(declared),
         deadline_s=deadline,
         side_effects=parse_names(side_effects),
+        read_only=parse_names(read_only),
+        idempotent=parse_names(idempotent),
+        undoes=parse_names(undoes),
+        effects=effects,
+        optional=parse_names(optional),
         runs_tools=run_tools,
     )
     subject = SubjectArguments(

@@ -8,6 +8,7 @@ import typer
 
 from offbook.cli.options import (
     AsJson,
+    Declared,
     Faults,
     Metrics,
     Plan,
@@ -37,6 +38,7 @@ def replay(
     strict_unused: StrictUnused = False,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
+    declared: Declared = "",
     trace: Trace = None,
     metrics: Metrics = None,
     spans: Spans = None,
@@ -50,7 +52,8 @@ def replay(
     has no answer for, ends the run with exit code 3; the message names the step and the difference. Exits with 1 if a
     step failed, with 2 on bad input.
 
-    With a file of `explore --regress` as --plan, replays that finding: exits with 1 if it is still there.
+    With a file of `explore --regress` as --plan, replays that finding: exits with 1 if it is still there. Errors of
+    --declared are added to those that the finding was kept with.
 
     [bold]Examples[/bold]
 
@@ -68,12 +71,16 @@ def replay(
     from offbook.workflow.file.load import load_workflow
 
     if plan is not None and _is_regression(plan):
-        from offbook.cli.runners.exploration import replay_regression
+        from offbook.cli.runners.exploration import parse_names, replay_regression
 
         if flow is not None:
             reason, hint = "this plan names its own workflow", f"offbook replay --plan {plan}"
             raise InputError(reason, source=plan, hint=hint)
-        raise typer.Exit(replay_regression(plan, is_json=as_json, is_quiet=quiet))
+        names = parse_names(declared)
+        raise typer.Exit(replay_regression(plan, declared=names, is_json=as_json, is_quiet=quiet))
+    if declared:
+        reason, hint = "--declared requires a --plan of explore --regress", "leave it out"
+        raise InputError(reason, source="replay", hint=hint)
     if flow is None or recording is None:
         missing = "workflow" if flow is None else "recording"
         raise InputError(f"a {missing} is missing", source="replay", hint="offbook replay FLOW --recording PATH")
@@ -93,7 +100,7 @@ def replay(
         ending = run_workflow(definition, options, folder=folder_of(flow))
     except RecordingMismatchError as error:
         again = f"offbook run {flow} --record {recording} --record-mode all"
-        raise error.replace(hint=f"record it again, or undo the change: {again}" if error.hint else "") from None
+        raise error.replace(hint=f"record it again, or undo the change: {again}") from None
     raise typer.Exit(ending.code)
 
 

@@ -24,7 +24,7 @@ from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import compare_explorations
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
-from offbook.explore.runner import CaseResult, Exploration, Explorer, Subject
+from offbook.explore.runner import CaseResult, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.faults import parse_fault
 from offbook.report.exploration import (
@@ -37,7 +37,7 @@ from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportOptions, causes_of_findings, group_findings
 from offbook.report.reporter import stdout_console
 from offbook.subjects.executors import Workers, executor_of
-from offbook.subjects.open import load_invariants, open_subject
+from offbook.subjects.open import load_invariants, open_subject, real_tools
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
 from offbook.subjects.scenario import config_of, scenario_of
 from offbook.subjects.specs import (
@@ -111,7 +111,7 @@ def parse_workers(text: str) -> Workers:
 
 WORKFLOW_SUFFIXES = (".yaml", ".yml")
 RECORDINGS_FOLDER = "recordings"
-USAGE = "offbook explore FLOW.yaml --recording PATH, or SIM.py, or --replay PATH -- COMMAND"
+USAGE = "offbook explore FLOW.yaml --recording PATH, or SIM.py, or --replay PATH --run-tools -- COMMAND"
 
 
 class SubjectArguments(Struct, frozen=True, kw_only=True):
@@ -159,6 +159,9 @@ class SubjectArguments(Struct, frozen=True, kw_only=True):
         path = Path(file)
         if not path.is_file():
             raise InputError("there is no such file", source=file)
+        if b"scenario" not in path.read_bytes():  # importing a program would run it
+            hint = f"to explore a program: offbook explore --replay PATH --run-tools -- python {file}"
+            raise InputError("it declares no scenarios", source=file, hint=hint)
         config = config_of(file, self.config)
         with import_from([config.folder, path.resolve().parent]):
             scenario = scenario_of(path.resolve(), self.scenario)
@@ -282,10 +285,25 @@ class _Exploration:
             pairs=options.has_pairs,
             budget=options.budget,
             invariants=[] if options.invariants is None else load_invariants(options.invariants),
+            optional=frozenset(self._settings.optional),
         )
         reporter = ExplorationReporters(self.so_far, self.reporter)
         executor = executor_of(subject, options.workers)
-        return Explorer(subject, wish, executor=executor, on_begin=reporter.begin, on_case=reporter.on_case)
+        return Explorer(subject, wish, executor=executor, on_begin=self._begin(reporter), on_case=reporter.on_case)
+
+    def _begin(self, reporter: ExplorationReporter) -> OnBegin:
+        """Return what is called before the first case: it also says how often a program runs its tools for real."""
+        tools = [] if isinstance(self._spec, WorkflowSpec | ScenarioSpec) else real_tools(self._spec, self._settings)
+        if tools and not self._options.is_quiet:
+            where = "in the run without a fault, and in every case"
+            print_message("note: ", f"the program runs its tools for real {where}: {', '.join(tools)}", is_err=True)
+
+        def begin(exploration: Exploration, cases: int) -> None:
+            if tools and not self._options.is_quiet:
+                print_message("note: ", f"it runs {pluralize(cases, 'further time')}, at least", is_err=True)
+            reporter.begin(exploration, cases)
+
+        return begin
 
     def _only(self, explorer: Explorer) -> Sequence[FaultCase] | None:
         """Return the cases chosen by --only or --fault; None for all."""
@@ -337,7 +355,14 @@ class _Exploration:
             typer.echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
 
     def _exit_code(self, exploration: Exploration) -> int:
-        """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there."""
+        """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there.
+
+        A case that was asked for by --fault or --only and whose fault never fired shows nothing, which is no success.
+        """
+        missed = [str(each.case) for each in exploration.results if each.verdict == "not reached"]
+        if missed and (self._options.lines or self._options.only):
+            print_message("error: ", f"the run never reached {missed[0]}", style="bold red", is_err=True)
+            return FAILED
         if self._before is not None:
             return FAILED if compare_explorations(self._before, exploration).worse else FINE
         return FAILED if any(each.verdict in self._options.fail_on for each in exploration.results) else FINE
@@ -350,7 +375,7 @@ def _case(known: dict[str, FaultCase], id: str) -> FaultCase:
     return known[id]
 
 
-def replay_regression(path: str, *, is_json: bool, is_quiet: bool) -> int:
+def replay_regression(path: str, *, declared: Sequence[str], is_json: bool, is_quiet: bool) -> int:
     """Run the regression in a file, print its verdict, and return the exit code: 1 if it is still a finding.
 
     Raises:
@@ -358,7 +383,7 @@ def replay_regression(path: str, *, is_json: bool, is_quiet: bool) -> int:
     """
     regression = load_regression(path)
     with redirect_stdout(io.StringIO()):
-        explored = reproduce(path)
+        explored = reproduce(path, declared=declared)
     if is_json:
         typer.echo(_regression_document(regression, explored))
     elif explored.is_finding or not is_quiet:
