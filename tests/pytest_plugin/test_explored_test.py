@@ -65,20 +65,21 @@ def test_there_is_an_item_for_each_case_and_the_clean_run_is_the_first(explored)
         "test_it.py::test_agent[1 hello: connection_reset, always]",
         "test_it.py::test_agent[2 bye: connection_reset, always]",
         "test_it.py::test_agent[refund 1: tool_lost]",
+        "test_it.py::test_agent[refund 1: tool_lost, always]",
     ]
 
 
 def test_a_test_without_a_defect_passes_in_all_cases(explored):
     result = explored.run()
-    result.assert_outcomes(passed=6)
+    result.assert_outcomes(passed=7)
     assert "0 recorded live, 0 missed" in told(result)
 
 
 def test_a_finding_is_told_with_its_evidence_and_the_command_that_shows_it_again(explored):
     explored.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"))
     result = explored.run()
-    result.assert_outcomes(passed=5, failed=1)
-    assert "repeated side effect: refund ran 2 times, without the fault 1 time" in told(result)
+    result.assert_outcomes(passed=5, failed=2)
+    assert "repeated side effect: refund(order=42) ran 2 times instead of once" in told(result)
     assert "fault: tool=refund call=1: tool_lost" in told(result)
     assert "again: pytest 'test_it.py::test_agent[refund 1: tool_lost]'" in told(result)
 
@@ -91,7 +92,7 @@ def test_one_case_alone_is_judged_beside_a_clean_run_of_its_own(explored):
 def test_an_assertion_that_does_not_hold_is_wrong(explored):
     explored.test(SOUND.replace("connection_reset,tool_lost", "tool_garbled"))
     result = explored.run()
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=2)
     assert "wrong: assert 'Hello!" in told(result)
     assert "Captured error call" in told(result)
     assert "explored_test.py" not in told(result)
@@ -100,14 +101,14 @@ def test_an_assertion_that_does_not_hold_is_wrong(explored):
 def test_an_error_that_is_not_declared_is_a_crash(explored):
     explored.test(SOUND.replace(', declared=["ToolFaultError"]', "").replace("connection_reset,", ""))
     result = explored.run()
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=2)
     assert "crashed: ToolFaultError" in told(result)
 
 
 def test_only_the_verdicts_that_are_named_fail_it(explored):
     careless = SOUND.replace("tools(refund))", "tools(refund), tries=2)")
     explored.test(careless.replace("faults=", "fail_on='hung', faults="))
-    explored.run().assert_outcomes(passed=6)
+    explored.run().assert_outcomes(passed=7)
 
 
 def test_a_budget_limits_the_cases_and_classes_of_errors_are_declared(explored):
@@ -144,7 +145,7 @@ async def test_agent(offbook):
     assert offbook.gateway is offbook.gateway
 """
     )
-    explored.run().assert_outcomes(passed=2)
+    explored.run().assert_outcomes(passed=3)
 
 
 def test_fixtures_may_keep_the_provider_and_tools_and_other_parameters_are_kept_apart(explored):
@@ -165,13 +166,13 @@ class TestAgent:
 """
     )
     result = explored.run("-k", "tool_lost")
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=4)
 
 
 def test_a_clean_run_that_fails_is_told_as_it_is_and_fails_every_case(explored):
     explored.test(SOUND.replace("Hello! paid Bye!", "Hello!"))
     result = explored.run()
-    result.assert_outcomes(failed=6)
+    result.assert_outcomes(failed=7)
     assert "> " in told(result)
     assert "the run fails without any fault: AssertionError" in told(result)
 
@@ -272,3 +273,10 @@ def test_a_wrong_marker_fails_its_test_and_no_other(project):
 def test_a_marker_of_that_name_on_a_test_that_is_not_ours_is_left_alone(project):
     project.test("@pytest.mark.explore\ndef test_other():\n    pass\n")
     project.run().assert_outcomes(passed=1)
+
+
+def test_an_exit_is_an_ending_of_its_case_alone(explored):
+    explored.write("agent.py", AGENT.replace("                raise\n", "                raise SystemExit(3)\n"))
+    result = explored.run()
+    result.assert_outcomes(passed=5, failed=2)
+    assert "crashed: SystemExit: it called sys.exit(3)" in told(result)

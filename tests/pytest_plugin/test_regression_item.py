@@ -31,7 +31,7 @@ def kept(project, monkeypatch):
 def test_a_finding_fails_while_it_is_there(kept):
     result = kept.run()
     result.assert_outcomes(failed=1)
-    assert "repeated side effect: refund ran 2 times, without the fault 1 time" in told(result)
+    assert 'repeated side effect: refund(order="42") ran 2 times instead of once' in told(result)
     assert "again: offbook replay --plan" in told(result)
 
 
