@@ -142,6 +142,11 @@ def test_beside_the_main_thread_no_alarm_rings():
     assert [run.result for run in runs] == ["Hello"]
 
 
+def test_an_exit_is_an_ending():
+    failure = performed(raising(SystemExit(3))).error
+    assert (failure.kind, failure.type, failure.message) == ("undeclared", "SystemExit", "it called sys.exit(3)")
+
+
 def test_an_interrupt_comes_through():
     with pytest.raises(KeyboardInterrupt):
         performed(raising(KeyboardInterrupt()))

@@ -102,7 +102,7 @@ class RunMonitor:
         self._took_s = 0.0
 
     def observe(self, work: Callable[[], Any]) -> Run:
-        """Call `work` and report the run. What it raises is part of the report.
+        """Call `work` and report the run. What it raises is part of the report, and so is sys.exit.
 
         Interrupts are raised, except in the process of a case, where the run itself has made them.
         """
@@ -114,7 +114,7 @@ class RunMonitor:
                 result = work()
         except BaseException as raised:
             hung = _hang_reason(raised)
-            if not hung and CaseProcess.current is None and not isinstance(raised, Exception):
+            if not hung and CaseProcess.current is None and not isinstance(raised, Exception | SystemExit):
                 raise
             error = None if hung else self._failure(raised)
         return self._run(result=json_form(result).value, error=error, hung=hung)

@@ -275,7 +275,7 @@ class ExploredTest:
                 return self._call(monitor)
             except ASSERTION_ERRORS as error:
                 errors.append(error)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 errors.append(error)
                 raise
 

@@ -21,6 +21,7 @@ from offbook.explore.runner import Exploration, Explorer
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
 from offbook.recording.stores.locate import open_store
+from offbook.subjects.executors import Workers, executor_of
 from offbook.subjects.isolated import IsolatedSubject
 
 
@@ -62,6 +63,7 @@ def explore_function(
     invariants: Sequence[Invariant] = (),
     divergence: Divergence = EXPLORE_DIVERGENCE,
     deadlines: Deadlines = DEFAULT_DEADLINES,
+    workers: Workers = "auto",
 ) -> Exploration:
     """Replay a function with each fault at each site of its recorded run.
 
@@ -74,6 +76,7 @@ def explore_function(
         invariants: what must hold for every run.
         divergence: what answers requests that were never recorded.
         deadlines: how long a run may take.
+        workers: how many cases run at once; `auto` is one for each core.
 
     Raises:
         InputError: the recording cannot be read, there is no such fault, or the function fails without a fault.
@@ -81,6 +84,6 @@ def explore_function(
     subject = FunctionSubject(function, recording, declared=declared, divergence=divergence, deadlines=deadlines)
     try:
         options = ExploreOptions(variants=select_variants(faults), pairs=pairs, budget=budget, invariants=invariants)
-        return Explorer(subject, options).explore()
+        return Explorer(subject, options, executor=executor_of(subject, workers)).explore()
     finally:
         subject.close()

@@ -22,6 +22,7 @@ from offbook.faults import FaultPlan, PlannedFault, parse_fault
 from offbook.pipeline import NO_FAULTS, Replay, open_pipeline
 from offbook.report.exploration import exploration_reporter_of
 from offbook.report.exploration.report_input import verdict_counts
+from offbook.subjects.executors import executor_of
 from offbook.subjects.function import FunctionSubject
 from offbook.templates.demo.refund_fixed import answer as answer_with_care
 from offbook.templates.demo.refund_naive import answer as answer_naively
@@ -78,7 +79,8 @@ class RefundExploration:
 
     def _explore(self, agent: Callable[[Harness], Coroutine[None, None, str]]) -> Exploration:
         with closing(FunctionSubject(agent, self._recording, declared=[GaveUpError])) as subject:
-            explorer = Explorer(subject, ExploreOptions(variants=select_variants("all")))
+            options = ExploreOptions(variants=select_variants("all"))
+            explorer = Explorer(subject, options, executor=executor_of(subject, "auto"))
             return explorer.explore([self._case(explorer)] if self._lines else None)
 
     def _case(self, explorer: Explorer) -> FaultCase:
