@@ -177,6 +177,29 @@ async def test_reasoning_is_a_message_of_its_own_and_folded_into_the_call_for_th
     assert [message["content"] for message in end.wire[2:]] == ["I need the data.", "fetch done"]
 
 
+@pytest.mark.parametrize(
+    ("replayed", "contents"), [("all", ["One.", "Two."]), ("last", ["", "Two."]), ("none", ["", ""])]
+)
+async def test_the_model_gets_as_much_of_its_reasoning_again_as_it_is_told(replayed, contents):
+    thinking = [ToolCall("fetch", reasoning=thought) for thought in ("One.", "Two.")]
+    end = await run_script([*thinking, SUBMIT], reasoning_replay=replayed)
+    assert [message["content"] for message in end.wire if message["role"] == "assistant"] == contents
+    assert end.of(MessageType.REASONING) == ["One.", "Two."]
+    assert end.client.calls[1].messages[-2]["content"] == ("" if replayed == "none" else "One.")
+
+
+async def test_text_beside_a_call_is_sent_again_whatever_becomes_of_the_reasoning():
+    answer = Response("Looking it up.", tool_calls=(FETCH,), reasoning="The user wants data.")
+    end = await run_script([answer, SUBMIT], reasoning_replay="none")
+    assert end.wire[-2]["content"] == "Looking it up."
+
+
+async def test_an_unknown_amount_of_reasoning_is_refused():
+    with pytest.raises(InputError, match="reasoning_replay: unknown value 'lats'") as caught:
+        WorkflowRunner(ScriptedClient([]), reasoning_replay="lats")
+    assert "did you mean 'last'?" in caught.value.hint
+
+
 async def test_text_beside_a_call_is_kept_rather_than_the_reasoning():
     answer = Response("Looking it up.", tool_calls=(FETCH,), reasoning="The user wants data.")
     end = await run_script([answer, SUBMIT])

@@ -28,6 +28,7 @@ from offbook.agent.message import MessageRole as MessageRole
 from offbook.agent.message import MessageType as MessageType
 from offbook.agent.message import ToolCallInfo as ToolCallInfo
 from offbook.agent.message import Transcript as Transcript
+from offbook.agent.prompted_tools import PromptedTools as PromptedTools
 from offbook.agent.rescue import rescue as rescue
 from offbook.agent.runner import AgentRun as AgentRun
 from offbook.agent.runner import WorkflowRunner as WorkflowRunner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import overload
+from typing import Literal, TypeAlias, overload
 
 from msgspec import Struct, field
 
@@ -96,6 +96,10 @@ def opening_messages(system_prompt: str, user_message: str) -> list[Message]:
     return [Message(MessageRole.SYSTEM, system_prompt, MessageMeta(MessageType.SYSTEM_PROMPT)), user]
 
 
+ReasoningReplay: TypeAlias = Literal["all", "last", "none"]
+"""Which of its own reasoning a model gets again: that of all its calls, of the last one, or of none."""
+
+
 class Transcript(Sequence[Message]):
     """Messages in order, append-only. Adding a message and taking a snapshot take constant time.
 
@@ -108,6 +112,7 @@ class Transcript(Sequence[Message]):
         self._on_message = on_message
         self._messages: list[Message] = []
         self._sent: list[JsonObject] = []
+        self._reasoned: list[int] = []
         self._reasoning = ""
         for message in initial:
             self._append(message)
@@ -120,15 +125,26 @@ class Transcript(Sequence[Message]):
         """Return a transcript that continues from other messages, as after a compaction."""
         return Transcript(self._on_message, messages)
 
-    def snapshot(self) -> Snapshot:
-        """Return the messages so far as clients get them: reasoning is part of the tool call that follows it."""
-        return Snapshot(self._sent, len(self._sent))
+    def snapshot(self, reasoning: ReasoningReplay = "all") -> Snapshot:
+        """Return the messages so far as clients get them: reasoning is part of the tool call that follows it.
+
+        Leaving out some of it takes time in proportion to the messages.
+        """
+        dropped = {"all": [], "last": self._reasoned[:-1], "none": self._reasoned}[reasoning]
+        if not dropped:
+            return Snapshot(self._sent, len(self._sent))
+        sent = list(self._sent)
+        for position in dropped:
+            sent[position] = {**sent[position], "content": ""}
+        return Snapshot(sent, len(sent))
 
     def _append(self, message: Message) -> None:
         self._messages.append(message)
         if message.metadata.type is MessageType.REASONING:
             self._reasoning = message.content
             return
+        if message.tool_calls and self._reasoning and not message.content:
+            self._reasoned.append(len(self._sent))
         self._sent.append(message.to_dict(reasoning=self._reasoning if message.tool_calls else ""))
         self._reasoning = ""
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,13 +17,22 @@ from offbook.agent.errors import MaxIterationsError, StreamError, WorkflowCancel
 from offbook.agent.guards.guardrails import DEFAULT_POLICY, Guardrails, nudge_function
 from offbook.agent.guards.policy import GuardPolicy
 from offbook.agent.guards.turn_guards import RetryNudge
-from offbook.agent.message import Message, MessageMeta, MessageRole, MessageType, Transcript, opening_messages
+from offbook.agent.message import (
+    Message,
+    MessageMeta,
+    MessageRole,
+    MessageType,
+    ReasoningReplay,
+    Transcript,
+    opening_messages,
+)
 from offbook.agent.turn import TurnVerdict
 from offbook.agent.workflow import Workflow
 from offbook.errors import AgentError, InputError
 from offbook.messages import Response
 from offbook.providers.provider import Provider, run_sync
 from offbook.schema_errors import check_int, check_type, describe_type
+from offbook.text import did_you_mean
 from offbook.tools import ToolOutcome, run_tools
 
 T = TypeVar("T")
@@ -52,6 +61,7 @@ class ModelCaller(Struct, frozen=True):
     client: LLMClient
     stream: bool = False
     on_chunk: OnChunk | None = None
+    reasoning_replay: ReasoningReplay = "all"
 
     async def ask(self, transcript: Transcript, tools: list[Any]) -> LLMResponse:
         """Return the model's answer to the transcript.
@@ -59,10 +69,11 @@ class ModelCaller(Struct, frozen=True):
         Raises:
             StreamError: the stream of the client ended without a FINAL chunk.
         """
+        messages = transcript.snapshot(self.reasoning_replay)
         if not self.stream:
-            return await self.client.send(transcript.snapshot(), tools=tools)
+            return await self.client.send(messages, tools=tools)
         final = None
-        async with aclosing(self.client.send_stream(transcript.snapshot(), tools=tools)) as chunks:  # type: ignore[type-var]
+        async with aclosing(self.client.send_stream(messages, tools=tools)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 if chunk.type is ChunkType.FINAL:
                     final = chunk.response
@@ -213,12 +224,13 @@ class WorkflowRunner:
         on_chunk: called with every chunk of a stream; sync or async.
         on_message: called with every message that is added to a transcript.
         retry_nudge: the reply to an answer without a tool call: a string, or a function of the answer.
+        reasoning_replay: which of its reasoning before a tool call the model gets again: `all`, the `last` or `none`.
 
     Raises:
         InputError: an argument has the wrong type, or a number is out of range.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an option of its own, given by name
         self,
         client: LLMClient,
         context_manager: ContextManager | None = None,
@@ -231,6 +243,7 @@ class WorkflowRunner:
         on_chunk: OnChunk | None = None,
         on_message: Callable[[Message], object] | None = None,
         retry_nudge: str | RetryNudge | None = None,
+        reasoning_replay: ReasoningReplay = "all",
     ) -> None:
         _check_client(client, stream=stream)
         if context_manager is not None:
@@ -245,6 +258,7 @@ class WorkflowRunner:
         self.max_iterations = max_iterations
         self.policy = _with_limits(policy, max_retries_per_step, max_tool_errors)
         self.stream, self.on_chunk, self.on_message = stream, on_chunk, on_message
+        self.reasoning_replay = _checked_replay(reasoning_replay)
         self._retry_nudge_fn = nudge_function(retry_nudge)
 
     async def run(
@@ -296,7 +310,7 @@ class WorkflowRunner:
         if initial_messages is None:
             for message in opening_messages(workflow.system_prompt(prompt_vars or {}), user_message):
                 transcript.add(message)
-        caller = ModelCaller(self.client, self.stream, self.on_chunk)
+        caller = ModelCaller(self.client, self.stream, self.on_chunk, self.reasoning_replay)
         loop = ToolCallLoop(caller, guardrails, self.context_manager, transcript, cancel_event=cancel_event)
         return await loop.run(self.max_iterations)
 
@@ -320,6 +334,14 @@ def _check_client(client: object, *, stream: bool) -> None:
         if callable(getattr(client, needed, None)) and not isinstance(client, type):
             return
     raise InputError(f"expected a client, got {describe_type(client)}", source="client", hint=hint)
+
+
+def _checked_replay(reasoning_replay: ReasoningReplay) -> ReasoningReplay:
+    known = get_args(ReasoningReplay)
+    if reasoning_replay not in known:
+        hint = did_you_mean(str(reasoning_replay), known, kind="one of")
+        raise InputError(f"unknown value {reasoning_replay!r}", source="reasoning_replay", hint=hint)
+    return reasoning_replay
 
 
 def _check_run_arguments(workflow: object, user_message: object) -> None:
