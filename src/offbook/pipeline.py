@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -22,21 +22,20 @@ from offbook.events import NULL_SINK, Sink
 from offbook.faults import FaultInjector, FaultLog, FaultPlan, inject_tools
 from offbook.faults.site import PlannedFault
 from offbook.gateway.gateway import DEFAULT_RETRY, ProviderGateway
-from offbook.providers.catalog import PROVIDERS
 from offbook.providers.provider import Provider
 from offbook.recording.format.keys import tool_key
 from offbook.recording.match.cursor import UnusedEntry
-from offbook.recording.record import RecordingProvider
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_record import record_tools
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.tools import ToolDef
 from offbook.vendors import CODEC_NAMES, VENDOR_OF, Vendor
 from offbook.workflow.file.schema import ConfigDefinition
 from offbook.workflow.file.tree import Endpoint
-from offbook.workflow.runs.calls import RunCalls
+
+if TYPE_CHECKING:
+    from offbook.workflow.runs.calls import RunCalls
 
 NO_FAULTS = FaultPlan()
 
@@ -260,6 +259,8 @@ class _ProviderFactory(Struct, frozen=True, kw_only=True):
             return self.mode.doubles.provider
         provider = self._live(endpoint)
         if isinstance(self.mode, Record):
+            from offbook.recording.record import RecordingProvider  # noqa: PLC0415 - a replay does not need it
+
             provider = RecordingProvider(provider, self.mode.path, record=self.mode.record, sink=self.sink)
         return provider if self.calls is None else self.calls.wrap_provider(provider)
 
@@ -287,6 +288,8 @@ def live_provider(name: str, *, base_url: str | None = None) -> Provider:
     key = vendor.key(os.environ)
     if not key and not base_url and vendor.needs_key:
         raise _missing_key(name, vendor)
+    from offbook.providers.catalog import PROVIDERS  # noqa: PLC0415 - a replay does not need it
+
     return PROVIDERS[name](api_key=key or "", base_url=base_url or "")
 
 
@@ -330,6 +333,8 @@ def _tool_recordings(config: ConfigDefinition, mode: Mode | Harnessed, folder: P
             yield replay_tools((), path, strict=_is_strict(mode), latency_model=latency_model, latency_ms=latency_ms)
         return
     if isinstance(mode, Record):
+        from offbook.recording.tool_record import record_tools  # noqa: PLC0415 - a replay does not need it
+
         yield record_tools((), mode.path, record=mode.record)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -29,7 +29,9 @@ from offbook.workflow.engine.engine import WorkflowEngine
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, WorkflowResult
 from offbook.workflow.file.schema import ModelFields, WorkflowDefinition
 from offbook.workflow.file.tree import endpoints_of, steps_by_id, writes_of
-from offbook.workflow.runs.calls import RunCalls
+
+if TYPE_CHECKING:
+    from offbook.workflow.runs.calls import RunCalls
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
