@@ -203,3 +203,8 @@ def test_what_is_filled_in_is_never_read_as_a_template(text):
 def test_an_unknown_place_is_refused_with_the_one_that_was_meant():
     with pytest.raises(InputError, match=r"template: unknown placeholder \{gaol\}\n  hint: did you mean 'goal'\?"):
         user_prompt(GREETER, DEFAULT_TEMPLATE + "{gaol}")
+
+
+def test_a_script_may_be_a_single_message():
+    move = run(ScriptedUser("My order arrived broken.").next([]))
+    assert (move.says, move.is_done) == ("My order arrived broken.", True)

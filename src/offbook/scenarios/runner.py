@@ -103,7 +103,9 @@ class ScenarioRunner:
         self._spent_usd = 0.0
         self._done: dict[int, ScenarioResult] = {}
 
-    async def run(self, scenarios: Sequence[Scenario], *, agents: Iterable[str] = (), repeat: int = 1) -> SuiteResult:
+    async def run(
+        self, scenarios: Sequence[Scenario], *, agents: str | Iterable[str] = (), repeat: int = 1
+    ) -> SuiteResult:
         """Run every conversation of every scenario.
 
         Args:
@@ -114,7 +116,7 @@ class ScenarioRunner:
             InputError: a scenario names an unknown agent, or there is no model to simulate its user.
         """
         started_s = SYSTEM_CLOCK.monotonic_s()
-        requested = tuple(agents)
+        requested = (agents,) if isinstance(agents, str) else tuple(agents)
         plan = [(scenario, name) for scenario in scenarios for name in self._agent_names(scenario, requested)]
         try:
             async with asyncio.TaskGroup() as group:

@@ -33,8 +33,9 @@ class UserMove(Struct, frozen=True):
 class ScriptedUser:
     """Sends the messages of a script in order, whatever the agent answers, and is done after the last one."""
 
-    def __init__(self, turns: Iterable[ScriptedTurn | str]) -> None:
-        self._lines = tuple(turn if isinstance(turn, str) else turn.says for turn in turns)
+    def __init__(self, turns: ScriptedTurn | str | Iterable[ScriptedTurn | str]) -> None:
+        each = (turns,) if isinstance(turns, ScriptedTurn | str) else turns
+        self._lines = tuple(turn if isinstance(turn, str) else turn.says for turn in each)
 
     async def next(self, turns: Sequence[TurnRecord]) -> UserMove:
         """Return the message for the next turn."""

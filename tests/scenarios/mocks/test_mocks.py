@@ -1,8 +1,11 @@
 """Declaring mocks: invalid ones, ids of conversations, mocks that are never called, and wrappers of tools."""
 
+from contextlib import suppress
+
 import pytest
 
-from offbook import InputError
+from offbook import InputError, run
+from offbook.errors import UnmockedToolError
 from offbook.scenarios import Mocks
 from offbook.tools import tool, tool_of
 from offbook.tools.definition import wrap_tool
@@ -111,3 +114,26 @@ def test_side_effects_are_known_by_the_tools_of_a_toolbox():
     mocked = tools.toolbox([tool_of(refund, side_effect=True)])["refund"]
     assert virtually(mocked.callable(order=42)) == "paid"
     assert seen == [("refund", True, {"order": 42})]
+
+
+def test_the_name_of_a_tool_is_taken_where_a_list_of_tools_is_expected():
+    wrapped = []
+    mocks = Mocks({"refund": 1, "r": 2}, side_effects="refund")
+    tools = mocks.conversation(wrap_tool=lambda tool: wrapped.append((tool.name, tool.side_effect)) or tool)
+    run(tools.resolve("refund", {}))
+    run(tools.resolve("r", {}))
+    assert wrapped == [("refund", True), ("r", False)]
+
+
+def test_mocks_may_be_inside_an_object_of_tools():
+    assert run(Mocks({"tools": {"ping": "pong"}}).conversation().resolve("ping", {})) == "pong"
+
+
+def test_calls_without_an_answer_are_kept_even_if_their_errors_are_caught():
+    tools = Mocks({"ping": "pong", "fail": RuntimeError("down")}).conversation()
+    run(tools.resolve("ping", {}))
+    run(tools.resolve("fail", {}))
+    assert tools.unanswered == ()
+    with suppress(UnmockedToolError):
+        run(tools.resolve("pong", {}))
+    assert [error.tool for error in tools.unanswered] == ["pong"]

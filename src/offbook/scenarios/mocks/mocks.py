@@ -244,7 +244,7 @@ class Mocks:
         unmocked: UnmockedPolicy = "error",
         schemas: Mapping[str, GivenSchema] | None = None,
         returns: Mapping[str, object] | None = None,
-        side_effects: Iterable[str] = (),
+        side_effects: str | Iterable[str] = (),
     ) -> None:
         if unmocked not in get_args(UnmockedPolicy):
             known = ", ".join(get_args(UnmockedPolicy))
@@ -252,7 +252,7 @@ class Mocks:
         self._unmocked = unmocked
         self._mocks = _build_mocks(declared)
         self._real_tools = _build_real_tools(schemas or {}, returns or {})
-        for tool in side_effects:
+        for tool in (side_effects,) if isinstance(side_effects, str) else side_effects:
             self._real_tools[tool] = replace(self._real_tools.get(tool, UNKNOWN_TOOL), side_effect=True)
         self._called = set[str]()
         self._numbers = count(1)
