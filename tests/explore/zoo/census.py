@@ -73,14 +73,19 @@ class Census(Struct, frozen=True, kw_only=True):
         return next((each for each in self.cases if each.case == self.planted.at), None)
 
 
-def explore(planted: Planted, twin: Twin, folder: Path) -> Census:
-    """Explore an agent with all faults. Its ledger is the file `ledger` in the folder."""
+def explore(planted: Planted, twin: Twin, folder: Path, *, only_planted: bool = False) -> Census:
+    """Explore an agent with all faults, or with the one that shows its defect.
+
+    Its ledger is the file `ledger` in the folder.
+    """
     start = time.perf_counter()
     with planted.open(twin, folder) as subject:
         witness = Witness(subject, Ledger(folder / "ledger"))
         variants = getattr(subject, "variants", VARIANTS)
-        options = ExploreOptions(variants=select_variants("all", variants), invariants=planted.invariants)
-        exploration = Explorer(witness, options).explore()
+        options = ExploreOptions(variants=select_variants(planted.faults, variants), invariants=planted.invariants)
+        explorer = Explorer(witness, options)
+        chosen = [case for case in explorer.cases if str(case) == planted.at] if only_planted else None
+        exploration = explorer.explore(chosen)
     cases = [_finding(each, planted, witness, exploration) for each in exploration.results]
     return Census(planted=planted, twin=twin, cases=cases, took_s=time.perf_counter() - start)
 
@@ -112,10 +117,10 @@ def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) ->
         "failed cleanly": not done or not (more or less),
         "failed partway": bool(done) and not more,
         "repeated side effect": bool(more),
-        "possible repeat": True,
+        "possible repeat": bool(repeats),
         "wrong effect": bool(others),
         "missing effect": bool(less),
     }
-    if holds.get(verdict, True) and (verdict == "repeated side effect" or not repeats):
+    if holds.get(verdict, True) and (verdict in ("repeated side effect", "possible repeat") or not repeats):
         return ""
     return f"the ledger has {dict(done)}, without the fault {dict(wanted)}"

@@ -25,6 +25,7 @@ class Planted(Struct, frozen=True, kw_only=True):
 
     `verdict` is what the defect is to get in the case `at`, and `evidence` what has to be in its evidence. `also` are
     other findings that the same defect leads to elsewhere. `undoes` maps tools to those whose effects they undo.
+    `faults` are those to try, `all` but the optional ones by default.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Planted(Struct, frozen=True, kw_only=True):
     evidence: str = ""
     also: Sequence[str] = ()
     undoes: Mapping[str, str] = field(default_factory=dict)
-    optional: Sequence[str] = ()
+    faults: str = "all"
     invariants: Sequence[Invariant] = ()
 
     @property

@@ -201,6 +201,11 @@ async def falls_back_to_a_default(offbook, *, default):
     return answer.content
 
 
+def never_approves(run):
+    """Whether nothing is approved that the model would reject."""
+    return run.result != "approve"
+
+
 async def falls_back_to_a_text(offbook, *, to_another_model):
     """Says that it is done when it fails; the twin asks another model, with the same tools, and then gives up."""
     gateway = with_backup(offbook) if to_another_model else offbook.gateway
@@ -386,8 +391,10 @@ PLANTED = [
         defect={"default": "approve"},
         sound={"default": None},
         answers={STEP: [{"content": "reject"}]},
-        verdict="went on without",
+        invariants=[never_approves],
+        verdict="wrong",
         at="step=agent call=1: http_error 500",
+        evidence="never_approves",
     ),
     PlantedFunction(
         name="falls back to a text",

@@ -128,8 +128,9 @@ async def converse(ask, use, *, ticket=TICKET, turns=6):
         if not answer.tool_calls:
             return answer.content
         messages.append(answer.to_message().to_dict())
-        for call in answer.tool_calls:
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": await use(call)})
+        messages += [
+            {"role": "tool", "tool_call_id": call.id, "content": await use(call)} for call in answer.tool_calls
+        ]
     raise GaveUpError("the model does not come to an end")
 
 

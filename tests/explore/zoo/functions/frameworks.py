@@ -53,8 +53,8 @@ class Refunds:
         return self.paid
 
     def finish(self, text):
-        if self.paid is None:
-            raise GaveUpError(f"nothing was paid: {text}")
+        if self.paid is None or not text:
+            raise GaveUpError(f"nothing was paid, or there is nothing to say: {text}")
         return text
 
 

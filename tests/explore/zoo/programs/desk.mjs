@@ -14,6 +14,7 @@ const RETRYABLE = [408, 409, 425, 500, 502, 503, 504, 529];
 const env = process.env;
 
 class GaveUp extends Error {}
+class Unanswered extends GaveUp {}
 class Busy extends Error {}
 class Limited extends GaveUp {
   constructor(waitS) {
@@ -72,7 +73,7 @@ async function ask(messages, { tries = 2, ...options } = {}) {
       if (!(error instanceof Busy)) throw error;
     }
   }
-  throw new GaveUp("the model does not answer");
+  throw new Unanswered("the model does not answer");
 }
 
 function argumentsOf(call) {
@@ -135,7 +136,7 @@ const AGENTS = {
       try {
         return till.finish(await converse((messages) => ask(messages, { tries: 1 }), (call) => till.use(call)));
       } catch (error) {
-        if (!(error instanceof GaveUp) || (sound && till.paid)) throw error;
+        if (!(error instanceof Unanswered) || (sound && till.paid)) throw error;
       }
     }
     throw new GaveUp("it failed three times");

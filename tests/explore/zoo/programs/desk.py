@@ -102,7 +102,7 @@ def ask(messages, *, tries=2, pause_s=0.05, **options):
             return ask_once(messages, **options)
         except BusyError as error:
             last = error
-    raise GaveUpError(f"the model does not answer: {last}")
+    raise GaveUpError("the model does not answer") from last
 
 
 def arguments_of(call):
@@ -158,8 +158,8 @@ def starts_over(*, sound):
         till = Till()
         try:
             return till.finish(converse(lambda messages: ask(messages, tries=1), till.use))
-        except GaveUpError:
-            if sound and till.paid:
+        except GaveUpError as error:
+            if not isinstance(error.__cause__, BusyError) or (sound and till.paid):
                 raise
     raise GaveUpError("it failed three times")
 

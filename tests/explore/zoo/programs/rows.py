@@ -1,8 +1,11 @@
 """The defects that are planted in programs."""
 
-from tests.explore.zoo.programs import STREAM, TEXT, PlantedProgram
+from tests.explore.zoo.programs import STREAM, PlantedProgram
 
 TRIP = [{"content": "Oslo"}, {"content": "It has a view of the fjord."}]
+MAIL = [
+    {"content": "Order 42 is on its way.", "chunks": [[0.0, "Order 42 "], [0.0, "is on "], [0.0, "its way."]]},
+]
 DRAFT = [{"content": "A fine chair."}, {"content": "ok"}]
 
 PYTHON = [
@@ -12,17 +15,16 @@ PYTHON = [
         agent="starts_over",
         reports=True,
         verdict="repeated side effect",
-        at="call=2 attempt=1: http_error 401",
+        at="call=2 attempt=1: http_error 500",
         evidence="refund(order_id=42)",
     ),
     PlantedProgram(
         file="desk.py",
         name="starts over, and reports nothing",
         agent="starts_over",
-        verdict="repeated side effect",
-        at="call=2 attempt=1: http_error 401",
+        verdict="possible repeat",
+        at="call=2 attempt=1: http_error 500",
         evidence="refund(order_id=42)",
-        also=["possible repeat"],
     ),
     PlantedProgram(
         file="desk.py",
@@ -153,7 +155,7 @@ PYTHON = [
         file="sdk.py",
         name="mails whatever comes",
         agent="mails_whatever_comes",
-        answers=[{"content": TEXT}],
+        answers=[{"content": "Order 42 is on its way."}],
         side_effects=["send_mail"],
         deadline_s=15.0,
         verdict="wrong effect",
@@ -165,7 +167,7 @@ PYTHON = [
         file="sdk.py",
         name="mails a cut stream",
         agent="mails_a_cut_stream",
-        answers=STREAM,
+        answers=MAIL,
         side_effects=["send_mail"],
         deadline_s=15.0,
         verdict="wrong effect",
@@ -207,6 +209,7 @@ NODE = [
         agent="refunds_when_asked",
         reports=True,
         verdict="repeated side effect",
+        faults="all,doubled_tool_calls",
         at="call=1 attempt=1: doubled_tool_calls",
         evidence="refund(order_id=42)",
     ),
@@ -261,7 +264,7 @@ BASH = [
         verdict="undetected",
         at="call=2 attempt=1: wrong_shape",
         evidence="null",
-        also=["went on without"],
+        also=["went on without", "crashed"],
     ),
     PlantedProgram(
         file="desk.sh",

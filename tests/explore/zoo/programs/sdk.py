@@ -32,9 +32,9 @@ def mails_whatever_comes(*, sound):
     try:
         answer = OpenAI(max_retries=1, timeout=0.5).chat.completions.create(model="gpt-4o", messages=QUESTION)
         choice = answer.choices[0]
-    except (OpenAIError, TypeError, IndexError) as error:
+    except (OpenAIError, ValueError, TypeError, IndexError) as error:
         raise GaveUpError("the model does not answer") from error
-    if sound and (choice.finish_reason != "stop" or not choice.message.content):
+    if sound and (choice.finish_reason != "stop" or "42" not in (choice.message.content or "")):
         raise GaveUpError("the answer is not complete")
     return send_mail(choice.message.content)
 
@@ -52,7 +52,7 @@ def mails_a_cut_stream(*, sound):
                 reason = event.delta.stop_reason if event.type == "message_delta" else reason
     except (AnthropicError, OSError, ValueError, AttributeError, AssertionError, RuntimeError) as error:
         raise GaveUpError("the model does not answer") from error
-    if not text or (sound and reason != "end_turn"):
+    if not text or (sound and (reason != "end_turn" or "42" not in text)):
         raise GaveUpError("the answer is not complete")
     return send_mail(text)
 
