@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,7 +42,7 @@ def cases_of(
 ) -> list[FaultCase]:
     """Return every fault at every site where it can fire, most telling first: each fault at all sites in turn.
 
-    Equivalent cases are one. A `budget` is the largest number of cases.
+    Equivalent cases are one. A `budget` is the largest number of cases: the most telling ones.
     """
     found: dict[str, tuple[PlannedFault, list[HeatmapCell]]] = {}
     for variant in variants:
@@ -49,7 +50,19 @@ def cases_of(
             found.setdefault(str(line), (line, []))[1].append(HeatmapCell(site.row, column))
     numbered = enumerate(found.values(), 1)
     cases = [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
-    return cases if budget is None else cases[:budget]
+    return most_telling(cases, budget)
+
+
+def most_telling(cases: Sequence[FaultCase], budget: int | None) -> list[FaultCase]:
+    """Return at most `budget` of the cases, in their order: one of tools and one of models in turn.
+
+    Faults of tools come last, but they are those that show a repeated side effect.
+    """
+    of_tools = [case for case in cases if any(line.at.tool is not None for line in case.lines)]
+    of_models = [case for case in cases if all(line.at.tool is None for line in case.lines)]
+    in_turn = [case for pair in zip_longest(of_tools, of_models) for case in pair if case is not None]
+    chosen = {case.id for case in in_turn[:budget]}
+    return [case for case in cases if case.id in chosen]
 
 
 def _planned_faults(

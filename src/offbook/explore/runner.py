@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, pairs_of
+from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, most_telling, pairs_of
 from offbook.explore.options import ExploreOptions
 from offbook.explore.run import CONTINUATIONS, Continuation, ExploredSite, Run, sites_of
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
@@ -175,7 +175,7 @@ class Explorer:
 
     def explore(self, only: Sequence[FaultCase] | None = None) -> Exploration:
         """Run the subject once without a fault, and then with each case, or only with those of `only`."""
-        cases = self.cases[: self._options.budget] if only is None else only
+        cases = most_telling(self.cases, self._options.budget) if only is None else only
         self._on_begin(Exploration(self._subject.name, self.clean), len(cases))
         results = list(self._assess(cases, self.clean))
         if only is not None:

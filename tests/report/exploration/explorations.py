@@ -56,8 +56,10 @@ def judged(case, run, verdict, *evidence):
     return CaseResult(case, run, Assessment(verdict, evidence))
 
 
-def cases(faults="connection_reset,tool_lost"):
-    return cases_of(sites_of(CLEAN), select_variants(faults))
+def cases(faults="connection_reset,tool_lost", clean=CLEAN):
+    """Cases of faults of which only those of models last."""
+    variants = [replace(each, is_persistent=not each.fault.is_for_tools) for each in select_variants(faults)]
+    return cases_of(sites_of(clean), variants)
 
 
 def naive(subject="refund_agent", *, left=0):
@@ -109,7 +111,7 @@ def hostile():
         paths={HOSTILE: 1},
     )
     other = replace(bad, error=None, result=HOSTILE)
-    made = cases_of(sites_of(clean), select_variants("connection_reset,tool_error"))
+    made = cases("connection_reset,tool_error", clean)
     explored = (
         judged(case, bad if place else other, "wrong" if place else "crashed", HOSTILE)
         for place, case in enumerate(made)

@@ -100,8 +100,8 @@ def test_many_findings_changes_and_lines_are_cut():
         for place, each in enumerate(exploration.results)
     )
     told = shown(replace(exploration, results=bad), before=exploration)
-    assert f"\n… {len(bad) - 20} more findings\n" in told
-    assert f"\n  … {len(bad) - 20} more changes\n" in told
+    assert f"\n… {len(bad) - 20:,} more findings\n" in told
+    assert f"\n  … {len(bad) - 20:,} more changes\n" in told
     assert "  │ … 32 more lines\n" in told
 
 
@@ -131,7 +131,7 @@ def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_tenth():
     lines = on.file.getvalue().splitlines()
     count = len(exploration.results)
     assert 10 <= len(lines) <= 11
-    assert lines[0] == f"{count // 10} of {count} cases: {count // 10} recovered"
+    assert lines[0] == f"{count // 10} of {count:,} cases: {count // 10} recovered"
 
 
 def test_cases_beyond_those_that_were_expected_are_counted_too():

@@ -94,8 +94,8 @@ def test_much_of_it_is_cut_so_that_it_can_be_shown():
         for place, each in enumerate(exploration.results)
     )
     told = markdown(replace(exploration, results=bad), before=exploration)
-    assert f"… {len(bad) - 50} more findings\n" in told
-    assert f"… {len(bad) - 50} more changes\n" in told
+    assert f"… {len(bad) - 50:,} more findings\n" in told
+    assert f"… {len(bad) - 50:,} more changes\n" in told
     assert len(told.encode()) < 500_000
 
 

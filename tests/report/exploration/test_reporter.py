@@ -49,7 +49,8 @@ def test_several_reporters_hear_the_same():
 def test_a_reporter_can_be_told_by_an_explorer_and_of_what_was_cut_off():
     listener = Listener()
     reporters = ExplorationReporters(listener)
-    options = ExploreOptions(variants=select_variants("tool_error"))
+    variants = [replace(each, is_persistent=False) for each in select_variants("tool_error")]
+    options = ExploreOptions(variants=variants)
     exploration = Explorer(Always(), options, on_begin=reporters.begin, on_case=reporters.on_case).explore()
     reporters.finish(exploration, is_complete=False)
     assert listener.heard == [("begin", "always", 0, 2), ("told", "0001"), ("told", "0002"), ("finish", 2, False)]

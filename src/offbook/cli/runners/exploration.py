@@ -21,7 +21,7 @@ from offbook.cli.process import Interruption, Termination
 from offbook.config import import_from, plan_run
 from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
-from offbook.explore.cases import FaultCase
+from offbook.explore.cases import FaultCase, most_telling
 from offbook.explore.compare import compare_explorations
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.runner import CaseResult, Exploration, Explorer, OnBegin, Subject
@@ -270,7 +270,7 @@ class _Exploration:
         """Print the cases."""
         with open_subject(self._spec, self._settings) as subject:
             explorer = self._explorer(subject)
-            cases = self._only(explorer) or explorer.cases[: self._options.budget]
+            cases = self._only(explorer) or most_telling(explorer.cases, self._options.budget)
         if self._options.is_json:
             typer.echo(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
             return FINE
