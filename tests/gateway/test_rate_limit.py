@@ -183,9 +183,10 @@ class TestTokens:
         times = times_of(limited_steady(answer=answer, tokens_per_minute=100), *[sized(100)] * 3)
         assert times == pytest.approx([0, 60, 120])
 
-    def test_a_call_that_fails_has_used_nothing(self):
+    @pytest.mark.parametrize("error", [failure(), ConnectionResetError("reset"), ValueError("no prompt")])
+    def test_a_call_that_fails_has_used_nothing(self, error):
         async def scene():
-            gateway = limited(scripted(failure(), failure(), OK), tokens_per_minute=100)
+            gateway = limited(scripted(error, error, OK), tokens_per_minute=100)
             for _ in range(3):
                 await outcome(ask(gateway, sized(100)))
             return now_s()

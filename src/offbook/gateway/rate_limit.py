@@ -7,7 +7,7 @@ import asyncio
 from msgspec import Struct
 
 from offbook.clock import Clock
-from offbook.errors import InputError, ProviderError
+from offbook.errors import InputError
 from offbook.messages import Reply, Request, Response
 from offbook.providers.provider import Provider, notify_on_end
 from offbook.text import estimate_tokens
@@ -90,7 +90,7 @@ class RateLimitedProvider(Provider):
 
         try:
             reply = await self._provider.send(request)
-        except ProviderError:
+        except Exception:
             self._take(0, -estimate)
             raise
         return reply if self._tokens is None else notify_on_end(reply, ended)
