@@ -280,3 +280,60 @@ def test_an_exit_is_an_ending_of_its_case_alone(explored):
     result = explored.run()
     result.assert_outcomes(passed=5, failed=2)
     assert "crashed: SystemExit: it called sys.exit(3)" in told(result)
+
+
+TELLS_ITS_MODEL = """
+from agent import HI
+from offbook import tool
+
+@tool(side_effect=True)
+def refund(order: int) -> str:
+    return "paid"
+
+async def agent(provider, tools):
+    for _ in range(3):
+        try:
+            told = tools["refund"](order=42)
+        except Exception as error:
+            told = f"failed: {error}"
+        bye = await provider.complete([{"role": "user", "content": told}], "m", step_id="bye")
+        if told == "paid":
+            return bye.content
+    raise RuntimeError("gave up")
+
+@pytest.mark.explore(faults="tool_lost"{more})
+def test_agent(offbook):
+    offbook.live(Echo)
+    offbook.run(agent(offbook.provider, offbook.tools(refund)))
+"""
+LOST = "test_it.py::test_agent[refund 1: tool_lost]"
+
+
+@pytest.mark.parametrize(("more", "outcomes"), [("", {"failed": 1}), (', on_divergence="stop"', {"passed": 1})])
+def test_a_request_that_was_never_recorded_is_answered_along_the_recording(explored, more, outcomes):
+    explored.test(TELLS_ITS_MODEL.replace("{more}", more))
+    explored.record().assert_outcomes(passed=1)
+    result = explored.run(LOST)
+    result.assert_outcomes(**outcomes)
+    assert ("repeated side effect: refund(order=42) ran" in told(result)) is (more == "")
+
+
+def test_a_call_that_the_test_may_go_on_without_is_no_finding(explored):
+    careless = """
+from agent import HI
+
+def refund(order: int) -> str:
+    raise AssertionError("the real tool must not run")
+
+@pytest.mark.explore(recording="run.json", faults="tool_error", fail_on="went on without"{more})
+def test_agent(offbook):
+    try:
+        offbook.tools(refund)["refund"](order=42)
+    except Exception:
+        pass
+    offbook.run(offbook.provider.complete(HI, "m", step_id="hello"))
+"""
+    explored.test(careless.replace("{more}", ""))
+    explored.run().assert_outcomes(passed=1, failed=2)
+    explored.test(careless.replace("{more}", ", optional='refund'"))
+    explored.run().assert_outcomes(passed=3)

@@ -20,6 +20,7 @@ from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, recorded_run, sites_of
+from offbook.explore.runner import next_continuation
 from offbook.explore.verdict import Assessment, assess
 from offbook.faults import FaultPlan
 from offbook.gateway.gateway import ProviderGateway
@@ -252,9 +253,17 @@ class ExploredTest:
             recording.clean = recording.clean or observed.run
         if case is None:
             return self._usage(recording.clean)
-        observed = self._observe(recording.harnesses.create(case.plan))
-        self._check(observed, assess(observed.run, recording.clean))
+        observed, assessment = self._worst(case.plan, recording, recording.clean)
+        self._check(observed, assessment)
         return self._usage(observed.run)
+
+    def _worst(self, plan: FaultPlan, recording: ExploredRecording, clean: Run) -> tuple[ObservedRun, Assessment]:
+        """Run the case, also with every continuation if one was needed, and return the run with the worst verdict."""
+        observed, optional = [self._observe(recording.harnesses.create(plan))], self._explored.marker.optional
+        while (continuation := next_continuation([each.run for each in observed])) is not None:
+            observed.append(self._observe(recording.harnesses.create(plan, continuation)))
+        assessed = [(each, assess(each.run, clean, optional=optional)) for each in observed]
+        return min(assessed, key=lambda pair: pair[1].severity)
 
     def _recording(self) -> ExploredRecording:
         recordings = self._item.session.stash.setdefault(_RECORDINGS, {})

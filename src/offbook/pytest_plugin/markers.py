@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 
 from offbook.errors import InputError
-from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence, OnDivergence
+from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption
 from offbook.text import did_you_mean
@@ -37,8 +37,9 @@ class ExploreMarker(Struct, frozen=True, kw_only=True):
     faults: str | tuple[str, ...] = "all"
     budget: int | None = None
     declared: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
     fail_on: tuple[Verdict, ...] = tuple(FINDINGS)
-    on_divergence: OnDivergence = "explore"
+    on_divergence: Literal["explore", "stop", "default"] = "explore"
     default_response: str = "Mock response"
     deadline_s: float = DEFAULT_DEADLINES.virtual_s
 
@@ -98,6 +99,8 @@ def _plain_value(argument: str, value: object) -> object:
     items = [value] if isinstance(value, str | type) else value
     if argument == "declared" and isinstance(items, list | tuple):
         return [each.__name__ if isinstance(each, type) else each for each in items]
+    if argument == "optional":
+        return items
     if argument == "fail_on" and isinstance(items, list | tuple):
         return [each.replace("-", " ") if isinstance(each, str) else each for each in items]
     return value
