@@ -115,7 +115,7 @@ def _by_id(index: ExchangeIndex[E], lines: Sequence[ScriptLine]) -> dict[int, St
 class ExploredModels(Provider):
     """Answers the model calls of one run.
 
-    `on_diverged` is called with each request that was never recorded, and `continued_by` names what answered such
+    `on_diverged` is called with the first request that was never recorded, and `continued_by` names what answered such
     requests: a continuation, `default` or `live`; it is empty if nothing had to.
     """
 
@@ -205,24 +205,22 @@ class ExploredModels(Provider):
         written = None if self._run.is_first else self._written.find(key, condition)
         if written is not None:
             return await self._playback.play(written.exchange, request)
-        refusal = mismatch_error(request, match, recording.reader, recording.rules)
-        self.on_diverged(str(refusal))
-        policy = recording.divergence.policy
-        reply = await self._continue(key[0], request) if policy == "explore" and not self._run.is_first else None
-        if reply is not None:
-            return reply
-        if policy in ("stop", "explore") or self._run.is_first:
-            self.end(refusal)
-            raise refusal
-        self.continued_by = policy
-        return await recording.divergence.answer(request)
+        if not self.continued_by:
+            refusal = mismatch_error(request, match, recording.reader, recording.rules)
+            self.on_diverged(str(refusal))
+            if self._run.is_first or recording.divergence.policy == "stop":
+                self.end(refusal)
+                raise refusal
+        return await self._continue(key[0], request)
 
-    async def _continue(self, step: str, request: Request) -> Reply | None:
-        """Answer as the continuation does; None if the clean run has nothing to go by."""
-        answer = self._recording.conversations.answer(step, request, self._continuation, self._mark)
-        if answer is None:
-            return None
+    async def _continue(self, step: str, request: Request) -> Reply:
+        """Answer as the policy says; a run that the clean run says nothing about is answered as one that gives up."""
+        divergence = self._recording.divergence
+        if divergence.policy != "explore":
+            self.continued_by = divergence.policy
+            return await divergence.answer(request)
         self.continued_by = self._continuation
+        answer = self._recording.conversations.answer(step, request, self._continuation, self._mark)
         if answer.stored is None:
             return WholeReply(answer.response)
         return await self._playback.play(answer.stored.exchange, request)

@@ -66,7 +66,7 @@ def _open_program(spec: ProgramSpec, settings: ExploreSettings) -> ProgramSubjec
 
     if settings.on_divergence == "live":
         reason = "unrecorded calls of a program cannot be answered live"
-        raise InputError(reason, source="--on-divergence", hint="use stop or default")
+        raise InputError(reason, source="--on-divergence", hint="use explore, stop or default")
     check_real_tools(spec, settings)
     return ProgramSubject(spec.command, replay=spec.recording, settings=settings)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from offbook.errors import MismatchKind, RecordingMismatchError, RequestError
 from offbook.events import MatchedBy
-from offbook.messages import JsonObject, Response, deltas_of
+from offbook.messages import JsonObject, Request, Response, deltas_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.continuation import Continuation, ConversationScript, ScriptedCall, WrittenAnswers
 from offbook.recording.match.conversation import tells_failure
@@ -269,18 +269,21 @@ class ExploredReplay(WireReplay):
                 raise
             return other
 
+    @property
+    def _can_continue(self) -> bool:
+        """Whether misses are answered."""
+        return not self._has_ended and not self._scripted.is_first and self._explored_run.on_miss != "stop"
+
     def continued(self, parsed: ParsedRequest, step_id: str | None) -> ReplayMatch | None:
         """Return what answers a call that missed; None if it is to be refused, as all calls after it are then."""
-        run = self._explored_run
-        match = None
-        if not self._has_ended and not self._scripted.is_first and run.on_miss != "stop":
-            is_default = run.on_miss == "default" or parsed.request is None
-            match = ReplayMatch() if is_default else self._continue(parsed, step_id or "")
-        if match is None:
+        if not self._can_continue:
             self._has_ended = self._has_ended or parsed.request is not None
-        elif parsed.request is not None:
-            self.continued_by = "default" if run.on_miss == "default" else run.continuation
-        return match
+            return None
+        if parsed.request is None:
+            return ReplayMatch()
+        run = self._explored_run
+        self.continued_by = "default" if run.on_miss == "default" else run.continuation
+        return ReplayMatch() if run.on_miss == "default" else self._continue(parsed.request, step_id or "")
 
     def use(self, match: ReplayMatch) -> None:
         super().use(match)
@@ -304,15 +307,7 @@ class ExploredReplay(WireReplay):
         written = self._written.find(key, self._conversations.condition(key[0], fields))
         return None if written is None else ReplayMatch(written, "step_id", key)
 
-    def _continue(self, parsed: ParsedRequest, step: str) -> ReplayMatch | None:
-        assert parsed.request is not None
+    def _continue(self, request: Request, step: str) -> ReplayMatch:
         run = self._explored_run
-        answer = self._conversations.answer(step, parsed.request, run.continuation, run.mark)
-        if answer is None:
-            return None
-        is_recorded = answer.stored is not None
-        return ReplayMatch(answer.stored, given=None if is_recorded else answer.response, script_key=_CONTINUED)
-
-
-_CONTINUED: RequestKey = ("", "")
-"""The place of answers that are no part of the script."""
+        answer = self._conversations.answer(step, request, run.continuation, run.mark)
+        return ReplayMatch(answer.stored, given=answer.response if answer.stored is None else None)

@@ -160,17 +160,17 @@ class ConversationScript:
         place = self._place(step, fields)
         return None if place is None else place.condition
 
-    def answer(self, step: str, request: Request, continuation: Continuation, mark: str) -> ContinuedAnswer | None:
-        """Return what answers a request of the step that was never recorded; None if the clean run has no calls.
+    def answer(self, step: str, request: Request, continuation: Continuation, mark: str) -> ContinuedAnswer:
+        """Return what answers a request of the step that was never recorded.
+
+        If the clean run has no model calls, every model gives up.
 
         Args:
             mark: is part of the text of a model that gives up.
         """
         fields: JsonObject = {"messages": list(request.messages), "tools": list(request.tools)}
         place = self._place(step, fields)
-        if place is None:
-            return None
-        if continuation == "resigned" and self._is_to_resign(place, fields, mark):
+        if place is None or (continuation == "resigned" and self._is_to_resign(place, fields, mark)):
             return _give_up(request, mark)
         if continuation == "stubborn" and place.is_failure and place.is_recorded:
             return self._given(_repeated(place), request, mark)
