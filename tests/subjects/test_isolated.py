@@ -16,7 +16,7 @@ from time import sleep as rest
 
 import pytest
 
-from offbook import explore_function
+from offbook import explore_function, tool
 from offbook.clock import SYSTEM_CLOCK, VIRTUAL_EPOCH
 from offbook.errors import InputError
 from offbook.explore.options import Deadlines
@@ -170,6 +170,28 @@ def test_a_run_that_does_not_end_is_ended_and_says_where_it_waited(faulty_run, a
 def test_a_run_that_never_gives_the_turn_back_is_ended(faulty_run):
     hung = faulty_run(spin, deadlines=SHORT).hung
     assert re.fullmatch(r"it had not ended after 0\.2 s of real time; it waited in test_isolated\.py:\d+ spin", hung)
+
+
+@tool
+def look(place: str) -> str:
+    """Look somewhere."""
+    raise LookupError(place)
+
+
+def call_a_tool_whatever_happens(harness):
+    while True:
+        try:
+            return harness.tools(look)["look"](place="here")
+        except:  # noqa: E722 - that is what such agents do
+            continue
+
+
+def test_a_run_that_calls_a_tool_again_and_again_is_ended(faulty_run):
+    run = faulty_run(call_a_tool_whatever_happens)
+    line = call_a_tool_whatever_happens.__code__.co_firstlineno + 3
+    place = f"test_isolated.py:{line} call_a_tool_whatever_happens"
+    assert run.hung == f"it made more than 100 tool calls; the last came from {place}"
+    assert len(run.tools) == 100
 
 
 CACHE = {}

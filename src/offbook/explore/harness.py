@@ -38,6 +38,13 @@ from offbook.tools.toolbox import GivenTool, GivenTools
 NO_DECLARATIONS: Mapping[str, ToolDeclaration] = MappingProxyType({})
 
 
+class CallLimits(Struct, frozen=True, kw_only=True):
+    """How many calls of models and of tools a run may make before it counts as endless."""
+
+    models: int
+    tools: int
+
+
 class Harness:
     """The models and tools of one explored run.
 
@@ -51,7 +58,7 @@ class Harness:
         *,
         models: ExploredModels,
         tools: ExploredTools | None,
-        max_calls: int,
+        limits: CallLimits,
         declarations: Mapping[str, ToolDeclaration] = NO_DECLARATIONS,
     ) -> None:
         self.recovery_counter = RecoveryCounter()
@@ -59,13 +66,13 @@ class Harness:
         self.declarations: dict[str, ToolDeclaration] = {}
         self._models, self._replayed_tools, self._declared = models, tools, declarations
         self._users = RecordedUsers(models)
-        self._fault_log, self._tool_observer = FaultLog(), ToolObserver()
+        self._fault_log, self._tool_observer = FaultLog(), ToolObserver(max_calls=limits.tools)
         models.on_diverged = self.diverged.append
         if tools is not None:
             tools.on_diverged = self.diverged.append
             tools.on_end = models.end
         injector = FaultInjector(models, plan, fault_log=self._fault_log, marked=True)
-        self._model_observer = ModelObserver(injector, models, max_calls=max_calls)
+        self._model_observer = ModelObserver(injector, models, max_calls=limits.models)
         self._faulty_tools = inject_tools((), plan, fault_log=self._fault_log, marked=True)
 
     @property
@@ -101,8 +108,8 @@ class Harness:
         return self._tool_observer.outside(self._faulty_tools.wrap(self._tool_observer.inside(inner)))
 
     def on_endless(self, end: Callable[[str], object]) -> None:
-        """Call `end` with the reason when the run makes too many model calls, instead of raising an error."""
-        self._model_observer.on_endless = end
+        """Call `end` with the reason when the run makes too many calls, instead of raising an error."""
+        self._model_observer.on_endless = self._tool_observer.on_endless = end
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
@@ -160,17 +167,17 @@ def _replay_tool(tool: ToolDef, recorded: ExploredTools) -> ToolDef:
 
 
 SPARE_CALLS = 100
-"""How many model calls a run may make beyond five times those of the clean run, before it counts as endless."""
+"""How many calls a run may make beyond five times those of the clean run, before it counts as endless."""
 
 MAX_CLEAN_CALLS = 10_000
 
 
 class CleanScript(Struct, frozen=True):
-    """What the clean run was answered, in order, and how many model calls it made: for runs in other processes."""
+    """What the clean run was answered, in order, and how many calls it made: for runs in other processes."""
 
     models: tuple[ScriptLine, ...]
     tools: tuple[ScriptLine, ...]
-    calls: int
+    limits: CallLimits
 
 
 class HarnessFactory:
@@ -193,24 +200,23 @@ class HarnessFactory:
         self._models = ModelRecording(reader, divergence)
         self._tools = ToolRecording(reader.tools, divergence)
         self._clean: Harness | None = None
-        self._clean_calls: int | None = None
+        self._limits: CallLimits | None = None
 
     @property
     def has_script(self) -> bool:
         """Whether there was a clean run, so that the next run follows its script."""
-        return self._clean_calls is not None or self._clean is not None
+        return self._limits is not None or self._clean is not None
 
     @property
     def script(self) -> CleanScript:
         """The script of the clean run, which was made in this process."""
-        calls = 0 if self._clean is None else len(self._clean.calls)
-        return CleanScript(model_lines(self._models.script), tool_lines(self._tools.script), calls)
+        return CleanScript(model_lines(self._models.script), tool_lines(self._tools.script), self._call_limits())
 
     def load_script(self, script: CleanScript) -> None:
         """Follow the script of a clean run that was made in another process."""
         self._models.load(script.models)
         self._tools.load(script.tools)
-        self._clean_calls = script.calls
+        self._limits = script.limits
 
     def create(self, plan: FaultPlan, continuation: Continuation = "stubborn") -> Harness:
         """Return the harness of the next run. Tools run for real if the recording has no calls of tools.
@@ -221,17 +227,18 @@ class HarnessFactory:
             plan,
             models=self._models.start_run(continuation, mark=gave_up_mark(plan)),
             tools=None if self._tools.is_empty else self._tools.start_run(continuation),
-            max_calls=self._max_calls(),
+            limits=self._call_limits(),
             declarations=self._declarations,
         )
         if not self.has_script:
             self._clean = harness
         return harness
 
-    def _max_calls(self) -> int:
-        if self._clean_calls is not None:
-            return max_calls_after(self._clean_calls)
-        return MAX_CLEAN_CALLS if self._clean is None else max_calls_after(len(self._clean.calls))
+    def _call_limits(self) -> CallLimits:
+        if self._clean is None:
+            return self._limits or CallLimits(models=MAX_CLEAN_CALLS, tools=MAX_CLEAN_CALLS)
+        calls, tools = len(self._clean.calls), len(self._clean.tool_runs)
+        return CallLimits(models=max_calls_after(calls), tools=max_calls_after(tools))
 
     def close(self) -> None:
         """Close the recording."""
@@ -239,5 +246,5 @@ class HarnessFactory:
 
 
 def max_calls_after(clean_calls: int) -> int:
-    """Return how many model calls a run may make where the clean run made `clean_calls`."""
+    """Return how many calls a run may make where the clean run made `clean_calls`."""
     return 5 * clean_calls + SPARE_CALLS

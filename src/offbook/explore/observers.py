@@ -223,9 +223,15 @@ _current_call: ContextVar[_ToolCall | None] = ContextVar("_current_call", defaul
 
 
 class ToolObserver:
-    """Observes the tool calls of one run: `outside` sees what the agent calls, `inside` which tools really run."""
+    """Observes the tool calls of one run: `outside` sees what the agent calls, `inside` which tools really run.
 
-    def __init__(self) -> None:
+    Raises:
+        EndlessRunError: from a tool, when the run has made more calls than `max_calls`; or by `on_endless`.
+    """
+
+    def __init__(self, *, max_calls: int) -> None:
+        self.on_endless: Callable[[str], object] = _raise_endless
+        self._max_calls = max_calls
         self._counts = Counter[str]()
         self._calls: list[_ToolCall] = []
 
@@ -268,6 +274,8 @@ class ToolObserver:
         return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=None)
 
     def _start_call(self, tool: ToolDef, arguments: JsonObject) -> _ToolCall:
+        if len(self._calls) >= self._max_calls:
+            self.on_endless(f"it made more than {self._max_calls} tool calls")
         self._counts[tool.name] += 1
         call = _ToolCall(tool, self._counts[tool.name], json_arguments(arguments))
         self._calls.append(call)
