@@ -3,6 +3,7 @@
 import pytest
 
 from offbook import ToolCall, run
+from offbook.effects import Effect
 from offbook.errors import ProviderError, RecordingMismatchError, ToolFaultError
 from offbook.explore.options import Divergence
 from offbook.faults import FaultPlan
@@ -171,6 +172,71 @@ def test_users_of_the_clean_run_are_replayed_strictly():
         run(clean.users.complete(HO, "m", step_id="user"))
 
 
+TOLD = [*HI, {"role": "assistant", "content": "one"}, *user("That failed.")]
+
+
+def continued(harnesses, continuation, *asked):
+    """What a run with that continuation is answered."""
+    harness = harnesses.create(FaultPlan(), continuation)
+
+    async def ask():
+        return [await said(harness, messages) for messages in asked]
+
+    return run(ask()), harness
+
+
+def test_a_divergence_is_answered_by_the_continuation():
+    clean, harnesses = clean_harness_of({"s": [entry(HI, "one"), entry(HO, "two")]}, Divergence())
+    run(said(clean, HI))
+    answers, harness = continued(harnesses, "stubborn", TOLD)
+    assert (answers, harness.continuation) == (["one"], "stubborn")
+    assert len(harness.diverged) == 1
+    assert [call.outcome for call in harness.calls] == ["answered"]
+    answers, harness = continued(harnesses, "resigned", TOLD, TOLD)
+    assert "gave-up-" in answers[0]
+    assert (answers[0], harness.continuation) == (answers[1], "resigned")
+
+
+def test_a_run_that_needs_no_continuation_names_none():
+    clean, harnesses = clean_harness_of({"s": [entry(HI, "one")]}, Divergence())
+    run(said(clean, HI))
+    answers, harness = continued(harnesses, "resigned", HI)
+    assert (answers, harness.continuation, harness.diverged) == (["one"], "", [])
+
+
+def test_the_same_messages_to_another_model_are_no_divergence():
+    clean, harnesses = clean_harness_of({"s": [entry(HI, "one")]})
+    run(said(clean, HI))
+    harness = harnesses.create(FaultPlan())
+    assert run(said(harness, HI, model="fallback")) == "one"
+    assert harness.diverged == []
+
+
+@pytest.mark.parametrize("policy", ["explore", "stop"])
+def test_an_answer_written_by_hand_comes_first_and_is_no_divergence(policy):
+    entries = [entry(HI, "one"), {"when": "tool_error", "content": "I am sorry."}]
+    clean, harnesses = clean_harness_of({"s": entries}, Divergence(policy))
+    run(said(clean, HI))
+    answers, harness = continued(harnesses, "stubborn", TOLD)
+    assert (answers, harness.continuation, harness.diverged) == (["I am sorry."], "", [])
+
+
+def test_the_clean_run_ignores_answers_that_were_written_for_failures():
+    clean, _ = clean_harness_of({"s": [{"when": "any", "content": "I am sorry."}]}, Divergence())
+    with pytest.raises(RecordingMismatchError):
+        run(said(clean, HI))
+
+
+def test_a_divergence_of_a_named_step_suggests_no_step():
+    clean, harnesses = clean_harness_of({"s": [{"content": "one"}]})
+    run(said(clean, HI))
+    harness = harnesses.create(FaultPlan())
+    with pytest.raises(RecordingMismatchError):
+        run(said(harness, HO))
+    assert "this request of step 's' is not in the recording" in harness.diverged[0]
+    assert "Did you mean" not in harness.diverged[0]
+
+
 def test_where_nobody_can_be_asked_live_a_text_answers():
     clean, harnesses = clean_harness_of({"s": [entry(HI, "one")]}, Divergence("live", "what?"))
     run(said(clean, HI))
@@ -254,6 +320,36 @@ def test_a_divergence_of_a_tool_may_be_answered_with_a_text():
     harness = harnesses.create(FaultPlan())
     assert use(harness, [("find_order", 9), ("refund", 9)]) == ["what?", "what?"]
     assert len(harness.diverged) == 2
+
+
+def test_a_tool_that_diverges_gets_the_recorded_result_of_the_nearest_call():
+    clean, harnesses = recorded_tools(Divergence())
+    use(clean, TWICE)
+    harness = harnesses.create(FaultPlan(), "oblivious")
+    assert use(harness, [("find_order", 9)]) == ["lost"]
+    assert (harness.continuation, len(harness.diverged)) == ("oblivious", 1)
+
+
+def test_a_tool_that_was_never_recorded_gets_a_plausible_result():
+    def cancel(order_id: int) -> dict[str, str]:
+        raise AssertionError("the real tool ran")
+
+    clean, harnesses = recorded_tools(Divergence())
+    use(clean, TWICE)
+    tools = harnesses.create(FaultPlan()).tools(cancel, refund)
+    assert tools["cancel"](order_id=1) == {"status": "ok"}
+    assert run(tools["refund"](order_id=7)) == "ok"
+
+
+def test_effects_are_the_calls_of_tools_with_side_effects_that_ran():
+    clean, harnesses = recorded_tools(Divergence())
+    use(clean, TWICE)
+    assert clean.effects == (Effect(tool="refund", arguments={"order_id": 1}, outcome="failed"),)
+    lost = harnesses.create(plan_of("tool=refund call=1: tool_error"))
+    assert use(lost, TWICE)[2].startswith("[ToolError] ToolFaultError")
+    assert lost.effects == ()
+    assert lost.declarations["refund"].side_effect
+    assert len(lost.marks) == 1
 
 
 def test_faults_fire_around_the_recording():

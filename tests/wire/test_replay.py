@@ -4,6 +4,7 @@ import httpx2
 import orjson
 import pytest
 
+from offbook.messages import Request
 from offbook.wire.api import serving
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions, parse_fault_plan
@@ -11,10 +12,13 @@ from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
 from tests.wire.http_requests import (
     PROTOCOLS,
+    TOOL,
     answer_to,
     call_of,
     entry_of,
     error_in,
+    http_call,
+    read,
     recording_of,
     session_of,
     text_of,
@@ -382,3 +386,73 @@ def test_a_total_that_an_entry_leaves_out_is_sent_as_the_sum(protocol, usage, to
     entry = {"content": "Hello", "usage": {"prompt_tokens": 9, "completion_tokens": 5}}
     answer = answer_to(strict_session(ask=entry), call_of(protocol, headers={STEP: "ask"}))
     assert orjson.loads(answer.content)[usage][total] == 14
+
+
+ORDER = {"role": "user", "content": "Order 42 never came"}
+REFUND = {"tool_calls": [{"id": "toolu_1", "name": "look_up", "arguments": {"order_id": 42}}]}
+
+
+def refund_call(protocol, *results, stream=False, model="m"):
+    """A call of an agent whose refund had these results so far, each with a call of its own."""
+    messages = [ORDER]
+    for number, text in enumerate(results, 1):
+        call_id = "toolu_1" if number == 1 else f"toolu_1_{number}"
+        function = {"name": "look_up", "arguments": '{"order_id": 42}'}
+        messages.append(
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+            }
+        )
+        messages.append({"role": "tool", "tool_call_id": call_id, "content": text})
+    return http_call(protocol, Request(tuple(messages), model, tools=(TOOL,), stream=stream))
+
+
+def refund_runs(protocol, stream=False, **written):
+    """The runs of an agent that asks for a refund and reports it, after the clean one."""
+    runs = Runs(any=[REFUND, {"content": "It is done."}], on_miss="explore", **written)
+    session = runs.session()
+    for results in ((), ("refunded",)):
+        read(answer_to(session, refund_call(protocol, *results, stream=stream)), protocol)
+    return runs
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_program_gets_each_continuation_in_its_protocol(protocol, stream):
+    runs = refund_runs(protocol, stream)
+    failed = refund_call(protocol, "error: it failed", stream=stream)
+
+    def answers(continuation, *calls):
+        session = runs.session(continuation=continuation)
+        found = [read(answer_to(session, call), protocol) for call in calls]
+        assert (session.continued_by, len(session.misses)) == (continuation, len(calls))
+        return found
+
+    again, done = answers("stubborn", failed, refund_call(protocol, "error: it failed", "refunded", stream=stream))
+    assert [(call.tool, call.args) for call in again.tool_calls] == [("look_up", {"order_id": 42})]
+    assert done.content == "It is done."
+    assert "gave-up-1" in answers("resigned", failed)[0].content
+    assert answers("oblivious", failed)[0].content == "It is done."
+    assert [outcome for _, _, outcome in runs.observer.answers] == ["continued"]
+
+
+def test_the_same_messages_to_another_model_get_the_recorded_answer():
+    session = refund_runs("openai_chat").session()
+    assert read(answer_to(session, refund_call("openai_chat", model="other"))).tool_calls
+    assert text_of(answer_to(session, refund_call("openai_chat", "refunded", model="other"))) == "It is done."
+    assert list(session.misses) == []
+
+
+def test_an_answer_written_by_hand_comes_before_a_continuation():
+    runs = refund_runs("openai_chat", agent=[{"when": "tool_error", "content": "I am sorry."}])
+    session = runs.session()
+    assert text_of(answer_to(session, refund_call("openai_chat", "error: it failed"))) == "I am sorry."
+    assert (session.continued_by, list(session.misses)) == ("", [])
+
+
+def test_a_fault_fires_at_an_answer_of_a_continuation_too():
+    runs = refund_runs("openai_chat")
+    session = runs.session("call=1: empty_response", continuation="oblivious")
+    assert text_of(answer_to(session, refund_call("openai_chat", "error: it failed"))) == ""

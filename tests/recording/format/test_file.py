@@ -419,3 +419,16 @@ def test_what_is_not_there_or_is_a_folder_is_an_error_of_input(tmp_path, folder)
         MockProvider(path)
     assert caught.value.source == str(path)
     assert caught.value.hint
+
+
+def test_a_condition_is_read_and_written_back():
+    entries = {"agent": [{"content": "one"}, {"when": "tool_error", "content": "two"}]}
+    document = document_from_dict(entries, source="test")
+    again = parse_document(render_document(document), source="test")
+    assert [exchange.when for _, exchange in again] == [None, "tool_error"]
+
+
+def test_an_unknown_condition_is_refused_with_a_suggestion():
+    with pytest.raises(RecordingFormatError) as refused:
+        document_from_dict({"agent": [{"when": "tool_eror", "content": "two"}]}, source="test")
+    assert (refused.value.place, "did you mean 'tool_error'?" in refused.value.hint) == ("key 'agent'[0].when", True)
