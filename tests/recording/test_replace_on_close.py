@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from offbook import MockProvider, NormaliseRules, RecordingProvider, record_tools, run
-from offbook.errors import InputError
+from offbook.errors import InputError, ProviderConnectionError
+from offbook.providers.provider import Provider
 from offbook.recording.format.document import FORMAT_VERSION, Document
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from tests.fakes import Echo, user
 
@@ -239,3 +241,74 @@ async def _recorded(location):
 
 def _absolute(location, folder):
     return location.replace("run.", f"{folder}/run.")
+
+
+def replacing(location):
+    return RecordingProvider(Echo(), location, record="all")
+
+
+class Down(Provider):
+    """An API that is down."""
+
+    name = "down"
+
+    async def send(self, request):
+        raise ProviderConnectionError("connection refused", provider="down")
+
+
+def test_only_what_is_recorded_again_is_replaced_when_the_run_has_ended(old):
+    async def work():
+        async with replacing(old) as recorder:
+            await ask(recorder, "new", "newer", step_id="a")
+            assert contents(old) == ["old", "stale"]
+
+    run(work())
+    assert sorted(contents(old)) == ["new #1", "newer #2", "stale"]
+    assert results(old) == {"get": ["old"]}
+
+
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+def test_a_run_that_fails_leaves_the_recording_as_it_was_and_what_it_recorded_beside_it(old, mode, caplog):
+    async def work():
+        async with RecordingProvider(Echo(), old, record=mode) as recorder:
+            await ask(recorder, "new", step_id="a")
+            raise KeyError("the agent has a bug")
+
+    with pytest.raises(KeyError):
+        run(work())
+    assert contents(old) == ["old", "stale"]
+    assert contents(f"{old}.failed") == ["new #1"]
+    assert f"{old}: the run failed, so it stays as it was; what was recorded is in {old}.failed" in caplog.text
+
+
+def test_a_command_can_say_that_its_run_has_failed(old):
+    recorder = replacing(old)
+    run(ask(recorder, "new", step_id="a"))
+    keep_recording(old)
+    run(recorder.close())
+    assert contents(old) == ["old", "stale"]
+
+
+def test_a_run_that_fails_keeps_a_recording_that_was_not_there_before(location):
+    async def work():
+        async with fresh(location) as recorder:
+            await ask(recorder, "new")
+            raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        run(work())
+    assert contents(location) == ["new #1"]
+
+
+def test_a_call_that_fails_does_not_replace_a_recorded_answer(old, caplog):
+    async def work():
+        async with RecordingProvider(Down(), old, record="all") as recorder:
+            for step_id in ("a", "b"):
+                with pytest.raises(ProviderConnectionError):
+                    await ask(recorder, "new", step_id=step_id)
+
+    run(work())
+    document = open_store(old).load()
+    assert [exchange.content for exchange in document.exchanges("a")] == ["old"]
+    assert [exchange.fault.type for exchange in document.exchanges("b")] == ["connection_reset"]
+    assert f"{old}: the entries of a stay as they were, because the new calls failed" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from math import isfinite
+from types import TracebackType
 
 from msgspec import Raw, Struct
 
@@ -30,6 +31,7 @@ from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules, identify
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
+from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.replay import MockProvider
 from offbook.schema_errors import check_type
 
@@ -54,8 +56,9 @@ class RecordingProvider(Provider):
         output_path: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist.
         record: what to do with a recording that exists. `append` adds every call. `once` answers from the recording
             alone. `new` answers from the recording and adds what it does not have. `all` replaces the entries that
-            this run touches. `fresh` replaces the whole recording when the run ends: when all providers that record
-            there with `fresh` are closed.
+            this run touches, `fresh` the whole recording. Both do so when the run ends: when all providers that
+            record there in that mode are closed. If an error leaves the `async with` of one, the recording stays as it
+            was, and what was recorded is beside it, in `output_path` with `.failed` appended.
         redactor: decides what is a secret.
         normalise: what the fingerprint ignores; stored in the metadata of the recording.
         sink: gets an event for every recorded call, and for every call that the recording answers.
@@ -81,6 +84,7 @@ class RecordingProvider(Provider):
         self.name = provider.name
         self._provider, self._redactor, self._clock = provider, redactor or Redactor(), clock
         self._sink = guard_sink(sink)
+        self._location = output_path
         self._recording = open_recording(output_path, mode=record, kind="models")
         try:
             self._rules = self._recording.agree_rules(normalise)
@@ -106,6 +110,13 @@ class RecordingProvider(Provider):
             return StreamedReply(self._events(reply, call), source=reply)
         self._record(call, response)
         return WholeReply(response)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            keep_recording(self._location)
+        await super().__aexit__(kind, error, trace)
 
     async def close(self) -> None:
         try:

@@ -14,7 +14,7 @@ from offbook.recording.format.document import Document, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules
-from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter, moment_after
+from offbook.recording.replace_on_close import ExchangeKind, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import Store
 
@@ -49,9 +49,7 @@ class OpenRecording:
 
     def __init__(self, store: Store, *, mode: RecordMode, kind: ExchangeKind) -> None:
         self._store, self._mode, self._lock = store, mode, threading.Lock()
-        self._replaced_before = moment_after(store, kind) if mode == "all" and store.exists() else None
-        self._touched: set[str] = set()
-        self._writer = ReplaceOnCloseWriter(store, kind) if mode == "fresh" else store.write()
+        self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
         self.has_answers = mode in ("once", "new") and size > 0
         self.is_live = mode != "once" or not self.has_answers
@@ -79,26 +77,19 @@ class OpenRecording:
         return rules
 
     def append(self, key: str, exchange: Exchange) -> None:
-        """Record an exchange. In mode `all`, the first one of a key replaces those found under the key.
+        """Record an exchange. In mode `all`, those of a key replace those found under the key when the run has ended.
 
         Raises:
             InputError: the exchange cannot be written.
         """
         with self._lock:
-            self._writer.append(key, exchange, forget_before=self._forget_before(key))
+            self._writer.append(key, exchange)
 
     def append_tool(self, tool: str, exchange: ToolExchange) -> None:
         """Record a tool exchange, like `append`."""
         with self._lock:
-            self._writer.append_tool(tool, exchange, forget_before=self._forget_before(tool))
+            self._writer.append_tool(tool, exchange)
 
     def close(self) -> None:
         """Bring the recording into its final form. Safe to call twice."""
         self._writer.close()
-
-    def _forget_before(self, key: str) -> str | None:
-        """The moment before which the exchanges of the key are dropped; None if none are."""
-        if self._replaced_before is None or key in self._touched:
-            return None
-        self._touched.add(key)
-        return self._replaced_before

@@ -1,4 +1,4 @@
-"""The `fresh` record mode: the exchanges of a run replace the recording when its last writer is closed."""
+"""Record modes that replace: the exchanges of a run replace those of the recording when its last writer is closed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from offbook.recording.format.document import Document, each_exchange, forget_al
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.log import log_warning
+from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store
 
 ExchangeKind = Literal["models", "tools"]
@@ -23,19 +24,29 @@ ExchangeKind = Literal["models", "tools"]
 _BEFORE_ALL_MOMENTS = "0"
 
 
+ReplaceMode = Literal["all", "fresh"]
+"""`fresh` replaces all exchanges that the recording had, `all` only those of the keys that are recorded again."""
+
+FAILED_SUFFIX = ".failed"
+
+
 class FreshRun:
     """A run in progress. It records to a `sibling` of the recording, which is not changed until the run ends.
 
     At the end, the exchanges that the recording had at the start are removed, of the kinds that were recorded.
-    Exchanges that others have added since stay.
+    Exchanges that others have added since stay. If the run `has_failed` and the recording had exchanges, it stays as it
+    was, and what was recorded is written beside it.
 
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, mode: ReplaceMode = "fresh") -> None:
         found = store.write()
         found.close()
+        self.found_size, self.found_tool_size = found.size, found.tool_size
+        self.has_failed = False
+        self._mode = mode
         self._store, self._found_until = store, moment_after(store, *get_args(ExchangeKind))
         self.sibling = store.sibling()
         self.sibling.save(Document(meta=found.meta | new_meta()))
@@ -67,14 +78,62 @@ class FreshRun:
         if os.getpid() != self._process:
             return
         recorded = self.sibling.load()
-        if recorded.size:
+        if recorded.size and self.has_failed and self.found_size + self.found_tool_size:
+            self._keep_beside(recorded)
+        elif recorded.size:
             try:
-                self._store.update(partial(self._replace, recorded))
+                self._write(recorded)
             except InputError as error:
                 hint = f"what was recorded is in {self.sibling.location}"
                 raise InputError(error.reason, source=error.source, place=error.place, hint=hint) from None
             self.has_replaced = True
         self.sibling.remove()
+
+    def _keep_beside(self, recorded: Document) -> None:
+        """Write what was recorded to another file, and say so."""
+        beside = open_store(f"{self._store.location}{FAILED_SUFFIX}")
+        beside.save(recorded)
+        message = "%s: the run failed, so it stays as it was; what was recorded is in %s"
+        log_warning("offbook.recording", message, self._store.location, beside.location)
+
+    def _write(self, recorded: Document) -> None:
+        if self._mode == "fresh":
+            self._store.update(partial(self._replace, recorded))
+            return
+        writer = self._store.write()
+        try:
+            self._replace_keys(recorded, writer)
+        finally:
+            writer.close()
+
+    def _replace_keys(self, recorded: Document, writer: RecordingWriter) -> None:
+        """Add the exchanges, the first of each key in place of those that the key had."""
+        if recorded.meta.get("normalise"):
+            writer.add_meta({"normalise": recorded.meta["normalise"]})
+        touched = set[tuple[ExchangeKind, str]]()
+        kept = self._keys_to_keep(recorded)
+        for key, exchange in recorded:
+            if key in kept:
+                continue
+            writer.append(key, exchange, forget_before=self._forget_before(("models", key), touched))
+        for tool, call in each_exchange(recorded.tools):
+            writer.append_tool(tool, call, forget_before=self._forget_before(("tools", tool), touched))
+
+    def _keys_to_keep(self, recorded: Document) -> frozenset[str]:
+        """Return the keys whose calls all failed, although the recording has an answer; they are reported."""
+        failed = [key for key in recorded.entries if not _has_answer(recorded, key)]
+        found = self._store.load() if failed else Document()
+        kept = [key for key in failed if _has_answer(found, key)]
+        if kept:
+            message = "%s: the entries of %s stay as they were, because the new calls failed"
+            log_warning("offbook.recording", message, self._store.location, ", ".join(kept))
+        return frozenset(kept)
+
+    def _forget_before(self, key: tuple[ExchangeKind, str], touched: set[tuple[ExchangeKind, str]]) -> str | None:
+        """Return the moment before which the exchanges of the key are dropped; None if none are."""
+        is_first = key not in touched
+        touched.add(key)
+        return self._found_until if is_first else None
 
     def _replace(self, recorded: Document, document: Document) -> None:
         if "models" in self._kinds:
@@ -86,6 +145,10 @@ class FreshRun:
             document.add(key, exchange)
         for tool, call in each_exchange(recorded.tools):
             document.add_tool(tool, call)
+
+
+def _has_answer(document: Document, key: str) -> bool:
+    return any(exchange.fault is None for exchange in document.exchanges(key))
 
 
 def moment_after(store: Store, *kinds: ExchangeKind) -> str:
@@ -101,14 +164,14 @@ def moment_after(store: Store, *kinds: ExchangeKind) -> str:
 
 
 class FreshRuns(ForkGuarded):
-    """The runs in progress in this process: all `fresh` writers of one recording at the same time are one run."""
+    """The runs in progress in this process: all such writers of one recording at the same time are one run."""
 
     def __init__(self) -> None:
         super().__init__()
         self._runs: dict[Path, FreshRun] = {}
         atexit.register(self._end_all)
 
-    def join(self, store: Store, kind: ExchangeKind) -> FreshRun:
+    def join(self, store: Store, kind: ExchangeKind, mode: ReplaceMode) -> FreshRun:
         """Join the run that records to that store, or start one.
 
         Raises:
@@ -119,7 +182,7 @@ class FreshRuns(ForkGuarded):
             if run is not None and run.is_deserted:
                 self._end(store.path)
                 run = None
-            run = run or FreshRun(store)
+            run = run or FreshRun(store, mode)
             run.join(kind)
             return self._runs.setdefault(store.path, run)
 
@@ -133,6 +196,13 @@ class FreshRuns(ForkGuarded):
             run.leave()
             if run.is_deserted:
                 self._end(store.path)
+
+    def fail(self, store: Store) -> None:
+        """Note that the run that records to that store has failed, if there is one."""
+        with self.guard:
+            run = self._runs.get(store.path)
+            if run is not None:
+                run.has_failed = True
 
     def close(self) -> None:
         """Do nothing: no resource is held open."""
@@ -154,6 +224,14 @@ class FreshRuns(ForkGuarded):
 FRESH_RUNS = FreshRuns()
 
 
+def keep_recording(location: str | os.PathLike[str]) -> None:
+    """Let a recording stay as it was, because the run that is to replace it has failed.
+
+    Call it before the recorders are closed. It has no effect on a run that only adds to the recording.
+    """
+    FRESH_RUNS.fail(open_store(location))
+
+
 class ReplaceOnCloseWriter:
     """Adds to the exchanges of a run. The recording is replaced when the last writer of the run is closed.
 
@@ -163,11 +241,13 @@ class ReplaceOnCloseWriter:
         InputError: the recording cannot be written, or the file is not a recording.
     """
 
-    def __init__(self, store: Store, kind: ExchangeKind) -> None:
-        self._store, self._kind = store, kind
+    def __init__(self, store: Store, kind: ExchangeKind, mode: ReplaceMode = "fresh") -> None:
+        self._store, self._kind, self._mode = store, kind, mode
         self._is_run_over = False
         self._writer = self._join()
         self.meta, self.size, self.tool_size = self._writer.meta, self._writer.size, self._writer.tool_size
+        if mode == "all":
+            self.size, self.tool_size = self._run.found_size, self._run.found_tool_size
 
     def add_meta(self, meta: JsonObject) -> None:
         self._open_writer().add_meta(meta)
@@ -185,7 +265,7 @@ class ReplaceOnCloseWriter:
 
     def _join(self) -> RecordingWriter:
         """Join the run. This writer leaves it when it is closed or garbage-collected."""
-        self._run = FRESH_RUNS.join(self._store, self._kind)
+        self._run = FRESH_RUNS.join(self._store, self._kind, self._mode)
         try:
             writer = self._run.sibling.write()
         except InputError:

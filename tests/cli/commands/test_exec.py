@@ -391,6 +391,92 @@ def test_an_upstream_that_is_named_comes_before_that_of_the_environment(execute,
     assert execute(*options, "-q", "--record-mode", "all", "--", *ASK, "Hi")[1] == "status 401\n"
 
 
+@pytest.fixture
+def recorded(execute, upstream, monkeypatch):
+    """The recording `new.json` of one call, and the options to record there again."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
+    options = ["--record", "new.json", "--upstream", f"openai={upstream.url}/v1"]
+    assert execute(*options, "-q", "--", *ASK, "Hi") == (0, "Hello!\n", "")
+    return options
+
+
+def contents(path):
+    return [exchange.content for _, exchange in open_store(path).load()]
+
+
+def test_who_adds_to_a_recording_is_told_how_to_replace_it(execute, recorded):
+    _, _, err = execute(*recorded, "--", *ASK, "Ho")
+    assert "new.json has 1 exchange: this run is added to them; --record-mode fresh replaces them" in err
+    assert contents("new.json") == ["Hello!", "Bye!"]
+    assert "is added" not in execute(*recorded, "--record-mode", "append", "--", *ASK, "Ho")[2]
+
+
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+def test_a_program_that_fails_leaves_the_recording_as_it_was(execute, recorded, mode, caplog):
+    failing = [*ASK[:-1], ASK[-1] + "\nsys.exit(4)"]
+    code, out, err = execute(*recorded, "--record-mode", mode, "--", *failing, "Hi")
+    assert (code, out) == (4, "Bye!\n")
+    assert contents("new.json") == ["Hello!"]
+    assert contents("new.json.failed") == ["Bye!"]
+    assert "new.json: the run failed, so it stays as it was; what was recorded is in new.json.failed" in caplog.text
+
+
+def test_a_call_that_fails_costs_no_recorded_answer_even_if_the_program_swallows_it(
+    execute, recorded, monkeypatch, caplog
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
+    code, out, err = execute(*recorded, "--record-mode", "all", "--", *ASK, "Hi")
+    assert (code, out) == (0, "status 401\n")
+    assert "stay as they were, because the new calls failed" in caplog.text
+    assert contents("new.json") == ["Hello!"]
+
+
+ASKING = {"content": "", "tool_calls": [{"name": name, "arguments": {}} for name in ("find_order", "refund")]}
+
+
+def test_a_replay_says_which_tools_the_program_runs_for_real(execute, write):
+    write("tools.json", flows.recording({"any": [ASKING]}))
+    _, _, err = execute("--replay", "tools.json", "--", *ASK, "Hi")
+    assert "the program runs its tools for real; the recording asks for find_order, refund" in err
+    assert "for real" not in execute("--replay", "tools.json", "--quiet", "--", *ASK, "Hi")[2]
+    assert "for real" not in execute("--replay", "run.json", "--", *ASK, "Hi", "Ho")[2]
+
+
+REPORTS = [
+    *PYTHON,
+    """
+import json, os, urllib.request
+with open(os.environ["OFFBOOK_EFFECTS"], "a") as file:
+    print(json.dumps({"tool": "refund", "arguments": {"order": 42}}), file=file)
+body = json.dumps({"tool": "mail", "outcome": "failed"}).encode()
+urllib.request.urlopen(urllib.request.Request(os.environ["OFFBOOK_URL"] + "/_offbook/effects", body))
+""",
+]
+
+
+def test_effects_that_a_program_reports_are_shown(execute):
+    options = ["--replay", "run.json", "--allow-no-calls", "--report", "report.json"]
+    code, _, err = execute(*options, "--", *REPORTS)
+    assert code == 0
+    assert "2 effects reported: refund(order=42), mail() failed" in err
+    told = json.loads(Path("report.json").read_text())["effects"]
+    assert [(effect["tool"], effect["outcome"]) for effect in told] == [("refund", "done"), ("mail", "failed")]
+
+
+def test_effects_belong_to_the_outermost_run(execute, monkeypatch, tmp_path):
+    monkeypatch.setenv("OFFBOOK_EFFECTS", str(tmp_path / "outer.jsonl"))
+    _, _, err = execute("--replay", "run.json", "--allow-no-calls", "--", *REPORTS)
+    assert "refund" in Path("outer.jsonl").read_text()
+    assert "refund" not in err
+
+
+def test_a_report_that_is_not_an_effect_is_bad_input(execute):
+    writes = "import os; open(os.environ['OFFBOOK_EFFECTS'], 'w').write('paid 42')"
+    code, _, err = execute("--replay", "run.json", "--allow-no-calls", "--", *PYTHON, writes)
+    assert code == 2
+    assert "OFFBOOK_EFFECTS: line 1: it is not JSON" in err
+
+
 def test_a_recording_that_is_kept_to_is_a_replay(execute, weather):
     code, _, err = execute("--record", "asked.json", "--record-mode", "once", "--quiet", "--", *ASK, "Else")
     assert code == 3

@@ -77,6 +77,17 @@ def test_what_is_there_decides_what_a_record_mode_asks(run, greet, server):
     assert open_store("new.json").load().size == 2
 
 
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+def test_a_run_that_fails_leaves_the_recording_as_it_was(run, greet, server, mode, caplog):
+    assert run("run", greet, "--record", "new.json")[0] == 0
+    before = [exchange.content for _, exchange in open_store("new.json").load()]
+    server.answer = b"gone"
+    code, _, err = run("run", greet, "--record", "new.json", "--record-mode", mode, "--no-checkpoint")
+    assert code == 1
+    assert "new.json: the run failed, so it stays as it was; what was recorded is in new.json.failed" in caplog.text
+    assert [exchange.content for _, exchange in open_store("new.json").load()] == before
+
+
 def test_a_missing_key_is_bad_input_that_says_how_to_do_without(run, greet):
     code, out, err = run("run", greet)
     assert (code, out) == (2, "")

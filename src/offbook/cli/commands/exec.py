@@ -83,7 +83,7 @@ def execute(
       offbook exec --replay run.json --fault 'call=3: timeout' -- node x.mjs
     """
     from offbook.cli.output.wire import WireReportFile, WireSummary
-    from offbook.cli.runners.wire import ExitPolicy, WireArguments, single_value
+    from offbook.cli.runners.wire import ExitPolicy, WireArguments, print_notes, single_value
     from offbook.errors import InputError
 
     if not command:
@@ -105,6 +105,9 @@ def execute(
     )
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
+    options.check()
+    if not quiet:
+        print_notes(options)
     end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
     decision = policy.decide(end, tally)
     file.finish(tally, exit_code=decision.code, command_exit_code=end.code)
@@ -121,19 +124,34 @@ def _run(
     """Run the command next to a server, and return how it ended and the tally of its calls."""
     import os
 
+    from offbook.cli.exit_codes import SIGNALLED
     from offbook.cli.process import run_child
-    from offbook.cli.runners.wire import child_environment, discard_empty_recording, tally_wire_calls
+    from offbook.cli.runners.wire import (
+        EffectReports,
+        child_environment,
+        discard_empty_recording,
+        keep_recording_of_failure,
+        tally_wire_calls,
+    )
     from offbook.wire.server.wire_server import WireServer
 
     wire_options = options.wire_options(os.environ)
-    with discard_empty_recording(options.record), _muted_misses(), WireServer(wire_options, port=port) as server:
+    with (
+        discard_empty_recording(options.record),
+        _muted_misses(),
+        EffectReports(os.environ) as effects,
+        WireServer(wire_options, port=port) as server,
+    ):
         report.begin()
         try:
-            end = run_child(command, child_environment(os.environ, server), time_limit_s=time_limit_s)
+            environment = child_environment(os.environ, server) | effects.variables
+            end = run_child(command, environment, time_limit_s=time_limit_s)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
         unused = server.unused_exchanges()
-    return end, tally_wire_calls(server, unused, options.fault_plan())
+        keep_recording_of_failure(end, options)
+        reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
+    return end, tally_wire_calls(server, unused, options.fault_plan(), reported)
 
 
 def _print_not_started(name: str, error: OSError) -> int:

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from offbook.cli.output.console import print_message
 from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
+from offbook.effects import Effect
 from offbook.errors import InputError
 from offbook.faults import parse_fault
 from offbook.recording.format.keys import short_fingerprint
@@ -136,6 +137,7 @@ def _unused_line(left: UnusedExchange, *, is_folder: bool) -> str:
 
 SHOWN_MISSES = 10
 SHOWN_FAULTS = 5
+SHOWN_EFFECTS = 10
 SHOWN_FAILURES = 3
 _OUTCOME_WORDS: dict[WireOutcome, str] = {
     "served": "served",
@@ -171,6 +173,8 @@ class WireSummary(Struct, frozen=True):
             self._say(f"{self._describe_calls()} ({self.recording})", is_wrong=bool(self.tally.failed))
         if fired and not self.is_quiet:
             self._say(_describe_fired(fired))
+        if self.tally.effects and not self.is_quiet:
+            self._say(_describe_effects(self.tally.effects))
         if not self.is_closing_log:
             self._print_misses()
         for line in self.tally.faults.unfired:
@@ -217,6 +221,12 @@ class WireSummary(Struct, frozen=True):
 def _describe_fired(fired: list[str]) -> str:
     more = ", …" if len(fired) > SHOWN_FAULTS else ""
     return f"{pluralize(len(fired), 'fault')} fired: {', '.join(fired[:SHOWN_FAULTS])}{more}"
+
+
+def _describe_effects(effects: Sequence[Effect]) -> str:
+    shown = [f"{effect}{'' if effect.outcome == 'done' else f' {effect.outcome}'}" for effect in effects]
+    more = ", …" if len(effects) > SHOWN_EFFECTS else ""
+    return f"{pluralize(len(effects), 'effect')} reported: {', '.join(shown[:SHOWN_EFFECTS])}{more}"
 
 
 def _describe_unfired(line: str) -> str:

@@ -34,9 +34,11 @@ from offbook.config import (
     scenario_files,
 )
 from offbook.config.collect import project_files
+from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.replace_on_close import keep_recording
 from offbook.report import Reporter, Reporters, reporter_of
 from offbook.report.scenarios.json_report import compact_json
 from offbook.scenarios.result import ScenarioResult, SuiteResult
@@ -177,6 +179,7 @@ class _Run:
             rules = _rules(self._config, self._options)
             self._runner = ScenarioRunner(opened.participants, rules, on_scenario=self.reporter.on_scenario)
             result = await self._runner.run(plan.scenarios, agents=plan.requested_agents, repeat=repeat)
+            _keep_recordings_of_failures(self._options.mode, result)
             groups = await self._grouping.groups_of(result, opened.provider)
             return SuiteOutcome(replace(result, groups=groups), opened.unused())
 
@@ -185,6 +188,16 @@ class _Run:
         ended = self._runner.so_far()
         reporter = self._files if to_files_only else self.reporter
         reporter.finish(replace(ended, groups=self._grouping.groups_without_model(ended)))
+
+
+def _keep_recordings_of_failures(mode: Live | Record | Replay, result: SuiteResult) -> None:
+    """Let the recordings of scenarios that failed stay as they were."""
+    failed = [each.name for each in result.scenarios if not each.passed]
+    if not isinstance(mode, Record) or not failed:
+        return
+    files = [str(Path(mode.path) / f"{slug(name)}.json") for name in failed] if is_folder(mode.path) else [mode.path]
+    for file in files:
+        keep_recording(file)
 
 
 def _rules(config: Config, options: ScenarioOptions) -> RunRules:

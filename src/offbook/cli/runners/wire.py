@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
@@ -14,11 +16,16 @@ from msgspec.structs import replace
 
 from offbook.cli.exit_codes import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import LatencyModel, RecordMode
+from offbook.cli.output.console import print_message
 from offbook.cli.output.tally import FaultTally
 from offbook.cli.process import ChildExit
+from offbook.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
+from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
+from offbook.recording.tool_names import recorded_tool_names
+from offbook.text import pluralize
 from offbook.vendors import keys_from_environment, upstreams_from_environment
 from offbook.wire.backend import UnusedExchange
 from offbook.wire.calls import Miss, WireCall, ignore_call
@@ -90,7 +97,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
         Raises:
             InputError: options exclude each other or have no effect, or one cannot be read.
         """
-        self._check()
+        self.check()
         return WireOptions(
             recording=self.replay,
             strict=False if self.is_lenient else None,
@@ -106,7 +113,8 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             upstream_keys=keys_from_environment(environment) if has_own_key and self.record is not None else None,
         )
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise InputError if options exclude each other or have no effect."""
         if (self.replay is None) == (self.record is None):
             reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
             hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
@@ -138,6 +146,65 @@ def child_environment(environment: Mapping[str, str], server: WireServer) -> dic
     return {**environment, **server.env, **no_proxy_variables(environment)}
 
 
+def print_notes(options: WireArguments) -> None:
+    """Say on stderr what the command is about to do for real, and to a recording that is there already.
+
+    Raises:
+        InputError: the recording cannot be read.
+    """
+    if options.replay is not None:
+        tools = recorded_tool_names(options.replay).called
+        if tools:
+            message = f"the program runs its tools for real; the recording asks for {', '.join(tools)}"
+            print_message("offbook: ", message, is_err=True)
+    elif options.record is not None and options.record_mode is None and open_store(options.record).exists():
+        size = open_store(options.record).load().size
+        if size:
+            message = f"{options.record} has {pluralize(size, 'exchange')}: this run is added to them"
+            print_message("offbook: ", f"{message}; --record-mode fresh replaces them", is_err=True)
+
+
+def keep_recording_of_failure(end: ChildExit, options: WireArguments) -> None:
+    """Let a recording that is to be replaced stay as it was if the command failed."""
+    if options.record is not None and (end.is_late or end.code != FINE):
+        keep_recording(options.record)
+
+
+class EffectReports:
+    """The file to which a command reports its effects, while the block lasts.
+
+    Inside another run the file of that run stays, and nothing is read here.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._is_outermost = EFFECTS_VARIABLE not in environment
+        self._folder = TemporaryDirectory(prefix="offbook-")
+        self._file = Path(self._folder.name) / "effects.jsonl"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {EFFECTS_VARIABLE: str(self._file)} if self._is_outermost else {}
+
+    def read(self, server: WireServer, *, is_cut_off: bool) -> list[Effect]:
+        """Return the effects that were reported to the file, and over HTTP.
+
+        Raises:
+            InputError: a report is not an effect.
+        """
+        for session in server.sessions:
+            for problem in session.refused_effects[:1]:
+                raise problem
+        data = self._file.read_bytes() if self._file.exists() else b""
+        in_file = read_effect_lines(data, source=EFFECTS_VARIABLE, is_cut_off=is_cut_off)
+        return [*in_file, *(effect for session in server.sessions for effect in session.effects)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._folder.cleanup()
+
+
 @contextmanager
 def discard_empty_recording(location: str | None) -> Iterator[None]:
     """Remove the file at `location`, if it was not there before the block and nothing was recorded in it.
@@ -162,13 +229,17 @@ def _remove_if_empty(location: str) -> None:
 
 
 class WireTally(Struct, frozen=True):
-    """The outcome of a run over the wire. `totals` include sessions that were deleted; calls and misses do not."""
+    """The outcome of a run over the wire. `totals` include sessions that were deleted; calls and misses do not.
+
+    `effects` are the side effects that the program has reported.
+    """
 
     totals: SessionTotals
     calls: list[WireCall]
     misses: list[Miss]
     unused: list[UnusedExchange]
     faults: FaultTally
+    effects: Sequence[Effect] = ()
 
     @property
     def failed(self) -> int:
@@ -188,15 +259,18 @@ class WireTally(Struct, frozen=True):
         if with_calls:
             document["calls"] = [_call_document(call) for call in self.calls]
         rest = {"misses": self.misses, "unused": self.unused, "faults": self.faults}
+        rest |= {"effects": self.effects} if self.effects else {}
         document.update(msgspec.to_builtins(rest))
         return document
 
 
-def tally_wire_calls(server: WireServer, left: list[UnusedExchange], plan: FaultPlan) -> WireTally:
+def tally_wire_calls(
+    server: WireServer, left: list[UnusedExchange], plan: FaultPlan, effects: Sequence[Effect] = ()
+) -> WireTally:
     """The tally of a server that has ended, and had `left` before that. `plan` is the one that it was started with."""
     totals = server.totals()
     fired, unfired = map(str, totals.fired), [str(line) for line in plan if line not in totals.fired_lines]
-    return WireTally(totals, server.calls, server.misses, left, FaultTally(list(fired), unfired))
+    return WireTally(totals, server.calls, server.misses, left, FaultTally(list(fired), unfired), effects)
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipeline, resolve_mode
 from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.text import printable
 from offbook.workflow.engine.engine import WorkflowEngine
@@ -214,10 +217,23 @@ async def _run(
             on_text=progress.on_text,
             folder=folder,
         )
-        result = await engine.run(options.state)
+        with _keep_recording_of_failure(options.mode) as run_ended:
+            result = await engine.run(options.state)
+            run_ended(result)
         return WorkflowOutcome(
             result, opened.unused(), tally_faults(opened.fault_outcome, completed_before=progress.completed_before)
         )
+
+
+@contextmanager
+def _keep_recording_of_failure(mode: Mode) -> Iterator[Callable[[WorkflowResult], None]]:
+    """Let a recording stay as it was unless the run is reported to have succeeded before the block ends."""
+    succeeded: list[bool] = []
+    try:
+        yield lambda result: succeeded.append(result.succeeded)
+    finally:
+        if isinstance(mode, Record) and not any(succeeded):
+            keep_recording(mode.path)
 
 
 def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:
