@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from offbook import explore_function
+from offbook import effect, explore_function
 from offbook.errors import InputError
 from offbook.explore.options import Deadlines, Divergence, ExploreOptions, select_variants
 from offbook.explore.runner import Explorer
@@ -135,3 +135,22 @@ def test_an_invariant_that_raises_something_else_does_not_hold(recording_explore
 
     with pytest.raises(InputError, match="invariant_is_wrong raised AttributeError"):
         explore_function(careless, recording_explore_function, invariants=[invariant_is_wrong])
+
+
+async def paying_agent(harness):
+    """Pays again whenever the model fails."""
+    for _ in range(2):
+        effect("pay", amount=7)
+        try:
+            return (await harness.provider.complete(user("Hi"), "m", step_id="s")).content
+        except ConnectionError:
+            continue
+    return None
+
+
+def test_effects_that_an_agent_reports_are_those_of_the_case(recording):
+    subject = FunctionSubject(paying_agent, recording)
+    clean, failed = subject.run(FaultPlan()), subject.run(plan_of("call=1 attempt=1: connection_reset"))
+    assert [str(each) for each in clean.effects] == ["pay(amount=7)"]
+    assert [str(each) for each in failed.effects] == ["pay(amount=7)"] * 2
+    subject.close()

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from offbook.clock import run, time_limit
+from offbook.effects import Effect, collect_effects, prefer_reported
 from offbook.errors import (
     AgentError,
     AllProvidersFailedError,
@@ -100,6 +101,7 @@ class RunMonitor:
     ) -> None:
         self._harness, self._declared, self._deadlines = harness, tuple(declared), deadlines
         self._took_s = 0.0
+        self._reported: list[Effect] = []
 
     def observe(self, work: Callable[[], Any]) -> Run:
         """Call `work` and report the run. What it raises is part of the report, and so is sys.exit.
@@ -110,7 +112,7 @@ class RunMonitor:
         if CaseProcess.current is not None:
             self._end_with(CaseProcess.current)
         try:
-            with real_time_limit(self._deadlines.real_s):
+            with real_time_limit(self._deadlines.real_s), collect_effects() as self._reported:
                 result = work()
         except BaseException as raised:
             hung = _hang_reason(raised)
@@ -162,7 +164,7 @@ class RunMonitor:
             diverged=harness.diverged[0] if harness.diverged else "",
             continuation=harness.continuation,
             hung=hung,
-            effects=harness.effects,
+            effects=prefer_reported(self._reported, harness.effects),
             declarations=harness.declarations,
             marks=harness.marks,
             took_s=round(self._took_s if case is None else case.clock.passed_s, 6),

@@ -414,7 +414,7 @@ def test_who_adds_to_a_recording_is_told_how_to_replace_it(execute, recorded):
 @pytest.mark.parametrize("mode", ["all", "fresh"])
 def test_a_program_that_fails_leaves_the_recording_as_it_was(execute, recorded, mode, caplog):
     failing = [*ASK[:-1], ASK[-1] + "\nsys.exit(4)"]
-    code, out, err = execute(*recorded, "--record-mode", mode, "--", *failing, "Hi")
+    code, out, _ = execute(*recorded, "--record-mode", mode, "--", *failing, "Hi")
     assert (code, out) == (4, "Bye!\n")
     assert contents("new.json") == ["Hello!"]
     assert contents("new.json.failed") == ["Bye!"]
@@ -425,7 +425,7 @@ def test_a_call_that_fails_costs_no_recorded_answer_even_if_the_program_swallows
     execute, recorded, monkeypatch, caplog
 ):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
-    code, out, err = execute(*recorded, "--record-mode", "all", "--", *ASK, "Hi")
+    code, out, _ = execute(*recorded, "--record-mode", "all", "--", *ASK, "Hi")
     assert (code, out) == (0, "status 401\n")
     assert "stay as they were, because the new calls failed" in caplog.text
     assert contents("new.json") == ["Hello!"]

@@ -82,7 +82,7 @@ def test_a_run_that_fails_leaves_the_recording_as_it_was(run, greet, server, mod
     assert run("run", greet, "--record", "new.json")[0] == 0
     before = [exchange.content for _, exchange in open_store("new.json").load()]
     server.answer = b"gone"
-    code, _, err = run("run", greet, "--record", "new.json", "--record-mode", mode, "--no-checkpoint")
+    code, _, _ = run("run", greet, "--record", "new.json", "--record-mode", mode, "--no-checkpoint")
     assert code == 1
     assert "new.json: the run failed, so it stays as it was; what was recorded is in new.json.failed" in caplog.text
     assert [exchange.content for _, exchange in open_store("new.json").load()] == before
