@@ -100,9 +100,9 @@ def test_a_budget_takes_faults_of_tools_and_of_models_in_turn():
     assert lines_of(cases_of(TWO, variants, budget=5)) == [
         "call=1 attempt=1: connection_reset",
         "call=2 attempt=1: connection_reset",
+        "call=1: connection_reset",
         "tool=refund call=1: tool_error",
         "tool=refund: tool_error",
-        "tool=refund call=1: tool_lost",
     ]
     assert cases_of(TWO, variants, budget=10_000) == cases_of(TWO, variants)
 

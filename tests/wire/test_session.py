@@ -1,5 +1,7 @@
 """One run: its calls, its faults, and what becomes of them."""
 
+import json
+
 import pytest
 
 from offbook.events import FaultFired, MemorySink, ReplayMissed
@@ -241,3 +243,19 @@ def test_in_an_exploration_the_same_request_after_any_injected_error_is_a_furthe
 def test_answers_from_a_call_on_can_be_wrong_for_ever():
     session = session_of({"a": {"content": "one"}}, faults=["since=2: empty_response"])
     assert [text_of(answer_to(session, call_of(text=text))) for text in "abcd"] == ["one", "", "", ""]
+
+
+def test_an_agent_that_echoes_a_partial_answer_echoes_what_was_recorded():
+    spaced = '{"order_id": 42}'
+    tool_call = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": spaced}}
+    message = {"role": "assistant", "content": None, "tool_calls": [tool_call], "refusal": None}
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+    body = {"id": "chatcmpl-7", "object": "chat.completion", "model": "m", "choices": [choice], "usage": None}
+    wire = {"protocol": "openai_chat", "headers": {"content-type": "application/json"}, "body": json.dumps(body)}
+    calls = [{"id": "c1", "name": "refund", "arguments": {"order_id": 42}}]
+    recording = recording_of(entry_of(call_of(), tool_calls=calls, wire=wire))
+    session = session_of(recording, strict=True, faults=["call=1: partial_response"])
+    seen = json.loads(answer_to(session, call_of()).content)
+    assert seen["choices"][0].pop("finish_reason") == "length"
+    assert seen["choices"][0]["message"] == message
+    assert seen["id"] == "chatcmpl-7"

@@ -54,13 +54,13 @@ def cases_of(
 
 
 def most_telling(cases: Sequence[FaultCase], budget: int | None) -> list[FaultCase]:
-    """Return at most `budget` of the cases, in their order: one of tools and one of models in turn.
+    """Return at most `budget` of the cases, in their order: one of models and one of tools in turn.
 
     Faults of tools come last, but they are those that show a repeated side effect.
     """
     of_tools = [case for case in cases if any(line.at.tool is not None for line in case.lines)]
     of_models = [case for case in cases if all(line.at.tool is None for line in case.lines)]
-    in_turn = [case for pair in zip_longest(of_tools, of_models) for case in pair if case is not None]
+    in_turn = [case for pair in zip_longest(of_models, of_tools) for case in pair if case is not None]
     chosen = {case.id for case in in_turn[:budget]}
     return [case for case in cases if case.id in chosen]
 
