@@ -64,6 +64,7 @@ def test_every_beginning_is_truncated_from_its_whole(beginning, rest):
         ({"order": f"42{MARK}"}, {"order": "42"}),
         ("The order is The order is lost.", "The order is lost."),
         ("It came. It came.", "It came."),
+        ({"exit": 0, "stdout": "It is It is on its way.\n"}, {"exit": 0, "stdout": "It is on its way.\n"}),
         ({"exit": 0, "stdout": ""}, {"exit": 0, "stdout": "refunded\n"}),
     ],
 )

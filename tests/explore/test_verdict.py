@@ -178,6 +178,14 @@ def test_what_a_model_does_that_was_told_of_a_failure_is_not_the_fault_of_the_ag
     assert assess(run, clean).verdict == verdict
 
 
+def test_a_refusal_that_a_model_has_seen_is_not_the_fault_of_the_agent():
+    published = Effect(tool="publish", arguments={"text": f"I'm sorry, but no. {MARK}"})
+    clean = clean_run(effects=(Effect(tool="publish", arguments={"text": "News"}),))
+    refused = {"fired": ("call=1 attempt=1: refusal",), "effects": (published,), "marks": (MARK,)}
+    assert assess(fired_run(**refused, **TOLD), clean).verdict == "recovered"
+    assert assess(fired_run(**refused), clean).verdict == "wrong effect"
+
+
 def test_the_evidence_names_the_continuation():
     assessment = assess(fired_run(effects=(PAID, PAID), diverged="new", continuation="stubborn"), PAYING)
     assert assessment.evidence == (

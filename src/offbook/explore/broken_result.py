@@ -77,9 +77,11 @@ def _is_doubled(text: str, whole: str) -> bool:
 
 
 def _text(value: Any) -> str:
-    """Return all strings of a result, one a line; other values as JSON."""
+    """Return all strings of a result, one a line; other values as JSON. Of a program it is what it printed."""
     if isinstance(value, str):
         return value
+    if _is_of_program(value):
+        return str(value["stdout"])
     if isinstance(value, dict):
         return "\n".join(_text(each) for each in value.values())
     if isinstance(value, list):
@@ -91,9 +93,13 @@ def is_empty_result(result: Any) -> bool:
     """Return whether a result is empty. That of a program is if it printed nothing."""
     if isinstance(result, str):
         return not result.strip()
-    if isinstance(result, dict) and result.keys() == {"exit", "stdout"}:
+    if _is_of_program(result):
         return is_empty_result(result["stdout"])
     return result is None or (isinstance(result, dict | list) and not result)
+
+
+def _is_of_program(result: Any) -> bool:
+    return isinstance(result, dict) and result.keys() == {"exit", "stdout"}
 
 
 def is_truncated(result: Any, whole: Any) -> bool:

@@ -119,8 +119,9 @@ class _Claims:
                 yield Assessment("repeated side effect", (often,))
             else:
                 yield Assessment("possible repeat", (f"{often}, as far as the conversation shows", _advice(effect)))
-        others = [effect for effect in difference.other if self._is_observed(effect.tool)]
-        for effect in others:
+        for effect in difference.other:
+            if not self._is_observed(effect.tool) or self._was_approved(effect):
+                continue
             yield Assessment("wrong effect", (f"{effect} ran; without the fault it does not",))
 
     def _is_observed(self, tool: str) -> bool:
@@ -205,8 +206,13 @@ class _Claims:
 
     def _marked_effects(self) -> Iterator[Assessment]:
         for effect in self._run.effects:
-            if effect.source == "observed" and _carries(effect.arguments, self._run.marks):
+            is_marked = effect.source == "observed" and _carries(effect.arguments, self._run.marks)
+            if is_marked and not self._was_approved(effect):
                 yield Assessment("undetected", (f"what the fault injected reached a side effect: {effect}",))
+
+    def _was_approved(self, effect: Effect) -> bool:
+        """Return whether a model saw the refusal that stands in an effect: nothing but a model can tell what it is."""
+        return self._has_fired("refusal") and self._was_told and _carries(effect.arguments, self._run.marks)
 
     def _ignored_results(self) -> Iterator[Assessment]:
         """Yield what shows that a broken answer of a tool or a model made no difference."""
