@@ -10,13 +10,11 @@ from pathlib import Path
 from queue import Full, Queue
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import typer
 from msgspec import Struct
-from rich.console import Console
-from rich.text import Text
 
 from offbook.cli.output.console import print_message
 from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
@@ -29,6 +27,9 @@ from offbook.wire.backend import UnusedExchange
 from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.server.wire_server import WireServer
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 MAX_WAITING = 1_000
 CLOSING_S = 0.3
 STYLES = {"missed": "bold red", "refused": "bold red", "default": "yellow", "fault": "magenta"}
@@ -38,23 +39,22 @@ FAILED_STYLE = "bold red"
 class WireCallLog(logging.Handler):
     """Writes a line for each call to stderr, and the log of the server.
 
-    It writes on its own thread, so that a slow reader of stderr delays no answer. It drops lines when a thousand are
+    It writes on its own thread, so that neither a slow reader of stderr nor importing rich delays an answer. It drops lines when a thousand are
     waiting. If quiet, it does not write calls.
     """
 
     def __init__(self, *, is_quiet: bool = False) -> None:
         super().__init__(logging.WARNING)
         self._is_quiet = is_quiet
-        self._console = Console(stderr=True, soft_wrap=True, highlight=False)
-        self._lines: Queue[Text | None] = Queue(MAX_WAITING)
+        self._lines: Queue[WireCall | str | None] = Queue(MAX_WAITING)
         self._thread = Thread(target=self._write, name="offbook-call-log", daemon=True)
 
     def on_call(self, call: WireCall) -> None:
         if not self._is_quiet:
-            self._put(call_line(call))
+            self._put(call)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._put(Text(printable(self.format(record)), style="red"))
+        self._put(printable(self.format(record)))
 
     def __enter__(self) -> Self:
         logging.getLogger("offbook.wire").addHandler(self)
@@ -67,17 +67,27 @@ class WireCallLog(logging.Handler):
             self._lines.put(None, timeout=CLOSING_S)
         self._thread.join(CLOSING_S)
 
-    def _put(self, line: Text) -> None:
+    def _put(self, line: WireCall | str) -> None:
         with suppress(Full):
             self._lines.put_nowait(line)
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
-            self._console.print(line)
+            _print_line(line)
+
+
+def _print_line(line: WireCall | str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text(line, style="red") if isinstance(line, str) else call_line(line)
+    Console(stderr=True, soft_wrap=True, highlight=False).print(text)
 
 
 def call_line(call: WireCall) -> Text:
     """`POST /v1/chat/completions  200  served  gpt-4o`, with attempt, fault, session and failure if there are any."""
+    from rich.text import Text
+
     status = "no answer" if call.status is None else str(call.status)
     more = [
         call.model,
