@@ -6,6 +6,7 @@ import logging
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from queue import Full, Queue
 from threading import Thread
@@ -28,6 +29,7 @@ from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.server.wire_server import WireServer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
 MAX_WAITING = 1_000
@@ -39,8 +41,8 @@ FAILED_STYLE = "bold red"
 class WireCallLog(logging.Handler):
     """Writes a line for each call to stderr, and the log of the server.
 
-    It writes on its own thread, so that neither a slow reader of stderr nor importing rich delays an answer. It drops lines when a thousand are
-    waiting. If quiet, it does not write calls.
+    It writes on its own thread, so that neither a slow reader of stderr nor the import of rich delays an answer. It
+    drops lines when a thousand are waiting. If quiet, it does not write calls.
     """
 
     def __init__(self, *, is_quiet: bool = False) -> None:
@@ -73,15 +75,19 @@ class WireCallLog(logging.Handler):
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
-            _print_line(line)
+            self._console.print(_red_line(line) if isinstance(line, str) else call_line(line))
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=True, soft_wrap=True, highlight=False)
 
 
-def _print_line(line: WireCall | str) -> None:
-    from rich.console import Console
+def _red_line(message: str) -> Text:
     from rich.text import Text
 
-    text = Text(line, style="red") if isinstance(line, str) else call_line(line)
-    Console(stderr=True, soft_wrap=True, highlight=False).print(text)
+    return Text(message, style="red")
 
 
 def call_line(call: WireCall) -> Text:
