@@ -50,7 +50,7 @@ class _RunFiles:
 
     def read_effects(self, *, is_cut_off: bool) -> list[Effect]:
         """Return the effects in the files, those of the ledger last."""
-        parts = [self.effects, *([] if self.ledger is None else [self.ledger])]
+        parts: list[EffectFile | LedgerPart] = [self.effects, *([] if self.ledger is None else [self.ledger])]
         return [effect for part in parts for effect in part.effects(is_cut_off=is_cut_off)]
 
 

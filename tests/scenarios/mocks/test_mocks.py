@@ -108,6 +108,20 @@ def test_side_effects_are_known_by_name_and_by_the_real_tool(options):
     assert [does_harm for _, does_harm, _ in seen] == [True]
 
 
+def test_what_the_real_tool_declares_of_its_effect_is_what_its_mock_declares():
+    real = tool_of(refund, side_effect=True, idempotent="order", undoes="pay")
+    declared = []
+
+    def around(mocked):
+        declared.append(mocked.declaration)
+        return mocked
+
+    tools = Mocks({"refund": "paid"}, schemas={"refund": real}).conversation(wrap_tool=around)
+    virtually(tools.resolve("refund", {"order": 42}))
+    assert declared == [real.declaration]
+    assert tools.toolbox([real])["refund"].declaration == real.declaration
+
+
 def test_side_effects_are_known_by_the_tools_of_a_toolbox():
     seen = []
     tools = Mocks({"refund": "paid"}).conversation(wrap_tool=watched(seen))

@@ -9,8 +9,9 @@ from itertools import count
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import UNSET, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from offbook.effects import UNDECLARED
 from offbook.errors import InputError, MockError
 from offbook.messages import JsonObject
 from offbook.recording.format.tool_exchange import json_arguments
@@ -151,12 +152,20 @@ class MockedTools:
 
     def _mocked(self, tool: ToolDef) -> MockedTool:
         known = self._real_tools.get(tool.name, UNKNOWN_TOOL)
-        real = RealTool(tool.bind, known.result, tool.side_effect or known.side_effect)
+        declaration = tool.declaration if tool.declaration != UNDECLARED else known.declaration
+        real = RealTool(tool.bind, known.result, declaration)
 
         async def answer(**args: Any) -> Any:
             return await self._call(tool.name, args, real)
 
-        return MockedTool(tool.spec, answer, tool.prerequisites, tool.timeout_s, tool.side_effect, tool.repeatable)
+        return MockedTool(
+            tool.spec,
+            answer,
+            tool.prerequisites,
+            tool.timeout_s,
+            repeatable=tool.repeatable,
+            **asdict(tool.declaration),
+        )
 
     async def _call(self, tool: str, args: JsonObject, real: RealTool) -> Any:
         """Return the JSON answer to a call, and add the call to the trajectory. Raises what the mock raises."""
@@ -189,7 +198,7 @@ class MockedTools:
         async def answer(**given: Any) -> Any:
             return await self._answer(given, context, real)
 
-        tool = self._wrap_tool(ToolDef(ToolSpec(context.tool), answer, side_effect=real.side_effect))
+        tool = self._wrap_tool(ToolDef(ToolSpec(context.tool), answer, **asdict(real.declaration)))
         value = tool.callable(**args)
         return await value if isinstance(value, Awaitable) else value
 
@@ -253,7 +262,8 @@ class Mocks:
         self._mocks = _build_mocks(declared)
         self._real_tools = _build_real_tools(schemas or {}, returns or {})
         for tool in (side_effects,) if isinstance(side_effects, str) else side_effects:
-            self._real_tools[tool] = replace(self._real_tools.get(tool, UNKNOWN_TOOL), side_effect=True)
+            known = self._real_tools.get(tool, UNKNOWN_TOOL)
+            self._real_tools[tool] = replace(known, declaration=replace(known.declaration, side_effect=True))
         self._called = set[str]()
         self._numbers = count(1)
 

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
+from offbook.effects import UNDECLARED, ToolDeclaration
 from offbook.errors import InputError, MockDriftError
 from offbook.messages import JsonObject
 from offbook.tools import ToolDef, ToolFunction, ToolSpec, tool_of
@@ -91,14 +92,14 @@ GivenSchema: TypeAlias = "ToolSpec | ToolDef | ToolFunction | type[BaseModel] | 
 
 
 class RealTool(Struct, frozen=True):
-    """What a tool accepts and returns, and whether it has a side effect that must not happen twice.
+    """What a tool accepts and returns, and what it declares about its effect.
 
     `check_args` raises ToolArgumentsError for arguments that the tool would reject.
     """
 
     check_args: Callable[[JsonObject], object]
     result: ResultCheck
-    side_effect: bool = False
+    declaration: ToolDeclaration = UNDECLARED
 
     def check_result(self, result: Any, *, tool: str) -> None:
         """Check a result of the tool.
@@ -128,7 +129,7 @@ def build_real_tool(name: str, declared: GivenSchema | None = None, *, returns: 
         return RealTool(tool.check, build_result_check(returns, tool=name))
     if returns is UNSET:
         returns = _return_hint(tool.callable, tool=name)
-    return RealTool(tool.bind, build_result_check(returns, tool=name), tool.side_effect)
+    return RealTool(tool.bind, build_result_check(returns, tool=name), tool.declaration)
 
 
 def declared_tool(declared: GivenSchema | None, *, name: str) -> ToolDef | ToolSpec:
