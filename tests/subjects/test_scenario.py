@@ -52,8 +52,12 @@ def test_an_agent_that_gives_up_has_failed_cleanly_and_broken_nothing(project):
 
 def test_an_agent_that_refunds_until_it_hears_of_it_repeats_a_side_effect(project):
     found = verdicts(project.scenario(desk=EAGER_DESK), "tool_lost,tool_error")
-    told = {name: each.verdict for name, each in found.items()}
-    assert told == {"tool=refund call=1: tool_error": "wrong", "tool=refund call=1: tool_lost": "repeated side effect"}
+    assert {name: each.verdict for name, each in found.items()} == {
+        "tool=refund call=1: tool_error": "wrong",
+        "tool=refund: tool_error": "hung",
+        "tool=refund call=1: tool_lost": "repeated side effect",
+        "tool=refund: tool_lost": "repeated side effect",
+    }
     assert "refund" in found["tool=refund call=1: tool_error"].run.broken[0]
 
 
@@ -63,7 +67,7 @@ def test_an_agent_that_raises_has_crashed_unless_the_error_is_declared(project):
     each = verdicts(given, "tool_error")["tool=refund call=1: tool_error"]
     assert (each.verdict, each.run.error.type) == ("crashed", "KeyError")
     declared = verdicts(given, "tool_error", settings=ExploreSettings(declared=("KeyError",)))
-    assert [each.verdict for each in declared.values()] == ["failed cleanly"]
+    assert {each.verdict for each in declared.values()} == {"failed cleanly"}
 
 
 def test_an_agent_that_answers_nothing_has_crashed(project):
@@ -76,7 +80,7 @@ def test_faulty_results_of_tools_are_not_held_against_the_schemas_of_mocks(proje
     sim = SIM.replace("    side_effects", '    schemas={"refund": refund},\n    side_effects')
     sim = sim.replace("scenario(\n", "def refund(order: int) -> dict[str, int]:\n    return {}\n\nscenario(\n", 1)
     found = verdicts(project.scenario(sim=sim), "tool_garbled,tool_empty")
-    assert {each.verdict for each in found.values()} == {"diverged"}
+    assert {each.verdict for each in found.values()} == {"different result"}
     assert all(each.run.tools[0].error is None for each in found.values())
 
 
@@ -91,7 +95,7 @@ def test_side_effects_are_known_by_the_schemas_and_by_name_too(project):
 def test_a_tool_without_a_mock_is_a_divergence(project):
     desk = DESK.replace("    said =", "    if 'error' in paid:\n        await ctx.resolve_tool('tell', {})\n    said =")
     each = verdicts(project.scenario(desk=desk), "tool_error")["tool=refund call=1: tool_error"]
-    assert each.verdict == "diverged"
+    assert each.verdict == "undecided"
     assert "'tell'" in each.assessment.evidence[0]
 
 
@@ -117,7 +121,20 @@ def test_a_simulated_user_is_answered_from_the_recording_and_no_fault_fires_ther
     found = verdicts(given, "connection_reset,empty_response")
     assert not any("user" in name for name in found)
     assert found["step=agent.plan call=1 attempt=1: connection_reset"].verdict == "recovered"
-    assert found["step=agent.say call=1 attempt=1: empty_response"].verdict == "diverged"
+    assert found["step=agent.say call=1 attempt=1: empty_response"].verdict == "undetected"
+
+
+def test_a_simulated_user_goes_on_as_recorded_and_gets_no_answer_of_the_agent(project):
+    opening = '{"message": "Order 42 never came", "stop": false}'
+    ending = '{"reason": "I have it", "message": null, "stop": true, "goal_reached": true}'
+    answers = {**SIM_ANSWERS, "refunds/desk/1/user": [{"content": opening}, {"content": ending}]}
+    given = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
+    for settings in (ExploreSettings(), ExploreSettings(on_divergence="default", default_response="no idea")):
+        found = verdicts(given, "tool_error,tool_lost,tool_garbled", settings=settings)
+        assert "undecided" not in {each.verdict for each in found.values()}
+        runs = [each.run for each in found.values() if each.run.diverged]
+        assert runs
+        assert all(run.result["ending"] == "goal_reached" for run in runs)
 
 
 def test_a_simulated_user_who_does_not_play_along_ends_the_run(project):

@@ -58,9 +58,7 @@ def test_a_step_that_gives_up_has_failed_cleanly(project):
 def test_a_refund_that_is_tried_again_when_its_answer_is_lost_is_a_repeated_side_effect(project):
     found = verdicts(subject_of(project.workflow(CARELESS)), "tool_lost")
     assert {each.verdict for each in found.values()} == {"repeated side effect"}
-    assert found["tool=refund call=1: tool_lost"].assessment.evidence == (
-        "refund ran 2 times, without the fault 1 time",
-    )
+    assert found["tool=refund call=1: tool_lost"].evidence == ('refund(order="42") ran 2 times instead of once',)
 
 
 def test_a_refund_that_is_not_tried_again_is_none(project):
@@ -101,12 +99,14 @@ def test_a_failure_that_is_passed_over_does_not_end_the_workflow(project):
     assert all(each.run.error is None for each in found.values())
 
 
-def test_what_is_asked_that_was_never_recorded_diverges(project):
-    found = verdicts(subject_of(project.workflow()), "empty_response")
+def test_what_was_never_recorded_is_answered_by_a_continuation_unless_the_run_is_to_stop(project):
     text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
-    other = verdicts(subject_of(project.workflow(text)), "empty_response")
-    assert found["step=plan call=1 attempt=1: empty_response"].verdict == "undetected"
-    assert other["step=plan call=1 attempt=1: empty_response"].verdict == "diverged"
+    case, given = "step=plan call=1 attempt=1: empty_response", project.workflow(text)
+    each = verdicts(subject_of(given), "empty_response")[case]
+    stopped = verdicts(subject_of(given, settings=ExploreSettings(on_divergence="stop")), "empty_response")[case]
+    assert "this request of step 'tell' is not in the recording" in each.run.diverged
+    assert (each.run.continuation != "", each.verdict != "undecided") == (True, True)
+    assert (stopped.run.continuation, stopped.verdict) == ("", "undecided")
 
 
 def test_what_was_never_recorded_can_be_answered_with_a_default(project):
