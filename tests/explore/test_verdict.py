@@ -236,6 +236,13 @@ def test_what_had_been_changed_stands_beside_the_error_that_ended_the_run():
     )
 
 
+def test_what_may_have_been_changed_is_not_called_done():
+    perhaps = Effect(tool="refund", arguments={"order_id": "x"}, outcome="unknown", source="inferred")
+    assessment = assess(fired_run(error=DECLARED, effects=(perhaps,)), PAYING)
+    assert assessment.verdict == "failed cleanly"
+    assert assessment.evidence[1:] == ('refund(order_id="x") may have run',)
+
+
 def test_a_repetition_that_is_only_inferred_comes_with_advice():
     assessment = assess(fired_run(effects=(ASKED, ASKED)), clean_run(effects=(ASKED,)))
     assert assessment.evidence[0].endswith("as far as the conversation shows")

@@ -64,7 +64,15 @@ class _Attempt(Struct, frozen=True):
     request: Request
     site: Site
     is_too_soon: bool
+    waited_s: float | None = None
     told: bool = False
+
+
+class _Failure(Struct, frozen=True):
+    """When an attempt failed, and when the next one may come."""
+
+    at_s: float
+    due_s: float
 
 
 class ModelObserver(Provider):
@@ -84,7 +92,7 @@ class ModelObserver(Provider):
         self._provider, self._models, self._max_calls = provider, models, max_calls
         self._sent = 0
         self._call_numbers, self._has_failed = CallNumbers(), False
-        self._due_s: dict[tuple[str, str | None, int], float] = {}
+        self._failed: dict[tuple[str, str | None, int], _Failure] = {}
         self._last_failed: dict[str | None, Request] = {}
 
     async def send(self, request: Request) -> Reply:
@@ -112,10 +120,14 @@ class ModelObserver(Provider):
         # Hashing takes long, and before the first failure there is nothing that a request could repeat.
         identity = fingerprint(request) if self._has_failed else ""
         site = self._call_numbers.start(step, identity)
-        due_s = self._due_s.pop((*step, site.call), 0.0) if site.attempt > 1 else 0.0
-        numbered = replace(request, call=site.call, attempt=site.attempt)
-        told = self._models.tells_failure(request)
-        return _Attempt(numbered, site, is_too_soon=_now_s() < due_s - _TOLERANCE_S, told=told)
+        failure = self._failed.pop((*step, site.call), None) if site.attempt > 1 else None
+        return _Attempt(
+            replace(request, call=site.call, attempt=site.attempt),
+            site,
+            is_too_soon=failure is not None and _now_s() < failure.due_s - _TOLERANCE_S,
+            waited_s=None if failure is None else round(_now_s() - failure.at_s, 6),
+            told=self._models.tells_failure(request),
+        )
 
     async def _observe_stream(self, reply: Reply, attempt: _Attempt) -> AsyncIterator[StreamEvent]:
         chunks: list[ChunkKind] = []
@@ -141,14 +153,13 @@ class ModelObserver(Provider):
         self._models.take_back(request)
         message = f"{type(error).__name__}: {error}"
         if isinstance(error, RecordingMismatchError):
-            last = self._last_failed.get(request.step_id)
-            forgot = 0 if last is None else lost_messages(last.messages, request.messages)
-            self._note(attempt, outcome="diverged", error=message, forgot=forgot)
+            self._note(attempt, outcome="diverged", error=message)
             return
         site = attempt.site
         self._call_numbers.finish(site, fingerprint(request), failed=True)
         self._has_failed = True
-        self._due_s[site.workflow, site.step_id, site.call] = _now_s() + _requested_wait_s(error)
+        failure = _Failure(_now_s(), _now_s() + _requested_wait_s(error))
+        self._failed[site.workflow, site.step_id, site.call] = failure
         self._last_failed[request.step_id] = request
         self._note(attempt, outcome="failed", error=message, chunks=chunks)
 
@@ -160,7 +171,6 @@ class ModelObserver(Provider):
         outcome: CallOutcome = "answered",
         error: str = "",
         chunks: list[ChunkKind] | None = None,
-        forgot: int = 0,
     ) -> None:
         request, site = attempt.request, attempt.site
         self.calls.append(
@@ -177,10 +187,18 @@ class ModelObserver(Provider):
                 outcome=outcome,
                 error=error,
                 is_too_soon=attempt.is_too_soon,
-                forgot=forgot,
+                forgot=self._forgot(request),
                 told=attempt.told,
+                waited_s=attempt.waited_s,
             )
         )
+
+    def _forgot(self, request: Request) -> int:
+        """Return how many messages of the last failed request are missing in one that was never recorded."""
+        last = self._last_failed.get(request.step_id)
+        if last is None or not self._models.is_unrecorded(request):
+            return 0
+        return lost_messages(last.messages, request.messages)
 
 
 def _now_s() -> float:

@@ -130,6 +130,7 @@ class ExploredModels(Provider):
         self._cursor: Cursor[Exchange] = Cursor(recording.reader)
         self._written = WrittenAnswers(lambda: recording.written)
         self._answered: dict[_AttemptKey, RequestKey] = {}
+        self._unrecorded = set[_AttemptKey]()
         latency = Latency("replay", latency_ms=0.0, seed=0)
         self._playback = Playback(latency=latency, clock=SYSTEM_CLOCK, provider=self.name)
         self._end: RecordingMismatchError | None = None
@@ -157,6 +158,10 @@ class ExploredModels(Provider):
     def end(self, refusal: RecordingMismatchError) -> None:
         """Answer nothing any more: a run that was stopped must not go on, even if it has swallowed the refusal."""
         self._end = refusal
+
+    def is_unrecorded(self, request: Request) -> bool:
+        """Return whether the recording had no answer to this attempt of a call."""
+        return _attempt_key(request) in self._unrecorded
 
     def tells_failure(self, request: Request) -> bool:
         """Return whether the request tells its model of a failure that the clean run did not have."""
@@ -201,6 +206,7 @@ class ExploredModels(Provider):
             RecordingMismatchError: the run is to stop.
         """
         recording = self._recording
+        self._unrecorded.add(_attempt_key(request))
         condition = None if self._run.is_first else recording.conversations.condition(key[0], canonical_fields(request))
         written = None if self._run.is_first else self._written.find(key, condition)
         if written is not None:

@@ -166,11 +166,15 @@ class _Claims:
         error = self._run.error
         assert error is not None
         message = f"{error.type}: {error.message}" if error.message else error.type
-        done = [str(effect) for effect in net_effects(self._run.effects, self._declarations)]
-        after = (f"{', '.join(done)} had run",) if done else ()
+        net = net_effects(self._run.effects, self._declarations)
+        done = [str(effect) for effect in net if effect.outcome == "done"]
+        perhaps = [str(effect) for effect in net if effect.outcome == "unknown"]
+        before = [
+            f"{', '.join(calls)} {verb}" for calls, verb in ((done, "had run"), (perhaps, "may have run")) if calls
+        ]
         if error.kind == "undeclared":
-            return Assessment("crashed", (message, *after))
-        return Assessment("failed partway" if done else "failed cleanly", (message, *after))
+            return Assessment("crashed", (message, *before))
+        return Assessment("failed partway" if done else "failed cleanly", (message, *before))
 
     def _success(self, difference: EffectDifference) -> Iterator[Assessment]:
         run, clean = self._run, self._clean

@@ -11,6 +11,7 @@ from msgspec import Struct
 from offbook.effects import Effect, EffectOutcome
 from offbook.errors import InputError, ToolArgumentsError
 from offbook.messages import JsonObject, ToolCall
+from offbook.recording.match.conversation import reads_like_failure
 from offbook.tools import ToolSpec
 
 
@@ -48,9 +49,9 @@ class InferredTool(Struct, frozen=True, kw_only=True):
 def infer_tools(turns: Iterable[Turn]) -> list[InferredTool]:
     """Return the tools that the program ran, in the order in which the model asked for them.
 
-    A call ran if a later request has its result. It may have run if none has. If the model asks for it again before
-    that, as after an answer that the program has refused, it did not run. A conversation that is started over may run
-    the same call again. Calls whose arguments are not JSON are left out.
+    A call ran if a later request has its result. It may have run if none has, or one that reads like a failure. If the
+    model asks for it again before that, as after an answer that the program has refused, it did not run. A conversation
+    that is started over may run the same call again. Calls whose arguments are not JSON are left out.
     """
     pending: list[_PendingCall] = []
     ended: list[tuple[int, InferredTool]] = []
@@ -91,7 +92,7 @@ class _PendingCall:
 
     def ended(self, text: str) -> InferredTool:
         tool, arguments = self.call.tool, self.call.args
-        return InferredTool(tool=tool, arguments=arguments, outcome=self._outcome(), result=text)
+        return InferredTool(tool=tool, arguments=arguments, outcome=self._outcome(text), result=text)
 
     def unanswered(self) -> InferredTool:
         outcome: EffectOutcome = "refused" if self._is_refused else "unknown"
@@ -102,10 +103,11 @@ class _PendingCall:
         """Whether the program cannot have run it, as it has no such tool."""
         return bool(self._offered) and self.call.tool not in self._offered
 
-    def _outcome(self) -> EffectOutcome:
+    def _outcome(self, text: str) -> EffectOutcome:
         if self._is_refused:
             return "refused"
-        return "done" if _fits(self.call, self._offered) else "unknown"
+        has_failed = reads_like_failure({"role": "tool", "content": text})
+        return "done" if _fits(self.call, self._offered) and not has_failed else "unknown"
 
 
 def _fits(call: ToolCall, offered: Mapping[str, JsonObject]) -> bool:
