@@ -246,3 +246,82 @@ def test_what_cannot_be_run_is_refused(tmp_path):
         ProgramSubject(["true"], replay=tmp_path / "none.json")
     with subject("", tmp_path, HELLO) as given, pytest.raises(InputError, match="made no call"):
         Explorer(given, ExploreOptions(variants=())).explore()
+
+
+REPORTS_HTTP = """
+def report(body):
+    request = urllib.request.Request(os.environ["OFFBOOK_URL"] + "/_offbook/effects", body.encode())
+    try:
+        urllib.request.urlopen(request)
+    except OSError:
+        pass
+"""
+
+
+def test_effects_are_reported_in_a_file_or_over_http(tmp_path):
+    code = (
+        REPORTS_HTTP
+        + """
+import offbook
+ask(said("Hi"))
+offbook.effect("refund", order=42)
+report('[{"tool": "mail", "arguments": {"to": "Ann"}}]')
+"""
+    )
+    (run,) = runs(subject(code, tmp_path, HELLO))
+    assert [(str(each), each.source) for each in run.effects] == [
+        ("refund(order=42)", "observed"),
+        ('mail(to="Ann")', "observed"),
+    ]
+
+
+def test_what_is_reported_of_a_tool_replaces_what_is_inferred_of_it(tmp_path):
+    code = TOOL_LOOP + "if answer['content'] == 'Bye': import offbook; offbook.effect('refund', order_id=42)"
+    first, cut = runs(subject(code, tmp_path, REFUND, BYE), ["call=2: empty_response"])
+    assert [(effect.source, effect.tool) for effect in first.effects] == [("observed", "refund")]
+    assert cut.effects == ()
+
+
+def test_effects_are_inferred_from_the_conversation_unless_the_tool_only_reads(tmp_path):
+    (run,) = runs(subject(TOOL_LOOP, tmp_path, REFUND, BYE))
+    assert [(str(each), each.outcome, each.source) for each in run.effects] == [
+        ("refund(order_id=42)", "done", "inferred")
+    ]
+    (run,) = runs(subject(TOOL_LOOP, tmp_path, REFUND, BYE, read_only=("refund",)))
+    assert run.effects == ()
+    assert run.declarations["refund"].read_only
+
+
+def test_a_report_over_http_that_cannot_be_read_ends_the_exploration(tmp_path):
+    code = REPORTS_HTTP + "ask(said('Hi'))\nreport('paid')"
+    with subject(code, tmp_path, HELLO) as given, pytest.raises(InputError, match="/_offbook/effects: it is not JSON"):
+        given.run(FaultPlan())
+
+
+def test_the_error_class_that_ends_a_program_may_be_declared(tmp_path):
+    code = "answer = ask(said('Hi'))['content']\nif not answer: raise KeyError('content')"
+    _, run = runs(subject(code, tmp_path, HELLO, declared=("KeyError",)), ["call=1: empty_response"])
+    assert run.error.kind == "declared"
+
+
+def test_a_program_may_run_into_its_own_timeouts_one_after_the_other(tmp_path):
+    code = """
+for _ in range(4):
+    try:
+        body = json.dumps({"model": "m", "messages": [said("Hi")]}).encode()
+        url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+        asked = urllib.request.Request(url, body, {"content-type": "application/json"})
+        urllib.request.urlopen(asked, timeout=0.2).read()
+        break
+    except OSError:
+        continue
+"""
+    _, run = runs(subject(code, tmp_path, HELLO, deadline_s=None), ["call=1: timeout 60000"])
+    assert (run.hung, run.result["exit"], len(run.calls)) == ("", 0, 4)
+
+
+def test_a_program_that_waits_for_nothing_of_ours_says_after_which_call(tmp_path):
+    code = "if not ask(said('Hi'))['content']: import time; time.sleep(600)"
+    _, run = runs(subject(code, tmp_path, HELLO, deadline_s=0.5), ["call=1: empty_response"])
+    assert run.hung.startswith("it had not ended")
+    assert run.hung.endswith("after call 1, and was not waiting for an answer")

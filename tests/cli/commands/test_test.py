@@ -276,6 +276,17 @@ class TestRecordAndReplay:
         code, _, err = run("test", "--replay", "sims", "--json")
         assert (code, err) == (0, "")
 
+    def test_a_scenario_that_fails_leaves_its_recording_as_it_was(self, run, talking, write):
+        more = 'scenario("greets", turns=["Hi"])\n'
+        write("sim_orders.py", scenes.SIMULATED + more)
+        assert run("test", "--record", "sims/")[0] == 0
+        before = {file.name: file.read_bytes() for file in Path("sims").iterdir()}
+        write("sim_orders.py", scenes.SIMULATED + more.replace("])", '], ends="goal_reached")'))
+        assert run("test", "--record", "sims/")[0] == 1
+        after = {file.name: file.read_bytes() for file in Path("sims").iterdir()}
+        assert after.keys() - before.keys() == {"greets.json.failed"}
+        assert [name for name in before if after[name] == before[name]] == ["greets.json"]
+
     def test_a_scenario_that_was_not_recorded_has_no_answer(self, run, talking, write):
         run("test", "--record", "sims/", "--scenario", "finds")
         code, out, _ = run("test", "--replay", "sims/")
