@@ -33,7 +33,7 @@ function refund(order_id) {
   return `paid for ${order_id}`;
 }
 
-async function post(messages, { timeoutMs = 400, tools = TOOLS } = {}) {
+async function post(messages, { timeoutMs = 800, tools = TOOLS } = {}) {
   return await fetch(`${env.OPENAI_BASE_URL}/chat/completions`, {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -59,6 +59,7 @@ async function askOnce(messages, options) {
     choice = (await answer.json()).choices[0];
     choice.message.content;
   } catch (error) {
+    if (error.name === "TimeoutError") throw new GaveUp("the model is silent");
     throw error instanceof GaveUp ? error : new Busy(String(error));
   }
   return checked(choice);

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 GAVE_UP = 3
+PATIENCE_S = 0.8
 DONE = "Order 42 is refunded."
 TICKET = [{"role": "system", "content": "You refund orders."}, {"role": "user", "content": "Order 42 never came."}]
 REFUND = {"type": "object", "properties": {"order_id": {"type": "integer"}}, "required": ["order_id"]}
@@ -49,7 +50,7 @@ def refund(order_id):
     return f"paid for {order_id}"
 
 
-def post(messages, *, timeout_s=0.4, tools=TOOLS, **more):
+def post(messages, *, timeout_s=PATIENCE_S, tools=TOOLS, **more):
     """Post one chat completion. Returns the status, the headers and the body."""
     url = urlsplit(os.environ["OPENAI_BASE_URL"])
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=timeout_s)
@@ -82,6 +83,8 @@ def ask_once(messages, *, reasons=COMPLETE, **options):
             raise GaveUpError(f"HTTP {status}")
         choice = json.loads(body)["choices"][0]
         return checked(choice["message"], choice["finish_reason"], reasons)
+    except TimeoutError as error:
+        raise GaveUpError("the model is silent") from error
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, IndexError) as error:
         raise BusyError(repr(error)) from error
 
@@ -304,13 +307,13 @@ def ignores_retry_after(*, sound):
 
 def has_no_timeout(*, sound):
     """Waits for ever for a model that says nothing; the twin a moment."""
-    return serve(lambda messages: ask(messages, timeout_s=0.4 if sound else None))
+    return serve(lambda messages: ask(messages, timeout_s=PATIENCE_S if sound else None))
 
 
 def stream(messages, *, minds_the_end, text=""):
     """Read a streamed answer, piece by piece; what there is of it is added to the text."""
     url = urlsplit(os.environ["OPENAI_BASE_URL"])
-    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=0.4)
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=PATIENCE_S)
     body = json.dumps({"model": "gpt-4o", "messages": messages, "stream": True})
     reason = None
     try:
@@ -323,6 +326,8 @@ def stream(messages, *, minds_the_end, text=""):
                 choices = json.loads(line[6:])["choices"]
                 text += (choices[0]["delta"].get("content") or "") if choices else ""
                 reason = choices[0].get("finish_reason") or reason if choices else reason
+    except TimeoutError as error:
+        raise GaveUpError("the model is silent") from error
     except (OSError, http.client.HTTPException, ValueError, LookupError, AttributeError) as error:
         raise PartError(text) from error
     finally:
@@ -374,6 +379,8 @@ def doubles_a_stream(*, sound):
 def publishes_unchecked(*, sound):
     """Publishes what nobody could review; the twin does not."""
     draft = ask([{"role": "user", "content": "Praise a chair."}], tools=None)["content"]
+    if "chair" not in draft:
+        raise GaveUpError("the text is about something else")
     try:
         review = ask([{"role": "user", "content": f"Is this good? {draft}"}], tools=None)["content"]
     except GaveUpError:

@@ -16,7 +16,7 @@ note() {
 
 # post MESSAGES: the status is in $status, the body in the file $answer
 post() {
-  status=$(curl -s -o "$answer" -w '%{http_code}' --max-time 0.5 -H 'content-type: application/json' \
+  status=$(curl -s -o "$answer" -w '%{http_code}' --max-time 0.8 -H 'content-type: application/json' \
     -d "{\"model\":\"gpt-4o\",\"messages\":[$1],\"tools\":[$tool]}" "$OPENAI_BASE_URL/chat/completions")
 }
 
@@ -24,7 +24,10 @@ post() {
 ask() {
   local try
   for try in 1 2; do
-    if post "$1" && [ "$status" = 200 ] && is_complete; then return; fi
+    post "$1"
+    local failure=$?
+    if [ $failure = 0 ] && [ "$status" = 200 ] && is_complete; then return; fi
+    [ $failure = 28 ] && give_up "the model is silent"
     case $status in 4??) give_up "HTTP $status" ;; 200) is_readable && give_up "the answer is not complete" ;; esac
     sleep 0.05
   done

@@ -32,7 +32,7 @@ const AGENTS = {
   // Calls whatever tool the model names; the twin looks whether there is one.
   async calls_any_tool() {
     const OpenAI = await load("openai");
-    const client = new OpenAI({ maxRetries: 1, timeout: 500 });
+    const client = new OpenAI({ maxRetries: 1, timeout: 800 });
     const tools = [{ type: "function", function: { name: "refund", parameters: SCHEMA } }];
     const messages = [{ role: "user", content: "Order 42 never came." }];
     let paid = null;
@@ -55,7 +55,7 @@ const AGENTS = {
   // Prints what there is of an answer; the twin minds why it ended.
   async ignores_stop_reason() {
     const Anthropic = await load("@anthropic-ai/sdk");
-    const client = new Anthropic({ maxRetries: 1, timeout: 500 });
+    const client = new Anthropic({ maxRetries: 1, timeout: 800 });
     const tools = [{ name: "refund", input_schema: SCHEMA }];
     const messages = [{ role: "user", content: "Order 42 never came." }];
     let paid = null;
