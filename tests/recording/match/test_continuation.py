@@ -140,12 +140,13 @@ def test_a_result_that_is_as_it_was_recorded_has_not_failed_even_if_it_reads_so(
     assert answer(script, messages, "stubborn") == "Your 30 € are on their way."
 
 
-def test_a_tool_call_with_broken_arguments_is_made_again_as_it_was_recorded():
+@pytest.mark.parametrize("told", ["error: the arguments are not JSON", "Call it with JSON, please."])
+def test_a_tool_call_with_broken_arguments_is_made_again_as_it_was_recorded(told):
     broken = {
         "role": "assistant",
         "tool_calls": [{"id": "x", "type": "function", "function": {"name": "find_order", "arguments": '{"ord'}}],
     }
-    messages = [ASK, broken, result("x", "error: the arguments are not JSON")]
+    messages = [ASK, broken, result("x", told)]
     assert answer(clean_script(), messages, "stubborn") == [("find_order", {"order_id": 42})]
 
 

@@ -14,7 +14,7 @@ from offbook.messages import JsonObject, Response
 
 _FAILURE = re.compile(
     r"error|fail|time[d ]?-?\s?out|unavailable|could ?n[o']t|unable|exception|traceback|\blost\b|\bbroke"
-    r"|\bfault-[0-9a-f]{6}\b",
+    r"|invalid|\bnot run\b|refused|denied|rejected|cannot|no such|not found|\bfault-[0-9a-f]{6}\b",
     re.IGNORECASE,
 )
 _MARK = re.compile(r"\bfault-[0-9a-f]{6}\b")
@@ -53,12 +53,12 @@ class Utterance(Struct, frozen=True):
 
 
 def _canonical(function: JsonObject) -> str:
-    """Return the arguments of a call as JSON with sorted names, or as they are if they are not JSON."""
+    """Return the arguments of a call as JSON with sorted names. Only those of a JSON object start with a brace."""
     arguments = function.get("arguments")
     try:
-        value = orjson.loads(arguments) if isinstance(arguments, str) else arguments
+        value = orjson.loads(arguments or "{}") if isinstance(arguments, str) else arguments
     except orjson.JSONDecodeError:
-        return str(arguments)
+        return f"not JSON: {arguments}"
     return msgspec.json.encode(value or {}, order="sorted").decode()
 
 
@@ -88,15 +88,17 @@ class Exchanged(Struct, frozen=True):
     def failed_calls(self, known: Collection[str]) -> list[int]:
         """Return the positions of the tool calls that failed: their results are new, and read like failures.
 
-        `known` are texts that the clean run has. A call without a result has failed if something else is told instead.
+        `known` are texts that the clean run has. A call without a result has failed if something else is told instead,
+        and one whose arguments are not JSON in any case.
         """
         results = {str(message.get("tool_call_id")): message for message in self.after if is_tool_result(message)}
         rest = [message for message in self.after if not is_tool_result(message)]
         is_failure_told = any(reads_like_failure(message, known) for message in rest)
         failed = []
-        for place, call_id in enumerate(self.ids):
+        for place, (call_id, (_, arguments)) in enumerate(zip(self.ids, self.said.calls, strict=False)):
             result = results.get(call_id)
-            if is_failure_told if result is None else reads_like_failure(result, known):
+            is_told = is_failure_told if result is None else reads_like_failure(result, known)
+            if is_told or not arguments.startswith("{"):
                 failed.append(place)
         return failed
 
