@@ -30,7 +30,7 @@ def complaint(declare, place):
         ({"type": 5}, "", "type", "expected a string", TYPES),
         ({"type": ["timeout"]}, "", "type", "expected a string", None),
         ({}, "", "", "the field type is missing", TYPES),
-        ({"type": "timeout", "after": 5}, "timeout after=5", "", "Object contains unknown field `after`", None),
+        ({"type": "timeout", "after": 5}, "timeout after=5", "", "unknown field 'after'", None),
         (
             {"type": "timeout", "after_ms": -1},
             "timeout -1",
@@ -47,7 +47,7 @@ def complaint(declare, place):
             "expected an integer of at least 100",
             None,
         ),
-        ({"type": "unknown_tool", "a": 1}, "unknown_tool a=1", "", "Object contains unknown field `a`", None),
+        ({"type": "unknown_tool", "a": 1}, "unknown_tool a=1", "", "unknown field 'a'", None),
         (
             {"type": "http_error", "status_code": 500, "headers": {"a": 1}},
             'http_error 500 headers={"a":1}',

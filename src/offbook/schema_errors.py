@@ -46,6 +46,7 @@ def describe_type(value: object) -> str:
 _OTHER_FORM = "expected a string in another format"
 _REWORDINGS = (
     (r"^Object missing required field `(.*)`", r"the field \1 is missing"),
+    (r"^Object contains unknown field `(.*)`", r"unknown field '\1'"),
     (r"^Invalid enum value ", "unknown value "),
     (r"^Expected `str` matching regex .*", _OTHER_FORM),
     (r"^Expected ", "expected "),
@@ -72,7 +73,7 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
         return f"one of: {', '.join(get_args(kinds[path.lstrip('.')]))}"
     if _OTHER_FORM in reason:
         return str(get_args(kinds[path.lstrip(".")])[1].description)
-    unknown = re.search(r"unknown field `(.*)`", reason)
+    unknown = re.search(r"unknown field '(.*)'", reason)
     return suggestion(unknown[1] if unknown else "", kinds, kind="fields")
 
 

@@ -246,7 +246,7 @@ def test_a_file_that_cannot_be_written_is_refused(tmp_path):
         (PlannedFault(At(tool="a", step_id="b"), ToolLost()), "faults[0].at.step_id", "a tool call does not have this"),
         (At().fail(ToolCallFault("get", {"x": object()})), "", "cannot be written as JSON"),
         (At().fail(HttpError(500, body="\ud800")), "", "cannot be written as JSON"),
-        (Timeout(), "faults[0]", "unknown field `type`"),
+        (Timeout(), "faults[0]", "unknown field 'type'"),
     ],
 )
 def test_what_a_file_could_not_hold_is_refused_in_code_too(line, place, reason):
