@@ -29,6 +29,7 @@ from offbook.providers.provider import PrefixedProvider, Provider
 from offbook.recording.format.document import Document
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
+from offbook.scenarios.mocks import MockedTools
 from offbook.scenarios.mocks.real_tool import declared_tool
 from offbook.scenarios.result import ConversationResult
 from offbook.scenarios.runner import Participants, ScenarioRunner
@@ -37,6 +38,7 @@ from offbook.scenarios.targets import AGENT_STEP, AgentAnswer, AgentEnvironment,
 from offbook.subjects.isolated import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.text import did_you_mean
+from offbook.tools.dispatch import is_test_error
 
 
 def open_conversation(recording: str | os.PathLike[str], prefix: str) -> MemoryReader:
@@ -62,27 +64,31 @@ OnError = Callable[[Exception], object]
 
 
 class ErrorCapturingTarget:
-    """An agent whose errors are also passed to `on_error`."""
+    """An agent whose errors are also passed to `on_error`: those of calls without an answer even if it caught them."""
 
     def __init__(self, target: Target, on_error: OnError) -> None:
         self.name, self._target, self._on_error = target.name, target, on_error
 
     def begin(self, environment: AgentEnvironment) -> ErrorCapturingDialogue:
-        return ErrorCapturingDialogue(self._target.begin(environment), self._on_error)
+        return ErrorCapturingDialogue(self._target.begin(environment), environment.tools, self._on_error)
 
 
 class ErrorCapturingDialogue:
     """A conversation with such an agent."""
 
-    def __init__(self, dialogue: Dialogue, on_error: OnError) -> None:
-        self._dialogue, self._on_error = dialogue, on_error
+    def __init__(self, dialogue: Dialogue, tools: MockedTools, on_error: OnError) -> None:
+        self._dialogue, self._tools, self._on_error = dialogue, tools, on_error
 
     async def say(self, text: str) -> AgentAnswer:
         try:
             return await self._dialogue.say(text)
         except Exception as error:
-            self._on_error(error)
+            if error not in self._tools.unanswered:
+                self._on_error(error)
             raise
+        finally:
+            for unanswered in self._tools.unanswered:
+                self._on_error(unanswered)
 
 
 class _RoleRouter(Provider):
@@ -166,7 +172,7 @@ class ScenarioSubject(IsolatedSubject):
         result = await ScenarioRunner(participants, self._rules).run([self._scenario], agents=[self._agent])
         conversation = result.scenarios[0].conversations[0]
         note(conversation)
-        for error in raised:
+        for error in sorted(raised, key=lambda error: not is_test_error(error)):
             raise _cause(error)
         for failure in conversation.failures:
             if failure.kind == "error":
@@ -175,11 +181,14 @@ class ScenarioSubject(IsolatedSubject):
         return {"ending": conversation.ending, "turns": turns}
 
     def _with_conversation(self, run: Run, results: list[ConversationResult]) -> Run:
-        """Return the run with the broken assertions of its conversation, and with what has no answer."""
+        """Return the run with the broken assertions of its conversation, and with what has no answer.
+
+        No continuation answers for a mock: what follows a call that a mock has no answer for cannot be judged.
+        """
+        if run.error is not None and run.error.type in _MISMATCH_ERRORS:
+            return replace(run, diverged=run.error.message, continuation="")
         failures = [failure for each in results for failure in each.failures]
         missed = next((failure.reason for failure in failures if failure.kind == "mismatch"), "")
-        if run.error is not None and run.error.type in _MISMATCH_ERRORS:
-            missed = run.error.message
         broken = [failure.reason for failure in failures if failure.kind == "assertion"] if run.error is None else []
         return replace(run, broken=tuple(broken), diverged=run.diverged or missed)
 
