@@ -1,6 +1,6 @@
 """The schema of a workflow file: config, tools and steps as frozen msgspec structs."""
 
-from __future__ import annotations
+# Without postponed annotations: msgspec would evaluate each of them again when the first file is read.
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
@@ -117,7 +117,7 @@ class ConfigDefinition(Definition, frozen=True, kw_only=True):
         has_both = declared.get("retry") is not None and declared.get("max_retries") is not None
         return "expected either 'retry' or 'max_retries'" if has_both else ""
 
-    def inside(self, outer: ConfigDefinition) -> ConfigDefinition:
+    def inside(self, outer: "ConfigDefinition") -> "ConfigDefinition":
         """Return this config with the unset fields of `outer`. A base URL applies to its own provider only."""
         own = {info.name: value for info in struct_fields(self) if (value := getattr(self, info.name)) != info.default}
         if self.provider not in (None, outer.provider):
@@ -262,7 +262,7 @@ class SubworkflowStep(StepFields, frozen=True, kw_only=True, tag="subworkflow"):
     """
 
     path: Name | None = None
-    workflow: WorkflowDefinition | None = None
+    workflow: "WorkflowDefinition | None" = None
     input: dict[str, Any] = {}
     outputs: dict[StatePath, StatePath] = {}
 
@@ -284,7 +284,7 @@ class LoopStep(StepFields, frozen=True, kw_only=True, tag="loop"):
     variable: StateKey = field(default="item", name="as")
     until: str | None = None
     max_iterations: PositiveInt = 10
-    steps: Steps
+    steps: "Steps"
     collect: StatePath | None = None
 
     @staticmethod
