@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -17,11 +17,6 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
 
 CallOutcome = Literal["answered", "failed", "diverged"]
-Continuation = Literal["stubborn", "resigned", "oblivious"]
-"""How a model goes on after a request that was never recorded: it asks for the failed tool again, says that it gave up,
-or gives the recorded next answer as if nothing had happened."""
-
-CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
 ErrorKind = Literal["declared", "undeclared"]
 
 
@@ -182,7 +177,7 @@ def recorded_run(document: Document) -> Run:
 def _recorded_calls(document: Document) -> Iterator[ModelCall]:
     numbers = CallNumbers()
     for key, exchange in sorted(document, key=lambda entry: entry[1].recorded_at or ""):
-        if exchange.http_fields() is not None:
+        if exchange.http_fields() is not None or exchange.when is not None:
             continue
         step_id, identity = None if key == exchange.request_hash else key, exchange.request_hash
         site = numbers.start(("", step_id), identity)

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell, cases_of, most_telling, pairs_of
 from offbook.explore.options import ExploreOptions
-from offbook.explore.run import CONTINUATIONS, Continuation, ExploredSite, Run, sites_of
+from offbook.explore.run import ExploredSite, Run, sites_of
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
 from offbook.faults import FaultPlan, PlannedFault
+from offbook.recording.match.continuation import CONTINUATIONS, Continuation
 
 
 class Subject(Protocol):

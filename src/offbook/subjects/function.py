@@ -16,10 +16,11 @@ from offbook.explore.options import (
     ExploreOptions,
     select_variants,
 )
-from offbook.explore.run import Continuation, Run
+from offbook.explore.run import Run
 from offbook.explore.runner import Exploration, Explorer
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
+from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.executors import Workers, executor_of
 from offbook.subjects.isolated import IsolatedSubject

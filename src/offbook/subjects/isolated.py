@@ -16,8 +16,9 @@ from offbook.explore.isolation import GRACE_S, ForkedProcess, ProcessEnding, wai
 from offbook.explore.monitor import PROCESS_ENDED, CaseReport, exit_text, killed_text
 from offbook.explore.options import Deadlines
 from offbook.explore.own_code import is_own_module
-from offbook.explore.run import Continuation, Run, RunFailure
+from offbook.explore.run import Run, RunFailure
 from offbook.faults import FaultPlan
+from offbook.recording.match.continuation import Continuation
 from offbook.virtual_time import TimeReferences
 
 

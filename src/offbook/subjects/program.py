@@ -19,9 +19,9 @@ from offbook.effects import EFFECTS_VARIABLE, UNDECLARED, Effect, prefer_reporte
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
 from offbook.explore.options import WIRE_VARIANTS, FaultVariant
-from offbook.explore.run import Continuation, ErrorKind, Run, RunFailure, ToolRun, normalize_text
+from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text
 from offbook.faults import FaultPlan
-from offbook.recording.match.continuation import gave_up_mark
+from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.subjects.inferred_tools import InferredTool
 from offbook.subjects.program_effects import EffectFile, Ledger, LedgerPart
 from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock, error_line, names_error

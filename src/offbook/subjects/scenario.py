@@ -22,11 +22,12 @@ from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.observers import RecoveryCounter
 from offbook.explore.replay import LazyProvider
-from offbook.explore.run import Continuation, Run
+from offbook.explore.run import Run
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject, Reply, Request
 from offbook.providers.provider import PrefixedProvider, Provider
 from offbook.recording.format.document import Document
+from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
 from offbook.scenarios.mocks import MockedTools

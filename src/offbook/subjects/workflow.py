@@ -17,11 +17,12 @@ from offbook.errors import InputError
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.replay import LazyProvider
-from offbook.explore.run import Continuation, Run, RunFailure
+from offbook.explore.run import Run, RunFailure
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import Harnessed, Live, open_pipeline
 from offbook.providers.provider import Provider
+from offbook.recording.match.continuation import Continuation
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.isolated import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
