@@ -7,7 +7,6 @@ from typing import ClassVar, Literal, NoReturn, Self
 import orjson
 from msgspec.structs import replace
 
-from offbook.codecs.openai_chat import OpenAIChatCodec
 from offbook.errors import MalformedResponseError
 from offbook.faults.fault import Fault, FaultedCall, FaultVariant
 from offbook.faults.mark import add_mark
@@ -27,6 +26,8 @@ class MalformedResponse(Fault, frozen=True, tag="malformed_response"):
 
     async def apply(self, call: FaultedCall) -> NoReturn:
         raw = add_mark(self.raw, call.mark)
+        from offbook.codecs.openai_chat import OpenAIChatCodec  # noqa: PLC0415 - only a fault that fires needs it
+
         try:
             OpenAIChatCodec.decode_response(raw.encode("utf-8", "replace"))
         except MalformedResponseError as error:
