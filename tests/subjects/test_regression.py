@@ -57,7 +57,7 @@ def test_it_is_a_finding_until_it_is_mended(careless, project):
     (file,) = kept(careless, LOST)
     assert reproduce(file).verdict == "repeated side effect"
     project.write("flow.yaml", REFUND)
-    assert reproduce(file).verdict == "failed cleanly"
+    assert reproduce(file).verdict == "failed partway"
 
 
 def test_it_is_run_in_the_folder_that_it_was_found_in(careless, monkeypatch):

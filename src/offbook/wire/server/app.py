@@ -12,7 +12,7 @@ from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall, SessionRegistry, a
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
 from offbook.wire.server.connection import REQUEST_LIMITS, Receive, RequestLimits, Scope, Send, send_response
-from offbook.wire.server.control import control_response, is_control_path
+from offbook.wire.server.control import CONTROL_PREFIX, control_response
 
 logger = logging.getLogger("offbook.wire")
 _PLAIN_KEY_HEADERS = sorted(KEY_HEADERS - {"authorization"})
@@ -32,6 +32,11 @@ def _keys_in(request: HttpRequest) -> list[str]:
     bearer = request.headers.get("authorization", "").partition(" ")[2]
     keys = [bearer, *(request.headers.get(name, "") for name in _PLAIN_KEY_HEADERS)]
     return keys + parse_qs(request.query).get("key", []) if request.query else keys
+
+
+def _is_control_path(path: str) -> bool:
+    """Return whether a path is below `/_offbook`, of the server or of a session."""
+    return CONTROL_PREFIX in path and split_session_path(path)[1].startswith(CONTROL_PREFIX)
 
 
 class BodyTooLargeError(Exception):
@@ -80,14 +85,14 @@ class WireApp:
             return
         if not self._access.allows(request):
             await send_response(_refusal(scope, 401, "the API key is not that of this server"), scope, receive, send)
-        elif is_control_path(request.path):
+        elif _is_control_path(request.path):
             await send_response(control_response(request, self._sessions), scope, receive, send)
         else:
             await self._finish(accept(self._sessions, request), scope, receive, send)
 
     def accept(self, request: HttpRequest) -> AcceptedCall | None:
         """Have the session of a request answer it; None if the request is not for a session."""
-        is_for_session = self._access.allows(request) and not is_control_path(request.path)
+        is_for_session = self._access.allows(request) and not _is_control_path(request.path)
         is_accepted = is_for_session and len(request.body) <= self._limits.body_bytes
         return accept(self._sessions, request) if is_accepted else None
 

@@ -36,11 +36,6 @@ class _SessionBody(Struct):
     faults: list[str] = field(default_factory=list)
 
 
-def is_control_path(path: str) -> bool:
-    """Return whether a path is below `/_offbook`, of the server or of a session."""
-    return CONTROL_PREFIX in path and split_session_path(path)[1].startswith(CONTROL_PREFIX)
-
-
 def control_response(request: HttpRequest, sessions: SessionRegistry) -> HttpResponse:
     """Answer a request below `/_offbook`."""
     if split_session_path(request.path)[1] == _EFFECTS:
