@@ -262,8 +262,8 @@ class Mocks:
         self._mocks = _build_mocks(declared)
         self._real_tools = _build_real_tools(schemas or {}, returns or {})
         for tool in (side_effects,) if isinstance(side_effects, str) else side_effects:
-            known = self._real_tools.get(tool, UNKNOWN_TOOL)
-            self._real_tools[tool] = replace(known, declaration=replace(known.declaration, side_effect=True))
+            real = self._real_tools.get(tool, UNKNOWN_TOOL)
+            self._real_tools[tool] = replace(real, declaration=replace(real.declaration, side_effect=True))
         self._called = set[str]()
         self._numbers = count(1)
 
