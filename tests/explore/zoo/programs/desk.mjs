@@ -3,7 +3,6 @@ import { appendFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 const GAVE_UP = 3;
-const DONE = "Order 42 is refunded.";
 const TICKET = [
   { role: "system", content: "You refund orders." },
   { role: "user", content: "Order 42 never came." },
@@ -14,14 +13,7 @@ const RETRYABLE = [408, 409, 425, 500, 502, 503, 504, 529];
 const env = process.env;
 
 class GaveUp extends Error {}
-class Unanswered extends GaveUp {}
 class Busy extends Error {}
-class Limited extends GaveUp {
-  constructor(waitS) {
-    super("HTTP 429");
-    this.waitMs = 1000 * waitS;
-  }
-}
 
 function note(tool, args) {
   appendFileSync(env.ZOO_LEDGER, JSON.stringify({ tool, arguments: args, run: env.OFFBOOK_URL }) + "\n");
@@ -54,7 +46,6 @@ async function askOnce(messages, options) {
   try {
     const answer = await post(messages, options);
     if (RETRYABLE.includes(answer.status)) throw new Busy(`HTTP ${answer.status}`);
-    if (answer.status === 429) throw new Limited(Number(answer.headers.get("retry-after")));
     if (answer.status !== 200) throw new GaveUp(`HTTP ${answer.status}`);
     choice = (await answer.json()).choices[0];
     choice.message.content;
@@ -74,7 +65,7 @@ async function ask(messages, { tries = 2, ...options } = {}) {
       if (!(error instanceof Busy)) throw error;
     }
   }
-  throw new Unanswered("the model does not answer");
+  throw new GaveUp("the model does not answer");
 }
 
 function argumentsOf(call) {
@@ -129,20 +120,6 @@ const AGENTS = {
     return till.finish(String(await converse(asking, (call) => till.use(call))));
   },
 
-  // Starts over when the model fails; the twin only if nothing was paid.
-  async starts_over(sound) {
-    for (let attempt = 0; attempt < 3; attempt++) {
-      await sleep(attempt * 50);
-      const till = new Till();
-      try {
-        return till.finish(await converse((messages) => ask(messages, { tries: 1 }), (call) => till.use(call)));
-      } catch (error) {
-        if (!(error instanceof Unanswered) || (sound && till.paid)) throw error;
-      }
-    }
-    throw new GaveUp("it failed three times");
-  },
-
   // Reads the arguments of a tool as they are; the twin tells the model that it cannot.
   async trusts_arguments(sound) {
     const till = new Till();
@@ -167,34 +144,6 @@ const AGENTS = {
   async has_no_turn_limit(sound) {
     const till = new Till();
     return till.finish(await converse(ask, (call) => till.use(call), sound ? 5 : Infinity));
-  },
-
-  // Asks again at once when it is asked to wait; the twin waits.
-  async ignores_retry_after(sound) {
-    const till = new Till();
-    const asking = async (messages) => {
-      for (let attempt = 0; attempt < 2; attempt++) {
-        try {
-          return await ask(messages);
-        } catch (error) {
-          if (!(error instanceof Limited)) throw error;
-          await sleep(sound ? error.waitMs + 20 : 20);
-        }
-      }
-      throw new GaveUp("the model stays busy");
-    };
-    return till.finish(await converse(asking, (call) => till.use(call)));
-  },
-
-  // Says that it is done when the model does not answer; the twin gives up.
-  async says_done(sound) {
-    const till = new Till();
-    try {
-      return till.finish(await converse(ask, (call) => till.use(call)));
-    } catch (error) {
-      if (sound) throw error;
-      return DONE;
-    }
   },
 };
 

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 GAVE_UP = 3
 PATIENCE_S = 0.8
-DONE = "Order 42 is refunded."
 TICKET = [{"role": "system", "content": "You refund orders."}, {"role": "user", "content": "Order 42 never came."}]
 REFUND = {"type": "object", "properties": {"order_id": {"type": "integer"}}, "required": ["order_id"]}
 TOOLS = [{"type": "function", "function": {"name": "refund", "parameters": REFUND}}]
@@ -181,16 +180,6 @@ def repairs_arguments(*, sound):
     return till.finish(converse(ask, use))
 
 
-def says_done(*, sound):
-    """Says that it is done when the model does not answer; the twin gives up."""
-    try:
-        return serve()
-    except GaveUpError:
-        if sound:
-            raise
-        return DONE
-
-
 def cancels(*, times):
     """Books a hotel and asks for a word about it. Without one, it cancels the hotel never, once or twice."""
     city = ask([{"role": "user", "content": "Where to?"}], tools=None)["content"]
@@ -213,21 +202,6 @@ def ignores_length(*, sound):
     """Prints what there is of an answer; the twin minds that it was cut."""
     reasons = COMPLETE if sound else (*COMPLETE, "length")
     return serve(lambda messages: ask(messages, reasons=reasons))
-
-
-def prints_none(*, sound):
-    """Prints None where the model says nothing; the twin gives up."""
-    till = Till()
-
-    def asking(messages):
-        try:
-            return ask(messages)
-        except GaveUpError as error:
-            if not sound and till.paid and "empty" in str(error):
-                return {"content": None}
-            raise
-
-    return till.finish(converse(asking, till.use))
 
 
 def prints_the_error(*, sound):
