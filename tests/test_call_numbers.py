@@ -8,13 +8,15 @@ from offbook import FaultInjector, FaultPlan, ProviderGateway, Request, Response
 from offbook.call_numbers import CallNumbers
 from offbook.errors import ProviderConnectionError
 from offbook.explore.observers import ModelObserver
+from offbook.explore.replay import ModelRecording
 from offbook.explore.run import Run, recorded_run, sites_of
 from offbook.faults import parse_fault
+from offbook.recording.format.document import Document
 from offbook.recording.format.file import document_from_dict
 from offbook.recording.match.fingerprint import fingerprint
+from offbook.recording.stores.memory import MemoryReader
 from offbook.wire.calls import NO_FAULTS, STEP_HEADER, CallCounter
 from offbook.wire.request import parse_request
-from tests.explore.runs import clean_harness_of
 from tests.fakes import Scripted, user
 from tests.wire.http_requests import call_of
 
@@ -84,8 +86,8 @@ def number_by_faults(script, ask):
 
 
 def number_by_observer(script, ask):
-    harness, _ = clean_harness_of({})
-    observer = ModelObserver(Scripted(*outcomes(script)), harness.unobserved, max_calls=100)
+    models = ModelRecording(MemoryReader(Document({}, {}), source="run.json")).start_run()
+    observer = ModelObserver(Scripted(*outcomes(script)), models, max_calls=100)
     run(ask(observer, script), virtual_time=True)
     return [str(site.at) for site in sites_of(Run(calls=tuple(observer.calls)))]
 

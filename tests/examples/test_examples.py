@@ -35,9 +35,9 @@ def test_a_refund_is_made_once_however_often_it_is_replayed(script, tmp_path):
 
 def test_a_function_is_explored_and_the_hasty_one_refunds_twice(script, tmp_path):
     hasty, patient = script("explore_refund.py", tmp_path / "report.html").split("patient: ")
-    assert "step=write call=1 attempt=1: connection_reset: refund ran 2 times" in hasty
-    assert patient == "12 cases, {'failed cleanly': 6, 'recovered': 6}\n"
-    assert b"refund ran 2 times" in (tmp_path / "report.html").read_bytes()
+    assert "step=write call=1 attempt=1: connection_reset: refund(order_id=42) ran 2 times" in hasty
+    assert patient == "12 cases, {'failed partway': 3, 'failed cleanly': 3, 'recovered': 6}\n"
+    assert b"refund(order_id=42) ran 2 times" in (tmp_path / "report.html").read_bytes()
 
 
 def test_a_loop_of_ones_own_is_guarded(script):

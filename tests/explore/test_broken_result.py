@@ -110,6 +110,7 @@ def test_a_result_that_admits_failure_is_recognised(result, clean):
         ("Sorry that it took so long: refunded.", "Sorry for the wait: refunded."),
         ({"status": ""}, {"status": "done"}),
         ({"status": None}, {"status": "done"}),
+        ({"state": {"draft": ""}}, {"state": {"draft": "Hi"}}),
     ],
 )
 def test_a_result_that_says_nothing_of_failure_admits_none(result, clean):

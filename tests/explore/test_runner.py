@@ -119,7 +119,7 @@ def test_invariants_are_asked_of_every_run():
         return run.error is None
 
     crashed = explore(Broken(), invariants=[invariant]).at("2", "http_error 401")
-    assert (crashed.verdict, crashed.assessment.evidence) == ("wrong", ("invariant",))
+    assert (crashed.verdict, crashed.evidence) == ("wrong", ("invariant", "KeyError: 'x'"))
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
 
 def _flips_status(result: dict[str, Any], clean: dict[str, Any]) -> bool:
     """Return whether a field that says how it ended is another one, and not just empty."""
-    names = [name for name in result if name.casefold() in _STATUS_FIELDS]
-    return any(result[name] != clean.get(name) and result[name] not in (None, "") for name in names)
+    names = [name for name in result if name.casefold() in _STATUS_FIELDS and isinstance(result[name], str | bool)]
+    return any(result[name] != clean.get(name) and result[name] != "" for name in names)
 
 
 def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]:

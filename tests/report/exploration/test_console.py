@@ -102,7 +102,7 @@ def test_many_findings_changes_and_lines_are_cut():
     told = shown(replace(exploration, results=bad), before=exploration)
     assert f"\n… {len(bad) - 20:,} more findings\n" in told
     assert f"\n  … {len(bad) - 20:,} more changes\n" in told
-    assert "  │ … 32 more lines\n" in told
+    assert "  │ … 31 more lines\n" in told
 
 
 def console(**settings):
