@@ -10,10 +10,10 @@ from bench.findings import Findings, Row, Table, at_least
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 from offbook import RecordingProvider, run
+from offbook.explore.explorer import Explorer
 from offbook.explore.harness import Harness
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
-from offbook.explore.runner import Explorer
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject, Reply, Request, Response, WholeReply
 from offbook.providers.provider import Provider

@@ -4,7 +4,7 @@ import pytest
 
 from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import VerdictChange, compare_explorations, coverage_of
-from offbook.explore.runner import CaseResult, Exploration
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.verdict import Assessment
 from offbook.faults import parse_fault
 from tests.explore.runs import clean_run, fired_run, model_call

@@ -3,8 +3,8 @@
 import pytest
 
 from offbook.explore.cases import FaultCase
+from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions
-from offbook.explore.runner import Explorer
 from offbook.faults import parse_fault
 from offbook.subjects.open import open_subject
 from offbook.subjects.regression import Regression, RegressionFolder

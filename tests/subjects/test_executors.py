@@ -7,8 +7,8 @@ import pytest
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
+from offbook.explore.explorer import Explorer, SerialExecutor
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.explore.runner import Explorer, SerialExecutor
 from offbook.faults import FaultPlan, parse_fault
 from offbook.subjects.executors import ForkExecutor, ThreadExecutor, executor_of
 from offbook.subjects.function import FunctionSubject

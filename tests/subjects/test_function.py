@@ -6,8 +6,8 @@ import pytest
 
 from offbook import effect, explore_function
 from offbook.errors import InputError
+from offbook.explore.explorer import Explorer
 from offbook.explore.options import Deadlines, Divergence, ExploreOptions, select_variants
-from offbook.explore.runner import Explorer
 from offbook.faults import FaultPlan
 from offbook.subjects.function import FunctionSubject
 from tests.explore.runs import plan_of, write_recording

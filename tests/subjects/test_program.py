@@ -5,8 +5,8 @@ import time
 import pytest
 
 from offbook.errors import InputError
+from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.explore.runner import Explorer
 from offbook.faults import FaultPlan
 from offbook.subjects.executors import ThreadExecutor
 from offbook.subjects.program import ProgramSubject

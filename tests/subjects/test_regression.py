@@ -8,8 +8,8 @@ import pytest
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
+from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.explore.runner import Explorer
 from offbook.faults import parse_fault
 from offbook.subjects.open import open_subject
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce

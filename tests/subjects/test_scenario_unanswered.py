@@ -3,8 +3,8 @@
 import pytest
 
 from offbook.errors import InputError
+from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.explore.runner import Explorer
 from offbook.subjects.open import open_subject
 from offbook.subjects.specs import ExploreSettings
 from tests.subjects.projects import DESK

@@ -6,7 +6,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from offbook.explore.runner import Exploration
+from offbook.explore.explorer import Exploration
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 
 

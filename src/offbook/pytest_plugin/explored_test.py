@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of
+from offbook.explore.explorer import next_continuation
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, recorded_run, sites_of
-from offbook.explore.runner import next_continuation
 from offbook.explore.verdict import Assessment, assess
 from offbook.faults import FaultPlan
 from offbook.gateway.gateway import ProviderGateway

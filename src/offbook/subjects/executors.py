@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from offbook.explore.cases import FaultCase
+from offbook.explore.explorer import CaseExecutor, SerialExecutor, Subject, next_continuation, runs_of
 from offbook.explore.isolation import wait_for_any
 from offbook.explore.run import Run
-from offbook.explore.runner import CaseExecutor, SerialExecutor, Subject, next_continuation, runs_of
 from offbook.subjects.isolated import IsolatedSubject, StartedRun
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from offbook.explore.explorer import Exploration, Explorer
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.options import (
@@ -17,7 +18,6 @@ from offbook.explore.options import (
     select_variants,
 )
 from offbook.explore.run import Run
-from offbook.explore.runner import Exploration, Explorer
 from offbook.explore.verdict import Invariant
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offbook.errors import InputError
-from offbook.explore.runner import Subject
+from offbook.explore.explorer import Subject
 from offbook.explore.verdict import Invariant
 from offbook.recording.tool_names import recorded_tool_names
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
+from offbook.explore.explorer import CaseResult, Explorer, Subject
 from offbook.explore.options import ExploreOptions
 from offbook.explore.run import Run
-from offbook.explore.runner import CaseResult, Explorer, Subject
 from offbook.explore.verdict import Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.schema_errors import explain_json_error, explain_msgspec_error

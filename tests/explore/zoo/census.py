@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from offbook.explore.explorer import CaseResult, Exploration, Explorer, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.run import Run
-from offbook.explore.runner import CaseResult, Exploration, Explorer, Subject
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation
 from tests.explore.zoo.ledger import Entry, Ledger, balance

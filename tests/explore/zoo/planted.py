@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from offbook.explore.runner import Subject
+from offbook.explore.explorer import Subject
 from offbook.explore.verdict import Invariant
 from offbook.subjects.function import FunctionSubject
 from tests.explore.zoo.functions.desk import GaveUpError

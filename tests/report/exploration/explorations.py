@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from offbook.explore.cases import FaultCase, cases_of
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, RunFailure, ToolRun, sites_of
-from offbook.explore.runner import CaseResult, Exploration
 from offbook.explore.verdict import Assessment
 from offbook.faults import At, ConnectionReset, ToolLost
 

@@ -5,7 +5,7 @@ import io
 from msgspec.structs import replace
 from rich.console import Console
 
-from offbook.explore.runner import Exploration
+from offbook.explore.explorer import Exploration
 from offbook.report.exploration import exploration_reporter_of, report_exploration
 from offbook.report.exploration.console import LiveHeatmap
 from offbook.report.exploration.heatmap import HeatmapDrawing

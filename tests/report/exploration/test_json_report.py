@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, cases_of
+from offbook.explore.explorer import Exploration
 from offbook.explore.options import VARIANTS
 from offbook.explore.run import Run, RunFailure, sites_of
-from offbook.explore.runner import Exploration
 from offbook.explore.verdict import VERDICTS, Assessment
 from offbook.report.exploration import load_exploration
 from offbook.report.exploration.json_report import exploration_json

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.explorer import Exploration, Explorer
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.explore.runner import Exploration, Explorer
 from offbook.report.exploration import ExplorationReporters, exploration_reporter_of, report_exploration
 from tests.report.exploration import explorations
 

@@ -15,9 +15,9 @@ from offbook.cli.runners.workflow import RunOptions, run_workflow
 from offbook.clock import run
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.explore.cases import FaultCase
+from offbook.explore.explorer import Exploration, Explorer
 from offbook.explore.harness import Harness
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.explore.runner import Exploration, Explorer
 from offbook.faults import FaultPlan, PlannedFault, parse_fault
 from offbook.pipeline import NO_FAULTS, Replay, open_pipeline
 from offbook.report.exploration import exploration_reporter_of

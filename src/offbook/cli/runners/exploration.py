@@ -23,8 +23,8 @@ from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, most_telling
 from offbook.explore.compare import compare_explorations
+from offbook.explore.explorer import CaseResult, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
-from offbook.explore.runner import CaseResult, Exploration, Explorer, OnBegin, Subject
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.faults import parse_fault
 from offbook.report.exploration import (

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from offbook.explore.compare import ExplorationComparison, coverage_of
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
-from offbook.explore.runner import CaseResult, Exploration
 from offbook.report.exploration.heatmap import HeatmapDrawing, heatmap_of
 from offbook.report.exploration.report_input import (
     FindingGroup,

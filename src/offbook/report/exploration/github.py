@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from offbook.explore.compare import ExplorationComparison
-from offbook.explore.runner import CaseResult, Exploration
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.report.exploration.heatmap import VERDICT_STYLES
 from offbook.report.exploration.report_input import (
     FindingGroup,

@@ -8,7 +8,7 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from offbook.explore.runner import CaseResult, Exploration
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.verdict import VERDICTS, Verdict
 from offbook.report.text import one_line
 from offbook.text import pluralize

@@ -11,8 +11,8 @@ from msgspec import Struct
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
-from offbook.explore.runner import CaseResult, Exploration
 from offbook.explore.verdict import Assessment, Verdict
 from offbook.faults import PlannedFault
 from offbook.report.exploration.report_input import ReportInput

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element, SubElement
 
-from offbook.explore.runner import CaseResult
+from offbook.explore.explorer import CaseResult
 from offbook.report.exploration.report_input import ReportInput
 from offbook.report.junit import add_incomplete, clean_xml, count_cases, render_xml
 from offbook.report.text import one_line

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 from offbook.explore.compare import Coverage, coverage_of
+from offbook.explore.explorer import CaseResult
 from offbook.explore.run import RunFailure
-from offbook.explore.runner import CaseResult
 from offbook.explore.verdict import FINDINGS, VERDICTS, Verdict
 from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of
 from offbook.report.exploration.json_report import ComparisonReport, comparison_report

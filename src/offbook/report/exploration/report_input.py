@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from offbook.explore.cases import FaultCase
 from offbook.explore.compare import ExplorationComparison, VerdictChange, compare_explorations
-from offbook.explore.runner import CaseResult, Exploration
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.verdict import Verdict
 from offbook.text import pluralize
 

@@ -9,8 +9,8 @@ from typing import Protocol
 from msgspec.structs import replace
 from rich.console import Console
 
+from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.run import Run
-from offbook.explore.runner import CaseResult, Exploration
 from offbook.report.exploration.console import ExplorationConsoleReporter
 from offbook.report.exploration.github import ExplorationGithubReporter
 from offbook.report.exploration.json_report import exploration_json

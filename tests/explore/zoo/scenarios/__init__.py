@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from offbook.explore.runner import Subject
+from offbook.explore.explorer import Subject
 from offbook.subjects.open import open_subject
 from offbook.subjects.specs import ExploreSettings, ScenarioSpec
 from tests.explore.zoo.planted import Planted, Twin, write_recording

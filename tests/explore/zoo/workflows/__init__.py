@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from offbook.explore.runner import Subject
+from offbook.explore.explorer import Subject
 from offbook.subjects.specs import ExploreSettings
 from offbook.subjects.workflow import WorkflowSubject
 from offbook.workflow.file.load import parse_workflow

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from offbook.errors import InputError
+from offbook.explore.explorer import Exploration, Explorer, SerialExecutor
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import Run
-from offbook.explore.runner import Exploration, Explorer, SerialExecutor
 from tests.explore.runs import UNDECLARED, clean_run, model_call, streamed, tool_run
 
 CLEAN = clean_run(calls=(model_call(1), model_call(2)), tools=(tool_run(),))
