@@ -24,7 +24,7 @@ from offbook.scenarios.conversation import (
 )
 from offbook.scenarios.judge import below_thresholds
 from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mocks import ToolWrapper, UnmockedPolicy, unwrapped
+from offbook.scenarios.mocks.mocked_tools import ToolWrapper, UnmockedPolicy, unwrapped
 from offbook.scenarios.result import (
     AssertionOutcome,
     ConversationResult,

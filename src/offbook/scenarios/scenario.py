@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError
 from offbook.scenarios.mocks import Mocks
-from offbook.scenarios.mocks.mocks import UnmockedPolicy, mocks_by_tool
+from offbook.scenarios.mocks.mocked_tools import UnmockedPolicy, mocks_by_tool
 from offbook.scenarios.mocks.real_tool import GivenSchema
 from offbook.scenarios.result import ConversationEnding
 from offbook.scenarios.trajectory.mapping_form import parse_assertions

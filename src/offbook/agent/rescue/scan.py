@@ -8,7 +8,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from offbook.agent.rescue.call_format import CallFormat, TextMatch, UnreadableError, is_plain, join_openings
-from offbook.agent.rescue.formats import (
+from offbook.agent.rescue.known_formats import (
     FORMATS,
     THINKING_CLOSE,
     late_thinking_close,

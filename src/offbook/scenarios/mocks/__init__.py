@@ -2,7 +2,7 @@
 
 from offbook.scenarios.mocks.failures import fails, garbled, hangs
 from offbook.scenarios.mocks.mock import MockContext, replayed, sequence
-from offbook.scenarios.mocks.mocks import MockedCall, MockedTools, Mocks
+from offbook.scenarios.mocks.mocked_tools import MockedCall, MockedTools, Mocks
 
 __all__ = [
     "MockContext",

@@ -18,7 +18,8 @@ from offbook.schema_errors import describe_type
 from offbook.tools import GivenTools, Toolbox, ToolDef
 from offbook.workflow.engine.level_run import LevelRun, RunnableLevel
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, StepResult, WorkflowResult
-from offbook.workflow.engine.step import (
+from offbook.workflow.engine.step_kinds import build_level
+from offbook.workflow.engine.step_runner import (
     Environment,
     LoadedTools,
     OnText,
@@ -26,7 +27,6 @@ from offbook.workflow.engine.step import (
     Scope,
     initial_state,
 )
-from offbook.workflow.engine.steps import build_level
 from offbook.workflow.engine.tool_loader import load_tools
 from offbook.workflow.file.load import load_workflow
 from offbook.workflow.file.schema import ToolDefinition, WorkflowDefinition

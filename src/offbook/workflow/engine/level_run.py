@@ -14,7 +14,7 @@ from offbook.errors import EventLoopError, MockError, RecordingMismatchError, St
 from offbook.events import AttemptStarted, CallEnded, Event, StepEnded, StepStarted
 from offbook.recording.format.tool_exchange import json_form
 from offbook.workflow.engine.result import StepResult
-from offbook.workflow.engine.step import Environment, Scope, StepRunner, set_path
+from offbook.workflow.engine.step_runner import Environment, Scope, StepRunner, set_path
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import MAX_CONCURRENT_STEPS
 

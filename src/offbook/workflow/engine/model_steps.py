@@ -15,7 +15,7 @@ from offbook.errors import InputError, StepError
 from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import JsonObject, Request, Response, StreamEnd, StreamRestart, TextDelta
 from offbook.tools import Toolbox, ToolDef
-from offbook.workflow.engine.step import Environment, Scope, StepRunner
+from offbook.workflow.engine.step_runner import Environment, Scope, StepRunner
 from offbook.workflow.file.schema import AgentStep, LlmCallStep, ModelFields
 from offbook.workflow.file.template import Template
 

@@ -17,7 +17,7 @@ from offbook.text import shorten
 from offbook.tools import Toolbox, ToolDef, run_tool
 from offbook.workflow.engine.level_run import RunnableLevel
 from offbook.workflow.engine.model_steps import AgentStepRunner, LlmCallStepRunner
-from offbook.workflow.engine.step import Environment, Scope, StepRunner, initial_state, set_path
+from offbook.workflow.engine.step_runner import Environment, Scope, StepRunner, initial_state, set_path
 from offbook.workflow.file.expression import Expression
 from offbook.workflow.file.graph import Graph
 from offbook.workflow.file.schema import (
