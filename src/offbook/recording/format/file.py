@@ -179,7 +179,8 @@ def _parse_entry(key: str, data: bytes | Raw, source: str) -> Entry:
         raise _shape_error(key, data, error, source) from None
     if len(memoryview(data)) > MAX_TEXT_CHARS:
         _check_sizes(key, entry, source)
-    _check_list(entry, place=_place(key), source=source)
+    if not entry:
+        raise _empty_list_error(_place(key), source)
     return entry
 
 
@@ -193,7 +194,8 @@ def _parse_tool_entry(name: str, data: bytes | Raw, source: str) -> ToolEntry:
         raise _tool_shape_error(place, error, source) from None
     if not _leaves_spare_nesting(entry, bytes(data)):
         raise RecordingFormatError("nested too deep", source=source, place=place, hint="record it as text")
-    _check_list(entry, place=place, source=source)
+    if not entry:
+        raise _empty_list_error(place, source)
     return entry
 
 
@@ -201,9 +203,8 @@ def _place(key: str) -> str:
     return f"key {quote_name(key)}"
 
 
-def _check_list(entry: object, *, place: str, source: str) -> None:
-    if entry == []:
-        raise RecordingFormatError("the list is empty", source=source, place=place, hint="remove the key")
+def _empty_list_error(place: str, source: str) -> RecordingFormatError:
+    return RecordingFormatError("the list is empty", source=source, place=place, hint="remove the key")
 
 
 def _check_sizes(key: str, entry: Entry, source: str) -> None:

@@ -25,6 +25,8 @@ def unfit_reason(key: str) -> str:
 
 def unfit_tool_reason(name: str) -> str:
     """Return the same for the name of a tool, which may start with '_'."""
+    if name.isalnum() and len(name) <= MAX_KEY_CHARS:
+        return ""  # as fingerprints are, of which there may be thousands
     if not name:
         return "is empty"
     if len(name) > MAX_KEY_CHARS:
