@@ -84,6 +84,11 @@ def collect_effects() -> Iterator[list[Effect]]:
         _collections.remove(collected)
 
 
+def count_collected() -> int:
+    """Return how many effects were reported so far, inside `collect_effects`."""
+    return len(_collections[-1]) if _collections else 0
+
+
 class _EffectReport(Struct, frozen=True, omit_defaults=True):
     """An effect as it is reported."""
 

@@ -123,6 +123,7 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
         ("recovered", fault_run("http_error 500", calls=(FAILED, AGAIN)), clean_run()),
         ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, model="other"))), clean_run()),
         ("went on without", fault_run("empty_response"), clean_run()),
+        ("recovered", fault_run("refusal"), clean_run()),
         ("recovered", fault_run("empty_response", calls=(model_call(), AGAIN)), clean_run()),
         ("undetected", fault_run("partial_response"), clean_run()),
         ("recovered", fault_run("partial_response", calls=(model_call(), AGAIN)), clean_run()),
@@ -130,6 +131,20 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
 )
 def test_the_same_result_counts_only_if_nothing_was_left_out(verdict, run, clean):
     assert assess(run, clean).verdict == verdict
+
+
+def test_a_last_call_that_fails_for_good_after_all_effects_was_not_needed():
+    clean, failed = clean_run(effects=(PAID,)), model_call(outcome="failed", effects_before=1)
+    assert assess(fired_run(calls=(failed,), effects=(PAID,)), clean).verdict == "recovered"
+    before = model_call(outcome="failed", effects_before=0)
+    assert assess(fired_run(calls=(before,), effects=(PAID,)), clean).verdict == "went on without"
+    later = (failed, model_call(2))
+    assert (
+        assess(
+            fired_run(calls=later, effects=(PAID,)), clean_run(calls=(model_call(), model_call(2)), effects=(PAID,))
+        ).verdict
+        == "went on without"
+    )
 
 
 def test_a_run_may_go_on_without_what_is_optional():

@@ -48,16 +48,17 @@ def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]
     if any(mark in said for mark in marks):
         yield f"what the fault injected stands in the result: {_around(said, marks)}"
     elif _placeholders(said) > _placeholders(_text(clean)):
-        yield f"the result has a placeholder in place of data: {shorten(said.strip(), 80)}"
+        yield f"the result has a placeholder in place of data: {shorten(' '.join(said.split()), 80)}"
     elif is_truncated(result, clean):
         returned = "nothing" if is_empty_result(result) else "only a part of the result"
         yield f"it returned {returned}, and no error"
     elif _is_doubled(said, _text(clean)):
-        yield f"the result repeats a part of itself: {shorten(said.strip(), 80)}"
+        yield f"the result repeats a part of itself: {shorten(' '.join(said.split()), 80)}"
 
 
 def _around(text: str, marks: Sequence[str]) -> str:
-    """Return the part of a text around the first mark in it."""
+    """Return the part of a text around the first mark in it, on one line."""
+    text = " ".join(text.split())
     place = min(text.index(mark) for mark in marks if mark in text)
     return "…" + shorten(text[max(0, place - 40) :].strip(), 80) if place > 40 else shorten(text.strip(), 80)
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.effects import Effect, ToolDeclaration
+from offbook.effects import Effect, ToolDeclaration, count_collected
 from offbook.explore.observers import ModelObserver, RecoveryCounter, ToolObserver
 from offbook.explore.options import EXPLORE_DIVERGENCE, Divergence
 from offbook.explore.replay import (
@@ -73,6 +73,7 @@ class Harness:
             tools.on_end = models.end
         injector = FaultInjector(models, plan, fault_log=self._fault_log, marked=True)
         self._model_observer = ModelObserver(injector, models, max_calls=limits.models)
+        self._model_observer.count_effects = lambda: count_collected() + len(self.effects)
         self._faulty_tools = inject_tools((), plan, fault_log=self._fault_log, marked=True)
 
     @property

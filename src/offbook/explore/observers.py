@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from offbook.call_numbers import CallNumbers, Site
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import retry_after_s
-from offbook.effects import Effect, EffectOutcome
+from offbook.effects import Effect, EffectOutcome, count_collected
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.chunks import ChunkKind, ChunkKinds
@@ -89,6 +89,7 @@ class ModelObserver(Provider):
     def __init__(self, provider: Provider, models: ExploredModels, *, max_calls: int) -> None:
         self.calls: list[ModelCall] = []
         self.on_endless: Callable[[str], object] = _raise_endless
+        self.count_effects: Callable[[], int] = count_collected
         self._provider, self._models, self._max_calls = provider, models, max_calls
         self._sent = 0
         self._call_numbers, self._has_failed = CallNumbers(), False
@@ -190,6 +191,7 @@ class ModelObserver(Provider):
                 forgot=self._forgot(request),
                 told=attempt.told,
                 waited_s=attempt.waited_s,
+                effects_before=self.count_effects(),
             )
         )
 

@@ -30,7 +30,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     `is_too_soon` is whether the attempt came before the wait was over that the last answer had asked for. `forgot` is
     how many messages of the failed call before it are missing in a request that has no new ones. `told` is whether the
     request tells the model about a failure that the clean run has not. `waited_s` is how long the run waited after the
-    attempt before, in virtual time; None if it has none.
+    attempt before, in virtual time; None if it has none. `effects_before` is how many effects were observed before the
+    answer; None if that is not known.
     """
 
     number: int
@@ -48,6 +49,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     forgot: int = 0
     told: bool = False
     waited_s: float | None = None
+    effects_before: int | None = None
 
     @property
     def row(self) -> str:

@@ -226,26 +226,35 @@ class _Claims:
             is_broken = planned.fault.type in ("tool_garbled", "tool_empty") and tool not in self._optional
             if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
                 yield Assessment("undetected", (f"{tool} returned a broken result, and the answer is the same",))
-        for step in self._unanswered(lambda call: self._is_hit(call, _CUTTING)):
-            yield Assessment("undetected", (f"{step} was cut off (length), and the run went on with it",))
+        for call in self._unanswered(lambda call: self._is_hit(call, _CUTTING)):
+            cut = f"the answer to call {call.row} was cut off (length), and the run went on with it"
+            yield Assessment("undetected", (cut,))
 
     def _went_on_without(self) -> Iterator[Assessment]:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
         if self._was_told:
             return
-        for step in self._unanswered(lambda call: call.outcome == "failed" or self._is_hit(call, _EMPTYING)):
-            yield Assessment("went on without", (f"{step} never got a good answer, and the result is the same",))
+        for call in self._unanswered(lambda call: call.outcome == "failed" or self._is_hit(call, _EMPTYING)):
+            never = f"call {call.row} never got a good answer, and the result is the same"
+            yield Assessment("went on without", (never,))
         for run in self._failed_tools():
             failed = f"{run.tool} failed for good ({run.error or 'no result'}), and the result is the same"
             yield Assessment("went on without", (failed,))
 
-    def _unanswered(self, is_bad: Callable[[ModelCall], bool]) -> list[str]:
-        """Return the steps with bad answers that got fewer good ones than in the clean run."""
+    def _unanswered(self, is_bad: Callable[[ModelCall], bool]) -> list[ModelCall]:
+        """Return the last bad call of each step that got fewer good answers than in the clean run, if it mattered."""
         wanted = Counter(call.step_id for call in self._clean.calls if call.outcome == "answered")
-        bad = {call.step_id for call in self._run.calls if is_bad(call)} - self._optional
+        last_bad = {call.step_id: call for call in self._run.calls if is_bad(call)}
         good = Counter(call.step_id for call in self._run.calls if call.outcome != "failed" and not is_bad(call))
-        steps = [step for step in wanted if step in bad and good[step] < wanted[step]]
-        return [f"the call at {step}" if step else "a model call" for step in steps]
+        lacking = [call for step, call in last_bad.items() if good[step] < wanted[step] and step not in self._optional]
+        return [call for call in lacking if self._is_built_upon(call)]
+
+    def _is_built_upon(self, call: ModelCall) -> bool:
+        """Return whether something came after the call: another call, an effect, or, without any, the result alone."""
+        observed = [effect for effect in self._run.effects if effect.source == "observed"]
+        has_later_effect = call.effects_before is not None and len(observed) > call.effects_before
+        has_later_call = any(each.number > call.number for each in self._run.calls)
+        return has_later_effect or has_later_call or not self._clean.effects
 
     def _is_hit(self, call: ModelCall, faults: Collection[str]) -> bool:
         return any(planned.fault.type in faults for planned in self._hits(call))
@@ -280,7 +289,7 @@ class _Claims:
 
 
 _CUTTING = ("partial_response",)
-_EMPTYING = ("empty_response", "content_filter", "refusal")
+_EMPTYING = ("empty_response", "content_filter")
 
 MAX_ATTEMPTS = 10
 """How often one call may be sent before that is a storm."""

@@ -154,12 +154,15 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
     def check_tools(self, recording: str | os.PathLike[str], others: Iterable[str] = ()) -> None:
         """Check that the tools that the settings name are those of the recording, or among `others`.
 
+        A tool that undoes another may be in neither: it runs only after a failure.
+
         Raises:
             InputError: there is no such tool, with a suggestion, or the recording cannot be read.
         """
         if not (self.side_effects or self.read_only or self.idempotent or self.undoes):
             return
-        names = recorded_tool_names(recording).known | set(others)
+        undoing = {_split_undoes(each)[0] for each in self.undoes}
+        names = recorded_tool_names(recording).known | set(others) | undoing
         named = {
             "--side-effects": self.side_effects,
             "--read-only": self.read_only,

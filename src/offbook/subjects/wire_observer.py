@@ -73,6 +73,7 @@ class _ObservedCall(Struct, frozen=True):
     outcome: WireOutcome
     site: Site
     at_s: float
+    effects_before: int
 
     @property
     def messages(self) -> Sequence[JsonObject]:
@@ -109,11 +110,12 @@ class WireObserver:
     """Observes the model calls of one run of a program.
 
     `on_endless` is called when there are more than `max_calls`; `endless` says so then, and further calls are ignored.
-    `script` is that of the clean run.
+    `script` is that of the clean run. `count_effects` returns how many effects the program has reported.
     """
 
     def __init__(self, *, max_calls: int, on_endless: Callable[[], object], script: ExploredScript) -> None:
         self.endless = ""
+        self.count_effects: Callable[[], int] = lambda: 0
         self._max_calls, self._on_endless, self._script = max_calls, on_endless, script
         self._observed: list[_ObservedCall] = []
         self._delivered: set[int] = set()
@@ -123,7 +125,8 @@ class WireObserver:
         if attempt.site is None:
             return
         if len(self._observed) < self._max_calls:
-            self._observed.append(_ObservedCall(attempt, answer, outcome, attempt.site, SYSTEM_CLOCK.monotonic_s()))
+            at_s, effects = SYSTEM_CLOCK.monotonic_s(), self.count_effects()
+            self._observed.append(_ObservedCall(attempt, answer, outcome, attempt.site, at_s, effects))
         elif not self.endless:
             self.endless = f"it made more than {self._max_calls} model calls"
             self._on_endless()
@@ -186,6 +189,7 @@ class WireObserver:
             is_too_soon=_is_too_soon(call, before),
             forgot=self._forgot(call, before) if outcome == "diverged" else 0,
             told=self._script.tells_failure(call.messages),
+            effects_before=call.effects_before,
         )
 
     def _outcome(self, call: _ObservedCall) -> CallOutcome:

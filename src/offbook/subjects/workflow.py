@@ -11,9 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from offbook import errors
 from offbook.effects import UNDECLARED
-from offbook.errors import InputError
+from offbook.errors import InputError, OffbookError
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.replay import LazyProvider
@@ -34,7 +33,7 @@ from offbook.workflow.file.tree import endpoints_of
 
 
 class WorkflowSubject(IsolatedSubject):
-    """A workflow, run on a recording. Its result is the final state and the output of each step.
+    """A workflow, run on a recording. Its result is the final state and the outputs of its last steps.
 
     A workflow fails cleanly if an error of offbook ended it, and crashes if an error of a tool did.
 
@@ -104,7 +103,13 @@ class WorkflowSubject(IsolatedSubject):
             engine = self._engine.using(pipeline.gateway, wrap_tools=pipeline.wrap_tools)
             result = await engine.run(deepcopy(self._state))
         note(result)
-        return {"state": result.state, "outputs": {path: step.output for path, step in result.steps.items()}}
+        return {"state": result.state, "outputs": self._outputs(result)}
+
+    def _outputs(self, result: WorkflowResult) -> JsonObject:
+        """Return the outputs of the steps on which no other depends: what others read is not the result."""
+        read = {name for step in self._definition.steps for name in step.depends_on}
+        last = [step.id for step in self._definition.steps if step.id not in read and step.id in result.steps]
+        return {step_id: result.steps[step_id].output for step_id in last}
 
     @asynccontextmanager
     async def _live(self) -> AsyncIterator[Provider]:
@@ -129,5 +134,10 @@ def _has_failed(result: WorkflowResult, step_id: str) -> bool:
 
 def _is_offbook_error(name: str) -> bool:
     """Return whether that is the name of an error of offbook."""
-    kind = vars(errors).get(name)
-    return isinstance(kind, type) and issubclass(kind, errors.OffbookError)
+    return name in {kind.__name__ for kind in _subclasses(OffbookError)}
+
+
+def _subclasses(kind: type[OffbookError]) -> Iterator[type[OffbookError]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _subclasses(each)

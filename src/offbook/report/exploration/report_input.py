@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -46,7 +47,7 @@ class ReportOptions(Struct, frozen=True):
 
 
 class FindingGroup(Struct, frozen=True):
-    """A defect, and all cases that show it: those with the same verdict and the same first line of evidence.
+    """A defect, and all cases that show it: those with the same verdict and, but for numbers, the same first evidence.
 
     Errors that merely ended the run are one group together.
     """
@@ -66,7 +67,7 @@ class FindingGroup(Struct, frozen=True):
     def headline(self) -> str:
         """What happened, on one line."""
         causes = list(dict.fromkeys(map(_first_line, self.results)))
-        if len(causes) == 1:
+        if len(causes) == 1 or self.verdict != "crashed":
             return causes[0]
         errors = Counter(cause.partition(":")[0] for cause in causes)
         return f"it ended with an error that is not declared: {', '.join(errors)}"
@@ -75,7 +76,7 @@ class FindingGroup(Struct, frozen=True):
     def evidence(self) -> tuple[str, ...]:
         """The evidence beside the headline: the rest of that of the first case, or the errors of all cases."""
         causes = Counter(map(_first_line, self.results))
-        if len(causes) == 1:
+        if len(causes) == 1 or self.verdict != "crashed":
             first, *rest = self.results[0].evidence or ("",)
             return (*filter(None, [first.partition("\n")[2]]), *rest)
         return tuple(f"{cause} ({pluralize(count, 'case')})" for cause, count in causes.items())
@@ -83,12 +84,12 @@ class FindingGroup(Struct, frozen=True):
 
 def group_findings(exploration: Exploration) -> list[FindingGroup]:
     """Return the findings, worst first, and those of one verdict in the order of the cases."""
-    return _grouped(exploration, lambda each: "" if _merely_ended(each) else _first_line(each))
+    return _grouped(exploration, lambda each: "" if _merely_ended(each) else _cause(each))
 
 
 def causes_of_findings(exploration: Exploration) -> list[FindingGroup]:
     """Return the findings by their causes: each error that ended a run is one."""
-    return _grouped(exploration, _first_line)
+    return _grouped(exploration, _cause)
 
 
 def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> list[FindingGroup]:
@@ -101,6 +102,14 @@ def _grouped(exploration: Exploration, cause: Callable[[CaseResult], str]) -> li
 def _merely_ended(result: CaseResult) -> bool:
     """Return whether an error ended the run before it had changed anything."""
     return result.verdict == "crashed" and not result.run.effects
+
+
+_PARTICULARS = re.compile(r"\b(?:call \d+|HTTP \d+|\d+ times|fault-[0-9a-f]+)\b")
+
+
+def _cause(result: CaseResult) -> str:
+    """Return the first line of the evidence without what differs from case to case: numbers of calls, marks."""
+    return _PARTICULARS.sub("…", _first_line(result))
 
 
 def _first_line(result: CaseResult) -> str:
