@@ -205,7 +205,8 @@ def test_the_evidence_names_the_continuation():
     assessment = assess(fired_run(effects=(PAID, PAID), diverged="new", continuation="stubborn"), PAYING)
     assert assessment.evidence == (
         "refund(order_id=42) ran 2 times instead of once",
-        "this is how it ends if the model, asked what was never recorded, asks for the failed tool again (stubborn)",
+        "this is how it ends if the model, asked what was never recorded, repeats its answer, or asks for the failed tool "
+        "again (stubborn)",
     )
 
 

@@ -70,7 +70,7 @@ def assess(run: Run, clean: Run, *, invariants: Sequence[Invariant] = (), option
 
 
 CONTINUATION_TEXTS = {
-    "stubborn": "asks for the failed tool again",
+    "stubborn": "repeats its answer, or asks for the failed tool again",
     "resigned": "says that it gave up",
     "oblivious": "goes on as if nothing had happened",
     "default": "gives the default response",
