@@ -40,7 +40,6 @@ from offbook.errors import ProviderConnectionError as ProviderConnectionError
 from offbook.errors import ProviderError as ProviderError
 from offbook.errors import ProviderTimeoutError as ProviderTimeoutError
 from offbook.errors import RateLimitError as RateLimitError
-from offbook.errors import RecordedToolError as RecordedToolError
 from offbook.errors import RecordingFormatError as RecordingFormatError
 from offbook.errors import RecordingMismatchError as RecordingMismatchError
 from offbook.errors import RequestError as RequestError
@@ -93,7 +92,7 @@ from offbook.faults import inject_tools as inject_tools
 from offbook.faults import parse_fault as parse_fault
 from offbook.gateway.breaker import BreakerPolicy as BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway as ProviderGateway
-from offbook.gateway.rate_limit import RateLimit as RateLimit
+from offbook.gateway.limits import RateLimit as RateLimit
 from offbook.gateway.retry import RetryPolicy as RetryPolicy
 from offbook.messages import Message as Message
 from offbook.messages import ReasoningDelta as ReasoningDelta
@@ -116,6 +115,7 @@ from offbook.providers.pricing import Price as Price
 from offbook.providers.pricing import PriceTable as PriceTable
 from offbook.providers.provider import Provider as Provider
 from offbook.providers.sdk_answer import read_response as read_response
+from offbook.recording.format.tool_exchange import RecordedToolError as RecordedToolError
 from offbook.recording.match.fingerprint import NormaliseRules as NormaliseRules
 from offbook.recording.record import RecordingProvider as RecordingProvider
 from offbook.recording.redact.redactor import Redactor as Redactor

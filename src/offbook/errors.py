@@ -35,7 +35,6 @@ OffbookError
 ├── UserSimulationError            the model that simulates a user does not answer: reason, raw, turn_index
 ├── BudgetExceededError            the budget of a gateway is spent: spent_usd, limit_usd
 ├── ScriptError                    a scripted model was called too often or not often enough: messages
-├── RecordedToolError              the recorded error of a tool, if its class is unknown: type, message
 ├── RecordingMismatchError         a replayed request has no recorded response: kind, key, difference, hint, fired
 └── EventLoopError                 a synchronous call was made inside a running event loop
 
@@ -385,35 +384,13 @@ class ScriptError(OffbookError):
         super().__init__(message)
 
 
-class RecordedToolError(OffbookError):
-    """The recorded error of a tool, if its class is not one that replay knows.
-
-    `type` is the name of that class and, if it is an identifier, of this error's own class too, so that the error
-    reads as it did when it was recorded. `message` is its message.
-    """
-
-    def __init__(self, message: str, *, type: str) -> None:
-        self.type, self.message = type, message
-        super().__init__(message if self.__class__.__name__ == type else f"{type}: {message}")
-
-    @classmethod
-    def of(cls, name: str, message: str) -> "RecordedToolError":
-        """Return an error whose class has that name."""
-        kind = type(name, (RecordedToolError,), {}) if name.isidentifier() else RecordedToolError
-        error: RecordedToolError = kind(message, type=name)
-        return error
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return RecordedToolError.of, (self.type, self.message)
-
-
 class RecordingMismatchError(OffbookError):
     """A replayed request has no recorded response. A retry never helps.
 
     `kind` is `missing` (nothing matches), `drifted` (the step was recorded with another request) or `exhausted`
     (everything that matches has been served). `key` names the entry, or the nearest one; `difference` is the
-    message-level diff against it. `hint` says what to do, `fired` which faults had fired by then. What follows a fault is
-    not recorded, so that the message then says how to go on after a fault, instead of the hint.
+    message-level diff against it. `hint` says what to do, `fired` which faults had fired by then. What follows a fault
+    is not recorded, so that the message then says how to go on after a fault, instead of the hint.
     """
 
     def __init__(

@@ -9,7 +9,6 @@ import pytest
 from offbook import run
 from offbook.errors import (
     InputError,
-    RecordedToolError,
     RecordingFormatError,
     RecordingMismatchError,
     ToolArgumentsError,
@@ -17,7 +16,7 @@ from offbook.errors import (
 )
 from offbook.messages import ToolCall
 from offbook.recording.format.document import Document
-from offbook.recording.format.tool_exchange import ToolExchange, hash_arguments
+from offbook.recording.format.tool_exchange import RecordedToolError, ToolExchange, hash_arguments
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_replay import ReplayedToolCall, replay_tools

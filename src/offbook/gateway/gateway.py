@@ -14,8 +14,7 @@ from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink, Sinks, guard_sink
 from offbook.gateway.breaker import NO_BREAKER, Breaker, BreakerPolicy, CircuitBreakerProvider
 from offbook.gateway.call import CallRules, GatewayCall, StreamedGatewayCall
-from offbook.gateway.limits import Budget
-from offbook.gateway.rate_limit import RateLimit, RateLimitedProvider
+from offbook.gateway.limits import Budget, RateLimit, RateLimitedProvider
 from offbook.gateway.retry import RetryPolicy
 from offbook.gateway.routing import ProviderRoute, RoutingTable
 from offbook.messages import Reply, Request

@@ -1,13 +1,19 @@
-"""The limits of calls: a budget for the cost of all calls, and a deadline for each."""
+"""The limits of calls: a budget for their cost, a deadline for each, and the rates of a provider."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from math import inf, isfinite
 from typing import TypeVar
 
+from msgspec import Struct
+
 from offbook.clock import Clock, time_limit
 from offbook.errors import Attempt, BudgetExceededError, DeadlineExceededError, InputError
+from offbook.messages import Reply, Request, Response
+from offbook.providers.provider import Provider, notify_on_end
+from offbook.text import estimate_tokens
 
 
 class Budget:
@@ -61,3 +67,122 @@ class Deadline:
         """Return the error of a call that cannot end in time."""
         assert self._limit_s is not None
         return DeadlineExceededError(self._limit_s, self._attempts)
+
+
+MINUTE_S = 60.0
+SHORTEST_WAIT_S = 1e-6
+POLL_S = 1.0
+
+
+class RateLimit(Struct, frozen=True):
+    """The limits of a provider per minute. None means no limit."""
+
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"expected a number above zero, got {value!r}", source=name)
+
+
+class TokenBucket:
+    """A bucket that holds a minute's worth and fills evenly. It may be overdrawn if an estimate was too low."""
+
+    def __init__(self, per_minute: float, *, clock: Clock) -> None:
+        self._capacity, self._clock = per_minute, clock
+        self._level = per_minute
+        self._filled_at_s: float | None = None
+
+    def wait_s(self, amount: float) -> float:
+        """Return how long it takes until `amount` (or a full bucket, if that is less) is available.
+
+        A wait that is too short for the clock is zero.
+        """
+        self._fill()
+        wait_s = (min(amount, self._capacity) - self._level) * MINUTE_S / self._capacity
+        return wait_s if wait_s > SHORTEST_WAIT_S else 0.0
+
+    def take(self, amount: float) -> None:
+        """Take out `amount`; a negative amount is put back."""
+        self._fill()
+        self._level = min(self._level - amount, self._capacity)
+
+    def _fill(self) -> None:
+        """Add what has accrued since the last time: nothing if the clock is behind, as on another event loop."""
+        now_s = self._clock.monotonic_s()
+        if self._filled_at_s is not None:
+            grown = max(0.0, now_s - self._filled_at_s) * self._capacity / MINUTE_S
+            self._level = min(self._level + grown, self._capacity)
+        self._filled_at_s = now_s
+
+
+class RateLimitedProvider(Provider):
+    """Calls `provider` at no more than the given rate. Callers wait in order of arrival.
+
+    Tokens are estimated before a call (its text, and `max_tokens`) and corrected after it: to the usage, or to zero if
+    the call failed before its first event. Without a reported usage, the estimate stays. Waiting callers check every
+    second whether tokens have been put back.
+    """
+
+    def __init__(self, provider: Provider, limit: RateLimit, *, clock: Clock) -> None:
+        self.name = provider.name
+        self._provider, self._clock = provider, clock
+        self._requests = _bucket(limit.requests_per_minute, clock)
+        self._tokens = _bucket(limit.tokens_per_minute, clock)
+        self._queue = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def send(self, request: Request) -> Reply:
+        estimate = estimated_tokens(request) if self._tokens is not None else 0
+        async with self._queue_here():
+            while wait_s := self._wait_s(estimate):
+                await self._clock.sleep_s(min(wait_s, POLL_S))
+            self._take(1, estimate)
+
+        def ended(outcome: Response | BaseException) -> None:
+            if isinstance(outcome, Response) and (used := used_tokens(outcome)):
+                self._take(0, used - estimate)
+
+        try:
+            reply = await self._provider.send(request)
+        except Exception:
+            self._take(0, -estimate)
+            raise
+        return reply if self._tokens is None else notify_on_end(reply, ended)
+
+    async def close(self) -> None:
+        await self._provider.close()
+
+    def _queue_here(self) -> asyncio.Lock:
+        """Return the queue of callers of the running event loop: locks cannot be shared between loops."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._queue = loop, asyncio.Lock()
+        return self._queue
+
+    def _wait_s(self, tokens: int) -> float:
+        waits = [bucket.wait_s(amount) for bucket, amount in ((self._requests, 1), (self._tokens, tokens)) if bucket]
+        return max(waits, default=0.0)
+
+    def _take(self, requests: int, tokens: int) -> None:
+        if self._requests is not None:
+            self._requests.take(requests)
+        if self._tokens is not None:
+            self._tokens.take(tokens)
+
+
+def _bucket(per_minute: float | None, clock: Clock) -> TokenBucket | None:
+    return None if per_minute is None else TokenBucket(per_minute, clock=clock)
+
+
+def estimated_tokens(request: Request) -> int:
+    """Return about how many tokens a request will use: those of its texts, and `max_tokens`."""
+    chars = sum(len(str(message.get("content") or "")) for message in request.messages)
+    return estimate_tokens(chars) + (request.max_tokens or 0)
+
+
+def used_tokens(response: Response) -> int:
+    """Return how many tokens a response used; zero if its provider does not report it."""
+    return response.usage.total_tokens

@@ -164,7 +164,7 @@ def pytest_runtest_makereport(
     report = yield
     attach_usage(report, item)
     if report.when == "call" and call.excinfo is not None and (missed := item.stash.get(_MISSED, "")):
-        from offbook.pytest_plugin.missed_report import report_missed
+        from offbook.pytest_plugin.summary import report_missed
 
         report_missed(report, item, call.excinfo, missed)
     return report

@@ -14,9 +14,8 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange, forget_all_exchanges, new_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
-from offbook.recording.log import log_warning
 from offbook.recording.stores.locate import open_store
-from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store
+from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store, log_warning
 
 ExchangeKind = Literal["models", "tools"]
 """What a recorder records: model calls, or tool calls."""

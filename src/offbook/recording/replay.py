@@ -18,11 +18,10 @@ from offbook.providers.provider import Provider
 from offbook.recording.format.document import Document, check_strict, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.log import log_warning
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.stores.locate import open_store, read_document
-from offbook.recording.stores.store import RecordingReader
+from offbook.recording.stores.store import RecordingReader, log_warning
 
 _MISMATCH_WARNINGS: dict[MismatchKind, str] = {
     "missing": "is not in the recording; answered with the default response",

@@ -16,10 +16,9 @@ from offbook.messages import JsonObject
 from offbook.recording.format.document import check_strict
 from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.log import log_warning
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.stores.locate import RecordingInput, open_reader
-from offbook.recording.stores.store import RecordingReader
+from offbook.recording.stores.store import RecordingReader, log_warning
 from offbook.tools.definition import ToolDef, wrap_tool
 from offbook.tools.dispatch import is_async
 from offbook.tools.toolbox import GivenTools, Toolbox

@@ -23,8 +23,17 @@ from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_t
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.subjects.inferred_tools import InferredTool
-from offbook.subjects.program_effects import EffectFile, Ledger, LedgerPart
-from offbook.subjects.program_process import Patience, ProgramExit, ProgramProcess, RunClock, error_line, names_error
+from offbook.subjects.program_process import (
+    EffectFile,
+    Ledger,
+    LedgerPart,
+    Patience,
+    ProgramExit,
+    ProgramProcess,
+    RunClock,
+    error_line,
+    names_error,
+)
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.subjects.wire_observer import WireObserver
 from offbook.vendors import api_key_variables, base_url_variables
@@ -52,6 +61,13 @@ class _RunFiles:
         """Return the effects in the files, those of the ledger last."""
         parts: list[EffectFile | LedgerPart] = [self.effects, *([] if self.ledger is None else [self.ledger])]
         return [effect for part in parts for effect in part.effects(is_cut_off=is_cut_off)]
+
+    def count_effects(self) -> int:
+        """Return how many effects the files have so far. What cannot be read is refused when the run has ended."""
+        try:
+            return len(self.read_effects(is_cut_off=True))
+        except InputError:
+            return 0
 
 
 class _EndedRun(Struct, frozen=True, kw_only=True):
@@ -129,6 +145,7 @@ class ProgramSubject:
             )
             explored_run = self._explored_run(observer, plan, continuation)
             session = self._server.start_session(name, faults=plan, explored_run=explored_run)
+            observer.count_effects = lambda: files.count_effects() + len(session.effects)
             clock = RunClock(self._patience, observer)
             program_exit = self._wait_for(process, clock)
             hung = "" if program_exit.code is not None else observer.endless or clock.hung or "it was stopped"

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offbook.errors import OffbookError, RecordedToolError, ToolResolutionError, ToolTimeoutError
+from offbook.errors import OffbookError, ToolResolutionError, ToolTimeoutError
 from offbook.recording.format.tool_exchange import (
     JsonForm,
     RecordedError,
+    RecordedToolError,
     error_from_record,
     json_arguments,
     json_form,

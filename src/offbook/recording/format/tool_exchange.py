@@ -10,10 +10,32 @@ import msgspec
 import orjson
 from msgspec import UNSET, Struct, UnsetType
 
-from offbook.errors import RecordedToolError, ToolResolutionError, ToolTimeoutError
+from offbook.errors import OffbookError, ToolResolutionError, ToolTimeoutError
 from offbook.messages import JsonObject
 from offbook.tools.definition import ToolDef
 from offbook.tools.result_text import plain_str, result_text
+
+
+class RecordedToolError(OffbookError):
+    """The recorded error of a tool, if its class is not one that replay knows.
+
+    `type` is the name of that class and, if it is an identifier, of this error's own class too, so that the error
+    reads as it did when it was recorded. `message` is its message.
+    """
+
+    def __init__(self, message: str, *, type: str) -> None:
+        self.type, self.message = type, message
+        super().__init__(message if self.__class__.__name__ == type else f"{type}: {message}")
+
+    @classmethod
+    def of(cls, name: str, message: str) -> RecordedToolError:
+        """Return an error whose class has that name."""
+        kind = type(name, (RecordedToolError,), {}) if name.isidentifier() else RecordedToolError
+        error: RecordedToolError = kind(message, type=name)
+        return error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RecordedToolError.of, (self.type, self.message)
 
 
 class RecordedError(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

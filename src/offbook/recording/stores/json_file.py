@@ -21,10 +21,9 @@ from offbook.recording.format.document import Document, each_exchange
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.file import MAX_FILE_BYTES, parse_document, render_document, too_large
 from offbook.recording.format.tool_exchange import ToolExchange
-from offbook.recording.log import log_warning
 from offbook.recording.stores.journal import Journal
 from offbook.recording.stores.memory import MemoryReader
-from offbook.recording.stores.store import create_sibling, unusable_error
+from offbook.recording.stores.store import create_sibling, log_warning, unusable_error
 from offbook.schema_errors import explain_msgspec_error
 
 

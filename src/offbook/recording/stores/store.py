@@ -1,4 +1,4 @@
-"""The interface of recording stores: readers, writers and stores; and what all stores share, like safety in forks."""
+"""The interface of recording stores: readers, writers and stores; their safety in forks, and warnings."""
 
 from __future__ import annotations
 
@@ -232,3 +232,10 @@ def _release_after_fork() -> None:
 
 
 os.register_at_fork(before=_close_before_fork, after_in_parent=_release_after_fork, after_in_child=_release_after_fork)
+
+
+def log_warning(logger: str, message: str, *values: object) -> None:
+    """Log a warning. Logging is imported only now: most recordings have nothing to warn of."""
+    import logging  # noqa: PLC0415
+
+    logging.getLogger(logger).warning(message, *values)

@@ -1,9 +1,10 @@
-"""The schema of a workflow file: config, tools and steps as frozen msgspec structs."""
+"""The schema of a workflow file: config, tools and steps as frozen msgspec structs, and their JSON schema."""
 
 # Without postponed annotations: msgspec would evaluate each of them again when the first file is read.
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
+import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 from msgspec.structs import fields as struct_fields
@@ -319,3 +320,24 @@ class WorkflowDefinition(Definition, frozen=True, kw_only=True):
     tools: dict[Name, ToolDefinition] = {}
     state: dict[StateKey, Any] = {}
     steps: Steps
+
+
+def workflow_json_schema() -> JsonObject:
+    """Return the JSON schema of a workflow file, for editors that complete and check YAML."""
+    schema: JsonObject = msgspec.json.decode(msgspec.json.encode(msgspec.json.schema(WorkflowDefinition)))
+    _allow_short_forms(schema["$defs"])
+    return schema
+
+
+def _allow_short_forms(definitions: dict[str, Any]) -> None:
+    """Add the forms that are written out before a file is converted."""
+    function = definitions["PythonFunctionTool"]
+    function["properties"].pop("builtin")
+    function["required"].remove("builtin")
+    tools = definitions["WorkflowDefinition"]["properties"]["tools"]["additionalProperties"]
+    tools.pop("discriminator")
+    tools["anyOf"].insert(0, msgspec.json.schema(FunctionPath))
+    agent = definitions["AgentStep"]["properties"]
+    agent["terminal_tool"] = {"anyOf": [agent["terminal_tool"]["items"], agent["terminal_tool"]]}
+    rules = agent["prerequisites"]["additionalProperties"]
+    rules["items"] = {"anyOf": [{"type": "string", "minLength": 1}, rules["items"]]}
