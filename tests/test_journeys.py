@@ -1,7 +1,6 @@
 """The five journeys of docs/design.md: which files of the source run for one call, and that they stay few."""
 
 import contextlib
-import gc
 import os
 import re
 import sys
@@ -69,12 +68,19 @@ class Journey:
     def _profile(self, frame, event, _argument):
         code = frame.f_code
         if self._is_on and event == "call" and code.co_filename.startswith(SOURCE) and code.co_name != "<module>":
-            self._note(code.co_filename.removeprefix(SOURCE))
+            self._note(code.co_filename.removeprefix(SOURCE), frame)
 
-    def _note(self, file):
-        if file not in self._noted:
+    def _note(self, file, frame):
+        if file not in self._noted and not closes_before_fork(frame):
             self._noted.add(file)
             os.write(self._file, f"{file}\n".encode())
+
+
+def closes_before_fork(frame):
+    """Whether a fork has called: it closes the stores that other tests hold open, which are no part of a journey."""
+    while frame is not None and frame.f_code.co_name != "_close_before_fork":
+        frame = frame.f_back
+    return frame is not None
 
 
 def replay_a_call(journey, tmp_path):
@@ -110,7 +116,6 @@ def explore_one_case(journey, tmp_path):
     subject = WorkflowSubject(load_workflow(flow), recording, folder=tmp_path)
     subject.run(FaultPlan())
     plan = FaultPlan([parse_fault("call=2 attempt=1: http_error 500")])
-    gc.collect()  # stores that other tests have left behind would be closed before the fork
     with journey.watching(), journey.noting():
         run = subject.run(plan)
     assert run.error is None
