@@ -275,6 +275,19 @@ report('[{"tool": "mail", "arguments": {"to": "Ann"}}]')
     ]
 
 
+def test_a_call_knows_how_many_effects_were_reported_before_its_answer(tmp_path):
+    code = (
+        REPORTS_HTTP
+        + """
+ask(said("Hi"))
+report('{"tool": "refund"}')
+ask(said("Hi"), said("Hi again"))
+"""
+    )
+    (run,) = runs(subject(code, tmp_path, HELLO, HELLO))
+    assert [call.effects_before for call in run.calls] == [0, 1]
+
+
 def test_what_is_reported_of_a_tool_replaces_what_is_inferred_of_it(tmp_path):
     code = TOOL_LOOP + "if answer['content'] == 'Bye': import offbook; offbook.effect('refund', order_id=42)"
     first, cut = runs(subject(code, tmp_path, REFUND, BYE), ["call=2: empty_response"])
