@@ -24,7 +24,7 @@ from bench.soak.wire_server import Holdings
 
 ROUND_S, LEAST_ROUNDS = 10.0, 3
 REST_S = 6.0
-"""Longer than uvicorn's timers hold a connection that has ended."""
+"""How long to wait until what ended connections have held is released."""
 SETTLE_S, LOOK_S = 5.0, 0.05
 END_S = 1.0
 

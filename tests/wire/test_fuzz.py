@@ -15,7 +15,7 @@ from offbook.wire.request import HttpRequest
 from tests.wire.http_requests import PROTOCOLS, TOOL, answer_to, call_of, entry_of, http_call, request_of, session_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
 
-LOGGERS = ("offbook.wire", "offbook.wire.http", "asyncio", "uvicorn.error")
+LOGGERS = ("offbook.wire", "offbook.wire.http", "asyncio")
 PATHS = [
     "/v1/chat/completions",
     "/v1/responses",

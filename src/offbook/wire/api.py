@@ -43,7 +43,7 @@ def serving(
     Raises:
         InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
     """
-    from offbook.wire.server.wire_server import WireServer  # noqa: PLC0415 - uvicorn takes long to load
+    from offbook.wire.server.wire_server import WireServer  # noqa: PLC0415 - asyncio and the server take long to load
 
     return WireServer(WireOptions(recording=recording, **options), host=host, port=port, api_key=api_key)
 

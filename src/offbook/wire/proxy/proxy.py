@@ -32,15 +32,8 @@ from offbook.wire.response import (
     error_response,
     refusal_response,
 )
-from offbook.wire.server.connection import (
-    TRANSPORT,
-    Receive,
-    Scope,
-    Send,
-    reset_connection,
-    send_response,
-    until_client_leaves,
-)
+from offbook.wire.server.connection import reset_connection, send_response, until_client_leaves
+from offbook.wire.server.http_protocol import TRANSPORT, Receive, Scope, Send
 from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from offbook.vendors import KEY_HEADERS
 from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall, SessionRegistry, accept, split_session_path
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.server.connection import REQUEST_LIMITS, Receive, RequestLimits, Scope, Send, send_response
+from offbook.wire.server.connection import REQUEST_LIMITS, RequestLimits, send_response
 from offbook.wire.server.control import CONTROL_PREFIX, control_response
+from offbook.wire.server.http_protocol import Receive, Scope, Send
 
 logger = logging.getLogger("offbook.wire")
 _PLAIN_KEY_HEADERS = sorted(KEY_HEADERS - {"authorization"})

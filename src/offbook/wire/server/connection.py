@@ -1,31 +1,37 @@
-"""Client connections on top of uvicorn's: sends responses on time, ends them as they say, and limits requests."""
+"""The connections of the server: sends responses on time, ends them as they say, and limits requests."""
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
-import logging
 import re
 import socket
 import struct
 import sys
 import termios
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from itertools import chain
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import unquote
 
 import httptools
 from msgspec import Struct
 from msgspec.structs import replace
-from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
 from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall
 from offbook.wire.request import HttpRequest, header_dict
 from offbook.wire.response import STATUSES_WITHOUT_BODY, HttpResponse
+from offbook.wire.server.http_protocol import (
+    TRANSPORT,
+    Application,
+    HttpConnection,
+    OpenConnections,
+    Receive,
+    RequestCycle,
+    Scope,
+    Send,
+)
 
 
 class RequestLimits(Struct, frozen=True, kw_only=True):
@@ -37,16 +43,6 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
 
 REQUEST_LIMITS = RequestLimits()
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-TRANSPORT = "offbook.transport"
-"""The key of an ASGI scope that holds the transport of its connection."""
-
-_logger = logging.getLogger("offbook.wire.http")  # what clients send or leave unread is not logged
-_logger.addHandler(logging.NullHandler())
-_logger.propagate = False
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLUSH_S = 0.001
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
@@ -55,25 +51,15 @@ _TOO_LARGE_RESPONSE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TOO_LARGE), _TOO_LARGE)
 )
-STATUS_LINE.update(
-    {status: b"HTTP/1.1 %d \r\n" % status for status in range(600, 1000)}
-)  # faults may have these statuses
 
 
-class ClientConnection(HttpToolsProtocol):
+class ClientConnection(HttpConnection):
     """One connection. Upgrade requests are ignored; headers that are too large are refused with a 431."""
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
-        self.logger, self.access_log = _logger, False
+    def __init__(self, application: Application, open_connections: OpenConnections) -> None:
+        super().__init__(application, open_connections)
         self._header_bytes = self._unparsed_bytes = 0
-        self._earlier: list[RequestResponseCycle] = []
+        self._earlier: list[RequestCycle] = []
 
     def data_received(self, data: bytes) -> None:
         was_in_head = self._is_in_head
@@ -92,7 +78,6 @@ class ClientConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._header_bytes = self._unparsed_bytes = 0
-        self.scope[TRANSPORT] = self.transport  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         self._header_bytes = len(self.url) + sum(map(len, chain.from_iterable(self.headers)))
@@ -107,14 +92,11 @@ class ClientConnection(HttpToolsProtocol):
         if earlier is not None and not earlier.response_complete:
             self._earlier = [*(cycle for cycle in self._earlier if not cycle.response_complete), earlier]
 
-    def send_400_response(self, msg: str) -> None:
+    def refuse_invalid(self) -> None:
         if self._header_bytes > REQUEST_LIMITS.header_bytes:
             self._refuse()
         else:
-            super().send_400_response(msg)
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Keep the connection open: a request that crosses its close would be sent, and counted, twice."""
+            super().refuse_invalid()
 
     @property
     def _is_in_head(self) -> bool:
@@ -256,14 +238,13 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        config: Config,
-        server_state: ServerState,
-        loop: asyncio.AbstractEventLoop | None,
+        application: Application,
+        open_connections: OpenConnections,
         *,
         accept: Callable[[HttpRequest], AcceptedCall | None],
         buffer: memoryview,
     ) -> None:
-        super().__init__(config, server_state, {}, loop)
+        super().__init__(application, open_connections)
         self._accept, self._buffer = accept, buffer
         self._is_held = False
         self._pieces: list[bytes] = []
@@ -280,7 +261,7 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         self.data_received(bytes(self._buffer[:nbytes]))
 
     def on_head(self) -> None:
-        if self._may_be_held():
+        if self.scope is not None and self._may_be_held():
             self.scope["method"] = "POST"
             self._is_held = True
             self._pieces, self._held_bytes = [], 0
@@ -300,19 +281,18 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         if self._is_held:
             accepted = self._accept(self._http_request())
             data = None if accepted is None or accepted.answer is None else accepted.answer.immediate_bytes
-            if data is not None and not self.flow.write_paused:
+            if data is not None and not self.flow.is_writing_paused:
                 self._is_held = False
                 self.transport.write(data)
                 return
-            self.scope[ACCEPTED_CALL] = accepted  # type: ignore[literal-required]
-            self._hand_over()
+            self._hand_over(accepted)
         super().on_message_complete()
 
     def _may_be_held(self) -> bool:
         is_idle = self.cycle is None or self.cycle.response_complete
         parser = self.parser
         is_plain = parser.get_method() == b"POST" and parser.get_http_version() == "1.1" and parser.should_keep_alive()
-        return is_idle and is_plain and not self.expect_100_continue
+        return is_idle and is_plain and not self.expects_100
 
     def _http_request(self) -> HttpRequest:
         url = httptools.parse_url(self.url)
@@ -325,9 +305,11 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
             self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces),
         )
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, accepted: AcceptedCall | None = None) -> None:
         """Hand the request to the application after all."""
         self._is_held = False
+        if self.scope is not None:
+            self.scope[ACCEPTED_CALL] = accepted
         super().on_head()
         if self._pieces:
             super().on_body(b"".join(self._pieces))

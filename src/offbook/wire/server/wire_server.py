@@ -7,11 +7,9 @@ import errno
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-
-import uvicorn
-from uvicorn.server import ServerState
 
 from offbook.errors import InputError
 from offbook.recording.replace_on_close import keep_recording
@@ -21,6 +19,7 @@ from offbook.wire.options import LOOPBACK, WireOptions
 from offbook.wire.proxy.upstream import Upstreams
 from offbook.wire.server.app import Access, WireApp
 from offbook.wire.server.connection import DirectConnection
+from offbook.wire.server.http_protocol import OpenConnections
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.proxy import Proxy
@@ -66,19 +65,16 @@ class ServerThread:
         *,
         on_stop: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
-        self._app, self._listener, self._on_stop = app, listener, on_stop
-        self._config = uvicorn.Config(
-            app, lifespan="off", log_config=None, access_log=False, ws="none", proxy_headers=False
-        )
-        self._state = ServerState()
-        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._listener, self._on_stop = listener, on_stop
+        self._open = OpenConnections()
+        buffer = memoryview(bytearray(READ_BYTES))
+        self._connect = partial(DirectConnection, app, self._open, accept=app.accept, buffer=buffer)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None
         self._is_ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="offbook-wire", daemon=True)
 
     def start(self) -> None:
-        self._config.load()
         self._thread.start()
         self._is_ready.wait()
 
@@ -106,15 +102,12 @@ class ServerThread:
         if self._on_stop is not None:
             await self._on_stop()
 
-    def _connect(self) -> DirectConnection:
-        return DirectConnection(self._config, self._state, self._loop, accept=self._app.accept, buffer=self._buffer)
-
     async def _close_connections(self) -> None:
         for _ in range(LOOP_TURNS_TO_CONNECT):
             await asyncio.sleep(0)
-            for connection in list(self._state.connections):
+            for connection in list(self._open.connections):
                 connection.transport.abort()
-        tasks = list(self._state.tasks)
+        tasks = list(self._open.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -138,6 +131,8 @@ _LOOPBACK_HOSTS = (LOOPBACK, "::1", "localhost")
 class WireServer(CallInspection):
     """A server that stands in for OpenAI, Anthropic, Gemini and Ollama while its `with` block runs.
 
+    `url` is its URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`.
+
     Raises:
         InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
     """
@@ -151,19 +146,14 @@ class WireServer(CallInspection):
         super().__init__(WireBackend(options))
         try:
             self._listener = bind_socket(host, port)
-            self._address: tuple[str, int] = self._listener.getsockname()[:2]
+            address, self._port = self._listener.getsockname()[:2]
+            self.url = f"http://[{address}]:{self._port}" if ":" in address else f"http://{address}:{self._port}"
             self._proxy = self._proxy_to(upstreams)
         except InputError:
             self._backend.close()
             raise
         app = WireApp(self._backend.sessions, access=Access(api_key), upstream=self._proxy)
         self._thread = ServerThread(app, self._listener, on_stop=None if self._proxy is None else self._proxy.close)
-
-    @property
-    def url(self) -> str:
-        """The server's URL, without a trailing slash. The base URL of OpenAI's clients is `url + "/v1"`."""
-        host, port = self._address
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
     def env(self) -> dict[str, str]:
@@ -182,10 +172,10 @@ class WireServer(CallInspection):
     def _proxy_to(self, upstreams: Upstreams) -> Proxy | None:
         if self._backend.recorder is None or not self._backend.is_live:
             return None
-        vendor = upstreams.vendor_at(self._address[1])
+        vendor = upstreams.vendor_at(self._port)
         if vendor is not None:
             self._listener.close()
-            reason = f"port {self._address[1]} is the upstream of {vendor}: the server would forward calls to itself"
+            reason = f"port {self._port} is the upstream of {vendor}: the server would forward calls to itself"
             raise InputError(reason, source="port", hint=f"use another port, or set upstreams: {vendor}")
         from offbook.wire.proxy.proxy import Proxy  # noqa: PLC0415 - only recording needs it
 
