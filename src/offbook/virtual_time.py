@@ -10,12 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
-from concurrent.futures import Executor
+from itertools import chain, repeat
 from types import FunctionType
-from typing import Any, ClassVar, TypeAlias, TypeVar, TypeVarTuple
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+
+from offbook.idle_threads import NewThreads
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 RESOLUTION_S = 1e-6
 """The time that asyncio treats as zero: shorter than any wait, and longer than the precision of floats after years."""
@@ -26,8 +27,47 @@ _REAL: dict[str, Callable[..., Any]] = {
 }
 
 
+PAUSES_S = (0.001, 0.002, 0.005)
+"""How long to really wait before looking again whether other threads still work: longer and longer."""
+YIELD_S = 50e-6
+"""How long to let other threads run before believing that all of them wait."""
+
+
+class _Wait:
+    """A thread that waits until `due_s` on a clock; forever, if only another thread can end that.
+
+    `is_woken` says whether another thread has ended the wait. `pause(seconds)` really waits; what it returns ends the
+    wait too, unless it is empty.
+    """
+
+    current: ClassVar[dict[int, _Wait]] = {}
+
+    def __init__(
+        self, clock: VirtualTime, due_s: float, *, pause: Callable[[float | None], Any], is_woken: Callable[[], bool]
+    ) -> None:
+        self.clock, self.due_s, self.pause, self.is_woken = clock, due_s, pause, is_woken
+
+    def __enter__(self) -> Self:
+        self.current[threading.get_ident()] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del self.current[threading.get_ident()]
+
+    def is_idle(self, ident: int) -> bool | None:
+        """Return whether another thread waits at least as long as this one; None if it waits for something else."""
+        other = self.current.get(ident)
+        if other is None:
+            return None
+        if other.is_woken() or other.due_s <= other.clock.now_s:
+            return False
+        return math.isinf(other.due_s) or (other.clock is self.clock and other.due_s >= self.due_s)
+
+
 class VirtualTime:
     """Seconds that pass without being waited for, shared by event loops and threads.
+
+    They pass when all threads wait, up to the end of the shortest wait. Threads that were there before do not count.
 
     Real waits for sockets and threads pass on it too, unless `is_exact`: then a wait that ends early takes no time, and
     the same run takes the same time whenever it is made.
@@ -39,6 +79,7 @@ class VirtualTime:
         self._deadline_s = math.inf
         self._on_deadline: Callable[[], object] = lambda: None
         self._lock = threading.Lock()
+        self._threads = NewThreads()
 
     @property
     def passed_s(self) -> float:
@@ -49,12 +90,60 @@ class VirtualTime:
         """Call `late` when `limit_s` have passed, in the thread that has moved the time there."""
         self._deadline_s, self._on_deadline = self.start_s + limit_s, late
 
-    def advance(self, seconds: float) -> None:
-        """Let time pass, but not beyond the deadline."""
+    def advance_to(self, due_s: float) -> None:
+        """Let time pass up to a moment, but not beyond the deadline. It never goes back."""
         with self._lock:
-            self.now_s = min(self.now_s + max(seconds, 0.0), self._deadline_s)
+            self.now_s = max(self.now_s, min(due_s, self._deadline_s))
         if self.now_s >= self._deadline_s:
             self._on_deadline()
+
+    def wait(
+        self,
+        seconds: float,
+        *,
+        pause: Callable[[float | None], T],
+        is_woken: Callable[[], bool] = lambda: False,
+    ) -> T | None:
+        """Let this time pass as soon as all other threads wait for longer, or for this one.
+
+        While they work, `pause(seconds)` really waits, in small steps. What it returns ends the wait, unless it is
+        empty. Other threads go on as if this one worked when `is_woken`.
+        """
+        due_s = self.now_s + seconds
+        if not self._threads.others() and math.isfinite(due_s):
+            self.advance_to(due_s)
+            return None
+        started_s = _REAL["monotonic"]()
+        with _Wait(self, due_s, pause=pause, is_woken=is_woken) as wait:
+            found: T | None = self._pause(wait, started_s + seconds) if math.isfinite(due_s) else pause(None)
+        if not self.is_exact:
+            self.advance_to(min(self.now_s + _REAL["monotonic"]() - started_s, due_s))
+        return found
+
+    def _pause(self, wait: _Wait, real_due_s: float) -> Any:
+        """Pause until the wait is over: by what a pause returns, because nobody works, or in real time."""
+        for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
+            is_over = self._is_nobody_working(wait) or _REAL["monotonic"]() >= real_due_s
+            found = wait.pause(0.0 if is_over else pause_s)
+            if found or self.now_s >= wait.due_s:
+                return found
+            if is_over:
+                self.advance_to(wait.due_s)
+                return found
+        raise AssertionError("unreachable")
+
+    def _is_nobody_working(self, wait: _Wait) -> bool:
+        """Return whether all others wait, now and after they had the chance to run.
+
+        A thread of a pool that has just taken its work looks idle for an instant.
+        """
+        if not self._are_others_idle(wait):
+            return False
+        _REAL["sleep"](YIELD_S)
+        return self._are_others_idle(wait)
+
+    def _are_others_idle(self, wait: _Wait) -> bool:
+        return self._threads.are_idle(self._threads.others(), wait.is_idle, now_s=_REAL["monotonic"]())
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -67,7 +156,6 @@ class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self, clock: VirtualTime) -> None:
         super().__init__()
         self.clock = clock
-        self.threads_busy = 0
         self._own_fds = 0
 
     def settle(self) -> None:
@@ -78,18 +166,18 @@ class _JumpingSelector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        if timeout is None or self.threads_busy or len(self.get_map()) > self._own_fds:
-            return self._wait(timeout)
-        self.clock.advance(timeout)
-        return ready
+        if len(self.get_map()) > self._own_fds:
+            return self._wait_for_files(timeout)
+        wait_s, poll = math.inf if timeout is None else timeout, super().select
+        return self.clock.wait(wait_s, pause=poll, is_woken=lambda: bool(poll(0))) or []
 
-    def _wait(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        started_s = _REAL["monotonic"]()
+    def _wait_for_files(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        started_s, before_s = _REAL["monotonic"](), self.clock.now_s
         ready = super().select(timeout)
         if not self.clock.is_exact:
-            self.clock.advance(_REAL["monotonic"]() - started_s)
+            self.clock.advance_to(before_s + _REAL["monotonic"]() - started_s)
         elif not ready and timeout is not None:
-            self.clock.advance(timeout)
+            self.clock.advance_to(before_s + timeout)
         return ready
 
 
@@ -112,29 +200,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._jumping.clock.now_s
 
     def block_s(self, delay_s: float) -> None:
-        """Let this time pass at once, as if the code that calls this had blocked the loop for so long."""
-        self._jumping.clock.advance(delay_s)
-
-    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        future = super().run_in_executor(executor, func, *args)
-        self._jumping.threads_busy += 1
-        future.add_done_callback(self._thread_done)
-        return future
-
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """Join the executor's threads, however long that takes: in virtual time, a `timeout` would expire at once."""
-        self._jumping.threads_busy += 1
-        try:
-            await super().shutdown_default_executor()
-        finally:
-            self._jumping.threads_busy -= 1
-
-    def _thread_done(self, _: asyncio.Future[Any]) -> None:
-        self._jumping.threads_busy -= 1
-
-
-YIELD_S = 0.001
-"""How long a virtual sleep really waits at most while other threads run, so that they get on."""
+        """Let this time pass, as if the code that calls this had blocked the loop for so long."""
+        self._jumping.clock.wait(delay_s, pause=_REAL["sleep"])
 
 
 def _virtual_functions(clock: VirtualTime, epoch_s: float) -> dict[str, Callable[..., Any]]:
@@ -146,9 +213,7 @@ def _virtual_functions(clock: VirtualTime, epoch_s: float) -> dict[str, Callable
             return
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
-        clock.advance(float(seconds))
-        if threading.active_count() > 1:
-            _REAL["sleep"](min(seconds, YIELD_S))
+        clock.wait(float(seconds), pause=_REAL["sleep"])
 
     def seconds_of(name: str, offset_s: float) -> Callable[[], float]:
         return lambda: _REAL[name]() if _is_for_standard_library() else clock.now_s + offset_s

@@ -137,7 +137,7 @@ async def in_pydantic_ai(offbook, *, at_most):
         return library.messages.ModelResponse(calls or [library.messages.TextPart(answer.content)])
 
     def retrying(function):
-        async def run(order_id: int) -> dict:
+        def run(order_id: int) -> dict:
             try:
                 return function(order_id=order_id)
             except Exception as error:

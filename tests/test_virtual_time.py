@@ -1,0 +1,230 @@
+"""Virtual time beside threads: it passes when all of them wait, and never before."""
+
+import ast
+import asyncio
+import queue
+import socketserver
+import subprocess
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import anyio.from_thread
+import anyio.to_thread
+import pytest
+
+from offbook.clock import run
+from offbook.explore.isolation import CaseProcess, ForkedProcess, wait_for_any
+from offbook.virtual_time import TimeReferences
+
+REFERENCES = TimeReferences()
+HOUR_S = 3600.0
+
+
+def explored(work):
+    """What `work` returns in the process of a case, and how much time has passed in there."""
+
+    def report():
+        result = run(work(), virtual_time=True)
+        return repr((result, round(CaseProcess.current.clock.passed_s, 6))).encode()
+
+    process = ForkedProcess(report, references=REFERENCES, limit_s=60.0)
+    wait_for_any([process])
+    return ast.literal_eval(process.ending.report.decode() or "None")
+
+
+def compute(name="computed"):
+    """Works for longer than a thread runs at a stretch."""
+    sum(range(3_000_000))
+    return name
+
+
+async def by_anyio(function):
+    return await anyio.to_thread.run_sync(function)
+
+
+async def by_asyncio(function):
+    return await asyncio.to_thread(function)
+
+
+async def by_executor(function):
+    with ThreadPoolExecutor(1) as pool:
+        return await asyncio.get_running_loop().run_in_executor(pool, function)
+
+
+async def by_submitting(function):
+    with ThreadPoolExecutor(1) as pool:
+        return await asyncio.wrap_future(pool.submit(function))
+
+
+async def by_thread(function):
+    loop = asyncio.get_running_loop()
+    result = loop.create_future()
+    threading.Thread(target=lambda: loop.call_soon_threadsafe(result.set_result, function()), daemon=True).start()
+    return await result
+
+
+async def by_queue(function):
+    """A thread of its own that serves a queue, and stays there."""
+    loop, result, work = asyncio.get_running_loop(), asyncio.get_running_loop().create_future(), queue.Queue()
+
+    def serve():
+        while True:
+            loop.call_soon_threadsafe(result.set_result, work.get()())
+
+    threading.Thread(target=serve, daemon=True).start()
+    await asyncio.sleep(5)
+    work.put(function)
+    return await result
+
+
+THREADS = [by_anyio, by_asyncio, by_executor, by_submitting, by_thread, by_queue]
+
+
+@pytest.mark.parametrize("in_thread", THREADS)
+def test_timers_stand_still_while_a_thread_works(in_thread):
+    async def work():
+        async with asyncio.timeout(HOUR_S):
+            results = [await in_thread(compute) for _ in range(3)]
+        await asyncio.sleep(7)
+        return results
+
+    started_s = 15.0 if in_thread is by_queue else 0.0
+    assert explored(work) == (["computed"] * 3, started_s + 7.0)
+
+
+@pytest.mark.parametrize("in_thread", THREADS)
+def test_a_thread_that_waits_for_its_loop_lets_time_pass(in_thread):
+    async def answer():
+        await asyncio.sleep(600)
+        return "answered"
+
+    async def work():
+        loop = asyncio.get_running_loop()
+        return await in_thread(lambda: asyncio.run_coroutine_threadsafe(answer(), loop).result())
+
+    assert explored(work) == ("answered", 605.0 if in_thread is by_queue else 600.0)
+
+
+@pytest.mark.parametrize("in_thread", THREADS)
+def test_a_loop_in_a_thread_shares_the_time(in_thread):
+    async def work():
+        timer = asyncio.create_task(asyncio.sleep(20, "timer"))
+        inner = await in_thread(lambda: asyncio.run(asyncio.sleep(30, "inner")))
+        return inner, timer.done()
+
+    assert explored(work) == (("inner", True), 35.0 if in_thread is by_queue else 30.0)
+
+
+@pytest.mark.parametrize("in_thread", THREADS)
+def test_a_timeout_ends_the_wait_for_a_thread_that_sleeps_longer(in_thread):
+    async def work():
+        task = asyncio.create_task(in_thread(lambda: time.sleep(600)))
+        done, _ = await asyncio.wait([task], timeout=30)
+        assert not done
+        before_s = time.monotonic()
+        await task
+        return round(time.monotonic() - before_s, 6)
+
+    assert explored(work) == ((575.0, 605.0) if in_thread is by_queue else (570.0, 600.0))
+
+
+def test_threads_that_sleep_at_the_same_time_wake_in_order():
+    async def work():
+        woken = []
+
+        def sleep(seconds):
+            time.sleep(seconds)
+            woken.append((seconds, round(time.monotonic() % 1000, 6)))
+
+        await asyncio.gather(*(anyio.to_thread.run_sync(sleep, seconds) for seconds in (30, 10, 20)))
+        return woken
+
+    assert explored(work) == ([(10, 10.0), (20, 20.0), (30, 30.0)], 30.0)
+
+
+def test_a_thread_that_sleeps_again_and_again_holds_nothing_up_and_pushes_nothing():
+    async def work():
+        beats = []
+
+        def beat():
+            while True:
+                time.sleep(10)
+                beats.append("beat")
+
+        threading.Thread(target=beat, daemon=True).start()
+        await asyncio.to_thread(compute)
+        assert beats == []
+        await asyncio.sleep(35)
+        return beats
+
+    assert explored(work) == (["beat"] * 3, 35.0)
+
+
+class Idle:
+    """Threads that are there and wait for something."""
+
+    @staticmethod
+    def pool():
+        ThreadPoolExecutor(2).submit(str).result()
+
+    @staticmethod
+    def processes():
+        ProcessPoolExecutor(1).submit(str).result()
+
+    @staticmethod
+    def server():
+        server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    @staticmethod
+    def portal():
+        anyio.from_thread.start_blocking_portal().__enter__()
+
+    @staticmethod
+    def poll():
+        def wait():
+            while not threading.Event().wait(0.01):
+                pass
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    @staticmethod
+    def join():
+        never = threading.Thread(target=threading.Event().wait, daemon=True)
+        never.start()
+        threading.Thread(target=never.join, daemon=True).start()
+
+
+@pytest.mark.parametrize("start", [Idle.pool, Idle.processes, Idle.server, Idle.portal, Idle.poll, Idle.join])
+def test_threads_that_wait_for_work_do_not_hold_the_time_up(start):
+    async def work():
+        start()
+        before_s = time.monotonic()
+        for _ in range(20):
+            await asyncio.sleep(HOUR_S)
+        return time.monotonic() - before_s
+
+    assert explored(work)[0] == 20 * HOUR_S
+
+
+def test_a_process_that_a_thread_waits_for_is_work():
+    async def work():
+        async with asyncio.timeout(HOUR_S):
+            return (await anyio.to_thread.run_sync(lambda: subprocess.run(["sleep", "0.1"], check=True))).returncode
+
+    assert explored(work) == (0, 0.0)
+
+
+def test_a_lock_that_a_thread_holds_is_waited_for():
+    async def work():
+        lock = threading.Lock()
+
+        def hold():
+            with lock:
+                return compute()
+
+        async with asyncio.timeout(HOUR_S):
+            return await asyncio.gather(*(anyio.to_thread.run_sync(hold) for _ in range(4)))
+
+    assert explored(work) == (["computed"] * 4, 0.0)
