@@ -63,16 +63,9 @@ def _prune(store: RunStore, age: str | None, keep: int | None) -> list[str]:
 
 
 def _print(summaries: list[RunSummary], runs_dir: str) -> None:
-    from rich.table import Table
+    from offbook.cli.output.table import print_table
 
-    from offbook.report.reporter import stdout_console
-
-    table = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
-    for column in (3, 4):
-        table.columns[column].justify = "right"
-    for summary in summaries:
-        table.add_row(*_cells(summary, runs_dir))
-    stdout_console().print(table)
+    print_table(COLUMNS, [_cells(summary, runs_dir) for summary in summaries], numbers=(3, 4))
 
 
 def _cells(summary: RunSummary, runs_dir: str) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +12,6 @@ from offbook.text import format_usd, pluralize, printable, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
     from offbook.faults import Fault
     from offbook.recording.format.exchange import Exchange
@@ -127,41 +126,30 @@ def _print_json(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchan
 
 
 def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchange[ToolExchange]], file: str) -> None:
-    from offbook.report.reporter import stdout_console
+    from offbook.cli.output.table import print_table, print_total
 
-    console = stdout_console()
     if chosen or not calls:
-        console.print(_exchanges_table(chosen))
+        columns, *rows = _without_empty_wire([COLUMNS, *(_cells(stored) for stored in chosen)])
+        print_table(columns, _printable(rows), numbers=(3, 4, 5))
     if calls:
-        console.print(_table(TOOL_COLUMNS, [_call_cells(stored) for stored in calls], numbers=(2,)))
+        print_table(TOOL_COLUMNS, _printable(_call_cells(stored) for stored in calls), numbers=(2,))
     cost_usd = sum(stored.exchange.cost_usd for stored in chosen)
     keys = len({stored.key for stored in chosen})
     totals = f"{file}: {pluralize(len(chosen), 'exchange')} of {pluralize(keys, 'key')}"
     totals += f", {format_usd(cost_usd)} $" if cost_usd else ""
     tools = len({stored.key for stored in calls})
     totals += f", {pluralize(len(calls), 'call')} of {pluralize(tools, 'tool')}" if calls else ""
-    console.print(totals, style="dim")
+    print_total(totals)
 
 
-def _exchanges_table(chosen: list[StoredExchange[Exchange]]) -> Table:
-    """Return a table of exchanges, with a column for the wire if any has a wire record."""
-    rows = [_cells(stored) for stored in chosen]
+def _without_empty_wire(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the rows, names of columns first, without the column for the wire if no exchange has a wire record."""
     wire = COLUMNS.index("wire")
-    if any(row[wire] for row in rows):
-        return _table(COLUMNS, rows, numbers=(3, 4, 5))
-    columns, *rows = [row[:wire] + row[wire + 1 :] for row in (COLUMNS, *rows)]
-    return _table(columns, rows, numbers=(3, 4, 5))
+    return rows if any(row[wire] for row in rows[1:]) else [row[:wire] + row[wire + 1 :] for row in rows]
 
 
-def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]], *, numbers: tuple[int, ...]) -> Table:
-    from rich.table import Table
-
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for column in numbers:
-        table.columns[column].justify = "right"
-    for row in rows:
-        table.add_row(*(printable(cell) for cell in row))
-    return table
+def _printable(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [tuple(map(printable, row)) for row in rows]
 
 
 def _call_cells(stored: StoredExchange[ToolExchange]) -> tuple[str, ...]:
