@@ -186,7 +186,7 @@ class WireObserver:
             asks_for=tuple((tool.tool, tool.args) for tool in requested),
             outcome=outcome,
             error=_failure_text(call) if outcome != "answered" else "",
-            is_too_soon=_is_too_soon(call, before),
+            is_too_soon=self._is_too_soon(call, before),
             forgot=self._forgot(call, before) if outcome == "diverged" else 0,
             told=self._script.tells_failure(call.messages),
             effects_before=call.effects_before,
@@ -203,15 +203,19 @@ class WireObserver:
             return False
         return call.answer.end_ms <= 0 or call.attempt.number in self._delivered
 
+    def _is_too_soon(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> bool:
+        """Return whether the last answer to this call that its client got asked for a longer wait.
+
+        A client that has left before an answer, because of its own timeout, cannot obey it. A server that was busy may
+        also read that client's request after the next one.
+        """
+        tries = [each for each in before if each.site.overall == call.site.overall]
+        answered = [each for each in tries if each.attempt.number not in self._left]
+        return bool(answered) and call.attempt.number not in self._left and call.at_s < answered[-1].due_s
+
     def _forgot(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> int:
         last = before[-1] if before else None
         return 0 if last is None or self._outcome(last) != "failed" else lost_messages(last.messages, call.messages)
-
-
-def _is_too_soon(call: _ObservedCall, before: Sequence[_ObservedCall]) -> bool:
-    """Return whether the last attempt of this call was asked to wait longer."""
-    last = next((each for each in reversed(before) if each.site.overall == call.site.overall), None)
-    return last is not None and call.at_s < last.due_s
 
 
 def _failure_text(call: _ObservedCall) -> str:

@@ -342,6 +342,16 @@ class AcceptedCall(Struct, frozen=True, gc=False):
     attempt: CallAttempt | None
     answer: HttpResponse | None
 
+    def delivered(self) -> None:
+        """Note that the answer was sent while the client was there."""
+        if self.attempt is not None:
+            self.session.delivered(self.attempt)
+
+    def left(self) -> None:
+        """Note that the client has left without the answer."""
+        if self.attempt is not None:
+            self.session.left(self.attempt)
+
 
 def accept(sessions: SessionRegistry, request: HttpRequest) -> AcceptedCall:
     """Have the session of a request answer it. Never raises: an error is logged, and answered with a 500."""

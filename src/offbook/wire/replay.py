@@ -180,7 +180,7 @@ class CallObserver(Protocol):
         ...
 
     def left(self, attempt: CallAttempt) -> None:
-        """Called when the connection has ended before an answer that a fault delayed was sent completely."""
+        """Called when the connection has ended before the answer had arrived completely, as far as that is known."""
         ...
 
 

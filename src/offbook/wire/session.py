@@ -74,6 +74,11 @@ class WireSession:
         self._counter = CallCounter(plan, counts_all=explored_run is not None, marked=explored_run is not None)
         self._retry_after_ms, self._on_call = retry_after_ms, on_call
 
+    @property
+    def is_explored(self) -> bool:
+        """Whether this is a run of an exploration."""
+        return self._explored_run is not None
+
     def start(self, request: HttpRequest) -> CallAttempt:
         """Parse the request and number it."""
         return self._counter.start(request, self._parser.parse(request))
@@ -145,9 +150,8 @@ class WireSession:
             self._observer.delivered(attempt)
 
     def left(self, attempt: CallAttempt) -> None:
-        """Note that the client, or a fault, has ended the connection before the answer was sent completely."""
-        if attempt.number in self._late:
-            self._observer.left(attempt)
+        """Note that the client, or a fault, has ended the connection before the answer had arrived completely."""
+        self._observer.left(attempt)
 
     @property
     def continued_by(self) -> str:

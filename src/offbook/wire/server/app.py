@@ -11,9 +11,9 @@ from offbook.vendors import KEY_HEADERS
 from offbook.wire.backend import ACCEPTED_CALL, AcceptedCall, SessionRegistry, accept, split_session_path
 from offbook.wire.request import HttpRequest, header_dict, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.server.connection import REQUEST_LIMITS, RequestLimits, send_response
+from offbook.wire.server.connection import REQUEST_LIMITS, RequestLimits, has_left, send_response
 from offbook.wire.server.control import CONTROL_PREFIX, control_response
-from offbook.wire.server.http_protocol import Receive, Scope, Send
+from offbook.wire.server.http_protocol import TRANSPORT, Receive, Scope, Send
 
 logger = logging.getLogger("offbook.wire")
 _PLAIN_KEY_HEADERS = sorted(KEY_HEADERS - {"authorization"})
@@ -99,10 +99,12 @@ class WireApp:
 
     async def _finish(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
         if accepted.answer is not None:
-            is_delivered = await send_response(accepted.answer, scope, receive, send)
-            if accepted.attempt is not None:
-                note = accepted.session.delivered if is_delivered else accepted.session.left
-                note(accepted.attempt)
+            is_gone = accepted.session.is_explored and has_left(scope[TRANSPORT])
+            is_sent = await send_response(accepted.answer, scope, receive, send)
+            if is_sent and not is_gone:
+                accepted.delivered()
+            else:
+                accepted.left()
         elif self._upstream is not None:
             try:
                 await self._upstream.forward(accepted, scope, receive, send)

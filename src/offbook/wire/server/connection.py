@@ -143,6 +143,22 @@ def _unsent_bytes(connection: socket.socket | None) -> int:
         return 0
 
 
+def has_left(transport: asyncio.Transport) -> bool:
+    """Return whether the client has closed the connection, even if the end of it was not read yet."""
+    wrapped: socket.socket | None = transport.get_extra_info("socket")
+    if wrapped is None or wrapped.fileno() < 0:
+        return True
+    connection = socket.socket(wrapped.family, wrapped.type, wrapped.proto, fileno=wrapped.fileno())
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    finally:
+        connection.detach()
+
+
 async def send_response(answer: HttpResponse, scope: Scope, receive: Receive, send: Send) -> bool:
     """Send `answer`, until it has ended or the client has left, and return whether it was sent completely."""
     if answer.status in STATUSES_WITHOUT_BODY:
@@ -249,6 +265,12 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         self._is_held = False
         self._pieces: list[bytes] = []
         self._held_bytes = 0
+        self._receiver: AcceptedCall | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and self._receiver is not None:
+            self._receiver.left()  # a client that reads its answer before it leaves resets nothing
+        super().connection_lost(exc)
 
     @property
     def is_in_body(self) -> bool:
@@ -261,6 +283,7 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         self.data_received(bytes(self._buffer[:nbytes]))
 
     def on_head(self) -> None:
+        self._receiver = None
         if self.scope is not None and self._may_be_held():
             self.scope["method"] = "POST"
             self._is_held = True
@@ -283,10 +306,19 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
             data = None if accepted is None or accepted.answer is None else accepted.answer.immediate_bytes
             if data is not None and not self.flow.is_writing_paused:
                 self._is_held = False
+                self._note_receiver(accepted)
                 self.transport.write(data)
                 return
             self._hand_over(accepted)
         super().on_message_complete()
+
+    def _note_receiver(self, accepted: AcceptedCall | None) -> None:
+        """Note who gets an answer of an exploration, or that nobody does: it came after the client's own timeout."""
+        if accepted is None or not accepted.session.is_explored:
+            return
+        self._receiver = accepted
+        if has_left(self.transport):
+            accepted.left()
 
     def _may_be_held(self) -> bool:
         is_idle = self.cycle is None or self.cycle.response_complete
