@@ -122,6 +122,7 @@ def test_what_a_fault_injected_into_an_effect_was_not_noticed():
         ("went on without", fault_run("http_error 500", calls=(FAILED,)), clean_run()),
         ("recovered", fault_run("http_error 500", calls=(FAILED, AGAIN)), clean_run()),
         ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, model="other"))), clean_run()),
+        ("recovered", fault_run("http_error 500", calls=(FAILED, model_call(2, step_id="backup"))), clean_run()),
         ("went on without", fault_run("empty_response"), clean_run()),
         ("recovered", fault_run("refusal"), clean_run()),
         ("recovered", fault_run("empty_response", calls=(model_call(), AGAIN)), clean_run()),

@@ -15,8 +15,8 @@ from tests.servers.models import chat_answer
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, REFUND
 
 
-def subject_of(given, **options):
-    flow, recording = given
+def subject_of(files, **options):
+    flow, recording = files
     return WorkflowSubject(load_workflow(flow), recording, folder=flow.parent, **options)
 
 
@@ -25,18 +25,17 @@ def verdicts(subject, faults="all", **options):
     return {str(each.case): each for each in explored.results}
 
 
-def test_a_clean_run_gives_the_state_and_what_each_step_gave(project):
+def test_a_clean_run_returns_what_its_last_steps_wrote(project):
     run = subject_of(project.workflow()).run(FaultPlan())
-    assert run.result["state"] == {"order": "42", "plan": "yes", "paid": "42 is paid", "told": "It is paid."}
-    assert run.result["outputs"] == {"plan": "yes", "pay": "42 is paid", "tell": "It is paid."}
+    assert run.result == {"state": {"order": "42", "told": "It is paid."}, "outputs": {}}
     assert [(call.step_id, call.attempt) for call in run.calls] == [("plan", 1), ("tell", 1)]
     assert run.trajectory == [("refund", {"order": "42"})]
     assert run.error is None
 
 
 def test_the_state_that_is_given_goes_before_the_one_that_is_declared(project):
-    given = project.workflow(answers={"ask": {"content": "7"}}, text=COUNT.replace("state: {}", "state: {who: Ada}"))
-    assert subject_of(given, state={"who": "Eve"}).run(FaultPlan()).result["state"]["who"] == "Eve"
+    files = project.workflow(answers={"ask": {"content": "7"}}, text=COUNT.replace("state: {}", "state: {who: Ada}"))
+    assert subject_of(files, state={"who": "Eve"}).run(FaultPlan()).result["state"]["who"] == "Eve"
 
 
 def test_the_retry_of_the_config_is_in_place_and_counted(project):
@@ -46,6 +45,32 @@ def test_the_retry_of_the_config_is_in_place_and_counted(project):
     assert run.result["state"]["told"] == "It is paid."
     assert run.paths == {"retry": 1}
     assert run.took_s > 0.9
+
+
+FALLBACK = """\
+name: shop
+config: {provider: openai, model: m, retry: {max_retries: 0}}
+state: {}
+steps:
+  - {id: draft, type: llm_call, prompt: "Praise a chair.", output: draft, on_failure: continue}
+  - id: check
+    type: router
+    depends_on: [draft]
+    conditions: [{expression: "state.draft == 'A fine chair.'", target: translate}]
+    default: again
+  - {id: translate, type: llm_call, prompt: "In French: {state.draft}", output: text}
+  - {id: again, type: llm_call, model: n, prompt: "Praise a chair in French.", output: text}
+"""
+
+
+@pytest.mark.parametrize(("text", "verdict"), [("Une belle chaise.", "recovered"), ("Une chaise.", "different result")])
+def test_a_bad_answer_that_the_workflow_has_replaced_is_no_part_of_its_result(project, text, verdict):
+    good = {"draft": {"content": "A fine chair."}, "translate": {"content": "Une belle chaise."}}
+    given = project.workflow(FALLBACK, {**good, "again": {"content": text, "when": "any"}})
+    found = verdicts(subject_of(given), "http_error 500,empty_response,partial_response,refusal")
+    replaced = [each for case, each in found.items() if "step=draft" in case]
+    assert [each.run.result for each in replaced] == [{"state": {"text": text}, "outputs": {}}] * len(replaced)
+    assert {each.verdict for each in replaced} == {verdict}
 
 
 def test_a_step_that_gives_up_has_failed_cleanly(project):
@@ -67,10 +92,10 @@ def test_a_refund_that_is_not_tried_again_is_none(project):
 
 
 def test_an_error_of_a_tool_itself_is_a_crash_unless_it_is_declared(project):
-    given = project.workflow(COUNT, COUNT_ANSWERS)
-    crashed = verdicts(subject_of(given), "empty_response")
+    files = project.workflow(COUNT, COUNT_ANSWERS)
+    crashed = verdicts(subject_of(files), "empty_response")
     assert {(each.verdict, each.run.error.type) for each in crashed.values()} == {("crashed", "ValueError")}
-    declared = verdicts(subject_of(given, settings=ExploreSettings(declared=("ValueError",))), "empty_response")
+    declared = verdicts(subject_of(files, settings=ExploreSettings(declared=("ValueError",))), "empty_response")
     assert {each.verdict for each in declared.values()} == {"failed cleanly"}
 
 
@@ -101,9 +126,9 @@ def test_a_failure_that_is_passed_over_does_not_end_the_workflow(project):
 
 def test_what_was_never_recorded_is_answered_by_a_continuation_unless_the_run_is_to_stop(project):
     text = REFUND.replace("Tell them: {state.paid}", "Tell them: {state.plan}")
-    case, given = "step=plan call=1 attempt=1: empty_response", project.workflow(text)
-    each = verdicts(subject_of(given), "empty_response")[case]
-    stopped = verdicts(subject_of(given, settings=ExploreSettings(on_divergence="stop")), "empty_response")[case]
+    case, files = "step=plan call=1 attempt=1: empty_response", project.workflow(text)
+    each = verdicts(subject_of(files), "empty_response")[case]
+    stopped = verdicts(subject_of(files, settings=ExploreSettings(on_divergence="stop")), "empty_response")[case]
     assert "this request of step 'tell' is not in the recording" in each.run.diverged
     assert (each.run.continuation != "", each.verdict != "undecided") == (True, True)
     assert (stopped.run.continuation, stopped.verdict) == ("", "undecided")
@@ -129,11 +154,11 @@ def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
 
 
 def test_tools_of_a_workflow_are_marked_by_name(project):
-    given = project.workflow(CARELESS)
+    files = project.workflow(CARELESS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'never run'\n")
-    found = verdicts(subject_of(given), "tool_lost")
+    found = verdicts(subject_of(files), "tool_lost")
     assert found["tool=refund call=1: tool_lost"].verdict == "recovered"
-    marked = verdicts(subject_of(given, settings=ExploreSettings(side_effects=("refund",))), "tool_lost")
+    marked = verdicts(subject_of(files, settings=ExploreSettings(side_effects=("refund",))), "tool_lost")
     assert {each.verdict for each in marked.values()} == {"repeated side effect"}
 
 
@@ -146,12 +171,12 @@ def test_a_tool_with_a_side_effect_is_not_run_for_real(project):
 
 
 def test_a_tool_with_a_side_effect_is_run_for_real_if_that_is_wished(project):
-    given = project.workflow(answers=NO_TOOLS)
+    files = project.workflow(answers=NO_TOOLS)
     project.write("shop.py", "def refund(order: str) -> str:\n    return 'paid'\n")
     with pytest.raises(InputError, match="--run-tools"):
-        subject_of(given, settings=ExploreSettings(side_effects=("refund",)))
-    run = subject_of(given, settings=ExploreSettings(side_effects=("refund",), runs_tools=True)).run(FaultPlan())
-    assert run.result["state"]["paid"] == "paid"
+        subject_of(files, settings=ExploreSettings(side_effects=("refund",)))
+    run = subject_of(files, settings=ExploreSettings(side_effects=("refund",), runs_tools=True)).run(FaultPlan())
+    assert [each.result for each in run.tools] == ["paid"]
 
 
 def test_a_run_that_takes_longer_than_its_deadline_has_hung(project):
@@ -165,4 +190,4 @@ def test_a_described_workflow_is_opened_with_its_tools_beside_it(project):
     flow, recording = project.workflow()
     spec = WorkflowSpec(recording=str(recording), file=str(flow), state={"order": "42"})
     with open_subject(spec, ExploreSettings()) as subject:
-        assert subject.run(FaultPlan()).result["state"]["paid"] == "42 is paid"
+        assert [each.result for each in subject.run(FaultPlan()).tools] == ["42 is paid"]

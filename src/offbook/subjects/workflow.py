@@ -27,13 +27,16 @@ from offbook.subjects.isolated import IsolatedSubject
 from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings
 from offbook.tools import ToolDef
 from offbook.workflow.engine.engine import WorkflowEngine
-from offbook.workflow.engine.result import WorkflowResult
-from offbook.workflow.file.schema import WorkflowDefinition
-from offbook.workflow.file.tree import endpoints_of
+from offbook.workflow.engine.result import StepStatus, WorkflowResult
+from offbook.workflow.file.schema import AnyStep, RouterStep, WorkflowDefinition
+from offbook.workflow.file.tree import endpoints_of, writes_of
 
 
 class WorkflowSubject(IsolatedSubject):
-    """A workflow, run on a recording. Its result is the final state and the outputs of its last steps.
+    """A workflow, run on a recording.
+
+    Its result is what its last steps left in the state or returned. What a step wrote that others followed, or that may
+    fail (`on_failure: continue`), does not count: what was made of it does.
 
     A workflow fails cleanly if an error of offbook ended it, and crashes if an error of a tool did.
 
@@ -103,13 +106,23 @@ class WorkflowSubject(IsolatedSubject):
             engine = self._engine.using(pipeline.gateway, wrap_tools=pipeline.wrap_tools)
             result = await engine.run(deepcopy(self._state))
         note(result)
-        return {"state": result.state, "outputs": self._outputs(result)}
+        return self._result_of(result)
 
-    def _outputs(self, result: WorkflowResult) -> JsonObject:
-        """Return the outputs of the steps on which no other depends: what others read is not the result."""
-        read = {name for step in self._definition.steps for name in step.depends_on}
-        last = [step.id for step in self._definition.steps if step.id not in read and step.id in result.steps]
-        return {step_id: result.steps[step_id].output for step_id in last}
+    def _result_of(self, result: WorkflowResult) -> JsonObject:
+        last = self._last_steps(result)
+        final = {key for step in last for key in _written_by(step)}
+        passing = {key for step in self._definition.steps for key in _written_by(step)} - final
+        return {
+            "state": {key: value for key, value in result.state.items() if key not in passing},
+            "outputs": {step.id: result.steps[step.id].output for step in last if step.output is None},
+        }
+
+    def _last_steps(self, result: WorkflowResult) -> list[AnyStep]:
+        """Return the steps that were done and that no other step followed: routers are no steps of their own here."""
+        done = [step for step in self._definition.steps if _status(result, step.id) == "done"]
+        followed = {name for step in done if not _is_dead_end(step, result) for name in step.depends_on}
+        last = [step for step in done if step.id not in followed and not isinstance(step, RouterStep)]
+        return [step for step in last if step.on_failure != "continue"]
 
     @asynccontextmanager
     async def _live(self) -> AsyncIterator[Provider]:
@@ -120,7 +133,7 @@ class WorkflowSubject(IsolatedSubject):
     def _failures(self, result: WorkflowResult) -> Iterator[RunFailure]:
         """Yield what ended a failed workflow: the failure of the innermost step."""
         counting = [step.id for step in self._definition.steps if step.on_failure != "continue"]
-        outer = [result.steps[step_id] for step_id in counting if _has_failed(result, step_id)]
+        outer = [result.steps[step_id] for step_id in counting if _status(result, step_id) == "failed"]
         for failed in outer[:1]:
             inner = next(step for step in result.failures if (failed.error or "").endswith(step.error or ""))
             kind = inner.error_type or ""
@@ -128,8 +141,18 @@ class WorkflowSubject(IsolatedSubject):
             yield RunFailure("declared" if is_declared else "undeclared", kind, inner.error or "")
 
 
-def _has_failed(result: WorkflowResult, step_id: str) -> bool:
-    return step_id in result.steps and result.steps[step_id].status == "failed"
+def _status(result: WorkflowResult, step_id: str) -> StepStatus | None:
+    return result.steps[step_id].status if step_id in result.steps else None
+
+
+def _is_dead_end(step: AnyStep, result: WorkflowResult) -> bool:
+    """Return whether a step is a router that has chosen nothing."""
+    return isinstance(step, RouterStep) and result.steps[step.id].output is None
+
+
+def _written_by(step: AnyStep) -> set[str]:
+    """Return the keys of the state that a step writes."""
+    return {reference.text.partition(".")[0] for reference in writes_of(step)}
 
 
 def _is_offbook_error(name: str) -> bool:
