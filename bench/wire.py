@@ -12,7 +12,7 @@ from bench.contestants.wire_aimock import AimockServer
 from bench.contestants.wire_floor import FloorServer
 from bench.contestants.wire_offbook import OffbookServer
 from bench.contestants.wire_server import FRAMES, Case, RunningServer, WireContestant
-from bench.findings import Findings, Row, Table, Target, at_least
+from bench.findings import Findings, Row, Table, Target, at_least, at_most
 from bench.http_load import Order, Pace, drive_apart
 from bench.plan import Plan
 
@@ -75,6 +75,8 @@ def measure(plan: Plan) -> Findings:
         _starts(starts, cases[-1]),
     ]
     targets = _targets(tables[0], tables[4], aimock.name, cases)
+    claim = f"the server has answered once no later than aimock, with {_title(cases[-1])}"
+    targets += at_most(claim, tables[-1].ratios(OURS, aimock.name)[:1], 1.0)
     return Findings("wire", tables, targets, [*_left_out(aimock), *_notes(plan, scores)])
 
 
