@@ -15,6 +15,7 @@ LISTED_KEYS = 12
 _CUT = "…"
 KEY_HINT = "a key is up to 512 printable characters, does not start with '_' and has no '..' between slashes"
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_PLAIN_NAME = re.compile(rf"[\w-]{{1,{MAX_KEY_CHARS}}}", re.ASCII)
 _UNFIT_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -25,7 +26,7 @@ def unfit_reason(key: str) -> str:
 
 def unfit_tool_reason(name: str) -> str:
     """Return the same for the name of a tool, which may start with '_'."""
-    if name.isalnum() and len(name) <= MAX_KEY_CHARS:
+    if _PLAIN_NAME.fullmatch(name):
         return ""  # as fingerprints are, of which there may be thousands
     if not name:
         return "is empty"
