@@ -66,9 +66,9 @@ class Steady(Provider):
         return WholeReply(self.answer)
 
 
-async def ask(gateway, asked=None):
+async def ask(gateway, call=None):
     """The whole response to a request."""
-    return await (await gateway.send(asked or request())).collect()
+    return await (await gateway.send(call or request())).collect()
 
 
 async def outcome(work):
@@ -108,11 +108,11 @@ def texts_of(events):
 @contextmanager
 def no_generator_left():
     """Fails if a generator that was begun inside is still open at the end, or was left to the garbage collector."""
-    begun, dropped = [], []
+    opened, dropped = [], []
     hooks = sys.get_asyncgen_hooks()
 
     def begin(generator):
-        begun.append(generator)
+        opened.append(generator)
         hooks.firstiter(generator)
 
     def drop(generator):
@@ -123,8 +123,8 @@ def no_generator_left():
     gc.freeze()  # so that collecting below looks at what is new alone
     try:
         yield
-        assert [generator for generator in begun if generator.ag_frame is not None] == []
-        begun.clear()
+        assert [generator for generator in opened if generator.ag_frame is not None] == []
+        opened.clear()
         gc.collect()
         assert dropped == []
     finally:

@@ -58,9 +58,9 @@ def changes_in(sink):
     return [(event.provider, event.state) for event in sink.events if isinstance(event, BreakerChanged)]
 
 
-async def fail(gateway, times, asked=None):
+async def fail(gateway, times, call=None):
     for _ in range(times):
-        await refusal(ask(gateway, asked))
+        await refusal(ask(gateway, call))
 
 
 async def is_refused(gateway):
@@ -226,8 +226,8 @@ class TestHalfOpen:
             calls = [asyncio.create_task(outcome(ask(gateway))) for _ in range(10)]
             answers = await asyncio.gather(*calls)
             assert answers.count(OK) == 1
-            told = {str(answer.attempts[0].error) for answer in answers if answer != OK}
-            assert told == {"scripted: the circuit breaker is half open, and a call is probing"}
+            messages = {str(answer.attempts[0].error) for answer in answers if answer != OK}
+            assert messages == {"scripted: the circuit breaker is half open, and a call is probing"}
             assert len(provider.requests) == 4
             assert await ask(gateway) == OK
 
@@ -400,8 +400,8 @@ def test_each_provider_has_its_own():
         )
         for _ in range(5):
             assert await ask(gateway) == OK
-        asked = [event.provider for event in sink.events if isinstance(event, AttemptStarted)]
-        assert asked == ["down", "up"] * 5
+        providers = [event.provider for event in sink.events if isinstance(event, AttemptStarted)]
+        assert providers == ["down", "up"] * 5
         assert {name: breaker.state for name, breaker in gateway.breakers.items()} == {"down": "open", "up": "closed"}
         assert len(gateway.breakers) == 2
         assert changes_in(sink) == [("down", "open")]

@@ -76,7 +76,7 @@ def test_the_attempts_tell_provider_number_error_and_wait_of_every_try():
     assert error.__cause__ is errors[4]
 
 
-def test_a_wait_that_is_too_long_to_be_granted_is_told():
+def test_a_wait_that_is_too_long_to_be_granted_is_reported():
     error = failed(scripted(RateLimitError("slow", retry_after_s=300.0), name="a"), retry=EXACT)
     assert "a, attempt 1: slow; it asks to wait 300 s, and max_retry_after_s is 60" in str(error)
 
@@ -93,7 +93,7 @@ def test_without_a_status_at_last_there_is_none():
     assert error.status_code is None
 
 
-def test_the_message_tells_every_try_on_a_line_of_its_own():
+def test_the_message_reports_every_try_on_a_line_of_its_own():
     error = failed(
         mock({"ask": {"fault": {"type": "http_error", "status_code": 500, "body": "boom"}}}, name="openai"),
         mock({"ask": {"fault": {"type": "connection_reset"}}}, name="anthropic"),
@@ -125,12 +125,12 @@ def test_it_can_cross_to_another_process():
     assert (str(copy), copy.attempts[0].provider) == (str(error), "scripted")
 
 
-@pytest.mark.parametrize("given", [1, 4])
-def test_attempts_are_counted_by_the_gateway_and_by_provider(given):
+@pytest.mark.parametrize("options", [1, 4])
+def test_attempts_are_counted_by_the_gateway_and_by_provider(options):
     first, second = scripted(failure(), failure(), failure(), name="a"), Steady("b")
-    assert run(ask(gateway_of(first, second, retry=EXACT), request(attempt=given))) == OK
-    assert [asked.attempt for asked in first.requests] == [1, 2, 3]
-    assert [asked.attempt for asked in second.requests] == [1]
+    assert run(ask(gateway_of(first, second, retry=EXACT), request(attempt=options))) == OK
+    assert [each.attempt for each in first.requests] == [1, 2, 3]
+    assert [each.attempt for each in second.requests] == [1]
 
 
 def test_calls_are_counted_by_workflow_and_step():
@@ -144,7 +144,7 @@ def test_calls_are_counted_by_workflow_and_step():
         await ask(gateway, request("a", call=17))
 
     run(scene())
-    assert [asked.call for asked in provider.requests] == [1, 1, 2, 1, 1, 2, 3, 17]
+    assert [each.call for each in provider.requests] == [1, 1, 2, 1, 1, 2, 3, 17]
 
 
 STREAM = request(stream=True)
@@ -203,7 +203,7 @@ class TestBeforeTheFirstEvent:
         sink, provider = MemorySink(), scripted(early, words("one"))
         assert read(provider, retry=EXACT, sink=sink) == [TextDelta("one"), StreamEnd(OK)]
         assert waits_of(sink) == [0.5]
-        assert [asked.attempt for asked in provider.requests] == [1, 2]
+        assert [each.attempt for each in provider.requests] == [1, 2]
 
     @pytest.mark.parametrize("early", [failure(400), failure(500), [CUT]], ids=str)
     def test_a_failure_falls_back(self, early):
@@ -225,7 +225,7 @@ class TestInterrupted:
         [CUT, ProviderTimeoutError("silence"), MalformedResponseError("what?"), failure(529), ProviderError("event")],
         ids=repr,
     )
-    def test_the_error_tells_what_broke_it(self, cause):
+    def test_the_error_reports_what_broke_it(self, cause):
         came, error = broken(scripted([TextDelta("one"), cause]))
         assert came == [TextDelta("one")]
         assert isinstance(error, StreamInterruptedError)
@@ -310,7 +310,7 @@ class TestInterrupted:
 class TestRestarts:
     """A stream that may start over does so from its beginning, and says so."""
 
-    def test_the_reader_is_told_and_gets_the_whole_new_stream(self):
+    def test_the_reader_is_notified_and_gets_the_whole_new_stream(self):
         sink, provider = MemorySink(), scripted([TextDelta("on"), CUT], words("one", "two"))
         events = read(provider, retry=EXACT, restart_streams=True, sink=sink)
         assert events == [TextDelta("on"), StreamRestart("cut"), *map(TextDelta, ("one", "two")), StreamEnd(OK)]
@@ -331,7 +331,7 @@ class TestRestarts:
 
         assert run(scene()) == (["x", "one"], 0.0)
 
-    def test_when_all_break_the_error_tells_every_try(self):
+    def test_when_all_break_the_error_reports_every_try(self):
         came, error = broken(scripted(*[[TextDelta("x"), CUT]] * 3), retry=EXACT, restart_streams=True)
         assert texts_of(came) == ["x", "x", "x"]
         assert isinstance(error, AllProvidersFailedError)
@@ -367,7 +367,7 @@ class TestRestarts:
 class TestAbandoned:
     """Whoever stops reading leaves nothing behind."""
 
-    async def begun(self, read):
+    async def start_stream(self, read):
         """A stream of which so many events have been read, its provider, and a sink."""
         sink, provider = MemorySink(), scripted([TextDelta("one"), 1.0, TextDelta("two"), 60.0, OK])
         reply = await gateway_of(provider, sink=sink).send(STREAM)
@@ -383,7 +383,7 @@ class TestAbandoned:
     def test_closing_it_closes_the_provider_s_and_ends_the_call(self, read):
         async def scene():
             with no_generator_left():
-                reply, provider, sink = await self.begun(read)
+                reply, provider, sink = await self.start_stream(read)
                 await reply.aclose()
                 await reply.aclose()
                 assert provider.closed_replies
@@ -395,7 +395,7 @@ class TestAbandoned:
     @pytest.mark.parametrize("read", [0, 1, 2])
     def test_dropping_it_does_so_too(self, read):
         async def scene():
-            reply, provider, sink = await self.begun(read)
+            reply, provider, sink = await self.start_stream(read)
             del reply
             await asyncio.sleep(0.001)
             assert provider.closed_replies

@@ -58,7 +58,7 @@ STREAM = request(stream=True)
 CUT = ProviderConnectionError("cut")
 
 
-def told(scene):
+def recorded_events(scene):
     """The events of a scene, which is given a sink."""
     sink = MemorySink()
     run(scene(sink))
@@ -69,7 +69,7 @@ def test_a_call_that_is_answered():
     async def scene(sink):
         await ask(gateway_of(Steady(delay_s=2.0), sink=sink), request(workflow="w"))
 
-    assert told(scene) == [
+    assert recorded_events(scene) == [
         CallStarted("ask", "m", "w", 1),
         AttemptStarted("ask", "steady", "m", "w", 1, 1),
         AttemptEnded("ask", "steady", "m", 2.0, None, None, "w", 1, 1),
@@ -82,7 +82,7 @@ def test_a_retry_and_a_fallback():
         first = scripted(failure(500), failure(503), name="a", delay_s=1.0)
         await ask(gateway_of(first, Steady("b"), retry=EXACT, sink=sink))
 
-    assert told(scene) == [
+    assert recorded_events(scene) == [
         CallStarted("ask", "m", "", 1),
         AttemptStarted("ask", "a", "m", "", 1, 1),
         AttemptEnded("ask", "a", "m", 1.0, "ProviderError", 500, "", 1, 1),
@@ -100,7 +100,7 @@ def test_a_call_that_fails():
     async def scene(sink):
         await refusal(ask(gateway_of(scripted(failure(400)), sink=sink)))
 
-    assert told(scene) == [
+    assert recorded_events(scene) == [
         CallStarted("ask", "m", "", 1),
         AttemptStarted("ask", "scripted", "m", "", 1, 1),
         AttemptEnded("ask", "scripted", "m", 0.0, "ProviderError", 400, "", 1, 1),
@@ -118,7 +118,7 @@ def test_a_breaker_that_opens_refuses_and_closes_again():
         await asyncio.sleep(9.0)
         await ask(gateway)
 
-    assert [event for event in told(scene) if not isinstance(event, CallStarted | CallEnded)] == [
+    assert [event for event in recorded_events(scene) if not isinstance(event, CallStarted | CallEnded)] == [
         AttemptStarted("ask", "scripted", "m", "", 1, 1),
         BreakerChanged("scripted", "open"),
         AttemptEnded("ask", "scripted", "m", 0.0, "ProviderError", 500, "", 1, 1),
@@ -136,7 +136,7 @@ def test_a_stream_that_breaks():
         reply = await gateway_of(scripted([1.0, TextDelta("one"), 1.0, CUT]), sink=sink).send(STREAM)
         await read_until_broken(reply)
 
-    assert told(scene)[1:] == [
+    assert recorded_events(scene)[1:] == [
         AttemptStarted("ask", "scripted", "m", "", 1, 1),
         AttemptEnded("ask", "scripted", "m", 2.0, "ProviderConnectionError", None, "", 1, 1),
         CallEnded("ask", "scripted", "m", 2.0, finish_reason=None, error="StreamInterruptedError", call=1),
@@ -150,7 +150,7 @@ def test_a_stream_that_starts_over():
         )
         await events_of(await gateway.send(STREAM))
 
-    assert told(scene)[1:] == [
+    assert recorded_events(scene)[1:] == [
         AttemptStarted("ask", "scripted", "m", "", 1, 1),
         AttemptEnded("ask", "scripted", "m", 1.0, "ProviderConnectionError", None, "", 1, 1),
         RetryScheduled("ask", "scripted", 0.5, "ProviderConnectionError", "", 1, 1),
@@ -167,17 +167,17 @@ def test_a_stream_has_ended_when_its_last_event_is_read():
         await reply.collect()
         assert now_s() == 3.0
 
-    ended = told(scene)[2:]
+    ended = recorded_events(scene)[2:]
     assert [event.latency_s for event in ended] == [3.0, 3.0]
 
 
-def test_what_happens_behind_the_gateway_is_told_inside_the_attempt():
+def test_what_happens_behind_the_gateway_is_reported_inside_the_attempt():
     async def scene(sink):
         plan = FaultPlan([At(attempt=1).fail(Timeout(after_ms=5000))])
         provider = FaultInjector(mock({"ask": {"content": "one two"}}, sink=sink), plan, sink=sink)
         await events_of(await gateway_of(provider, retry=EXACT, sink=sink).send(STREAM))
 
-    kinds = [type(event) for event in told(scene)]
+    kinds = [type(event) for event in recorded_events(scene)]
     attempts = [
         [AttemptStarted, FaultFired, AttemptEnded],
         [RetryScheduled],
@@ -220,9 +220,9 @@ def calls(draw):
     ]
 
 
-async def consume(gateway, asked, read):
+async def consume(gateway, call, read):
     """Read a call's reply, or so many events of it, and then leave it."""
-    reply = await gateway.send(asked)
+    reply = await gateway.send(call)
     try:
         events = aiter(reply)
         while read is None or read > 0:
@@ -303,7 +303,7 @@ def check_story(events):
 
 def test_the_check_of_stories_finds_what_is_missing():
     """The property above can fail."""
-    whole = told(lambda sink: ask(gateway_of(Steady(), sink=sink)))
+    whole = recorded_events(lambda sink: ask(gateway_of(Steady(), sink=sink)))
     for place in range(len(whole)):
         broken = [event for index, event in enumerate(whole) if index != place]
         assert run(outcome(check(broken))) is not None
@@ -322,4 +322,4 @@ def test_a_restart_is_no_event_of_the_sink():
         gateway = gateway_of(scripted([TextDelta("on"), CUT], words("one")), restart_streams=True, sink=sink)
         assert any(isinstance(event, StreamRestart) for event in await events_of(await gateway.send(STREAM)))
 
-    assert not any(isinstance(event, StreamRestart) for event in told(scene))
+    assert not any(isinstance(event, StreamRestart) for event in recorded_events(scene))

@@ -47,13 +47,13 @@ class Scene:
         self.caller, self.gateway, self.sink, self.provider = caller, gateway, sink, provider
 
 
-def begin(provider, asked=None, *, rate_limit=None, **options):
+def begin(provider, call=None, *, rate_limit=None, **options):
     sink = MemorySink()
     gateway = gateway_of(sink=sink, **options)
     gateway.register(provider, rate_limit=rate_limit)
 
     async def read():
-        reply = await gateway.send(asked or request())
+        reply = await gateway.send(call or request())
         try:
             return await reply.collect()
         finally:
@@ -160,9 +160,9 @@ def test_a_caller_that_is_cancelled_leaves_nothing_behind(state):
             assert scene.caller.cancelled()
             assert asyncio.all_tasks() == {asyncio.current_task()}
             assert (await ask(scene.gateway)).content == "fine"
-        told = kinds_of(scene.sink)
+        kinds = kinds_of(scene.sink)
         for kind in ("Attempt", "Call"):
-            assert told.count(f"{kind}Started") == told.count(f"{kind}Ended")
+            assert kinds.count(f"{kind}Started") == kinds.count(f"{kind}Ended")
         first_end = next(event for event in scene.sink.events if type(event).__name__ == "CallEnded")
         assert first_end.error == "CancelledError"
         assert {breaker.state for breaker in scene.gateway.breakers.values()} == {"closed"}
@@ -203,7 +203,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_connection(frames):
     with SilentServer(frames) as server:
         async with gateway_of(OpenAIProvider(base_url=server.url)) as gateway:
             caller = asyncio.create_task(events(gateway))
-            assert await asyncio.to_thread(server.asked.acquire, timeout=PATIENCE_S)
+            assert await asyncio.to_thread(server.requested.acquire, timeout=PATIENCE_S)
             caller.cancel()
             await asyncio.wait([caller])
             assert await asyncio.to_thread(server.left.acquire, timeout=PATIENCE_S)

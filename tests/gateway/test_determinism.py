@@ -58,12 +58,12 @@ def lived(seed):
             reply = await gateway.send(request(f"step {number}", stream=number % 2 == 0))
             return await reply.collect()
 
-        async def told(number):
+        async def describe(number):
             ended = await outcome(one(number))
             attempts = [(a.provider, a.attempt, str(a.error), a.wait_s) for a in getattr(ended, "attempts", ())]
             return ended if isinstance(ended, Response) else repr(ended), attempts, now_s()
 
-        return await asyncio.gather(*map(told, range(CALLS)))
+        return await asyncio.gather(*map(describe, range(CALLS)))
 
     return run(scene()), sink.events
 

@@ -39,7 +39,7 @@ def described(error):
 def test_a_network_error_is_retried(error):
     provider = scripted(error, OK)
     assert run(ask(gateway_of(provider))) == OK
-    assert [asked.attempt for asked in provider.requests] == [1, 2]
+    assert [each.attempt for each in provider.requests] == [1, 2]
 
 
 @pytest.mark.parametrize("error", NETWORK_ERRORS, ids=described)

@@ -163,7 +163,7 @@ class TestRecordedFaults:
 
         assert run(scene()) == ("closed", "open")
 
-    def test_every_fault_that_fires_is_told(self):
+    def test_every_fault_that_fires_is_reported(self):
         sink = MemorySink()
         gateway = gateway_of(MockProvider(responses=RECORDING, sink=sink), retry=EXACT, breaker=None, sink=sink)
 
@@ -194,7 +194,7 @@ class TestComposition:
         assert run(ask(gateway_of(injector, retry=EXACT))).content == "fine"
         assert len(injector.fired) == 2
 
-    def test_a_plan_strikes_one_call_of_many(self):
+    def test_a_plan_fires_at_one_call_of_many(self):
         async def scene():
             plan = FaultPlan([At(step_id="ask", call=2).fail(Timeout(after_ms=5000))])
             gateway = gateway_of(FaultInjector(mock({"ask": {"content": "fine"}}), plan), retry=EXACT)
@@ -212,8 +212,8 @@ class TestComposition:
         gateway.register(up, is_fallback=True)
         gateway.register(down)
         assert run(ask(gateway)).content == "from the fallback"
-        (taken,) = [event for event in sink.events if isinstance(event, FallbackTaken)]
-        assert (taken.provider, taken.to) == ("primary", "secondary")
+        (fallback,) = [event for event in sink.events if isinstance(event, FallbackTaken)]
+        assert (fallback.provider, fallback.to) == ("primary", "secondary")
 
     def test_a_recorder_behind_the_gateway_keeps_every_try(self, tmp_path):
         async def scene():
@@ -265,7 +265,7 @@ class TestUsing:
         assert run(ask(gateway.using(retry=RetryPolicy(max_retries=2)))) == OK
         assert isinstance(run(outcome(ask(gateway))), IndexError)
 
-    def test_what_is_not_told_stays(self):
+    def test_what_is_not_reported_stays(self):
         async def scene():
             gateway = gateway_of(Steady(delay_s=9.0), deadline_s=5.0, retry=RetryPolicy(max_retries=0))
             await refusal(ask(gateway.using(retry=EXACT)))
@@ -321,7 +321,7 @@ def test_a_sink_that_fails_disturbs_no_call(caplog):
     assert len(caplog.records) == 1
 
 
-def test_a_sink_is_told_as_things_happen():
+def test_a_sink_gets_events_as_things_happen():
     async def scene():
         sink = MemorySink()
         call = asyncio.create_task(ask(gateway_of(scripted(failure(), OK, delay_s=1.0), retry=EXACT, sink=sink)))
@@ -356,7 +356,7 @@ def test_runs_with_long_waits_take_next_to_no_time():
     assert time.perf_counter() - started_s < 35.5
 
 
-def test_what_a_call_cost_is_told():
+def test_what_a_call_cost_is_reported():
     async def scene():
         sink = MemorySink()
         await gateway_of(MockProvider(responses=RECORDING), sink=sink).complete(user("Hi"), "m", step_id="classify")
@@ -364,8 +364,8 @@ def test_what_a_call_cost_is_told():
 
     ended = run(scene())
     assert isinstance(ended, CallEnded)
-    told = (ended.model, ended.prompt_tokens, ended.completion_tokens, ended.cost_usd, ended.finish_reason)
-    assert told == ("gpt-4o-mini", 10, 1, 0.0001, "stop")
+    fields = (ended.model, ended.prompt_tokens, ended.completion_tokens, ended.cost_usd, ended.finish_reason)
+    assert fields == ("gpt-4o-mini", 10, 1, 0.0001, "stop")
 
 
 def test_latencies_are_those_of_the_clock():
@@ -382,7 +382,7 @@ def test_what_is_no_provider_is_refused_when_it_is_registered(thing):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"retry": 7}, "retry: expected a RetryPolicy, got int\n  hint: retry=RetryPolicy(max_retries=7)"),
         ({"retry": "often"}, "retry: expected a RetryPolicy, got a str\n  hint: retry=RetryPolicy(max_retries=3)"),
@@ -392,10 +392,10 @@ def test_what_is_no_provider_is_refused_when_it_is_registered(thing):
         ),
     ],
 )
-def test_policies_of_the_wrong_type_are_refused(options, told):
+def test_policies_of_the_wrong_type_are_refused(options, message):
     with pytest.raises(InputError) as caught:
         ProviderGateway(**options)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_a_gateway_with_other_rules_refuses_what_is_no_policy():

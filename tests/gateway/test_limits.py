@@ -51,10 +51,10 @@ def test_calls_are_refused_once_it_is_spent():
         gateway = gateway_of(provider, budget_usd=1.0, sink=sink)
         for _ in range(3):
             assert await ask(gateway) == DEAR
-        told = len(sink.events)
+        size = len(sink.events)
         error = await refusal(ask(gateway))
         assert len(provider.requests) == 3
-        assert len(sink.events) == told
+        assert len(sink.events) == size
         return error
 
     error = run(scene())
@@ -248,8 +248,8 @@ def test_a_request_may_have_a_deadline_of_its_own():
     gateway = gateway_of(Steady(delay_s=3.0), deadline_s=2.0)
     assert run(timed(ask(gateway.using(deadline_s=4.0)))) == (OK, 3.0)
     assert isinstance(run(outcome(ask(gateway))), DeadlineExceededError)
-    kept = gateway.using(retry=EXACT)
-    assert isinstance(run(outcome(ask(kept))), DeadlineExceededError)
+    other = gateway.using(retry=EXACT)
+    assert isinstance(run(outcome(ask(other))), DeadlineExceededError)
 
 
 def test_a_gateway_behind_a_gateway_has_its_own():

@@ -43,11 +43,11 @@ def sized(tokens, **fields):
     return request(text="", max_tokens=tokens, **fields)
 
 
-def times_of(provider, *asked):
+def times_of(provider, *requests):
     """When a provider is asked, if all calls are made at once."""
 
     async def scene():
-        await asyncio.gather(*(ask(provider[0], one) for one in asked))
+        await asyncio.gather(*(ask(provider[0], one) for one in requests))
         return provider[1].asked_s
 
     return run(scene())
@@ -103,7 +103,7 @@ def test_callers_go_in_the_order_in_which_they_came():
             await ask(gateway, request(f"step {number}"))
 
         await asyncio.gather(*map(later, [3, 0, 4, 1, 2]))
-        return [asked.step_id for asked in provider.requests]
+        return [each.step_id for each in provider.requests]
 
     assert run(scene()) == [f"step {number}" for number in range(5)]
 
@@ -111,8 +111,8 @@ def test_callers_go_in_the_order_in_which_they_came():
 def test_a_small_call_does_not_overtake_a_large_one():
     async def scene():
         gateway, provider = limited_steady(tokens_per_minute=100)
-        asked = [sized(100, step_id="first"), sized(90, step_id="large"), sized(1, step_id="small")]
-        await asyncio.gather(*(ask(gateway, one) for one in asked))
+        requests = [sized(100, step_id="first"), sized(90, step_id="large"), sized(1, step_id="small")]
+        await asyncio.gather(*(ask(gateway, one) for one in requests))
         return [one.step_id for one in provider.requests]
 
     assert run(scene()) == ["first", "large", "small"]
@@ -127,7 +127,7 @@ def test_a_caller_that_leaves_while_it_waits_gives_its_place_back(leaver):
         calls[leaver].cancel()
         await asyncio.wait(calls)
         left = [f"step {number}" for number in range(4) if number != leaver]
-        assert [asked.step_id for asked in provider.requests] == left
+        assert [each.step_id for each in provider.requests] == left
         return provider.asked_s
 
     assert run(scene()) == pytest.approx([0, 60, 120])
@@ -139,8 +139,8 @@ class TestTokens:
         assert times == pytest.approx([0, 0, 30, 60])
 
     def test_text_counts_by_its_length(self):
-        asked = [request(text="x" * 200)] * 4
-        times = times_of(limited_steady(answer=used(50), tokens_per_minute=100), *asked)
+        requests = [request(text="x" * 200)] * 4
+        times = times_of(limited_steady(answer=used(50), tokens_per_minute=100), *requests)
         assert times == pytest.approx([0, 0, 30, 60])
 
     @pytest.mark.parametrize(("really", "times"), [(10, [0, 6, 12]), (100, [0, 60, 120]), (190, [0, 114, 228])])
@@ -172,7 +172,7 @@ class TestTokens:
         assert run(scene()) == pytest.approx(6.0)
 
     @pytest.mark.parametrize("usage", [Usage(40, 60, 0), Usage(0, 0, 100), Usage(40, 60, 100)], ids=str)
-    def test_a_total_that_is_not_told_is_the_sum(self, usage):
+    def test_a_total_that_is_not_reported_is_the_sum(self, usage):
         answer = Response("fine", usage=usage)
         assert times_of(limited_steady(answer=answer, tokens_per_minute=100), *[sized(90)] * 2) == pytest.approx(
             [0, 54]
@@ -212,8 +212,8 @@ class TestTokens:
         assert run(scene()) == pytest.approx([0, 180, 300.6])
 
     def test_the_slower_of_both_limits_counts(self):
-        asked = [sized(10), sized(10), sized(80), sized(10)]
-        times = times_of(limited_steady(answer=used(10), requests_per_minute=2, tokens_per_minute=100), *asked)
+        requests = [sized(10), sized(10), sized(80), sized(10)]
+        times = times_of(limited_steady(answer=used(10), requests_per_minute=2, tokens_per_minute=100), *requests)
         assert times == pytest.approx([0, 0, 30, 60])
 
 

@@ -53,9 +53,9 @@ def waits(*errors, retry=EXACT):
         gateway = gateway_of(scripted(*errors, OK), retry=retry, breaker=None, sink=sink)
         started_s = now_s()
         assert await ask(gateway) == OK
-        told = waits_of(sink)
-        assert now_s() - started_s == pytest.approx(sum(told))
-        return told
+        scheduled = waits_of(sink)
+        assert now_s() - started_s == pytest.approx(sum(scheduled))
+        return scheduled
 
     return run(scene())
 
@@ -76,8 +76,8 @@ def test_a_call_is_tried_once_and_then_as_often_as_told(max_retries):
 def test_the_attempts_carry_their_number():
     provider = scripted(failure(), failure(), OK)
     run(ask(gateway_of(provider)))
-    assert [asked.attempt for asked in provider.requests] == [1, 2, 3]
-    assert {asked.call for asked in provider.requests} == {1}
+    assert [each.attempt for each in provider.requests] == [1, 2, 3]
+    assert {each.call for each in provider.requests} == {1}
 
 
 def test_the_waits_grow_up_to_their_limit():
@@ -113,8 +113,8 @@ class TestJitter:
             else:
                 for call in calls:
                     await call
-            told = [event for event in sink.events if isinstance(event, RetryScheduled)]
-            return {(event.step_id, event.call, event.attempt): event.wait_s for event in told}
+            events = [event for event in sink.events if isinstance(event, RetryScheduled)]
+            return {(event.step_id, event.call, event.attempt): event.wait_s for event in events}
 
         return run(scene())
 
@@ -154,7 +154,7 @@ def test_statuses_that_will_stay_are_not(status_code):
     assert tries(failure(status_code)) == 1
 
 
-def test_which_statuses_may_pass_can_be_told():
+def test_which_statuses_may_pass_can_be_set():
     policy = RetryPolicy(statuses=frozenset({404}))
     assert (tries(failure(404), retry=policy), tries(failure(500), retry=policy)) == (3, 1)
 
@@ -223,7 +223,7 @@ class TestRetryAfter:
         ],
         ids=lambda value: " ".join(value.values()) if isinstance(value, dict) else "",
     )
-    def test_it_may_be_told_in_seconds_in_ms_or_as_a_date(self, status_code, headers, wait_s):
+    def test_it_may_be_given_in_seconds_in_ms_or_as_a_date(self, status_code, headers, wait_s):
         provider = mock(
             {
                 "ask": [
@@ -239,19 +239,19 @@ class TestRetryAfter:
     def test_a_rate_limit_may_tell_it_without_a_header(self):
         assert waits(RateLimitError("slow down", retry_after_s=12.0)) == [12.0]
 
-    @pytest.mark.parametrize("told", ["soon", "", "nan", "inf"])
-    def test_what_cannot_be_read_is_as_if_it_were_not_told(self, told):
-        assert waits(failure(503, headers={"retry-after": told})) == [0.5]
+    @pytest.mark.parametrize("header", ["soon", "", "nan", "inf"])
+    def test_what_cannot_be_read_is_as_if_it_were_not_reported(self, header):
+        assert waits(failure(503, headers={"retry-after": header})) == [0.5]
 
     def test_each_failure_counts_for_itself(self):
-        told = failure(503, headers={"retry-after": "9"})
-        assert waits(failure(), told, failure()) == [0.5, 9.0, 2.0]
+        error = failure(503, headers={"retry-after": "9"})
+        assert waits(failure(), error, failure()) == [0.5, 9.0, 2.0]
 
     def test_one_that_is_too_long_is_not_waited_for(self):
         assert tries(failure(503, headers={"retry-after": "61"})) == 1
         assert tries(RateLimitError("slow down", retry_after_s=61.0)) == 1
 
-    def test_how_long_is_too_long_can_be_told(self):
+    def test_how_long_is_too_long_can_be_set(self):
         assert waits(failure(503, headers={"retry-after": "61"}), retry=RetryPolicy(max_retry_after_s=61.0)) == [61.0]
 
     def test_one_that_is_too_long_means_that_the_next_provider_is_asked_at_once(self):

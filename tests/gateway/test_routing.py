@@ -25,7 +25,7 @@ def refusing(name):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "taken", "left"),
+    ("pattern", "accepted", "left"),
     [
         ("*", "anything", None),
         ("gpt-4o", "gpt-4o", "gpt-4o-mini"),
@@ -36,10 +36,10 @@ def refusing(name):
         ("gpt-*", "gpt-", "GPT-4o"),
     ],
 )
-def test_a_provider_takes_the_models_that_its_pattern_fits(pattern, taken, left):
+def test_a_provider_takes_the_models_that_its_pattern_fits(pattern, accepted, left):
     gateway = ProviderGateway()
     gateway.register(Steady(), models=[pattern])
-    assert run(ask(gateway, request(model=taken))) == OK
+    assert run(ask(gateway, request(model=accepted))) == OK
     if left is not None:
         with pytest.raises(NoProviderError, match=left):
             run(ask(gateway, request(model=left)))
@@ -85,7 +85,7 @@ def test_a_provider_is_asked_for_the_model_by_the_name_it_knows():
     gateway.register(first)
     gateway.register(second, as_model="llama3:70b", is_fallback=True)
     run(ask(gateway, request(model="gpt-5")))
-    assert [asked.model for asked in (*first.requests, *second.requests)] == ["gpt-5", "llama3:70b"]
+    assert [each.model for each in (*first.requests, *second.requests)] == ["gpt-5", "llama3:70b"]
     assert [event.model for event in sink.events if isinstance(event, AttemptStarted)] == ["gpt-5", "llama3:70b"]
 
 
@@ -119,8 +119,8 @@ def test_providers_of_one_name_are_numbered():
     gateway = gateway_of(*(refusing("openai") for _ in range(3)), retry=ONCE, sink=sink)
     assert order_of(gateway) == ["openai", "openai-2", "openai-3"]
     assert list(gateway.breakers) == ["openai", "openai-2", "openai-3"]
-    taken = [(event.provider, event.to) for event in sink.events if isinstance(event, FallbackTaken)]
-    assert taken == [("openai", "openai-2"), ("openai-2", "openai-3")]
+    fallbacks = [(event.provider, event.to) for event in sink.events if isinstance(event, FallbackTaken)]
+    assert fallbacks == [("openai", "openai-2"), ("openai-2", "openai-3")]
 
 
 def test_a_number_that_is_taken_is_not_given_again():

@@ -29,7 +29,7 @@ def call(tool="find_order", args=None, **fields):
 def conversation(index=0, *, failures=(), agent="small", user="Refund order 7.", said="Done.", **fields):
     """A conversation of one turn, with a tool call, a verdict and a judgement."""
     matched = not failures
-    given = {
+    values = {
         "turns": (TurnRecord(0, user, said, (call(),), 0.5),),
         "assertions": (
             AssertionOutcome(matched, "" if matched else "a call is missing", "" if matched else DIFFERENCE),
@@ -47,7 +47,7 @@ def conversation(index=0, *, failures=(), agent="small", user="Refund order 7.",
         index=index,
         ending=ending,
         failures=tuple(failures),
-        **(given | fields),
+        **(values | fields),
     )
 
 

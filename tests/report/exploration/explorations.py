@@ -21,9 +21,9 @@ REFUNDED = ToolRun(tool="refund", call=1, arguments=ORDER, result="refunded", si
 
 def model_call(number, *asks_for, **fields):
     """A call of the step `agent` that asks for tools."""
-    asked = tuple((tool, ORDER) for tool in asks_for)
-    given = {"step_id": "agent", "step_call": number, "model": "gpt-4o-mini", "has_tools": True}
-    return ModelCall(number=number, asks_for=asked, **(given | fields))
+    calls = tuple((tool, ORDER) for tool in asks_for)
+    options = {"step_id": "agent", "step_call": number, "model": "gpt-4o-mini", "has_tools": True}
+    return ModelCall(number=number, asks_for=calls, **(options | fields))
 
 
 CLEAN = Run(

@@ -37,11 +37,11 @@ def test_the_heatmap_is_followed_by_the_totals_and_the_findings():
     ]
 
 
-def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_told():
+def test_what_a_budget_left_out_and_calls_that_met_no_fault_are_reported():
     exploration = explorations.naive(left=3)
-    told = shown(replace(exploration, results=exploration.results[:1]))
-    assert "1 case, 0 findings: 1 recovered; the budget left out 3 cases\n" in told
-    assert "met no fault: 2 agent, find_order 1, refund 1\n" in told
+    output = shown(replace(exploration, results=exploration.results[:1]))
+    assert "1 case, 0 findings: 1 recovered; the budget left out 3 cases\n" in output
+    assert "met no fault: 2 agent, find_order 1, refund 1\n" in output
 
 
 def test_where_everything_was_met_and_seen_nothing_is_said_of_it():
@@ -51,15 +51,15 @@ def test_where_everything_was_met_and_seen_nothing_is_said_of_it():
     assert shown(replace(exploration, results=explored)).endswith("\n6 cases, 0 findings: 6 recovered\n")
 
 
-def test_what_differs_from_before_is_told_the_worse_first():
-    told = shown(explorations.naive(), before=explorations.sound())
-    assert "compared with before: 4 worse, 1 other change, 1 the same\n" in told
-    assert "  recovered → repeated side effect  tool=refund call=1: tool_lost\n  recovered → not reached" in told
+def test_what_differs_from_before_is_reported_the_worse_first():
+    output = shown(explorations.naive(), before=explorations.sound())
+    assert "compared with before: 4 worse, 1 other change, 1 the same\n" in output
+    assert "  recovered → repeated side effect  tool=refund call=1: tool_lost\n  recovered → not reached" in output
     same = shown(explorations.sound(), before=explorations.sound())
     assert "compared with before: 0 worse, 0 other changes, 6 the same\n" in same
 
 
-def test_a_case_that_only_one_of_them_has_is_told_so():
+def test_a_case_that_only_one_of_them_has_is_reported_as_such():
     before = explorations.with_pair()
     assert "repeated side effect → no such case" in shown(explorations.naive(), before=before)
     assert "no such case → repeated side effect" in shown(before, before=explorations.naive())
@@ -80,17 +80,17 @@ def test_there_are_no_colours_but_on_a_terminal():
 
 
 def test_nothing_said_can_command_a_terminal():
-    told = shown(explorations.hostile())
-    assert "\x1b" not in told
-    assert "\x00" not in told
-    assert not [line for line in told.splitlines() if line.startswith(("::", "##["))]
+    output = shown(explorations.hostile())
+    assert "\x1b" not in output
+    assert "\x00" not in output
+    assert not [line for line in output.splitlines() if line.startswith(("::", "##["))]
 
 
 def test_a_console_that_knows_ascii_alone_is_given_that():
     raw = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
-    told = shown(explorations.naive(), file=raw)
-    assert "+ recovered" in told
-    assert "! crashed: RuntimeError: gave up\n  | 2 cases" in told
+    output = shown(explorations.naive(), file=raw)
+    assert "+ recovered" in output
+    assert "! crashed: RuntimeError: gave up\n  | 2 cases" in output
 
 
 def test_many_findings_changes_and_lines_are_cut():
@@ -99,10 +99,10 @@ def test_many_findings_changes_and_lines_are_cut():
         explorations.judged(each.case, each.run, "wrong", f"reason {place}\n" + "more\n" * 50)
         for place, each in enumerate(exploration.results)
     )
-    told = shown(replace(exploration, results=bad), before=exploration)
-    assert f"\n… {len(bad) - 20:,} more findings\n" in told
-    assert f"\n  … {len(bad) - 20:,} more changes\n" in told
-    assert "  │ … 31 more lines\n" in told
+    output = shown(replace(exploration, results=bad), before=exploration)
+    assert f"\n… {len(bad) - 20:,} more findings\n" in output
+    assert f"\n  … {len(bad) - 20:,} more changes\n" in output
+    assert "  │ … 31 more lines\n" in output
 
 
 def console(**settings):

@@ -51,7 +51,7 @@ def markdown(exploration, before=None, **settings):
     return exploration_markdown(ReportOptions(explorations.reproduce, before).report_input(exploration, **settings))
 
 
-def test_a_table_tells_how_many_cases_have_which_verdict_the_worst_first():
+def test_a_table_reports_how_many_cases_have_which_verdict_the_worst_first():
     assert markdown(explorations.naive()).startswith(
         "\n## Exploration of refund\\_agent\n\n"
         "6 cases, 3 findings: 1 repeated side effect, 2 crashed, 1 undecided, 1 recovered, 1 not reached\n\n"
@@ -61,18 +61,18 @@ def test_a_table_tells_how_many_cases_have_which_verdict_the_worst_first():
 
 
 def test_findings_are_folded_with_their_evidence_and_the_command():
-    told = markdown(explorations.naive())
+    summary = markdown(explorations.naive())
     assert (
         "<details><summary>! crashed: RuntimeError: gave up</summary>\n\n"
         "<pre>\nstep=agent call=1: connection_reset and 1 more case\n\n"
         "offbook explore refund.py --only 0003\n</pre>\n\n</details>\n"
-    ) in told
+    ) in summary
     assert "### Findings" not in markdown(explorations.sound())
 
 
 def test_what_differs_from_before_is_a_table_the_worse_first():
-    told = markdown(explorations.naive(), before=explorations.sound())
-    table = told.partition("### Compared with before\n\n")[2].splitlines()
+    summary = markdown(explorations.naive(), before=explorations.sound())
+    table = summary.partition("### Compared with before\n\n")[2].splitlines()
     assert table[0] == "compared with before: 4 worse, 1 other change, 1 the same"
     assert table[4] == "| worse | step\\=agent call\\=1\\: connection\\_reset | recovered → crashed |"
     assert table[-1].startswith("|  | ")
@@ -81,9 +81,10 @@ def test_what_differs_from_before_is_a_table_the_worse_first():
 
 
 def test_what_was_cut_off_says_so_and_may_be_empty():
-    told = markdown(replace(explorations.naive(), results=()), is_complete=False)
+    summary = markdown(replace(explorations.naive(), results=()), is_complete=False)
     assert (
-        told == "\n## Exploration of refund\\_agent\n\n**Interrupted: this report is partial.** 0 cases, 0 findings\n"
+        summary
+        == "\n## Exploration of refund\\_agent\n\n**Interrupted: this report is partial.** 0 cases, 0 findings\n"
     )
 
 
@@ -93,13 +94,13 @@ def test_much_of_it_is_cut_so_that_it_can_be_shown():
         explorations.judged(each.case, each.run, "wrong", f"{place}\n" + "x" * 10_000)
         for place, each in enumerate(exploration.results)
     )
-    told = markdown(replace(exploration, results=bad), before=exploration)
-    assert f"… {len(bad) - 50:,} more findings\n" in told
-    assert f"… {len(bad) - 50:,} more changes\n" in told
-    assert len(told.encode()) < 500_000
+    summary = markdown(replace(exploration, results=bad), before=exploration)
+    assert f"… {len(bad) - 50:,} more findings\n" in summary
+    assert f"… {len(bad) - 50:,} more changes\n" in summary
+    assert len(summary.encode()) < 500_000
 
 
 def test_hostile_text_means_nothing():
-    told = markdown(explorations.hostile(), before=explorations.sound())
-    assert not re.search(r"(?<!\\)<(script|img|!--)", told)
-    assert "\x1b" not in told
+    summary = markdown(explorations.hostile(), before=explorations.sound())
+    assert not re.search(r"(?<!\\)<(script|img|!--)", summary)
+    assert "\x1b" not in summary

@@ -25,7 +25,7 @@ def written(exploration, before=None):
     return exploration_json(ReportOptions(explorations.reproduce, before).report_input(exploration))
 
 
-def told_of(exploration, before=None):
+def report_of(exploration, before=None):
     return json.loads(written(exploration, before))
 
 
@@ -37,29 +37,29 @@ def loaded(data, tmp_path):
 
 def refusal(tmp_path, change):
     """What is said of a report that was changed."""
-    told = told_of(explorations.naive())
-    change(told)
+    report = report_of(explorations.naive())
+    change(report)
     with pytest.raises(InputError) as caught:
-        loaded(json.dumps(told).encode(), tmp_path)
+        loaded(json.dumps(report).encode(), tmp_path)
     return caught.value
 
 
-def test_everything_is_told():
-    told = told_of(explorations.naive(left=2), before=explorations.sound())
-    assert (told["version"], told["subject"], told["is_complete"]) == (1, "refund_agent", True)
-    assert (told["findings"], told["left"]) == (3, 2)
-    assert told["tally"]["crashed"] == 2
-    assert told["rows"] == ["1 agent", "2 agent", "find_order 1", "refund 1"]
-    assert told["columns"] == ["connection_reset", "connection_reset, always", "tool_lost"]
-    assert told["coverage"]["never_ran"] == ["fallback", "breaker open"]
-    assert told["comparison"]["same"] == 1
-    assert told["comparison"]["changes"][1] == {
+def test_everything_is_reported():
+    report = report_of(explorations.naive(left=2), before=explorations.sound())
+    assert (report["version"], report["subject"], report["is_complete"]) == (1, "refund_agent", True)
+    assert (report["findings"], report["left"]) == (3, 2)
+    assert report["tally"]["crashed"] == 2
+    assert report["rows"] == ["1 agent", "2 agent", "find_order 1", "refund 1"]
+    assert report["columns"] == ["connection_reset", "connection_reset, always", "tool_lost"]
+    assert report["coverage"]["never_ran"] == ["fallback", "breaker open"]
+    assert report["comparison"]["same"] == 1
+    assert report["comparison"]["changes"][1] == {
         "case": "step=agent call=1: connection_reset",
         "before": "recovered",
         "after": "crashed",
         "is_worse": True,
     }
-    case = told["explored"][5]
+    case = report["explored"][5]
     assert (case["id"], case["case"]) == ("0006", "tool=refund call=1: tool_lost")
     assert (case["verdict"], case["is_finding"]) == ("repeated side effect", True)
     assert case["reproduce"] == "offbook explore refund.py --only 0006"
@@ -74,7 +74,7 @@ def test_everything_is_told():
 
 
 def test_without_an_earlier_exploration_nothing_is_compared():
-    assert told_of(explorations.naive())["comparison"] is None
+    assert report_of(explorations.naive())["comparison"] is None
 
 
 def test_every_case_is_a_line():
@@ -151,14 +151,14 @@ def test_what_is_no_report_is_refused_with_its_place(data, reason, place, tmp_pa
 
 
 def test_a_field_that_is_not_what_it_should_be_is_refused_with_its_place(tmp_path):
-    error = refusal(tmp_path, lambda told: told["explored"][2].update(verdict="fine"))
+    error = refusal(tmp_path, lambda report: report["explored"][2].update(verdict="fine"))
     assert (error.reason, error.place) == ("unknown value 'fine'", "explored[2].verdict")
-    error = refusal(tmp_path, lambda told: told["explored"][1]["run"]["calls"][0].update(number="x"))
+    error = refusal(tmp_path, lambda report: report["explored"][1]["run"]["calls"][0].update(number="x"))
     assert error.place == "explored[1].run.calls[0].number"
 
 
-def test_a_fault_that_cannot_strike_where_it_is_said_to_is_refused(tmp_path):
-    error = refusal(tmp_path, lambda told: told["explored"][0]["faults"][0]["at"].update(chunk=3))
+def test_a_fault_that_cannot_fire_where_it_is_said_to_is_refused(tmp_path):
+    error = refusal(tmp_path, lambda report: report["explored"][0]["faults"][0]["at"].update(chunk=3))
     assert (error.reason, error.place) == (
         "connection_reset does not fire inside a stream",
         "explored[0].faults[0].at.chunk",

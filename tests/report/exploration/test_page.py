@@ -139,7 +139,7 @@ def test_the_calls_of_tools_stand_beside_those_of_the_clean_run(look_at):
     assert "1.0 s, without the fault 0.0 s · retry: 1 time" in text
 
 
-def test_a_run_tells_its_error_or_the_other_result(look_at):
+def test_a_run_reports_its_error_or_the_other_result(look_at):
     page = look_at(explorations.naive())
     cell(page, "1 agent, connection_reset, always: crashed").click()
     assert "RuntimeError (undeclared)\ngave up" in page.get_by_role("dialog").inner_text()
@@ -212,7 +212,7 @@ def test_cases_of_several_faults_have_a_list_of_their_own(look_at):
     assert not look_at(explorations.naive()).locator("#beside").is_visible()
 
 
-def test_findings_are_told_by_cause_and_lead_to_their_cases(look_at):
+def test_findings_are_reported_by_cause_and_lead_to_their_cases(look_at):
     page = look_at(explorations.naive())
     findings = page.locator(".finding")
     assert findings.locator("> summary").all_inner_texts() == [
@@ -225,7 +225,7 @@ def test_findings_are_told_by_cause_and_lead_to_their_cases(look_at):
     expect(page.get_by_role("dialog")).to_contain_text("Case 0004")
 
 
-def test_coverage_tells_what_was_met_and_what_was_never_seen(look_at):
+def test_coverage_reports_what_was_met_and_what_was_never_seen(look_at):
     exploration = explorations.naive()
     page = look_at(replace(exploration, results=exploration.results[:1]))
     coverage = page.locator("#coverage")
@@ -248,7 +248,7 @@ def test_two_explorations_are_compared(look_at):
     assert not look_at(explorations.naive()).locator("#comparison").is_visible()
 
 
-def test_no_findings_are_told_as_none_and_a_budget_with_what_it_left_out(look_at):
+def test_no_findings_are_reported_as_none_and_a_budget_with_what_it_left_out(look_at):
     page = look_at(replace(explorations.sound(), left=12))
     assert page.locator("#findings").inner_text().splitlines()[-1] == "None."
     assert page.locator("#totals").inner_text() == "6 cases, 0 findings; the budget left out 12 cases"

@@ -7,12 +7,15 @@ from offbook.report.exploration.report_input import causes_of_findings, group_fi
 from tests.report.exploration import explorations
 
 
-def told(exploration):
+def groups_of(exploration):
     return [(each.verdict, [one.case.id for one in each.results]) for each in group_findings(exploration)]
 
 
 def test_the_worst_come_first_and_cases_with_one_cause_are_one_finding():
-    assert told(explorations.with_pair()) == [("repeated side effect", ["0006", "0007"]), ("crashed", ["0003", "0004"])]
+    assert groups_of(explorations.with_pair()) == [
+        ("repeated side effect", ["0006", "0007"]),
+        ("crashed", ["0003", "0004"]),
+    ]
 
 
 def with_assessments(*assessments):
@@ -23,7 +26,7 @@ def with_assessments(*assessments):
 
 def test_another_reason_is_another_finding_and_only_its_first_line_counts():
     other, same = Assessment("wrong", ("KeyError",)), Assessment("wrong", ("it said sorry\nat line 7",))
-    found = told(with_assessments(other, same, replace(same, evidence=("it said sorry",))))
+    found = groups_of(with_assessments(other, same, replace(same, evidence=("it said sorry",))))
     assert found[1:] == [("wrong", ["0001"]), ("wrong", ["0002", "0003"]), ("crashed", ["0004"])]
 
 
@@ -36,7 +39,7 @@ def test_errors_that_merely_ended_the_run_are_one_finding_with_several_causes():
     assert [len(cause.results) for cause in causes_of_findings(exploration)] == [1, 1, 2]
 
 
-def test_a_finding_tells_its_first_case_and_its_evidence_if_there_is_any():
+def test_a_finding_reports_its_first_case_and_its_evidence_if_there_is_any():
     finding = group_findings(explorations.naive())[0]
     assert str(finding.first) == "tool=refund call=1: tool_lost"
     assert finding.headline == "refund ran 2 times, usually once"

@@ -14,16 +14,16 @@ from tests.report.exploration import explorations
 
 class Listener:
     def __init__(self):
-        self.heard = []
+        self.calls = []
 
     def begin(self, exploration, cases):
-        self.heard.append(("begin", exploration.subject, len(exploration.results), cases))
+        self.calls.append(("begin", exploration.subject, len(exploration.results), cases))
 
     def on_case(self, explored):
-        self.heard.append(("told", explored.case.id))
+        self.calls.append(("add", explored.case.id))
 
     def finish(self, exploration, *, is_complete=True):
-        self.heard.append(("finish", len(exploration.results), is_complete))
+        self.calls.append(("finish", len(exploration.results), is_complete))
 
 
 class Always:
@@ -42,18 +42,18 @@ def reporter_of(declared):
 def test_several_reporters_hear_the_same():
     one, other = Listener(), Listener()
     report_exploration(explorations.naive(), ExplorationReporters(one, other))
-    told = [("told", f"{number:04}") for number in range(1, 7)]
-    assert one.heard == other.heard == [("begin", "refund_agent", 0, 6), *told, ("finish", 6, True)]
+    cases = [("add", f"{number:04}") for number in range(1, 7)]
+    assert one.calls == other.calls == [("begin", "refund_agent", 0, 6), *cases, ("finish", 6, True)]
 
 
-def test_a_reporter_can_be_told_by_an_explorer_and_of_what_was_cut_off():
+def test_a_reporter_can_be_driven_by_an_explorer_and_gets_what_was_cut_off():
     listener = Listener()
     reporters = ExplorationReporters(listener)
     variants = [replace(each, is_persistent=False) for each in select_variants("tool_error")]
     options = ExploreOptions(variants=variants)
     exploration = Explorer(Always(), options, on_begin=reporters.begin, on_case=reporters.on_case).explore()
     reporters.finish(exploration, is_complete=False)
-    assert listener.heard == [("begin", "always", 0, 2), ("told", "0001"), ("told", "0002"), ("finish", 2, False)]
+    assert listener.calls == [("begin", "always", 0, 2), ("add", "0001"), ("add", "0002"), ("finish", 2, False)]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_github_may_have_a_path(tmp_path):
         ("json=", "a path is missing", "json=exploration.json"),
     ],
 )
-def test_what_is_wrong_with_a_declaration_is_told(declared, reason, hint):
+def test_what_is_wrong_with_a_declaration_is_reported(declared, reason, hint):
     with pytest.raises(InputError) as caught:
         reporter_of(declared)
     assert caught.value.reason == reason
@@ -107,32 +107,32 @@ def reporter_at(path):
     return exploration_reporter_of(f"json={path}", reproduce=explorations.reproduce)
 
 
-def begun(exploration):
+def started_reporter(exploration):
     return replace(exploration, results=(), left=0)
 
 
-def told_in(path):
-    told = json.loads(path.read_bytes())
-    return len(told["explored"]), told["is_complete"]
+def report_in(path):
+    report = json.loads(path.read_bytes())
+    return len(report["explored"]), report["is_complete"]
 
 
 def test_the_file_is_there_when_the_exploration_begins_and_nothing_of_an_earlier_one(tmp_path):
     path = tmp_path / "e.json"
     path.write_text("old")
-    reporter_at(path).begin(begun(explorations.naive()), 6)
-    assert told_in(path) == (0, False)
+    reporter_at(path).begin(started_reporter(explorations.naive()), 6)
+    assert report_in(path) == (0, False)
 
 
 def test_an_exploration_that_is_killed_leaves_at_least_half_of_what_had_ended(tmp_path):
     path = tmp_path / "e.json"
     exploration = explorations.large()
     reporter, written = reporter_at(path), set()
-    reporter.begin(begun(exploration), 100)
+    reporter.begin(started_reporter(exploration), 100)
     for ended, each in enumerate(exploration.results[:100], 1):
         reporter.on_case(each)
-        kept, is_complete = told_in(path)
-        written.add(kept)
-        assert kept * 2 >= ended
+        report, is_complete = report_in(path)
+        written.add(report)
+        assert report * 2 >= ended
         assert not is_complete
     assert len(written) < 10
 
@@ -140,18 +140,18 @@ def test_an_exploration_that_is_killed_leaves_at_least_half_of_what_had_ended(tm
 def test_the_whole_is_what_stays(tmp_path):
     path = tmp_path / "e.json"
     reporter = reporter_at(path)
-    reporter.begin(begun(explorations.naive()), 6)
+    reporter.begin(started_reporter(explorations.naive()), 6)
     reporter.finish(explorations.naive())
-    assert told_in(path) == (6, True)
+    assert report_in(path) == (6, True)
 
 
-def test_what_was_cut_off_is_told_as_such(tmp_path):
+def test_what_was_cut_off_is_reported_as_such(tmp_path):
     path = tmp_path / "e.json"
     reporter_at(path).finish(explorations.naive(), is_complete=False)
-    assert told_in(path) == (6, False)
+    assert report_in(path) == (6, False)
 
 
 def test_a_path_that_cannot_be_written_is_found_when_the_exploration_begins(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"Not a directory|File exists"):
-        reporter_at(tmp_path / "file" / "e.json").begin(begun(explorations.naive()), 6)
+        reporter_at(tmp_path / "file" / "e.json").begin(started_reporter(explorations.naive()), 6)

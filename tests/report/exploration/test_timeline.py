@@ -40,7 +40,7 @@ def test_tools_that_no_model_asked_for_stand_before_the_next_or_at_the_end():
     assert names(run) == ["1 agent", "2 agent", "fetch 1", "refund 1", "fetch 2"]
 
 
-def test_the_places_where_a_fault_fired_are_told():
+def test_the_places_where_a_fault_fired_are_reported():
     first, _, first_always, _, _, refund = explorations.cases()
     assert timeline_of(explorations.retried(first), first).fired == (0,)
     assert timeline_of(explorations.retried(first_always), first_always).fired == (0, 1)
@@ -54,7 +54,7 @@ def test_a_call_without_a_step_is_found_by_its_number():
     assert timeline_of(run, case).fired == (1,)
 
 
-def test_a_step_tells_how_a_call_ended():
+def test_a_step_reports_how_a_call_ended():
     undecided = model_call(1, outcome="undecided")
     failed = replace(LOOKED_UP, error="gone", has_run=False)
     model, tool = timeline_of(Run(calls=(undecided,), tools=(failed,))).steps
@@ -70,33 +70,33 @@ def test_a_step_notes_what_else_is_worth_knowing():
     assert tool.notes == ("side effect",)
 
 
-def told(clean, run):
+def describe_pairs(clean, run):
     pairs = compare_tool_calls(timeline_of(clean).steps, timeline_of(run).steps)
     return [(pair.clean and pair.clean.name, pair.run and pair.run.name, pair.is_same) for pair in pairs]
 
 
 def test_equal_runs_are_the_same_line_by_line():
-    assert told(CLEAN, CLEAN) == [("find_order 1", "find_order 1", True), ("refund 1", "refund 1", True)]
+    assert describe_pairs(CLEAN, CLEAN) == [("find_order 1", "find_order 1", True), ("refund 1", "refund 1", True)]
 
 
 def test_a_call_too_many_or_too_few_has_nothing_beside_it():
     twice = replace(CLEAN, tools=(*CLEAN.tools, replace(REFUNDED, call=2)))
-    assert told(CLEAN, twice)[1:] == [("refund 1", "refund 1", True), (None, "refund 2", False)]
-    assert told(CLEAN, replace(CLEAN, tools=(REFUNDED,)))[0] == ("find_order 1", None, False)
+    assert describe_pairs(CLEAN, twice)[1:] == [("refund 1", "refund 1", True), (None, "refund 2", False)]
+    assert describe_pairs(CLEAN, replace(CLEAN, tools=(REFUNDED,)))[0] == ("find_order 1", None, False)
 
 
 def test_the_same_call_with_another_result_is_beside_its_own():
     garbled = replace(CLEAN, tools=(replace(LOOKED_UP, result="~~"), REFUNDED))
-    assert told(CLEAN, garbled) == [("find_order 1", "find_order 1", False), ("refund 1", "refund 1", True)]
+    assert describe_pairs(CLEAN, garbled) == [("find_order 1", "find_order 1", False), ("refund 1", "refund 1", True)]
 
 
-def test_very_long_runs_are_told_as_what_they_begin_with_and_the_rest():
+def test_very_long_runs_are_reported_as_what_they_begin_with_and_the_rest():
     def calls(ids):
         return Run(
             tools=tuple(ToolRun(tool="t", call=place, arguments={"id": number}) for place, number in enumerate(ids, 1))
         )
 
-    pairs = told(calls([0, 1]), calls([0, *range(2, MAX_COMPARED + 3)]))
+    pairs = describe_pairs(calls([0, 1]), calls([0, *range(2, MAX_COMPARED + 3)]))
     assert pairs[0] == ("t 1", "t 1", True)
     assert pairs[1] == ("t 2", None, False)
     assert all(pair[0] is None for pair in pairs[2:])

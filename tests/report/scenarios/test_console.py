@@ -28,7 +28,7 @@ def test_each_scenario_has_a_line_and_what_failed_is_below_it():
     assert "✓ says hello  small  1/1  100 tokens  0.0100 $  0.50 s" in lines
 
 
-def test_the_end_tells_totals_mocks_never_called_and_agents_beside_each_other():
+def test_the_end_reports_totals_mocks_never_called_and_agents_beside_each_other():
     lines = [line.rstrip() for line in shown(runs.two_agents()).splitlines()]
     assert lines[-6:] == [
         "mocks never called in says hello (large): wave",
@@ -40,14 +40,14 @@ def test_the_end_tells_totals_mocks_never_called_and_agents_beside_each_other():
     ]
 
 
-def test_one_agent_needs_no_table_and_what_cost_nothing_tells_no_cost():
-    told = shown(runs.suite(runs.scenario("free", conversations=())))
-    assert told == "✓ free  small  0/0\n\n1 of 1 scenario passed, 0 of 0 conversations, 1.50 s\n"
+def test_one_agent_needs_no_table_and_what_cost_nothing_reports_no_cost():
+    output = shown(runs.suite(runs.scenario("free", conversations=())))
+    assert output == "✓ free  small  0/0\n\n1 of 1 scenario passed, 0 of 0 conversations, 1.50 s\n"
 
 
 def test_an_agent_that_did_not_do_a_scenario_has_an_empty_cell():
-    told = shown(runs.suite(runs.scenario(), runs.scenario(agent="large"), runs.scenario("other")))
-    assert "\nother             ✓ 1/1       " in told
+    output = shown(runs.suite(runs.scenario(), runs.scenario(agent="large"), runs.scenario("other")))
+    assert "\nother             ✓ 1/1       " in output
 
 
 def test_a_run_that_was_cut_off_says_so():
@@ -56,17 +56,17 @@ def test_a_run_that_was_cut_off_says_so():
 
 def test_long_details_and_many_failures_are_cut():
     failure = Failure("assertion", "r" * 10_000, "\n".join(["d" * 10_000] * 1000))
-    told = shown(runs.suite(runs.scenario(conversations=(), failures=(failure,) * 12)))
-    assert "  │   … 940 more lines\n" in told
-    assert "  │ … 2 more failures\n" in told
-    assert max(map(len, told.splitlines())) < 400
+    output = shown(runs.suite(runs.scenario(conversations=(), failures=(failure,) * 12)))
+    assert "  │   … 940 more lines\n" in output
+    assert "  │ … 2 more failures\n" in output
+    assert max(map(len, output.splitlines())) < 400
 
 
 def test_nothing_that_was_said_can_command_a_terminal_or_a_log():
-    told = shown(runs.suite(runs.hostile()))
-    assert all(letter.isprintable() or letter == "\n" for letter in told)
-    assert not any(line.lstrip().startswith("::") for line in told.splitlines())
-    assert "##[" not in told
+    output = shown(runs.suite(runs.hostile()))
+    assert all(letter.isprintable() or letter == "\n" for letter in output)
+    assert not any(line.lstrip().startswith("::") for line in output.splitlines())
+    assert "##[" not in output
 
 
 def test_what_looks_like_markup_is_text():
@@ -76,9 +76,9 @@ def test_what_looks_like_markup_is_text():
 def test_a_console_without_unicode_gets_plain_marks():
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     both = runs.suite(runs.scenario("größer", passes=0), runs.scenario("größer", "large"))
-    told = shown(both, file=out)
-    assert told.startswith("x gr??er  small  0/1")
-    assert "\ngr??er    x 0/1  + 1/1" in told
+    output = shown(both, file=out)
+    assert output.startswith("x gr??er  small  0/1")
+    assert "\ngr??er    x 0/1  + 1/1" in output
 
 
 def test_a_terminal_shows_how_far_the_run_is():
@@ -118,12 +118,12 @@ def test_a_single_failure_needs_no_causes():
 
 def test_many_causes_are_cut():
     groups = [runs.ErrorGroup(f"cause {number}", "low", ("c0",)) for number in range(12)]
-    told = shown(runs.grouped(*groups))
-    assert "cause 9 " in told
-    assert told.endswith("  … 2 more causes\n")
+    output = shown(runs.grouped(*groups))
+    assert "cause 9 " in output
+    assert output.endswith("  … 2 more causes\n")
 
 
 def test_no_cause_can_command_a_terminal_or_a_log():
-    told = shown(runs.grouped(runs.hostile_group()))
-    assert all(letter.isprintable() or letter == "\n" for letter in told)
-    assert "##[" not in told
+    output = shown(runs.grouped(runs.hostile_group()))
+    assert all(letter.isprintable() or letter == "\n" for letter in output)
+    assert "##[" not in output

@@ -31,8 +31,8 @@ def unescaped(text):
 
 def test_a_scenario_that_failed_is_annotated_where_it_was_written():
     (line,) = commands(*runs.two_agents().scenarios)
-    told = "conversation 2: assertion: a call is missing%0A- find_order(id=7)%0A+ refund(id=7)"
-    assert line.startswith(f"::error file=tests/refunds.py,line=12,title=refunds an order (small)::{told}%0A")
+    message = "conversation 2: assertion: a call is missing%0A- find_order(id=7)%0A+ refund(id=7)"
+    assert line.startswith(f"::error file=tests/refunds.py,line=12,title=refunds an order (small)::{message}%0A")
 
 
 def test_names_and_reasons_are_escaped_and_come_back():
@@ -61,17 +61,19 @@ def test_a_stream_that_does_not_know_a_letter_still_gets_the_command():
 
 
 def test_the_summary_has_a_table_the_totals_and_what_failed(tmp_path):
-    told = summary_of(runs.two_agents(), tmp_path / "s.md")
-    assert "| ❌ | refunds an order | small | 1/3 | 33 % (6–79 %) | 0.0300 |\n| ✅ | refunds an order | large |" in told
-    assert "\n3 of 4 scenarios passed, 6 of 8 conversations" in told
-    assert "| says hello | ✅ 1/1 | ✅ 1/1 |" in told
-    assert "Mocks never called in says hello: wave" in told
-    assert "<pre>\nconversation 2: assertion: a call is missing\n  - find_order(id=7)\n" in told
+    summary = summary_of(runs.two_agents(), tmp_path / "s.md")
+    assert (
+        "| ❌ | refunds an order | small | 1/3 | 33 % (6–79 %) | 0.0300 |\n| ✅ | refunds an order | large |" in summary
+    )
+    assert "\n3 of 4 scenarios passed, 6 of 8 conversations" in summary
+    assert "| says hello | ✅ 1/1 | ✅ 1/1 |" in summary
+    assert "Mocks never called in says hello: wave" in summary
+    assert "<pre>\nconversation 2: assertion: a call is missing\n  - find_order(id=7)\n" in summary
 
 
 def test_one_agent_is_compared_with_none(tmp_path):
-    told = summary_of(runs.suite(runs.scenario(), runs.scenario("other", "large")), tmp_path / "s.md")
-    assert "### Agents" not in told
+    summary = summary_of(runs.suite(runs.scenario(), runs.scenario("other", "large")), tmp_path / "s.md")
+    assert "### Agents" not in summary
 
 
 def test_an_agent_that_did_not_do_a_scenario_has_an_empty_cell(tmp_path):
@@ -97,10 +99,10 @@ def test_a_run_that_was_cut_off_says_so(tmp_path):
 
 
 def test_hostile_text_means_nothing_in_the_summary(tmp_path):
-    told = summary_of(runs.suite(runs.hostile()), tmp_path / "s.md")
-    assert "<script" not in told.replace("\\<script", "")
-    assert "<img" not in told.replace("\\<img", "")
-    rows = [line for line in told.splitlines() if line.startswith("| ❌")]
+    summary = summary_of(runs.suite(runs.hostile()), tmp_path / "s.md")
+    assert "<script" not in summary.replace("\\<script", "")
+    assert "<img" not in summary.replace("\\<img", "")
+    rows = [line for line in summary.splitlines() if line.startswith("| ❌")]
     assert len(rows) == 1
     assert len(re.findall(r"(?<!\\)\|", rows[0])) == 7
 
@@ -112,10 +114,10 @@ def test_the_summary_never_outgrows_what_github_takes(tmp_path):
         runs.scenario(str(index), conversations=(), failures=(Failure("assertion", reason, detail),) * 10)
         for index in range(100)
     ]
-    told = summary_of(runs.suite(*many), tmp_path / "s.md")
-    assert 500_000 < len(told.encode()) <= 1_000_000
-    assert "0 of 100 scenarios passed" in told
-    assert told.rstrip().endswith("</details>")
+    summary = summary_of(runs.suite(*many), tmp_path / "s.md")
+    assert 500_000 < len(summary.encode()) <= 1_000_000
+    assert "0 of 100 scenarios passed" in summary
+    assert summary.rstrip().endswith("</details>")
 
 
 def test_a_summary_that_cannot_be_written_is_an_input_error(tmp_path):
@@ -124,8 +126,8 @@ def test_a_summary_that_cannot_be_written_is_an_input_error(tmp_path):
 
 
 def test_the_summary_lists_the_causes(tmp_path):
-    told = summary_of(runs.grouped(failures=1), tmp_path / "s.md")
-    assert "\n### Findings by cause\n\n- **high** a call is missing (1 conversation\\: c0)\n" in told
+    summary = summary_of(runs.grouped(failures=1), tmp_path / "s.md")
+    assert "\n### Findings by cause\n\n- **high** a call is missing (1 conversation\\: c0)\n" in summary
 
 
 def test_a_run_without_groups_has_no_causes_in_its_summary(tmp_path):
@@ -133,7 +135,7 @@ def test_a_run_without_groups_has_no_causes_in_its_summary(tmp_path):
 
 
 def test_hostile_causes_mean_nothing_and_many_are_cut(tmp_path):
-    told = summary_of(runs.grouped(*[runs.hostile_group()] * 52), tmp_path / "s.md")
-    assert "<script" not in told.replace("\\<script", "")
-    assert told.count("- **critical**") == 50
-    assert "\n- … 2 more causes\n" in told
+    summary = summary_of(runs.grouped(*[runs.hostile_group()] * 52), tmp_path / "s.md")
+    assert "<script" not in summary.replace("\\<script", "")
+    assert summary.count("- **critical**") == 50
+    assert "\n- … 2 more causes\n" in summary

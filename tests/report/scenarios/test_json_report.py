@@ -16,7 +16,7 @@ FIELDS = ["version", "passed", "is_complete", "tokens", "cost_usd", "latency_s",
 SCENARIO_FIELDS = ["name", "agent", "source", "passed", "figures", "failures", "never_called", "conversations"]
 
 
-def told_of(result):
+def report_of(result):
     return json.loads(json_report(result))
 
 
@@ -26,21 +26,21 @@ def with_result(value, args=None):
     return runs.suite(runs.scenario(conversations=(runs.conversation(turns=(turn,)),)))
 
 
-def call_in(told):
-    return told["scenarios"][0]["conversations"][0]["turns"][0]["calls"][0]
+def call_in(report):
+    return report["scenarios"][0]["conversations"][0]["turns"][0]["calls"][0]
 
 
-def test_everything_is_told_in_a_fixed_order():
-    told = told_of(runs.two_agents())
-    assert list(told) == FIELDS
-    first = told["scenarios"][0]
+def test_everything_is_reported_in_a_fixed_order():
+    report = report_of(runs.two_agents())
+    assert list(report) == FIELDS
+    first = report["scenarios"][0]
     assert list(first) == SCENARIO_FIELDS
     assert first["figures"]["pass_hat_k"] == {"1": 1 / 3, "2": 0, "3": 0}
     assert first["figures"]["metrics"]["helpfulness"]["mean"] == 5
     assert first["conversations"][1]["failures"] == [
         {"kind": "assertion", "reason": "a call is missing", "detail": runs.DIFFERENCE}
     ]
-    assert told["scenarios"][3]["never_called"] == ["wave"]
+    assert report["scenarios"][3]["never_called"] == ["wave"]
 
 
 def test_equal_results_are_the_same_bytes_whatever_the_order_of_their_keys():
@@ -55,7 +55,7 @@ class Order(Struct):
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (Order(7), {"id": 7}),
         (math.nan, None),
@@ -67,14 +67,14 @@ class Order(Struct):
         (b"\xff", "/w=="),
     ],
 )
-def test_what_json_does_not_know_is_told_as_well_as_may_be(value, told):
-    assert call_in(told_of(with_result(value)))["result"] == told
+def test_what_json_does_not_know_is_reported_as_well_as_may_be(value, expected):
+    assert call_in(report_of(with_result(value)))["result"] == expected
 
 
 def test_fields_keep_their_order_beside_text_that_is_broken():
-    told = told_of(with_result("\ud800"))
-    assert list(told) == FIELDS
-    assert list(told["scenarios"][0]) == SCENARIO_FIELDS
+    report = report_of(with_result("\ud800"))
+    assert list(report) == FIELDS
+    assert list(report["scenarios"][0]) == SCENARIO_FIELDS
 
 
 def test_what_is_inside_itself_is_cut():
@@ -86,17 +86,17 @@ def test_what_is_inside_itself_is_cut():
 @given(st.text(), st.recursive(st.none() | st.text() | st.floats(allow_nan=False, allow_infinity=False), st.lists))
 def test_texts_and_values_come_back_as_they_were(said, value):
     turn = TurnRecord(0, said, said, (runs.call(result=value),))
-    told = told_of(runs.suite(runs.scenario(conversations=(runs.conversation(turns=(turn,)),))))
-    assert told["scenarios"][0]["conversations"][0]["turns"][0]["user"] == said
-    assert call_in(told)["result"] == value
+    report = report_of(runs.suite(runs.scenario(conversations=(runs.conversation(turns=(turn,)),))))
+    assert report["scenarios"][0]["conversations"][0]["turns"][0]["user"] == said
+    assert call_in(report)["result"] == value
 
 
-def test_hostile_text_is_told_as_it_is():
-    assert told_of(runs.suite(runs.hostile()))["scenarios"][0]["name"] == runs.HOSTILE.replace("\ud800", "\\ud800")
+def test_hostile_text_is_reported_as_it_is():
+    assert report_of(runs.suite(runs.hostile()))["scenarios"][0]["name"] == runs.HOSTILE.replace("\ud800", "\\ud800")
 
 
-def test_groups_are_told_with_all_their_conversations():
-    assert told_of(runs.grouped())["groups"] == [
+def test_groups_are_reported_with_all_their_conversations():
+    assert report_of(runs.grouped())["groups"] == [
         {
             "title": "a call is missing",
             "severity": "high",

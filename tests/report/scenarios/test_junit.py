@@ -51,11 +51,11 @@ def test_there_is_a_suite_for_each_file_and_agent_and_a_case_for_each_scenario()
 
 def test_cost_and_tokens_are_properties_of_the_suite():
     suite = parsed(runs.two_agents())[0]
-    told = {each.get("name"): each.get("value") for each in suite.iter("property")}
-    assert told == {"agent": "small", "cost_usd": "0.030000", "tokens": "300"}
+    properties = {each.get("name"): each.get("value") for each in suite.iter("property")}
+    assert properties == {"agent": "small", "cost_usd": "0.030000", "tokens": "300"}
 
 
-def test_a_failure_tells_what_is_wrong_with_each_conversation():
+def test_a_failure_reports_what_is_wrong_with_each_conversation():
     failure = parsed(runs.two_agents()).find(".//failure")
     assert failure.get("message") == "conversation 2: assertion: a call is missing"
     assert failure.text.count(runs.DIFFERENCE) == 2

@@ -84,7 +84,7 @@ def test_the_text_filter_looks_into_conversations(look_at):
     assert shown_names(page) == ["other"]
 
 
-def test_a_timeline_opens_by_keyboard_and_tells_the_conversation_in_order(look_at):
+def test_a_timeline_opens_by_keyboard_and_reports_the_conversation_in_order(look_at):
     page = look_at(runs.two_agents())
     page.locator(".scenario > summary").first.press("Enter")
     page.locator(".conversation.failed > summary").first.press("Enter")
@@ -143,12 +143,12 @@ def test_every_kind_of_verdict_and_call_is_shown(look_at):
     judged = (runs.Judgement("tone", error="no answer"), runs.Judgement("harm", "leak", "It leaked.", severity="high"))
     turn = runs.TurnRecord(0, "Hi", "", calls)
     failures = (runs.Failure("threshold", "tone is 2.00, below 3.00"),)
-    told = runs.scenario(
+    scenario = runs.scenario(
         conversations=(runs.conversation(turns=(turn,), judgements=judged, assertions=()),),
         failures=failures,
         never_called=("wave", "nod"),
     )
-    page = look_at(runs.suite(told, is_complete=False))
+    page = look_at(runs.suite(scenario, is_complete=False))
     open_all(page)
     text = page.locator(".scenario").inner_text()
     for part in ("✗ failed\n", "no such order", "✗ not answered", "could not be judged: no answer", "severity high"):

@@ -14,22 +14,22 @@ from tests.report import runs
 
 class Listener:
     def __init__(self):
-        self.heard = []
+        self.calls = []
 
     def begin(self, scenarios):
-        self.heard.append(("begin", scenarios))
+        self.calls.append(("begin", scenarios))
 
     def on_scenario(self, scenario):
-        self.heard.append(("told", scenario.agent))
+        self.calls.append(("add", scenario.agent))
 
     def finish(self, result):
-        self.heard.append(("finish", result.passed))
+        self.calls.append(("finish", result.passed))
 
 
 def test_several_reporters_hear_the_same():
     one, other = Listener(), Listener()
     report(runs.suite(runs.scenario(), runs.scenario(agent="large")), Reporters(one, other))
-    assert one.heard == other.heard == [("begin", 2), ("told", "small"), ("told", "large"), ("finish", True)]
+    assert one.calls == other.calls == [("begin", 2), ("add", "small"), ("add", "large"), ("finish", True)]
 
 
 @pytest.mark.parametrize(
