@@ -405,7 +405,7 @@ class TestResponses:
             (None, None),
         ],
     )
-    def test_a_stop_reason_is_told_in_our_words(self, stop_reason, finish_reason):
+    def test_a_stop_reason_is_reported_in_our_words(self, stop_reason, finish_reason):
         data = orjson.dumps({"content": [], "stop_reason": stop_reason})
         assert CODEC.decode_response(data).finish_reason == finish_reason
 
@@ -420,7 +420,7 @@ class TestResponses:
             (None, None),
         ],
     )
-    def test_a_finish_reason_is_told_in_the_vendors_words(self, finish_reason, stop_reason):
+    def test_a_finish_reason_is_reported_in_the_vendors_words(self, finish_reason, stop_reason):
         assert CODEC.encode_response(Response(finish_reason=finish_reason))["stop_reason"] == stop_reason
 
     @pytest.mark.parametrize(
@@ -590,7 +590,7 @@ class TestStreams:
             reasoning="Two cities, two calls.",
         )
 
-    def test_counts_told_again_at_the_end_replace_the_first_ones(self):
+    def test_counts_sent_again_at_the_end_replace_the_first_ones(self):
         usage = {"input_tokens": 50, "cache_read_input_tokens": 8, "output_tokens": 9}
         end = frame("message_delta", type="message_delta", delta={"stop_reason": "end_turn"}, usage=usage)
         assert read(START, end, STOP)[1].usage == Usage.of(58, 9, cached=8)
@@ -602,7 +602,7 @@ class TestStreams:
         again = frame("content_block_delta", type="content_block_delta", index=0, delta=piece)
         assert read(START, start, again, END)[1].tool_calls == (ToolCall("now", {"zone": "UTC"}, "toolu_1"),)
 
-    def test_a_stream_that_tells_no_counts_has_none(self):
+    def test_a_stream_that_reports_no_counts_has_none(self):
         start = frame("message_start", type="message_start", message={"model": "m"})
         end = frame("message_delta", type="message_delta", delta={"stop_reason": "end_turn"})
         assert read(start, end)[1].usage == Usage()
@@ -612,7 +612,7 @@ class TestStreams:
         start = frame("content_block_start", type="content_block_start", index=0, content_block=block)
         assert read(START, start, TEXT, END)[1].content == "Well, half a th"
 
-    def test_events_without_a_name_are_told_by_their_type(self):
+    def test_events_without_a_name_are_reported_by_their_type(self):
         nameless = [data.split(b"\n", 1)[1] for data in (START, TEXT, END)]
         assert read(*nameless) == read(START, TEXT, END)
 

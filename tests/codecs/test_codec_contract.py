@@ -115,10 +115,10 @@ def test_what_is_no_request_is_refused(codec, body):
         codec.decode_request(WireRequest("", body))
 
 
-def test_an_error_body_tells_its_message_again(codec):
+def test_an_error_body_reports_its_message_again(codec):
     assert codec.decode_error(orjson.dumps(codec.encode_error(500, "it broke"))) == "it broke"
 
 
 @pytest.mark.parametrize("data", [b"<html>bad gateway</html>", b'{"unknown": "shape"}', b'{"error": 5}', b'"text"'])
-def test_an_error_body_of_another_shape_is_told_as_it_is(codec, data):
+def test_an_error_body_of_another_shape_is_reported_as_it_is(codec, data):
     assert codec.decode_error(data) == data.decode()

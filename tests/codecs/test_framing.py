@@ -125,7 +125,7 @@ breaks = st.sampled_from(["\u0085", "\u2028", "\u2029", "\n", "\r", "\x0b", "\x0
 
 
 @given(st.lists(st.text() | breaks).map("".join))
-def test_json_stays_the_same_and_is_one_line_however_lines_are_told(text):
+def test_json_stays_the_same_and_is_one_line_however_lines_are_reported(text):
     line = escape_line_breaks(orjson.dumps({"text": text}))
     assert orjson.loads(line) == {"text": text}
     assert len(line.decode().splitlines()) == 1
@@ -159,7 +159,7 @@ def test_comments_and_keep_alives_stay_where_they_came():
     ]
 
 
-def test_an_event_is_told_as_soon_as_it_is_complete():
+def test_an_event_is_reported_as_soon_as_it_is_complete():
     splitter = splitter_for("Text/Event-Stream; charset=utf-8")
     assert splitter.feed(b"data: a\n") == []
     assert splitter.feed(b"\ndata") == [b"data: a\n\n"]

@@ -54,7 +54,7 @@ class TestPath:
             ("/v1beta/tunedModels/mine-123:generateContent?key=abc", "tunedModels/mine-123", False),
         ],
     )
-    def test_tells_the_model_and_whether_to_stream(self, path, model, stream):
+    def test_reports_the_model_and_whether_to_stream(self, path, model, stream):
         request = decode({}, path)
         assert (request.model, request.stream) == (model, stream)
 
@@ -256,7 +256,7 @@ class TestToolCalls:
                 ]
             }
         )
-        said, noon, sunny, asked, again, later = request.messages
+        said, noon, sunny, question, again, later = request.messages
         assert said["content"] == "Let me see."
         assert [(call["id"], call["function"]) for call in said["tool_calls"]] == [
             ("call_0", {"name": "weather", "arguments": '{"city":"Paris"}'}),
@@ -264,7 +264,7 @@ class TestToolCalls:
         ]
         assert noon == {"role": "tool", "tool_call_id": "call_1", "content": '{"hour":12}'}
         assert sunny == {"role": "tool", "tool_call_id": "call_0", "content": '["sunny"]'}
-        assert asked == {"role": "user", "content": "Well?"}
+        assert question == {"role": "user", "content": "Well?"}
         assert again["tool_calls"][0]["id"] == later["tool_call_id"] == "call_2"
 
     def test_whose_arguments_are_no_object_keep_their_text(self):
@@ -439,7 +439,7 @@ class TestResponse:
         )
 
     @pytest.mark.parametrize(
-        ("told", "finish_reason"),
+        ("reason", "finish_reason"),
         [
             ("STOP", "stop"),
             ("MAX_TOKENS", "length"),
@@ -452,8 +452,8 @@ class TestResponse:
             ("FINISH_REASON_UNSPECIFIED", None),
         ],
     )
-    def test_tells_why_it_ended(self, told, finish_reason):
-        response = CODEC.decode_response(orjson.dumps({"candidates": [{"finishReason": told}]}))
+    def test_reports_why_it_ended(self, reason, finish_reason):
+        response = CODEC.decode_response(orjson.dumps({"candidates": [{"finishReason": reason}]}))
         assert (response.finish_reason, response.content) == (finish_reason, "")
 
     def test_to_a_blocked_prompt_is_a_filtered_one(self):
@@ -574,7 +574,7 @@ class TestStream:
         with pytest.raises(ProviderConnectionError):
             decoder.close()
 
-    def test_that_tells_an_error_raises_it(self):
+    def test_that_reports_an_error_raises_it(self):
         frame = b'data: {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}}\n\n'
         with pytest.raises(ProviderError, match=r"error inside the stream: The model is overloaded\.") as caught:
             list(CODEC.stream_decoder().feed(frame))
@@ -633,6 +633,6 @@ class TestError:
             (504, "DEADLINE_EXCEEDED"),
         ],
     )
-    def test_tells_the_vendor_s_word_for_its_status(self, status_code, word):
+    def test_reports_the_vendor_s_word_for_its_status(self, status_code, word):
         body = orjson.dumps(CODEC.encode_error(status_code, "it broke"))
         assert body == b'{"error":{"code":%d,"message":"it broke","status":"%b"}}' % (status_code, word.encode())

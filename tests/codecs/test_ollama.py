@@ -121,14 +121,14 @@ class TestConversation:
     )
     def test_has_images_beside_its_text(self, media_type, data):
         image = {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}}
-        told = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}
+        message = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}
         shown = {"role": "user", "content": [image]}
-        body = encode(told, shown)
+        body = encode(message, shown)
         assert body["messages"] == [
             {"role": "user", "content": "What is this?", "images": [data]},
             {"role": "user", "content": "", "images": [data]},
         ]
-        assert decode(body).messages == (told, shown)
+        assert decode(body).messages == (message, shown)
 
     @pytest.mark.parametrize(
         "part",

@@ -353,11 +353,11 @@ class TestResponses:
         assert response.tool_calls == (ToolCall("weather", id="call_1", raw_arguments='{"city":'),)
 
     @pytest.mark.parametrize(
-        ("error", "told"),
+        ("error", "message"),
         [({"code": "server_error", "message": "It broke."}, "It broke."), (None, "no reason given")],
     )
-    def test_that_failed_raise_what_went_wrong(self, error, told):
-        with pytest.raises(ProviderError, match=f"the response failed: {told}") as caught:
+    def test_that_failed_raise_what_went_wrong(self, error, message):
+        with pytest.raises(ProviderError, match=f"the response failed: {message}") as caught:
             answered(status="failed", error=error)
         assert not isinstance(caught.value, MalformedResponseError)
         assert '"failed"' in caught.value.body

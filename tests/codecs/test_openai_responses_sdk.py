@@ -88,8 +88,8 @@ def test_a_conversation_goes_on_with_the_items_of_the_answer(client, server):
     first = client.responses.create(model="gpt-5", instructions="Be brief.", input=[question], tools=[TOOL])
     response = client.responses.create(model="gpt-5", input=[question, *first.output, *results(first)], tools=[TOOL])
     assert response.output_text == "Sunny, at noon."
-    assert server.asked[0].messages == ({"role": "system", "content": "Be brief."}, question)
-    _, turn, weather, clock = server.asked[1].messages
+    assert server.requests[0].messages == ({"role": "system", "content": "Be brief."}, question)
+    _, turn, weather, clock = server.requests[1].messages
     assert (turn["content"], turn["reasoning_content"]) == ("Let me look.", "Hm.")
     assert [call["id"] for call in turn["tool_calls"]] == ["call_1", "call_2"]
     assert (weather["tool_call_id"], clock["tool_call_id"], clock["content"]) == ("call_1", "call_2", "fine")

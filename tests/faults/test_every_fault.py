@@ -136,12 +136,12 @@ def test_a_stream_of_the_provider_that_breaks_off_stays_broken(name):
 
 
 @every_fault
-def test_the_documentation_tells_of_every_fault_with_all_its_fields(fault):
-    told = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{fault.type}` |"))
-    assert all(f"`{name}`" in told.split("|")[2] for name in fault.__struct_encode_fields__)
+def test_the_documentation_describes_every_fault_with_all_its_fields(fault):
+    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{fault.type}` |"))
+    assert all(f"`{name}`" in row.split("|")[2] for name in fault.__struct_encode_fields__)
 
 
 @every_fault
-def test_a_fault_is_told_on_one_line_that_starts_with_its_type(fault):
+def test_a_fault_is_reported_on_one_line_that_starts_with_its_type(fault):
     assert str(fault).split()[0] == fault.type
     assert len(str(fault).splitlines()) == 1

@@ -31,7 +31,7 @@ def test_a_fault_has_no_fields_but_its_own(name):
 
 @pytest.mark.parametrize("name", ["connection_reset", "http_error", "malformed_response", "stream_truncate", "timeout"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_fault_strikes_the_same_every_time(apply, name, stream):
+def test_a_fault_fires_the_same_every_time(apply, name, stream):
     fired = [apply(declared(name), stream=stream, content="one two three") for _ in range(3)]
     assert len({(str(came), repr(error), after_s) for came, error, after_s in fired}) == 1
     assert isinstance(fired[0][1], OffbookError)

@@ -69,7 +69,7 @@ def test_an_error_inside_a_stream_becomes_the_break_that_raises_it(error, ending
         st.sampled_from(["30", "soon", "Sat, 01 Jan 2000 00:01:00 GMT", "1e3"]),
     ),
 )
-def test_how_long_to_wait_is_told_by_the_headers_alone_whenever_they_are_replayed(wait_s, headers):
+def test_how_long_to_wait_is_reported_by_the_headers_alone_whenever_they_are_replayed(wait_s, headers):
     fault = fault_of(RateLimitError("x", headers=headers, retry_after_s=wait_s), after_ms=0.0)
     if wait_s is None:
         assert fault.headers == headers

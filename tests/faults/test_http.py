@@ -38,7 +38,7 @@ def test_a_status_raises_a_provider_error_with_status_headers_and_body(apply, st
         ({"Retry-After": "Sat, 01 Jan 2000 00:01:00 GMT"}, 60.0),
     ],
 )
-def test_429_raises_a_rate_limit_error_that_tells_how_long_to_wait(apply, headers, retry_after_s):
+def test_429_raises_a_rate_limit_error_that_reports_how_long_to_wait(apply, headers, retry_after_s):
     assert VIRTUAL_EPOCH.isoformat() == "2000-01-01T00:00:00+00:00"
     _, error, _ = apply({"type": "http_error", "status_code": 429, "headers": headers, "body": "x"})
     assert type(error) is RateLimitError
@@ -55,9 +55,9 @@ def test_an_error_without_a_body_says_so(apply):
 def test_it_raises_the_400_of_a_conversation_that_is_too_long(apply, stream):
     came, error, _ = apply({"type": "context_overflow"}, stream=stream)
     assert (came, type(error), error.status_code) == ([], ProviderError, 400)
-    told = json.loads(error.body)["error"]
-    assert (told["code"], told["type"]) == ("context_length_exceeded", "invalid_request_error")
-    assert str(error) == f"mock: HTTP 400: {told['message']}"
+    error_fields = json.loads(error.body)["error"]
+    assert (error_fields["code"], error_fields["type"]) == ("context_length_exceeded", "invalid_request_error")
+    assert str(error) == f"mock: HTTP 400: {error_fields['message']}"
 
 
 @pytest.mark.parametrize("fault", [WrongContentType("text/plain"), Slow(0.0)])

@@ -114,7 +114,7 @@ async def test_a_stream_breaks_at_its_chunk(chunk):
     assert (len(came), type(error)) == (chunk, ProviderConnectionError)
 
 
-async def test_every_strike_is_told_to_the_sink_and_kept_as_a_line_of_a_plan():
+async def test_every_fault_that_fires_is_reported_to_the_sink_and_kept_as_a_line_of_a_plan():
     sink = MemorySink()
     injector = FaultInjector(Echo(), FaultPlan([At(attempt=1).fail(HttpError(500))]), sink=sink)
     await failures(injector, {"step_id": "a"}, {"step_id": "a", "attempt": 2}, {}, {"step_id": "a"})
@@ -192,7 +192,7 @@ async def outcomes(provider, calls, *, at_once):
 
 @settings(max_examples=25)
 @given(calls=calls_made, seed=st.integers(), at_once=st.booleans(), has_gateway=st.booleans())
-def test_what_fired_strikes_again_with_the_same_outcomes(calls, seed, at_once, has_gateway):
+def test_what_fired_fires_again_with_the_same_outcomes(calls, seed, at_once, has_gateway):
     async def work(plan):
         injector = provider = FaultInjector(Steady(), plan)
         if has_gateway:
@@ -213,7 +213,7 @@ async def test_a_recording_stays_clean_under_faults():
     assert (await injector.complete(user("Hi"), "m", step_id="a")).content == "one"
 
 
-async def test_the_lines_that_have_not_fired_are_told():
+async def test_the_lines_that_have_not_fired_are_reported():
     plan = failing(At(step_id="answer", call=2), At(step_id="ask"), At(call=9))
     injector = FaultInjector(Echo(), plan)
     assert injector.unfired() == list(plan)
@@ -227,7 +227,7 @@ async def test_what_chaos_draws_is_no_line_that_fired():
     assert injector.unfired() == []
 
 
-async def test_a_replay_without_an_answer_is_told_what_fired_before():
+async def test_a_replay_without_an_answer_says_what_fired_before():
     mock = MockProvider(responses={"ask": [{"content": "one"}]}, strict=True)
     injector = FaultInjector(mock, failing(At(call=1, attempt=1), At(call=2)))
     await failures(injector, {"step_id": "ask"}, {"step_id": "ask"})
@@ -282,7 +282,7 @@ async def test_each_injector_misses_the_lines_of_its_own_kind_alone():
     assert [str(line) for line in tools.unfired()] == ["tool=refund call=9: tool_lost"]
 
 
-async def test_a_model_without_an_answer_is_told_which_fault_had_fired_at_a_tool():
+async def test_a_model_call_without_an_answer_says_which_fault_had_fired_at_a_tool():
     fault_log = FaultLog()
     tools = inject_tools([refund], PLAN, fault_log=fault_log)
     provider = FaultInjector(MockProvider(responses={}, strict=True), FaultPlan(), fault_log=fault_log)
@@ -292,7 +292,7 @@ async def test_a_model_without_an_answer_is_told_which_fault_had_fired_at_a_tool
         await provider.complete(user("Hi"), "m", step_id="ask")
 
 
-async def test_a_tool_without_an_answer_is_told_which_fault_had_fired_at_a_model():
+async def test_a_tool_call_without_an_answer_says_which_fault_had_fired_at_a_model():
     fault_log = FaultLog()
     provider = FaultInjector(Echo(), PLAN, fault_log=fault_log)
     with replay_tools([refund], {"_version": 2}) as replayed:

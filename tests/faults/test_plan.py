@@ -51,20 +51,20 @@ def refused(text, tmp_path):
     return caught.value
 
 
-def test_the_first_line_that_covers_a_site_strikes():
+def test_the_first_line_that_covers_a_site_fires():
     plan = FaultPlan([At(call=2).fail(Timeout()), At(call=1).fail(HttpError(500)), At().fail(ConnectionReset())])
     assert plan.fault_at(HERE) == HttpError(500)
     assert plan.fault_at(Site("", "answer", 3, 3, 1)) == ConnectionReset()
 
 
-def test_chaos_strikes_only_where_no_line_does():
+def test_chaos_fires_only_where_no_line_does():
     everywhere = chaos(seed=1, rate=1.0, faults=[ConnectionReset()])
     plan = FaultPlan([At(call=1).fail(HttpError(500))], chaos=everywhere.chaos)
     assert plan.fault_at(HERE) == HttpError(500)
     assert plan.fault_at(Site("", "answer", 2, 2, 1)) == ConnectionReset()
 
 
-def test_lines_strike_models_or_tools_and_chaos_models_alone():
+def test_lines_fire_at_models_or_tools_and_chaos_models_alone():
     lines = [At(tool="refund", call=2).fail(ToolError()), At(tool="refund").fail(ToolLost()), At().fail(Timeout())]
     plan = FaultPlan(lines, chaos=chaos(seed=1, rate=1.0, faults=[ConnectionReset()]).chaos)
     assert [plan.tool_fault_at(ToolSite("refund", call)) for call in (1, 2, 3)] == [ToolLost(), ToolError(), ToolLost()]
@@ -73,7 +73,7 @@ def test_lines_strike_models_or_tools_and_chaos_models_alone():
     assert FaultPlan(lines[:2]).fault_at(HERE) is None
 
 
-def test_a_plan_file_may_strike_tools(tmp_path):
+def test_a_plan_file_may_fire_at_tools(tmp_path):
     line = '{"at": {"tool": "refund", "call": 1}, "fault": {"type": "tool_error", "error": "down"}}'
     (tmp_path / "plan.json").write_text(f'{{"faults": [{line}]}}')
     plan = FaultPlan.load(tmp_path / "plan.json")
@@ -209,7 +209,7 @@ def test_an_unknown_field_is_refused_with_the_name_that_was_meant(tmp_path, text
     assert (error.place, error.hint) == (place, hint)
 
 
-def test_a_place_in_a_stream_is_refused_for_a_fault_that_does_not_strike_there(tmp_path):
+def test_a_place_in_a_stream_is_refused_for_a_fault_that_does_not_fire_there(tmp_path):
     line = '{"at": {"chunk": 3}, "fault": {"type": "timeout"}}'
     error = refused(f'{{"faults": [{{"at": {{}}, "fault": {{"type": "timeout"}}}}, {line}]}}', tmp_path)
     assert (error.place, error.reason) == ("faults[1].at.chunk", "timeout does not fire inside a stream")

@@ -127,7 +127,7 @@ async def test_a_list_fails_twice_and_then_succeeds():
     assert mock.unused() == []
 
 
-async def test_every_fault_that_fires_is_told_to_the_sink(path):
+async def test_every_fault_that_fires_is_reported_to_the_sink(path):
     sink = MemorySink()
     mock = mock_of(path, sink=sink)
     await caught(mock, "step_explain")

@@ -32,7 +32,7 @@ sites = st.builds(
         At(workflow="triage", step_id="answer", call=2, attempt=3),
     ],
 )
-def test_what_is_told_must_fit_and_what_is_not_told_fits_all(at):
+def test_what_is_reported_must_fit_and_what_is_not_reported_fits_all(at):
     assert at.covers(HERE)
 
 
@@ -66,7 +66,7 @@ def test_a_chunk_says_how_far_a_stream_comes(fault):
     assert At(chunk=3).fail(fault).fault.after_chunks == 3
 
 
-def test_only_faults_of_streams_strike_at_a_chunk():
+def test_only_faults_of_streams_fire_at_a_chunk():
     with pytest.raises(InputError, match="http_error does not fire inside a stream"):
         At(chunk=3).fail(HttpError(500))
 
@@ -95,14 +95,14 @@ def test_a_call_of_a_tool_is_named_by_its_tool_and_its_number():
     assert At(tool="refund").covers(site)
 
 
-@pytest.mark.parametrize("told", [{"workflow": "w"}, {"step_id": "s"}, {"attempt": 1}, {"chunk": 0}])
-def test_of_a_call_of_a_tool_nothing_but_its_number_can_be_told(told):
+@pytest.mark.parametrize("condition", [{"workflow": "w"}, {"step_id": "s"}, {"attempt": 1}, {"chunk": 0}])
+def test_of_a_call_of_a_tool_nothing_but_its_number_can_be_set(condition):
     with pytest.raises(InputError) as caught:
-        At(tool="refund", call=1, **told).fail(ToolLost())
-    assert [caught.value.place] == list(told)
+        At(tool="refund", call=1, **condition).fail(ToolLost())
+    assert [caught.value.place] == list(condition)
 
 
-def test_faults_of_models_and_of_tools_strike_their_own_kind_alone():
+def test_faults_of_models_and_of_tools_fire_at_their_own_kind_alone():
     with pytest.raises(
         InputError, match="tool_lost is a fault of tools, and the site has no tool\n  hint: add the tool, like "
     ):

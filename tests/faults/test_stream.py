@@ -39,9 +39,9 @@ def test_a_whole_answer_is_never_complete(apply, ending, error_type):
     assert len(came) <= 1
 
 
-def test_every_ending_is_told_in_words_of_its_own(apply):
-    told = [str(apply(truncate(**{"raise": ending}), content="one")[1]) for ending in ENDINGS]
-    assert len(set(told)) == len(ENDINGS)
+def test_every_ending_is_reported_in_words_of_its_own(apply):
+    messages = [str(apply(truncate(**{"raise": ending}), content="one")[1]) for ending in ENDINGS]
+    assert len(set(messages)) == len(ENDINGS)
 
 
 def test_by_default_the_connection_breaks_before_the_first_event(apply):

@@ -13,18 +13,18 @@ TOOLS = [{"type": "function", "function": {"name": name}} for name in ("get_weat
 
 
 @pytest.mark.parametrize(
-    ("tools", "asked"), [(TOOLS, "get_weather"), (TOOLS[1:], "get_time"), ([], "tool"), ([{}], "tool")]
+    ("tools", "calls"), [(TOOLS, "get_weather"), (TOOLS[1:], "get_time"), ([], "tool"), ([{}], "tool")]
 )
-async def test_the_model_asks_for_the_first_tool_with_arguments_that_are_no_json(tools, asked):
+async def test_the_model_asks_for_the_first_tool_with_arguments_that_are_no_json(tools, calls):
     mock = MockProvider(responses={"a": {"fault": {"type": "invalid_tool_args"}}})
     response = await mock.complete(user("Hi"), "m", tools=tools, step_id="a")
     (call,) = response.tool_calls
-    assert (call.tool, call.args, response.finish_reason) == (asked, {}, "tool_calls")
+    assert (call.tool, call.args, response.finish_reason) == (calls, {}, "tool_calls")
     with pytest.raises(json.JSONDecodeError):
         json.loads(call.arguments)
     assert call.raw_arguments == call.arguments
     delta, end = await events_of(await mock.stream(user("Hi"), "m", tools=tools, step_id="a"))
-    assert delta == ToolCallDelta(0, call.arguments, call.id, asked)
+    assert delta == ToolCallDelta(0, call.arguments, call.id, calls)
     assert end.response == response
 
 
@@ -82,7 +82,7 @@ async def test_a_tool_that_changes_its_arguments_does_not_change_the_fault():
     assert second.tool_calls[0].args == {"at": ["Oslo"]}
 
 
-async def test_a_hand_written_loop_tells_the_model_of_the_failure():
+async def test_a_hand_written_loop_reports_the_failure_to_the_model():
     mock = MockProvider(responses={"a": [{"fault": FAULT}, {"content": "I cannot tell."}]}, strict=True)
     messages = user("Rain?")
     while (response := await mock.complete(messages, "m", step_id="a")).tool_calls:

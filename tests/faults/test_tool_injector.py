@@ -65,8 +65,8 @@ def test_the_rest_of_a_tool_stays_as_it_was(kind):
 
 async def test_calls_are_counted_tool_by_tool():
     tools = inject_tools([add, refund], plan_of("tool=refund call=2: tool_error"))
-    told = await texts(tools, REFUND, SUM, SUM, REFUND, REFUND)
-    assert told == ["7 is paid back", "3", "3", FAILED, "7 is paid back"]
+    results = await texts(tools, REFUND, SUM, SUM, REFUND, REFUND)
+    assert results == ["7 is paid back", "3", "3", FAILED, "7 is paid back"]
 
 
 async def test_calls_are_counted_together_however_often_a_tool_is_wrapped():
@@ -97,7 +97,7 @@ async def test_a_tool_gets_what_its_hints_say():
     assert await texts(inject_tools([kind_of], FaultPlan()), ToolCall("kind_of", {"order_id": 7})) == ["float"]
 
 
-async def test_every_strike_is_told_to_the_sink_and_kept_as_a_line_of_a_plan():
+async def test_every_fault_that_fires_is_reported_to_the_sink_and_kept_as_a_line_of_a_plan():
     sink = MemorySink()
     tools = inject_tools([add, refund], plan_of("tool=refund: tool_lost", "tool=add call=2: tool_error"), sink=sink)
     await texts(tools, REFUND, SUM, SUM)
@@ -108,7 +108,7 @@ async def test_every_strike_is_told_to_the_sink_and_kept_as_a_line_of_a_plan():
     assert [str(line) for line in tools.fired] == ["tool=refund call=1: tool_lost", "tool=add call=2: tool_error"]
 
 
-async def test_the_lines_that_have_not_fired_are_told():
+async def test_the_lines_that_have_not_fired_are_reported():
     tools = inject_tools(
         [refund], plan_of("tool=refund: tool_lost", "tool=refund call=2: tool_error", "call=1: timeout")
     )
@@ -144,7 +144,7 @@ def test_a_synchronous_tool_fails_at_once_where_it_is_called():
     ),
     at_once=st.booleans(),
 )
-def test_what_fired_strikes_again_with_the_same_outcomes(calls, lines, at_once):
+def test_what_fired_fires_again_with_the_same_outcomes(calls, lines, at_once):
     async def work(plan):
         tools = inject_tools([add, refund], plan)
         if at_once:
@@ -164,14 +164,14 @@ def test_a_recording_stays_clean_under_faults(kind, tmp_path):
             plan = plan_of("tool=refund call=1: tool_error", "tool=refund call=2: tool_lost")
             return await texts(inject_tools(recorded, plan), REFUND, REFUND)
 
-    told = run(work(), virtual_time=True)
-    assert all("ToolFaultError" in text for text in told)
-    kept = json.loads((tmp_path / "run.json").read_text())["_tools"]["refund"]
-    assert [exchange["result"] for exchange in kept] == [{"status": "paid back", "order": 7}]
+    results = run(work(), virtual_time=True)
+    assert all("ToolFaultError" in text for text in results)
+    entries = json.loads((tmp_path / "run.json").read_text())["_tools"]["refund"]
+    assert [exchange["result"] for exchange in entries] == [{"status": "paid back", "order": 7}]
 
 
 @every_kind
-def test_a_replay_without_an_answer_is_told_what_fired_before(kind):
+def test_a_replay_without_an_answer_says_what_fired_before(kind):
     recording = {"_version": 2, "_tools": {"refund": [{"arguments": {"order_id": 7}, "result": "paid"}]}}
 
     async def work():

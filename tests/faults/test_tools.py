@@ -46,7 +46,7 @@ def test_a_fault_is_declared_by_its_type_and_written_the_same_way(fault):
 
 
 @every_fault
-def test_a_fault_is_told_on_one_line_that_starts_with_its_type(fault):
+def test_a_fault_is_reported_on_one_line_that_starts_with_its_type(fault):
     assert str(fault).split()[0] == fault.type
     assert len(str(fault).splitlines()) == 1
 
@@ -83,13 +83,13 @@ def test_what_the_tool_itself_raises_comes_through_where_it_runs(fault, kind):
 
 
 @every_kind
-def test_an_error_of_the_test_is_raised_and_not_told(kind):
+def test_an_error_of_the_test_is_raised_and_not_reported(kind):
     with pytest.raises(MockError, match="no mock"):
         outcome(TOOL_SAMPLES[0], kind, Till(MockError("no mock", tool="refund")))
 
 
 @every_fault
-def test_a_fault_strikes_a_call_that_is_handed_to_it(fault):
+def test_a_fault_fires_at_a_call_that_is_handed_to_it(fault):
     till = Till()
 
     async def work():
@@ -105,9 +105,9 @@ def test_a_fault_strikes_a_call_that_is_handed_to_it(fault):
 
 
 @every_fault
-def test_the_documentation_tells_of_every_fault_with_all_its_fields(fault):
-    told = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{fault.type}` |"))
-    assert all(f"`{name}`" in told.split("|")[2] for name in fault.__struct_encode_fields__)
+def test_the_documentation_describes_every_fault_with_all_its_fields(fault):
+    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{fault.type}` |"))
+    assert all(f"`{name}`" in row.split("|")[2] for name in fault.__struct_encode_fields__)
 
 
 async def test_an_empty_result_is_none_though_the_tool_has_run():
@@ -158,7 +158,7 @@ def test_who_just_tries_again_after_a_lost_result_acts_twice():
     assert till.paid == [7, 7]
 
 
-def test_a_lost_result_is_told_in_the_words_that_are_declared():
+def test_a_lost_result_is_reported_in_the_words_that_are_declared():
     tools = inject_tools([Till().tool("plain")], FaultPlan([At(tool="refund").fail(ToolLost("connection reset"))]))
     with pytest.raises(ToolFaultError, match=r"^connection reset$"):
         tools["refund"].callable(order_id=7)

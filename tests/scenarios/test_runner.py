@@ -91,7 +91,7 @@ def test_conversations_have_ids_of_their_own_that_are_the_same_in_every_run():
     ("says", "reason"),
     [("crash", "the agent raised RuntimeError: out of memory"), ("hang", "the agent did not answer within 30 s")],
 )
-def test_an_agent_that_fails_is_told_plainly_and_the_others_go_on(says, reason):
+def test_an_agent_that_fails_is_reported_plainly_and_the_others_go_on(says, reason):
     result = ran(scripted(says, name="bad"), scripted("09:00", name="good"), rules={"answer_timeout_s": 30.0})
     bad, good = result.scenarios
     assert not bad.passed
@@ -112,12 +112,12 @@ def test_unmocked_tools_can_be_let_through():
     assert result.scenarios[0].conversations[0].turns[0].agent == "Booked: None"
 
 
-def test_mocks_that_were_never_called_are_told():
+def test_mocks_that_were_never_called_are_reported():
     result = ran(scripted("09:00", mocks={**BOOKS, "send_mail": True}))
     assert result.scenarios[0].never_called == ("send_mail",)
 
 
-def test_scenarios_are_told_as_soon_as_they_end():
+def test_scenarios_are_reported_as_soon_as_they_end():
     ended = []
     ran(
         scripted("hang", name="slow"),
@@ -189,7 +189,7 @@ def test_no_conversation_begins_when_the_budget_is_spent():
     assert [each.passed for each in result.scenarios[0].conversations] == [True, True, False, False]
 
 
-def test_a_replay_without_an_answer_is_told_as_such():
+def test_a_replay_without_an_answer_is_reported_as_such():
     async def asks_a_model(messages, ctx):
         response = await ctx.provider.complete(messages, "m", step_id="agent")
         return response.content

@@ -39,7 +39,7 @@ def test_a_tool_may_be_called_tools():
 
 
 @pytest.mark.parametrize(
-    "given",
+    "mapping",
     [
         {"toolCalls": {"matchMode": "strict", "expected": [{"name": "search", "argMatchMode": "ignore"}]}},
         {"tool_calls": {"match_mode": "strict", "expected": [{"name": "search", "arg_match_mode": "ignore"}]}},
@@ -47,8 +47,8 @@ def test_a_tool_may_be_called_tools():
         Trajectory("strict", ["search"]),
     ],
 )
-def test_assertions_may_be_objects_in_snake_case_or_camel_case(given):
-    for [wanted] in (scenario("s", goal="g", assertions=given).assertions, turn("hi", assertions=given).assertions):
+def test_assertions_may_be_objects_in_snake_case_or_camel_case(mapping):
+    for [wanted] in (scenario("s", goal="g", assertions=mapping).assertions, turn("hi", assertions=mapping).assertions):
         assert (wanted.mode, wanted.expected) == ("strict", (expected("search"),))
 
 

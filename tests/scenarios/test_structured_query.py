@@ -158,7 +158,7 @@ def test_letters_of_all_scripts_stay_as_they_are():
     assert as_data("data", "Größe 大") == '<data>\n"Größe 大"\n</data>'
 
 
-def test_values_are_told_as_json_has_them_and_others_as_text():
+def test_values_are_reported_as_json_has_them_and_others_as_text():
     assert json_or_text({"day": date(2026, 3, 30), 1: [None, True]}) == {"day": "2026-03-30", "1": [None, True]}
     assert json_or_text(date(2026, 3, 30)) == "2026-03-30"
     assert json_or_text("123") == "123"

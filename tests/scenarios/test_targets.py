@@ -88,7 +88,7 @@ class TestHandler:
         answers, calls = talked(HandlerTarget("a", agent), "hi")
         assert (answers, calls) == (["lost"], [("find_order", {"order_id": 7})])
 
-    def test_arguments_that_are_no_json_are_told_to_the_agent(self):
+    def test_arguments_that_are_no_json_are_reported_to_the_agent(self):
         async def agent(messages, ctx):
             return asks(("find_order", "{broken")) if messages[-1]["role"] == "user" else messages[-1]["content"]
 

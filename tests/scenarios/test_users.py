@@ -71,7 +71,7 @@ async def test_a_user_who_neither_speaks_nor_stops_is_asked_again():
     assert "message must not be empty unless stop is true" in provider.requests[1].messages[-1]["content"]
 
 
-async def test_two_answers_that_are_no_move_are_an_error_that_tells_the_turn():
+async def test_two_answers_that_are_no_move_are_an_error_that_reports_the_turn():
     with pytest.raises(UserSimulationError, match="no move in turn 2: it contains no JSON object") as caught:
         await move(TURNS, Response(content="Hm."), Response(content="Hm, hm."))
     assert (caught.value.turn_index, caught.value.raw) == (2, "Hm, hm.")
@@ -133,7 +133,7 @@ async def test_a_recorded_user_replays_byte_by_byte(tmp_path):
     assert replay.unused() == []
 
 
-async def test_a_mismatch_in_replay_is_told_as_such():
+async def test_a_mismatch_in_replay_is_reported_as_such():
     with pytest.raises(RecordingMismatchError):
         await played(MockProvider(responses={}, strict=True))
 

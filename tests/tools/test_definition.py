@@ -69,7 +69,7 @@ class Order(BaseModel):
     order_id: int
 
 
-def test_a_spec_is_told_in_the_openai_shape():
+def test_a_spec_is_reported_in_the_openai_shape():
     assert ToolSpec("find", "Find an order.", Order).function == {
         "type": "function",
         "function": {
@@ -108,7 +108,7 @@ def book(on: date) -> str:
     return on.isoformat()
 
 
-def test_it_is_told_to_models_and_guarded_as_the_original():
+def test_it_is_reported_to_models_and_guarded_as_the_original():
     stand_in = wrap_tool(book, lambda **arguments: arguments, timeout_s=None)
     assert stand_in.spec is book.spec
     assert (stand_in.name, stand_in.prerequisites, stand_in.timeout_s) == ("book", ["search"], None)

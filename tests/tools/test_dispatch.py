@@ -92,20 +92,20 @@ def test_a_function_that_returns_a_future_is_waited_for():
 
 @pytest.mark.parametrize("timeout_s", [None, 2.0])
 @pytest.mark.parametrize("error", [ValueError("no"), TimeoutError("late")], ids=repr)
-def test_what_a_tool_raises_is_told(error, timeout_s):
+def test_what_a_tool_raises_is_reported(error, timeout_s):
     outcome = outcome_of(raising(error), timeout_s=timeout_s)
     assert outcome.error is error
     assert outcome.text == f"[ToolError] {type(error).__name__}: {error}"
 
 
-def test_an_iterator_that_has_ended_is_told_and_not_waited_for():
+def test_an_iterator_that_has_ended_is_reported_and_not_waited_for():
     assert outcome_of(iter([]).__next__).text == "[ToolError] StopIteration"
     assert (
         outcome_of(iter([]).__next__, timeout_s=60.0).text == "[ToolError] RuntimeError: coroutine raised StopIteration"
     )
 
 
-def test_what_an_async_tool_raises_is_told_and_its_own_timeout_is_not_taken_for_ours():
+def test_what_an_async_tool_raises_is_reported_and_its_own_timeout_is_not_taken_for_ours():
     async def late():
         async with asyncio.timeout(1):
             await asyncio.sleep(5)
@@ -113,13 +113,13 @@ def test_what_an_async_tool_raises_is_told_and_its_own_timeout_is_not_taken_for_
     assert outcome_of(late, timeout_s=3.0).text == "[ToolError] TimeoutError"
 
 
-def test_a_thing_that_is_not_there_is_told_as_such():
+def test_a_thing_that_is_not_there_is_reported_as_such():
     outcome = outcome_of(raising(ToolResolutionError("no such order; try another")))
     assert isinstance(outcome.error, ToolResolutionError)
     assert outcome.text == "[ToolResolutionError] no such order; try another"
 
 
-def test_a_fault_strikes_before_the_tool_is_called():
+def test_a_fault_fires_before_the_tool_is_called():
     called = []
     work = run_tool(tool_with(lambda: called.append(1)), ToolCall("work", error="the station is down"))
     outcome = virtually(work)
@@ -160,13 +160,13 @@ def test_a_declared_model_forwards_the_arguments_as_they_came():
     [MISS, EventLoopError("busy"), ExceptionGroup("both", [ValueError("no"), ExceptionGroup("inner", [MISS])])],
     ids=lambda error: type(error).__name__,
 )
-def test_a_failure_of_the_test_itself_is_never_told_to_the_model(error, timeout_s):
+def test_a_failure_of_the_test_itself_is_never_reported_to_the_model(error, timeout_s):
     with pytest.raises(type(error)) as caught:
         outcome_of(raising(error), timeout_s=timeout_s)
     assert caught.value is error
 
 
-def test_a_group_of_other_errors_is_told():
+def test_a_group_of_other_errors_is_reported():
     assert outcome_of(raising(ExceptionGroup("both", [ValueError("no")]))).text.startswith("[ToolError] ExceptionGroup")
 
 
@@ -272,7 +272,7 @@ def test_one_call_needs_no_task():
 
 
 @pytest.mark.parametrize("others", [[], [ToolCall("find", {"order_id": 1})]], ids=["alone", "beside another"])
-def test_a_tool_that_is_not_there_is_told_with_those_that_are(others):
+def test_a_tool_that_is_not_there_is_reported_with_those_that_are(others):
     toolbox = Toolbox({"find": lambda order_id: order_id, "refund": lambda: 1})
     outcome = virtually(run_tools(toolbox, [ToolCall("fnd"), *others]))[0]
     assert isinstance(outcome.error, ToolResolutionError)

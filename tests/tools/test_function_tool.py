@@ -108,8 +108,8 @@ async def test_anything_that_can_be_called_becomes_a_tool(function, name):
 
 def test_name_and_description_come_from_the_function_unless_given():
     assert tool_of(find).spec.description == "Find an order.\n\nIt may be old."
-    given = tool_of(find, name="search", description="")
-    assert (given.name, given.spec.description) == ("search", "")
+    search = tool_of(find, name="search", description="")
+    assert (search.name, search.spec.description) == ("search", "")
     assert tool_of(lambda: 1, name="one").spec.description == ""
 
 

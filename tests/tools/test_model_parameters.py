@@ -70,7 +70,7 @@ def test_arguments_that_fit_pass():
     ModelParameters(Order, tool="find").check({"order_id": 42, "items": [{"sku": "a"}], "contact": "me"})
 
 
-def test_a_wrong_value_is_told_with_its_path_the_reason_and_what_was_given():
+def test_a_wrong_value_is_reported_with_its_path_the_reason_and_what_was_given():
     assert problems(Order, {"order_id": [], "items": [{"sku": "a"}, {"sku": "b", "count": 0}]}) == (
         "order_id: Input should be a valid integer (got [])",
         "items[1].count: Input should be greater than 0 (got 0)",
@@ -93,7 +93,7 @@ def test_the_branches_of_a_union_are_no_part_of_the_path():
     )
 
 
-def test_what_validators_say_is_told_without_pydantics_words():
+def test_what_validators_say_is_reported_without_pydantics_words():
     assert problems(Span, {"start": 3, "end": 4}) == ("start: must be even (got 3)",)
     assert problems(Span, {"start": 4, "end": 2}) == ("the end is before the start",)
 

@@ -78,7 +78,7 @@ def test_a_long_value_is_cut():
     assert len(problem) < 120
 
 
-def test_a_problem_that_is_found_twice_is_told_once():
+def test_a_problem_that_is_found_twice_is_reported_once():
     assert arguments_error(["a: missing", "b: missing", "a: missing"], tool="t").problems == (
         "a: missing",
         "b: missing",
@@ -89,10 +89,10 @@ def test_a_problem_takes_one_line():
     assert arguments_error(["a: not\neven"], tool="t").problems == ("a: not even",)
 
 
-def test_of_many_problems_the_first_are_told_and_the_others_counted():
-    told = arguments_error((f"a{number}: missing" for number in range(20)), tool="t").problems
-    assert told[:2] == ("a0: missing", "a1: missing")
-    assert told[7:] == ("a7: missing", "and 12 more")
+def test_of_many_problems_the_first_are_reported_and_the_others_counted():
+    problems = arguments_error((f"a{number}: missing" for number in range(20)), tool="t").problems
+    assert problems[:2] == ("a0: missing", "a1: missing")
+    assert problems[7:] == ("a7: missing", "and 12 more")
 
 
 @given(st.lists(st.text("a\n…", min_size=1, max_size=2000), max_size=40))

@@ -162,10 +162,10 @@ class Order:
         ("<Order object at 0x7f00>", "<Order object at 0x7f00>"),
     ],
 )
-def test_a_value_without_json_is_told_the_same_in_every_run(value, text):
+def test_a_value_without_json_is_reported_the_same_in_every_run(value, text):
     assert result_text(value) == text
 
 
-def test_an_error_about_an_object_is_told_the_same_in_every_run():
-    told = ToolOutcome.of_error(ToolCall("find"), LookupError(f"no {object()!r}")).text
-    assert told == "[ToolError] LookupError: no <object>"
+def test_an_error_about_an_object_is_reported_the_same_in_every_run():
+    text = ToolOutcome.of_error(ToolCall("find"), LookupError(f"no {object()!r}")).text
+    assert text == "[ToolError] LookupError: no <object>"

@@ -34,7 +34,7 @@ def refusal(schema):
     return str(caught.value)
 
 
-def test_the_schema_is_told_as_it_is_declared():
+def test_the_schema_is_reported_as_it_is_declared():
     assert SchemaParameters(ORDER, tool="find").schema == ORDER
 
 
@@ -48,7 +48,7 @@ def test_arguments_that_fit_pass():
     SchemaParameters(ORDER, tool="find").check(args)
 
 
-def test_wrong_values_are_told_with_path_reason_and_what_was_given():
+def test_wrong_values_are_reported_with_path_reason_and_what_was_given():
     args = {"order_id": "1", "items": [{"sku": "a"}, {"sku": 5}], "colour": "green", "day": "tomorrow", "contact": []}
     assert sorted(problems(ORDER, args)) == [
         "colour: is not one of ['red', 'blue'] (got 'green')",
@@ -69,13 +69,13 @@ def test_missing_and_unexpected_arguments_are_named():
     assert problems(ORDER, {"order_id": 1, "items": [{}]}) == ("items[0].sku: missing",)
 
 
-def test_further_arguments_of_a_wrong_type_are_told_as_such():
+def test_further_arguments_of_a_wrong_type_are_reported_as_such():
     assert problems({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": "b"}) == (
         "a: is not of type 'integer' (got 'b')",
     )
 
 
-def test_what_is_wrong_with_all_arguments_together_is_told_without_them():
+def test_what_is_wrong_with_all_arguments_together_is_reported_without_them():
     assert problems({"type": "object", "minProperties": 1}, {}) == ("should be non-empty",)
 
 

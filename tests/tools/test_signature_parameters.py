@@ -67,7 +67,7 @@ def refusal(function):
 
 
 @pytest.mark.parametrize(
-    ("hint", "given", "received", "described"),
+    ("hint", "argument", "received", "described"),
     [
         (int, 3, 3, {"type": "integer"}),
         (int, "3", 3, {"type": "integer"}),
@@ -99,7 +99,7 @@ def refusal(function):
     ],
     ids=str,
 )
-def test_a_hint_says_what_models_are_told_and_what_the_function_gets(hint, given, received, described):
+def test_a_hint_says_what_models_are_told_and_what_the_function_gets(hint, argument, received, described):
     def call(value):
         return value
 
@@ -107,8 +107,8 @@ def test_a_hint_says_what_models_are_told_and_what_the_function_gets(hint, given
     tool = tool_of(call)
     assert tool.spec.schema["properties"] == {"value": described}
     assert tool.spec.schema["required"] == ["value"]
-    assert tool.bind({"value": given}) == {"value": received}
-    assert type(tool.bind({"value": given})["value"]) is type(received)
+    assert tool.bind({"value": argument}) == {"value": received}
+    assert type(tool.bind({"value": argument})["value"]) is type(received)
 
 
 def test_the_schema_of_a_function_is_compact():
@@ -146,7 +146,7 @@ def test_a_description_in_the_hint_goes_before_that_of_the_docstring():
     assert [described[name]["description"] for name in "ab"] == ["from the hint", "from the docstring"]
 
 
-def test_a_default_that_has_no_json_is_not_told():
+def test_a_default_that_has_no_json_is_not_reported():
     assert schema_of(Any, default=Opaque())["properties"] == {"value": {}}
     assert schema_of(Any, default=None)["properties"] == {"value": {"default": None}}
 
@@ -172,7 +172,7 @@ def test_odd_names_are_fine():
     assert tool_of(find).bind(args) == args
 
 
-def test_an_alias_is_what_the_model_is_told():
+def test_an_alias_is_what_the_model_is_reported():
     def find(order_id: Annotated[int, Field(alias="orderId")]):
         return order_id
 
@@ -191,7 +191,7 @@ def test_a_function_with_keywords_takes_further_arguments():
     assert tool.bind({"a": "1", "b": "2"}) == {"a": 1, "b": "2"}
 
 
-def test_arguments_that_do_not_fit_are_told_by_name():
+def test_arguments_that_do_not_fit_are_reported_by_name():
     def find(order_id: int, items: list[Item]):
         return order_id
 
@@ -355,8 +355,8 @@ def test_no_docstring_is_too_odd(parts):
 
 
 def test_a_description_of_one_line_before_parameters_ends_with_its_last_word():
-    told = parse_docstring("Find an order.\n\n    Args:\n        order_id: which order\n    ")
-    assert told.description == "Find an order."
+    parsed = parse_docstring("Find an order.\n\n    Args:\n        order_id: which order\n    ")
+    assert parsed.description == "Find an order."
 
 
 PLAIN = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([str, int, float, bool, Any]))

@@ -57,9 +57,9 @@ def test_what_models_are_told_is_made_once():
 
 
 def test_a_toolbox_does_not_change():
-    given = {"find": find}
-    box = Toolbox(given)
-    given["refund"] = refund
+    tools = {"find": find}
+    box = Toolbox(tools)
+    tools["refund"] = refund
     assert list(box) == ["find"]
     with pytest.raises(TypeError):
         box["refund"] = refund

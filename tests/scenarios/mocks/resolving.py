@@ -14,12 +14,12 @@ async def resolve_all(tools, *calls):
     return [await tools.resolve(tool, args) for tool, args in pairs]
 
 
-def given(mock, *args, **options):
+def answers_to(mock, *args, **options):
     """The answers of a mock to calls with these arguments; by default to one call without any."""
     tools = Mocks({"tool": mock}, **options).conversation("conv-1-abc123")
     return virtually(resolve_all(tools, *(("tool", each) for each in args or ({},))))
 
 
-def given_times(mock, times):
+def answers_to_many(mock, times):
     """The answers of a mock to that many calls."""
-    return given(mock, *({} for _ in range(times)))
+    return answers_to(mock, *({} for _ in range(times)))

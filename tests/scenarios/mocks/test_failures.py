@@ -9,7 +9,7 @@ import pytest
 from offbook import InputError
 from offbook.clock import SYSTEM_CLOCK
 from offbook.scenarios import MockedCall, Mocks, fails, garbled, hangs, sequence
-from tests.scenarios.mocks.resolving import given, given_times, resolve_all, virtually
+from tests.scenarios.mocks.resolving import answers_to, answers_to_many, resolve_all, virtually
 
 
 class OddError(Exception):
@@ -29,7 +29,7 @@ class OddError(Exception):
     ],
 )
 def test_an_agent_is_given_the_message_at_every_call(error, message):
-    assert given_times(fails(error), 3) == [{"error": message}] * 3
+    assert answers_to_many(fails(error), 3) == [{"error": message}] * 3
 
 
 def test_what_fails_at_first_recovers_and_does_so_in_each_conversation():
@@ -40,14 +40,14 @@ def test_what_fails_at_first_recovers_and_does_so_in_each_conversation():
 
 
 def test_what_comes_then_may_be_any_mock():
-    assert given_times(fails("no", times=1, then=sequence([1, 2])), 3) == [{"error": "no"}, 1, 2]
-    assert given_times(fails("no", times=1, then=lambda args, ctx: ctx.call_index), 2) == [{"error": "no"}, 1]
-    assert given_times(fails("no", times=1, then=None), 2) == [{"error": "no"}, None]
+    assert answers_to_many(fails("no", times=1, then=sequence([1, 2])), 3) == [{"error": "no"}, 1, 2]
+    assert answers_to_many(fails("no", times=1, then=lambda args, ctx: ctx.call_index), 2) == [{"error": "no"}, 1]
+    assert answers_to_many(fails("no", times=1, then=None), 2) == [{"error": "no"}, None]
 
 
 def test_an_error_as_a_mock_is_raised():
-    assert given_times(ValueError("out of stock"), 2) == [{"error": "out of stock"}] * 2
-    assert given_times(ConnectionResetError, 1) == [{"error": "ConnectionResetError"}]
+    assert answers_to_many(ValueError("out of stock"), 2) == [{"error": "out of stock"}] * 2
+    assert answers_to_many(ConnectionResetError, 1) == [{"error": "ConnectionResetError"}]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_answer_after_for_ever_is_refused():
 
 
 def test_by_default_the_answer_is_text_that_looks_like_json_and_is_none():
-    (text,) = given(garbled())
+    (text,) = answers_to(garbled())
     assert text.startswith("{")
     with pytest.raises(json.JSONDecodeError):
         json.loads(text)
@@ -121,13 +121,13 @@ def test_by_default_the_answer_is_text_that_looks_like_json_and_is_none():
 
 @pytest.mark.parametrize("value", [None, {"id": 5}, ["wrong"], "<html>"])
 def test_a_wrong_shape_is_given_as_declared(value):
-    assert given_times(garbled(value), 2) == [value, value]
+    assert answers_to_many(garbled(value), 2) == [value, value]
 
 
 def test_nonsense_is_not_held_against_what_the_real_tool_returns():
     answers = sequence([garbled({"id": "five"}), {"id": 5}])
     returns = {"tool": {"type": "object", "properties": {"id": {"type": "integer"}}}}
-    assert given(answers, {}, {}, returns=returns) == [{"id": "five"}, {"id": 5}]
+    assert answers_to(answers, {}, {}, returns=returns) == [{"id": "five"}, {"id": 5}]
 
 
 def test_nonsense_that_is_no_json_is_refused():

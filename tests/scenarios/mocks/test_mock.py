@@ -19,7 +19,7 @@ from offbook import InputError
 from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import MockError
 from offbook.scenarios import MockContext, Mocks, fails, hangs, sequence
-from tests.scenarios.mocks.resolving import given, given_times, resolve_all, virtually
+from tests.scenarios.mocks.resolving import answers_to, answers_to_many, resolve_all, virtually
 
 
 class Answering:
@@ -40,7 +40,7 @@ def test_a_function_answers_by_the_arguments():
             return {"results": [{"id": 1, "name": "ThinkPad X1", "price": 1899}], "total": 1}
         return {"results": [], "total": 0}
 
-    assert given(search_products, {"query": "laptop"}, {"query": "sofa"}) == [
+    assert answers_to(search_products, {"query": "laptop"}, {"query": "sofa"}) == [
         {"results": [{"id": 1, "name": "ThinkPad X1", "price": 1899}], "total": 1},
         {"results": [], "total": 0},
     ]
@@ -61,7 +61,7 @@ def test_an_async_function_is_waited_for_in_virtual_time():
 
 def test_a_function_of_two_is_given_the_context():
     seen = []
-    given(lambda args, ctx: seen.append(ctx), {}, {})
+    answers_to(lambda args, ctx: seen.append(ctx), {}, {})
     assert seen == [MockContext("tool", index, "conv-1-abc123", 0, {}) for index in (0, 1)]
 
 
@@ -71,7 +71,7 @@ def test_a_function_of_two_is_given_the_context():
         (lambda args: args["city"], "Oslo"),
         (lambda args, ctx: ctx.tool, "tool"),
         (lambda args, ctx=None: ctx.tool, "tool"),
-        (lambda args, kept="mine": kept, "mine"),
+        (lambda args, default="mine": default, "mine"),
         (lambda *all: all[1].tool, "tool"),
         (lambda args, *more: more[0].tool, "tool"),
         (lambda args, *, loud=False: loud, False),
@@ -84,7 +84,7 @@ def test_a_function_of_two_is_given_the_context():
     ],
 )
 def test_what_a_function_takes_decides_what_it_is_called_with(function, result):
-    assert given(function, {"city": "Oslo"}) == [result]
+    assert answers_to(function, {"city": "Oslo"}) == [result]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_mock_that_changes_its_arguments_changes_nobody_elses():
 
 @pytest.mark.parametrize("value", [{"ok": True}, [1, 2], "text", 3, 2.5, False, None])
 def test_a_value_answers_every_call(value):
-    assert given_times(value, 3) == [value] * 3
+    assert answers_to_many(value, 3) == [value] * 3
 
 
 def test_a_value_is_what_it_was_when_it_was_declared():
@@ -173,13 +173,13 @@ class Colour(Enum):
     ],
 )
 def test_values_with_a_usual_json_are_given_as_that(value, json):
-    assert given(lambda args: value) == [json]
+    assert answers_to(lambda args: value) == [json]
 
 
 @pytest.mark.parametrize("value", [object(), b"bytes", [1j], {"f": print}, {1, "a"}, "\ud800", 2**70])
 def test_a_result_that_is_no_json_is_an_error_that_names_the_mock(value):
     with pytest.raises(MockError, match="the mock of 'tool' returned something that is not JSON: ") as caught:
-        given(lambda args: value)
+        answers_to(lambda args: value)
     assert caught.value.tool == "tool"
 
 
@@ -214,7 +214,7 @@ def test_conversations_that_take_turns_each_have_the_sequence_to_themselves(valu
 
 
 def test_exceptions_in_a_sequence_are_raised():
-    assert given_times(sequence([ValueError("busy"), TimeoutError, {"ok": True}]), 3) == [
+    assert answers_to_many(sequence([ValueError("busy"), TimeoutError, {"ok": True}]), 3) == [
         {"error": "busy"},
         {"error": "TimeoutError"},
         {"ok": True},
@@ -226,12 +226,17 @@ def test_functions_in_a_sequence_are_called():
         return {"third": args["n"]}
 
     answers = sequence([lambda args: {"first": args["n"]}, lambda args, ctx: {"second": ctx.call_index}, third])
-    assert given(answers, *({"n": n} for n in range(4))) == [{"first": 0}, {"second": 1}, {"third": 2}, {"third": 3}]
+    assert answers_to(answers, *({"n": n} for n in range(4))) == [
+        {"first": 0},
+        {"second": 1},
+        {"third": 2},
+        {"third": 3},
+    ]
 
 
 def test_mocks_in_a_sequence_answer_their_call():
     answers = sequence([fails("no"), hangs(60), sequence([1, 2, 3])])
-    assert given_times(answers, 5) == [{"error": "no"}, {"error": "tool took longer than 60 s"}, 1, 2, 3]
+    assert answers_to_many(answers, 5) == [{"error": "no"}, {"error": "tool took longer than 60 s"}, 1, 2, 3]
 
 
 def test_a_sequence_under_two_names_answers_each_from_its_start():
@@ -269,4 +274,4 @@ def test_what_is_no_sequence_is_refused(values, reason):
 
 
 def test_a_sequence_may_be_made_of_any_iterable():
-    assert given_times(sequence(n * n for n in range(3)), 4) == [0, 1, 4, 4]
+    assert answers_to_many(sequence(n * n for n in range(3)), 4) == [0, 1, 4, 4]

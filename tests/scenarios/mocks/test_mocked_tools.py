@@ -22,7 +22,7 @@ def raising(error):
     return work
 
 
-def test_the_context_tells_of_the_call_its_turn_and_its_conversation():
+def test_the_context_describes_the_call_its_turn_and_its_conversation():
     seen = []
     tools = Mocks({"a": lambda args, ctx: seen.append(ctx), "b": lambda args, ctx: seen.append(ctx)}).conversation("c")
 
@@ -126,7 +126,7 @@ def test_what_a_mock_raises_is_given_to_the_agent_as_its_message_and_kept(error,
         ExceptionGroup("many", [EventLoopError("already running")]),
     ],
 )
-def test_errors_of_the_test_are_raised_and_not_told_to_the_agent(error):
+def test_errors_of_the_test_are_raised_and_not_reported_to_the_agent(error):
     tools = Mocks({"flaky": raising(error)}).conversation()
     with pytest.raises(type(error)) as caught:
         virtually(resolve_all(tools, "flaky"))
@@ -240,10 +240,10 @@ def play(mocks, script, **policy):
     return virtually(runner.run_in_full(agent, "Help!")), tools
 
 
-def outcome_of(mock, args=None, given=refund, **options):
+def outcome_of(mock, args=None, real=refund, **options):
     """The outcome of one call of a mocked tool."""
     tools = Mocks({"refund": mock}, **options).conversation()
-    return virtually(run_tool(tools.toolbox([given])["refund"], ToolCall("refund", {"order_id": 1} | (args or {}))))
+    return virtually(run_tool(tools.toolbox([real])["refund"], ToolCall("refund", {"order_id": 1} | (args or {}))))
 
 
 def test_an_agent_runs_on_mocked_tools_and_its_trajectory_is_kept():
@@ -273,8 +273,8 @@ def test_mocked_tools_have_the_specs_and_rules_of_the_real_ones():
 def test_tools_may_be_given_by_name_and_as_specs():
     tools = Mocks({"a": 1, "b": 2, "c": 3}).conversation()
     spec = ToolSpec("a", parameters={"type": "object", "properties": {"n": {"type": "integer"}}})
-    for given in ([spec], {"a": spec}, {"a": typed}, [ToolDef(spec, print)]):
-        mocked = tools.toolbox(given)["a"]
+    for declared_tools in ([spec], {"a": spec}, {"a": typed}, [ToolDef(spec, print)]):
+        mocked = tools.toolbox(declared_tools)["a"]
         assert virtually(run_tool(mocked, ToolCall("a", {"n": 5}))).value == 1
         assert virtually(run_tool(mocked, ToolCall("a", {"n": "x"}))).text.startswith("[ToolError] ToolArgumentsError")
 
@@ -284,7 +284,7 @@ def test_what_is_no_tool_is_refused():
         Mocks({}).conversation().toolbox([5])
 
 
-def test_arguments_that_the_real_tool_refuses_are_told_as_it_would_and_kept():
+def test_arguments_that_the_real_tool_refuses_are_reported_as_it_would_and_kept():
     tools = Mocks({"refund": "done"}).conversation()
     outcome = virtually(run_tool(tools.toolbox([refund])["refund"], ToolCall("refund", {"order_id": "x"})))
     assert outcome.error.problems == (

@@ -12,7 +12,7 @@ from offbook.tools.definition import wrap_tool
 from tests.scenarios.mocks.resolving import resolve_all, virtually
 
 
-def test_mocks_that_no_conversation_called_are_told_in_the_order_declared():
+def test_mocks_that_no_conversation_called_are_reported_in_the_order_declared():
     mocks = Mocks({"c": 1, "a": 2, "b": 3}, unmocked="passthrough")
     assert mocks.never_called() == ("c", "a", "b")
     virtually(resolve_all(mocks.conversation(), "a", "elsewhere"))
@@ -23,7 +23,7 @@ def test_mocks_that_no_conversation_called_are_told_in_the_order_declared():
 
 def test_a_conversation_without_an_id_is_given_the_next():
     mocks = Mocks({})
-    ids = [mocks.conversation(given).conversation_id for given in (None, "conv-7-abc123", None)]
+    ids = [mocks.conversation(name).conversation_id for name in (None, "conv-7-abc123", None)]
     assert ids == ["conv-1", "conv-7-abc123", "conv-2"]
 
 

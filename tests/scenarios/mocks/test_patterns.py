@@ -3,13 +3,13 @@
 import pytest
 
 from offbook.scenarios import Mocks, Trajectory, expected, match_trajectory, sequence
-from tests.scenarios.mocks.resolving import given, given_times, resolve_all, virtually
+from tests.scenarios.mocks.resolving import answers_to, answers_to_many, resolve_all, virtually
 
 
-def test_successive_calls_may_be_told_apart_by_their_index():
+def test_successive_calls_may_be_distinguished_by_their_index():
     statuses = ["processing", "complete", "archived"]
     check_status = lambda args, ctx: {"status": statuses[min(ctx.call_index, 2)]}  # noqa: E731
-    assert [answer["status"] for answer in given_times(check_status, 4)] == [*statuses, "archived"]
+    assert [answer["status"] for answer in answers_to_many(check_status, 4)] == [*statuses, "archived"]
 
 
 def test_each_conversation_may_have_a_user_of_its_own():
@@ -54,7 +54,7 @@ def test_a_sequence_of_orders_repeats_its_last():
         {"success": False, "error": "duplicate"},
         {"success": True, "order_id": "ORD-002"},
     ]
-    assert given_times(sequence(answers), 5) == [*answers, answers[-1], answers[-1]]
+    assert answers_to_many(sequence(answers), 5) == [*answers, answers[-1], answers[-1]]
 
 
 def test_a_failure_may_depend_on_the_call():
@@ -64,7 +64,7 @@ def test_a_failure_may_depend_on_the_call():
         return {"temperature": 72, "condition": "sunny"}
 
     limited, sunny = {"error": "API rate limit exceeded"}, {"temperature": 72, "condition": "sunny"}
-    assert given_times(get_weather, 3) == [limited, sunny, sunny]
+    assert answers_to_many(get_weather, 3) == [limited, sunny, sunny]
 
 
 def test_data_may_be_generated_from_the_arguments():
@@ -72,14 +72,14 @@ def test_data_may_be_generated_from_the_arguments():
         count = args.get("limit", 5)
         return {"results": [{"id": n, "title": f"{args['query']} #{n}"} for n in range(1, count + 1)]}
 
-    five, two = given(search, {"query": "tea"}, {"query": "tea", "limit": 2})
+    five, two = answers_to(search, {"query": "tea"}, {"query": "tea", "limit": 2})
     assert len(five["results"]) == 5
     assert two["results"] == [{"id": 1, "title": "tea #1"}, {"id": 2, "title": "tea #2"}]
 
 
 def test_a_sequence_and_a_function_go_together():
     steps = [lambda args, status=status: {"status": status, "id": args["id"]} for status in ("pending", "complete")]
-    assert given(sequence(steps), {"id": 1}, {"id": 2}, {"id": 3}) == [
+    assert answers_to(sequence(steps), {"id": 1}, {"id": 2}, {"id": 3}) == [
         {"status": "pending", "id": 1},
         {"status": "complete", "id": 2},
         {"status": "complete", "id": 3},
@@ -105,7 +105,7 @@ def test_edge_cases_are_chosen_by_the_arguments():
     plenty = {"available": True, "stock": 100}
     check_inventory = lambda args: stock.get(args["product_id"], plenty)  # noqa: E731
     ids = ("SKU-123", "SKU-456", "SKU-789")
-    assert given(check_inventory, *({"product_id": each} for each in ids)) == [*stock.values(), plenty]
+    assert answers_to(check_inventory, *({"product_id": each} for each in ids)) == [*stock.values(), plenty]
 
 
 def test_rules_that_the_agent_should_know_may_stand_in_the_mock():
@@ -116,7 +116,7 @@ def test_rules_that_the_agent_should_know_may_stand_in_the_mock():
             return {"discount_percent": 20, "final_price": 39.99}
         return {"discount_percent": 0, "final_price": 49.99}
 
-    answers = given(apply_discount, {"code": "SAVE10"}, {"customer_type": "VIP"}, {})
+    answers = answers_to(apply_discount, {"code": "SAVE10"}, {"customer_type": "VIP"}, {})
     assert [answer["discount_percent"] for answer in answers] == [10, 20, 0]
 
 

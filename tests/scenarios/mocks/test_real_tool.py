@@ -13,7 +13,7 @@ from offbook import InputError
 from offbook.errors import MockDriftError, MockError
 from offbook.scenarios import Mocks, sequence
 from offbook.tools import ToolDef, ToolSpec, tool_of
-from tests.scenarios.mocks.resolving import given, resolve_all, virtually
+from tests.scenarios.mocks.resolving import answers_to, resolve_all, virtually
 
 
 class Status(Enum):
@@ -68,11 +68,11 @@ def test_a_call_that_the_real_tool_would_refuse_is_refused_as_it_would(known):
 
 def test_a_refused_call_counts_but_does_not_reach_the_mock():
     answers = sequence([1, lambda args, ctx: ctx.call_index])
-    assert given(answers, {}, {"day": "2026-03-30"}, {"day": "2026-03-30"}, schemas={"tool": SCHEMA})[1:] == [1, 2]
+    assert answers_to(answers, {}, {"day": "2026-03-30"}, {"day": "2026-03-30"}, schemas={"tool": SCHEMA})[1:] == [1, 2]
 
 
 def test_a_mock_gets_the_arguments_as_the_agent_gave_them():
-    assert given(lambda args: args, {"day": "2026-03-30"}, schemas={"tool": untold}) == [{"day": "2026-03-30"}]
+    assert answers_to(lambda args: args, {"day": "2026-03-30"}, schemas={"tool": untold}) == [{"day": "2026-03-30"}]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_mock_that_drifts_from_what_a_function_returns_is_an_error_that_says_h
 
 @pytest.mark.parametrize("returns", [Booking, Any, dict, Booking | None, {"type": "object", "required": ["id"]}, {}])
 def test_a_mock_that_answers_as_the_real_tool_does_passes(returns):
-    assert given(GOOD, returns={"tool": returns}) == [GOOD]
+    assert answers_to(GOOD, returns={"tool": returns}) == [GOOD]
 
 
 @pytest.mark.parametrize(
@@ -113,31 +113,31 @@ def test_a_mock_that_answers_as_the_real_tool_does_passes(returns):
 )
 def test_a_mock_that_drifts_from_a_json_schema_is_an_error_that_says_how(schema, result, problem):
     with pytest.raises(MockDriftError) as caught:
-        given(result, returns={"tool": schema})
+        answers_to(result, returns={"tool": schema})
     assert len(caught.value.problems) == 1
     assert caught.value.problems[0].startswith(problem)
 
 
 def test_what_is_declared_goes_before_what_the_function_says():
     options = {"schemas": {"tool": create_booking}, "returns": {"tool": Any}}
-    assert given("anything", {"day": "2026-03-30"}, **options) == ["anything"]
+    assert answers_to("anything", {"day": "2026-03-30"}, **options) == ["anything"]
 
 
 @pytest.mark.parametrize("function", [untold, lambda day, seats=1: None])
 def test_a_function_that_does_not_say_what_it_returns_lets_anything_pass(function):
-    assert given({"odd": 1}, {"day": "2026-03-30"}, schemas={"tool": function}) == [{"odd": 1}]
+    assert answers_to({"odd": 1}, {"day": "2026-03-30"}, schemas={"tool": function}) == [{"odd": 1}]
 
 
 def test_a_function_that_returns_nothing_says_so():
     def log(event: str) -> None: ...
 
-    assert given(None, {"event": "x"}, schemas={"tool": log}) == [None]
+    assert answers_to(None, {"event": "x"}, schemas={"tool": log}) == [None]
     with pytest.raises(MockDriftError):
-        given({"logged": True}, {"event": "x"}, schemas={"tool": log})
+        answers_to({"logged": True}, {"event": "x"}, schemas={"tool": log})
 
 
 def test_a_tool_that_does_not_tell_its_signature_lets_anything_pass():
-    assert given(5, schemas={"tool": ToolDef(ToolSpec("tool"), min)}) == [5]
+    assert answers_to(5, schemas={"tool": ToolDef(ToolSpec("tool"), min)}) == [5]
 
 
 class Foreign(Struct):
@@ -172,4 +172,4 @@ def test_a_real_tool_that_is_declared_wrongly_is_refused_there(options, reason):
 
 def test_a_reference_that_leads_nowhere_is_an_error_of_the_test():
     with pytest.raises(MockError, match=r"has a \$ref to /\$defs/gone, which does not exist"):
-        given(1, returns={"tool": {"$ref": "#/$defs/gone"}})
+        answers_to(1, returns={"tool": {"$ref": "#/$defs/gone"}})

@@ -88,5 +88,5 @@ def test_many_differences_are_cut_to_the_first_five():
     assert lines == [*(f"{name}: expected 1, got 2" for name in range(5)), "… 3 more"]
 
 
-def test_names_that_cannot_be_printed_are_told_without_harm():
+def test_names_that_cannot_be_printed_are_reported_without_harm():
     assert lines_of({"a\x1b[2J\n": 1}, {}) == ["a·[2J·: expected 1, got nothing"]

@@ -19,7 +19,7 @@ def shown(text):
     return dedent(text).strip("\n")
 
 
-def test_different_arguments_are_told_under_the_call():
+def test_different_arguments_are_reported_under_the_call():
     nine = expected("book", args={"time": "09:00"}, match="exact")
     assert message([LOOK, TEN], "strict", ["look", nine]) == shown("""
         arguments differ: call 2, book: time: expected '09:00', got '10:00'
@@ -42,7 +42,7 @@ def test_missing_and_extra_calls_stand_alone_in_their_place():
     """)
 
 
-def test_a_misplaced_call_is_told_where_it_is_and_where_it_should_be():
+def test_a_misplaced_call_is_reported_where_it_is_and_where_it_should_be():
     assert message([NINE, LOOK, MAIL], "in_order", ["look", "book", "mail"]) == shown("""
         misplaced: call 1, book(time='09:00'), is expected at position 2
           expected (in_order)  actual
@@ -53,7 +53,7 @@ def test_a_misplaced_call_is_told_where_it_is_and_where_it_should_be():
     """)
 
 
-def test_a_call_that_comes_too_early_is_told_with_what_should_come_before():
+def test_a_call_that_comes_too_early_is_reported_with_what_should_come_before():
     assert message([NINE, LOOK], "contains", ["book"], before=[("look", "book")]) == shown("""
         misplaced: call 1, book(time='09:00'), comes before any look(…)
           expected (contains)  actual
@@ -63,7 +63,7 @@ def test_a_call_that_comes_too_early_is_told_with_what_should_come_before():
     """)
 
 
-def test_a_forbidden_call_is_the_most_telling():
+def test_a_forbidden_call_is_the_most_informative():
     forbidden = [expected("book", args={"name": "Ada"})]
     assert message([MAIL, TEN], "strict", ["look"], forbidden=forbidden) == shown("""
         forbidden: call 2, book(time='10:00', name='Ada'), by book(name='Ada', …)
@@ -85,7 +85,7 @@ def test_what_is_missing_comes_last_where_order_does_not_matter():
     """)
 
 
-def test_a_call_over_the_limit_is_told_with_the_limit():
+def test_a_call_over_the_limit_is_reported_with_the_limit():
     assert message([LOOK, LOOK, LOOK], "contains", [expected("look", at_most=2)]) == shown("""
         extra: call 3, look(date='2026-04-01'); expected look(…) at most 2
           expected (contains)   actual
@@ -95,7 +95,7 @@ def test_a_call_over_the_limit_is_told_with_the_limit():
     """)
 
 
-def test_different_arguments_are_told_where_order_does_not_matter():
+def test_different_arguments_are_reported_where_order_does_not_matter():
     nine = expected("book", args={"time": "09:00"})
     assert message([TEN, LOOK], "contains", ["look", nine]) == shown("""
         arguments differ: call 1, book: time: expected '09:00', got '10:00'
@@ -106,7 +106,7 @@ def test_different_arguments_are_told_where_order_does_not_matter():
     """)
 
 
-def test_a_call_with_arguments_that_are_not_allowed_is_told_beside_those_that_are():
+def test_a_call_with_arguments_that_are_not_allowed_is_reported_beside_those_that_are():
     nine = expected("book", args={"time": "09:00"})
     assert message([NINE, TEN], "within", [nine]) == shown("""
         arguments differ: call 2, book: time: expected '09:00', got '10:00'
@@ -117,7 +117,7 @@ def test_a_call_with_arguments_that_are_not_allowed_is_told_beside_those_that_ar
     """)
 
 
-def test_different_arguments_are_told_only_between_calls_that_stand_in_the_same_place():
+def test_different_arguments_are_reported_only_between_calls_that_stand_in_the_same_place():
     nine = expected("book", args={"time": "09:00"})
     assert message([LOOK, TEN], "strict", [nine, "look"]) == shown("""
         missing: book(time='09:00', …)

@@ -12,8 +12,8 @@ def calls(*expected_calls, **fields):
 
 
 def test_every_field_of_a_call_is_taken():
-    given = {"name": "pay", "argMatchMode": "exact", "args": {"sum": 3}, "atLeast": 1, "atMost": 2}
-    [trajectory] = parse_assertions(calls(given, forbidden=[{"name": "refund"}]))
+    mapping = {"name": "pay", "argMatchMode": "exact", "args": {"sum": 3}, "atLeast": 1, "atMost": 2}
+    [trajectory] = parse_assertions(calls(mapping, forbidden=[{"name": "refund"}]))
     assert trajectory.expected == (expected("pay", args={"sum": 3}, match="exact", at_least=1, at_most=2),)
     assert trajectory.forbidden == (expected("refund"),)
 
@@ -28,7 +28,7 @@ def test_nothing_is_no_assertion():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("mapping", "message"),
     [
         ({"toolcall": {}}, "assertions: unknown key 'toolcall'\n  hint: did you mean 'tool_calls'?"),
         ({"toolCalls": ["search"]}, "assertions: toolCalls: expected a dict, got ['search']"),
@@ -42,7 +42,7 @@ def test_nothing_is_no_assertion():
         ({}, "expected a dict, got None"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_its_place(given, message):
+def test_what_does_not_fit_is_refused_with_its_place(mapping, message):
     with pytest.raises(InputError) as refused:
-        parse_assertions(given)
+        parse_assertions(mapping)
     assert message in str(refused.value)

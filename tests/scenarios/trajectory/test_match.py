@@ -86,7 +86,7 @@ def test_each_mode_finds_what_is_wrong(mode, expectations, calls, missing, extra
     assert found(calls_of(calls), trajectory) == (missing, extra, misplaced, "")
 
 
-def test_what_is_wrong_is_told_with_its_place():
+def test_what_is_wrong_is_reported_with_its_place():
     call = ToolCall("x", {"n": 1})
     match = match_trajectory([ToolCall("a"), call], Trajectory("strict", ["a", expected("b", exactly=3)]))
     assert match.missing == (MissingCall(1, expected("b", exactly=3), 3),)

@@ -84,11 +84,11 @@ def test_a_value_that_fits_is_taken(matcher, value):
         (satisfies(partial(int.__lt__, 3)), 2, "expected satisfies(partial), got 2 (it is false)"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_with_the_reason(matcher, value, message):
+def test_a_value_that_does_not_fit_is_reported_with_the_reason(matcher, value, message):
     assert difference_of(matcher, value) == message
 
 
-def test_a_predicate_that_raises_does_not_fit_and_its_error_is_told():
+def test_a_predicate_that_raises_does_not_fit_and_its_error_is_reported():
     assert difference_of(satisfies(lambda value: value["no"], "has no"), {}) == (
         "expected satisfies(has no), got {} (raised KeyError: 'no')"
     )

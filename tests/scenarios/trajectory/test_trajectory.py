@@ -20,7 +20,7 @@ def test_a_trajectory_is_shown_with_its_mode_and_calls():
 
 
 @pytest.mark.parametrize(
-    ("mode", "given", "message"),
+    ("mode", "expected_calls", "message"),
     [
         (
             "strikt",
@@ -47,9 +47,9 @@ def test_a_trajectory_is_shown_with_its_mode_and_calls():
         ("strict", {"before": [("a", expected("b", exactly=1))]}, "a count is not allowed here: b(…) exactly 1"),
     ],
 )
-def test_a_trajectory_that_makes_no_sense_is_refused(mode, given, message):
+def test_a_trajectory_that_makes_no_sense_is_refused(mode, expected_calls, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        Trajectory(mode, **given)
+        Trajectory(mode, **expected_calls)
 
 
 PAY = ToolCall("pay", {"amount": 30, "to": "Ada"})
@@ -103,7 +103,7 @@ def test_an_expectation_keeps_its_arguments_when_the_dict_changes():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"tool": ""}, "expected: tool: expected the name of a tool, got ''"),
         ({"tool": 7}, "expected: tool: expected the name of a tool, got 7"),
@@ -120,6 +120,6 @@ def test_an_expectation_keeps_its_arguments_when_the_dict_changes():
         ({"at_least": 3, "at_most": 2}, "expected: at_least: at_least=3 is more than at_most=2"),
     ],
 )
-def test_an_expectation_that_makes_no_sense_is_refused(given, message):
+def test_an_expectation_that_makes_no_sense_is_refused(fields, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        expected(**{"tool": "pay", **given})
+        expected(**{"tool": "pay", **fields})
