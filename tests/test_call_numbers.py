@@ -92,10 +92,10 @@ def number_by_observer(script, ask):
     return [str(site.at) for site in sites_of(Run(calls=tuple(observer.calls)))]
 
 
-def number_on_the_wire(script, *, is_told, counts_all):
+def number_on_the_wire(script, *, has_header, counts_all):
     counter = CallCounter(EVERYWHERE, counts_all=counts_all)
     for step, text, attempt, fails in attempts(script):
-        headers = {"x-stainless-retry-count": str(attempt - 1)} if is_told else {}
+        headers = {"x-stainless-retry-count": str(attempt - 1)} if has_header else {}
         call = call_of(text=text, headers=headers if step is None else headers | {STEP_HEADER: step})
         started = counter.start(call, parse_request(call))
         assert started.attempt_number == attempt
@@ -121,10 +121,10 @@ def number_by_recording(script):
         lambda script: number_by_faults(script, ask_each_call),
         lambda script: number_by_observer(script, ask_each_attempt),
         lambda script: number_by_observer(script, ask_each_call),
-        lambda script: number_on_the_wire(script, is_told=True, counts_all=False),
-        lambda script: number_on_the_wire(script, is_told=False, counts_all=False),
-        lambda script: number_on_the_wire(script, is_told=True, counts_all=True),
-        lambda script: number_on_the_wire(script, is_told=False, counts_all=True),
+        lambda script: number_on_the_wire(script, has_header=True, counts_all=False),
+        lambda script: number_on_the_wire(script, has_header=False, counts_all=False),
+        lambda script: number_on_the_wire(script, has_header=True, counts_all=True),
+        lambda script: number_on_the_wire(script, has_header=False, counts_all=True),
         number_by_recording,
     ],
     ids=[
@@ -220,7 +220,7 @@ def test_a_retry_belongs_to_the_latest_call_that_can_be_meant():
     assert numbers(request("a"), request("a"), request("a", attempt=2)) == [(1, 1, 1), (2, 2, 1), (2, 2, 2)]
 
 
-def test_retries_of_calls_under_way_at_once_are_told_apart_by_what_they_ask():
+def test_retries_of_calls_under_way_at_once_are_distinguished_by_what_they_ask():
     first, second = {"text": "first"}, {"text": "second"}
     assert numbers(
         request("a", **first),

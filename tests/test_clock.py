@@ -113,7 +113,7 @@ def test_work_that_is_ready_goes_before_time():
     assert virtually(beside_a_timer()) == 0.0
 
 
-def test_a_timeout_strikes_at_its_time():
+def test_a_timeout_fires_at_its_time():
     async def work():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(30):
@@ -123,7 +123,7 @@ def test_a_timeout_strikes_at_its_time():
     assert virtually(work()) == 30.0
 
 
-def test_a_timeout_that_is_not_reached_does_not_strike():
+def test_a_timeout_that_is_not_reached_does_not_fire():
     async def work():
         async with asyncio.timeout(30):
             await asyncio.sleep(29)
@@ -207,22 +207,22 @@ def test_ending_the_threads_lets_no_timer_fire_early():
 def test_a_loop_without_timers_waits_for_whatever_comes():
     async def work():
         loop = asyncio.get_running_loop()
-        told = loop.create_future()
-        threading.Thread(target=lambda: loop.call_soon_threadsafe(told.set_result, "from outside")).start()
-        return await told
+        future = loop.create_future()
+        threading.Thread(target=lambda: loop.call_soon_threadsafe(future.set_result, "from outside")).start()
+        return await future
 
     assert virtually(work()) == "from outside"
 
 
-async def asked(provider):
+async def answer_of(provider):
     return (await provider.complete([{"role": "user", "content": "Hi"}], "gpt-4o")).content
 
 
-def test_a_real_server_is_waited_for_and_no_timeout_strikes():
+def test_a_real_server_is_waited_for_and_no_timeout_fires():
     async def work(url):
         http = HttpOptions(timeout_s=30)
         async with asyncio.timeout(30), HttpProvider(OpenAIChatCodec(), base_url=url, http=http) as provider:
-            return [await asked(provider) for _ in range(20)]
+            return [await answer_of(provider) for _ in range(20)]
 
     with LoopbackServer(ANSWER) as server:
         assert virtually(work(server.url)) == ["Hello."] * 20
@@ -231,7 +231,7 @@ def test_a_real_server_is_waited_for_and_no_timeout_strikes():
 def test_an_idle_connection_does_not_hold_the_time_up():
     async def work(url):
         async with HttpProvider(OpenAIChatCodec(), base_url=url) as provider:
-            await asked(provider)
+            await answer_of(provider)
             return await virtual_second()
 
     with LoopbackServer(ANSWER) as server:

@@ -77,14 +77,14 @@ class BrokenSink:
     """Fails at every event."""
 
     def __init__(self):
-        self.told = 0
+        self.calls = 0
 
     def emit(self, event):
-        self.told += 1
+        self.calls += 1
         raise ValueError("out of paper")
 
 
-def test_every_sink_is_told_every_event_in_order():
+def test_every_sink_gets_every_event_in_order():
     first, second = MemorySink(), MemorySink()
     sinks = Sinks(first, second)
     for event in (OPENED, CLOSED):
@@ -98,7 +98,7 @@ def test_a_sink_that_raises_does_not_keep_events_from_the_others():
     for event in (OPENED, CLOSED):
         sinks.emit(event)
     assert memory.events == [OPENED, CLOSED]
-    assert broken.told == 2
+    assert broken.calls == 2
 
 
 def test_each_sink_that_raises_is_reported_once_with_its_traceback(caplog):

@@ -128,7 +128,7 @@ def test_messages_that_are_no_list_are_refused_with_an_example(messages):
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         ("Hi", "got str"),
         (None, "got NoneType"),
@@ -137,8 +137,8 @@ def test_messages_that_are_no_list_are_refused_with_an_example(messages):
         ({"content": "Hi"}, "no role"),
     ],
 )
-def test_a_message_of_another_kind_is_refused_with_its_place(message, told):
-    with pytest.raises(RequestError, match=told) as caught:
+def test_a_message_of_another_kind_is_refused_with_its_place(message, expected):
+    with pytest.raises(RequestError, match=expected) as caught:
         plain_messages([{"role": "user", "content": "Hi"}, message])
     assert caught.value.place == "messages[1]"
 

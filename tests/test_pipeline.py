@@ -58,20 +58,20 @@ def written(path, **document):
     return str(path)
 
 
-async def asked(declared, mode, *, model="demo", step_id="greet", **options):
+async def answer_of(declared, mode, *, model="demo", step_id="greet", **options):
     """The answer to one question in a pipeline."""
     async with open_pipeline(declared, mode, **options) as pipeline:
         return (await pipeline.gateway.complete(QUESTION, model=model, step_id=step_id)).content
 
 
 async def test_a_live_pipeline_asks_the_server_of_its_config(server):
-    assert await asked(local(server), Live()) == "Hello!"
+    assert await answer_of(local(server), Live()) == "Hello!"
     assert len(server.calls) == 1
 
 
 async def test_an_address_may_come_from_the_environment(server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    assert await asked(config(provider="openai"), Live()) == "Hello!"
+    assert await answer_of(config(provider="openai"), Live()) == "Hello!"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_an_address_may_come_from_the_environment(server, monkeypatch):
 async def test_a_missing_key_is_named_with_a_way_to_do_without(provider, variables, mode, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
-        await asked(config(provider=provider), mode)
+        await answer_of(config(provider=provider), mode)
     assert all(name in caught.value.reason for name in variables)
     assert "offbook replay" in caught.value.hint
     assert not list(tmp_path.iterdir())
@@ -103,86 +103,86 @@ async def test_a_pipeline_opens_with_the_key_that_its_provider_needs(provider, v
 
 async def test_a_config_without_a_provider_is_refused_with_the_known_ones():
     with pytest.raises(InputError) as caught:
-        await asked(config(), Live())
+        await answer_of(config(), Live())
     assert "ollama" in caught.value.hint
 
 
 async def test_a_recorded_pipeline_replays_without_its_server(server, tmp_path):
     path = str(tmp_path / "run.json")
-    assert await asked(local(server), Record(path)) == "Hello!"
-    assert await asked(local(server), Replay(path)) == "Hello!"
+    assert await answer_of(local(server), Record(path)) == "Hello!"
+    assert await answer_of(local(server), Replay(path)) == "Hello!"
     assert len(server.calls) == 1
 
 
 async def test_record_modes_are_those_of_the_recorder(server, tmp_path):
     path = str(tmp_path / "run.json")
     for _ in range(2):
-        await asked(local(server), Record(path, "new"))
+        await answer_of(local(server), Record(path, "new"))
     assert len(server.calls) == 1
 
 
 async def test_a_replay_is_strict_unless_told_otherwise(tmp_path):
     path = written(tmp_path / "run.json", other={"content": "x"})
     with pytest.raises(RecordingMismatchError):
-        await asked(config(), Replay(path))
-    assert await asked(config(), Replay(path, allow_default_fallback=True)) == "Mock response"
+        await answer_of(config(), Replay(path))
+    assert await answer_of(config(), Replay(path, allow_default_fallback=True)) == "Mock response"
 
 
 async def test_a_mock_is_lenient_unless_told_otherwise(tmp_path):
     path = written(tmp_path / "run.json", other={"content": "x"})
-    assert await asked(config(), Mock(path)) == "Mock response"
+    assert await answer_of(config(), Mock(path)) == "Mock response"
     with pytest.raises(RecordingMismatchError):
-        await asked(config(), Mock(path, lenient=False))
+        await answer_of(config(), Mock(path, lenient=False))
 
 
 async def test_a_mock_without_a_recording_answers_with_the_default():
-    assert await asked(config(), Mock()) == "Mock response"
+    assert await answer_of(config(), Mock()) == "Mock response"
 
 
 async def test_the_provider_mock_answers_from_the_file_of_the_config_whatever_folder_it_is_in(tmp_path):
     written(tmp_path / "answers.json", greet={"content": "Hello!"})
     declared = config(provider="mock", responses_file="answers.json")
-    assert await asked(declared, Live(), folder=tmp_path) == "Hello!"
+    assert await answer_of(declared, Live(), folder=tmp_path) == "Hello!"
 
 
 async def test_the_file_of_the_config_may_be_a_database(tmp_path):
     source = written(tmp_path / "answers.json", greet={"content": "Hello!"})
     open_store(f"sqlite:///{tmp_path}/answers.db").save(open_store(source).load())
     declared = config(provider="mock", responses_file="sqlite:///answers.db")
-    assert await asked(declared, Live(), folder=tmp_path) == "Hello!"
+    assert await answer_of(declared, Live(), folder=tmp_path) == "Hello!"
 
 
 async def test_a_strict_config_refuses_what_its_file_lacks(tmp_path):
     written(tmp_path / "answers.json")
     declared = config(provider="mock", responses_file="answers.json", strict=True)
     with pytest.raises(RecordingMismatchError):
-        await asked(declared, Live(), folder=tmp_path)
+        await answer_of(declared, Live(), folder=tmp_path)
 
 
 async def test_a_file_of_the_config_that_is_not_there_is_bad_input(tmp_path):
     with pytest.raises(InputError, match=r"answers\.json"):
-        await asked(config(provider="mock", responses_file="answers.json"), Live(), folder=tmp_path)
+        await answer_of(config(provider="mock", responses_file="answers.json"), Live(), folder=tmp_path)
 
 
 async def test_answers_may_be_recorded_from_a_mock(tmp_path):
     written(tmp_path / "answers.json", greet={"content": "Hello!"})
     declared, path = config(provider="mock", responses_file="answers.json"), str(tmp_path / "run.json")
-    assert await asked(declared, Record(path), folder=tmp_path) == "Hello!"
+    assert await answer_of(declared, Record(path), folder=tmp_path) == "Hello!"
     assert open_store(path).load().size == 1
 
 
 async def test_the_retry_of_the_config_is_that_of_the_gateway(tmp_path):
     path = written(tmp_path / "run.json", greet=[{"fault": {"type": "timeout"}}, {"content": "Hello!"}])
     with pytest.raises(AllProvidersFailedError):
-        await asked(config(retry={"max_retries": 0}), Replay(path))
-    assert await asked(config(retry={"backoff_s": 0}), Replay(path)) == "Hello!"
+        await answer_of(config(retry={"max_retries": 0}), Replay(path))
+    assert await answer_of(config(retry={"backoff_s": 0}), Replay(path)) == "Hello!"
 
 
 async def test_faults_fire_at_inside_retry_and_are_not_recorded(server, tmp_path):
     path, sink = str(tmp_path / "run.json"), MemorySink()
     plan = FaultPlan([parse_fault("call=1 attempt=1: http_error 500")])
     declared = local(server, retry={"backoff_s": 0})
-    assert await asked(declared, Record(path), faults=plan, sink=sink) == "Hello!"
+    assert await answer_of(declared, Record(path), faults=plan, sink=sink) == "Hello!"
     assert [event.attempt for event in sink.events if isinstance(event, FaultFired)] == [1]
     assert open_store(path).load().size == 1
 
@@ -195,8 +195,8 @@ async def test_a_fallback_is_asked_by_its_own_name_and_replays(server, tmp_path)
         retry={"max_retries": 0},
         fallbacks=[{"provider": "openai", "model": "spare", "base_url": server.url}],
     )
-    assert await asked(gone, Record(path)) == "Hello!"
-    assert await asked(gone, Replay(path)) == "Hello!"
+    assert await answer_of(gone, Record(path)) == "Hello!"
+    assert await answer_of(gone, Replay(path)) == "Hello!"
     assert len(server.calls) == 1
     models = [stored.exchange.request_fields()["model"] for stored in open_store(path).read()]
     assert models == ["demo", "spare"]
@@ -215,16 +215,16 @@ async def test_faults_count_the_calls_of_all_providers_together(tmp_path):
 async def test_models_are_asked_where_the_workflow_says(server):
     with LoopbackServer(chat_answer("I am the other.")) as other:
         models = {Endpoint("openai", server.url): ["a[1]"], Endpoint("openai", other.url): ["b"]}
-        assert await asked(config(), Live(), models=models, model="a[1]") == "Hello!"
-        assert await asked(config(), Live(), models=models, model="b") == "I am the other."
+        assert await answer_of(config(), Live(), models=models, model="a[1]") == "Hello!"
+        assert await answer_of(config(), Live(), models=models, model="b") == "I am the other."
         with pytest.raises(NoProviderError):
-            await asked(config(), Live(), models=models, model="c")
+            await answer_of(config(), Live(), models=models, model="c")
 
 
 async def test_a_model_asked_of_two_providers_is_refused():
     models = {Endpoint("openai", "http://127.0.0.1:9"): ["m"], Endpoint("anthropic"): ["m"]}
     with pytest.raises(InputError, match=r"'m' has two providers: openai at http://127\.0\.0\.1:9 and anthropic"):
-        await asked(config(), Mock(), models=models)
+        await answer_of(config(), Mock(), models=models)
 
 
 async def test_where_no_model_is_asked_no_provider_is_needed():
@@ -233,9 +233,9 @@ async def test_where_no_model_is_asked_no_provider_is_needed():
         assert not pipeline.gateway.breakers
 
 
-async def test_a_sink_is_told_of_replayed_calls(tmp_path):
+async def test_a_sink_gets_replayed_calls(tmp_path):
     sink = MemorySink()
-    await asked(config(), Replay(written(tmp_path / "run.json", greet={"content": "x"})), sink=sink)
+    await answer_of(config(), Replay(written(tmp_path / "run.json", greet={"content": "x"})), sink=sink)
     assert [event.key for event in sink.events if isinstance(event, ReplayServed)] == ["greet"]
 
 

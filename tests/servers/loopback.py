@@ -183,11 +183,11 @@ class SilentServer(LoopbackServer):
     def __init__(self, frames: Sequence[bytes] | None) -> None:
         super().__init__(self._begin)
         self.frames = frames
-        self.asked, self.left = threading.Semaphore(0), threading.Semaphore(0)
+        self.requested, self.left = threading.Semaphore(0), threading.Semaphore(0)
 
     def _begin(self, call: ServerCall) -> None:
         if self.frames is not None:
             call.stream(*self.frames)
-        self.asked.release()
+        self.requested.release()
         if call.has_client_left():
             self.left.release()

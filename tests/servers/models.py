@@ -33,17 +33,17 @@ def said(content: str = "", **fields: Any) -> Response:
 class CodecServer(LoopbackServer):
     """Answers every call with what `respond` makes of the request, or with the error it raises, as a codec writes it.
 
-    A streamed answer is one event for each delta; `asked` holds the requests.
+    A streamed answer is one event for each delta; `requests` holds what was asked.
     """
 
     def __init__(self, codec: Codec, respond: Callable[[Request], Response]) -> None:
         super().__init__(self._respond)
         self.codec, self.respond = codec, respond
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
 
     def _respond(self, call: ServerCall) -> None:
         request = self.codec.decode_request(WireRequest(call.path, orjson.loads(call.body)))
-        self.asked.append(request)
+        self.requests.append(request)
         try:
             response = self.respond(request)
         except ProviderError as error:
@@ -72,15 +72,15 @@ class ChatModel(CodecServer):
     def url(self) -> str:
         return f"{super().url}/v1"
 
-    def hold(self, *asked: str) -> None:
+    def hold(self, *prompts: str) -> None:
         """From now on, leave these unanswered, and no others."""
         with self._changed:
-            self._held, self._holding = set(asked), set()
+            self._held, self._holding = set(prompts), set()
 
-    def wait_until_holding(self, *asked: str) -> None:
+    def wait_until_holding(self, *prompts: str) -> None:
         """Wait until each of these has been asked, and is held."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._holding.issuperset(asked), 6 * PATIENCE_S), self.answered
+            assert self._changed.wait_for(lambda: self._holding.issuperset(prompts), 6 * PATIENCE_S), self.answered
 
     def _respond(self, call: ServerCall) -> None:
         if self._is_held(_last(self.codec.decode_request(WireRequest(call.path, orjson.loads(call.body))))):
@@ -88,13 +88,13 @@ class ChatModel(CodecServer):
         else:
             super()._respond(call)
 
-    def _is_held(self, asked: str) -> bool:
+    def _is_held(self, prompt: str) -> bool:
         with self._changed:
-            if asked in self._held:
-                self._holding.add(asked)
+            if prompt in self._held:
+                self._holding.add(prompt)
                 self._changed.notify_all()
                 return True
-            self.answered[asked] += 1
+            self.answered[prompt] += 1
             return False
 
 
