@@ -332,9 +332,9 @@ async def test_a_compacted_conversation_is_what_the_model_gets():
     ],
 )
 def test_an_agent_that_could_not_work_is_refused_when_it_is_made(rules, complaint):
-    given = {"tools": {"fetch": tool("fetch"), "submit": tool("submit")}, "terminal_tool": "submit"} | rules
+    fields = {"tools": {"fetch": tool("fetch"), "submit": tool("submit")}, "terminal_tool": "submit"} | rules
     with pytest.raises(InputError, match=complaint):
-        Workflow("test", **given)
+        Workflow("test", **fields)
 
 
 async def test_a_missing_prompt_variable_is_named():
@@ -455,7 +455,7 @@ async def test_cancelling_the_task_leaves_nothing_running():
 ASKED = {"prompt_vars": {"role": "tester"}}
 
 
-async def test_a_streaming_runner_tells_every_chunk():
+async def test_a_streaming_runner_reports_every_chunk():
     received = []
     client = ScriptedClient([Response("Let me look.", tool_calls=(FETCH,)), SUBMIT])
     await WorkflowRunner(client, stream=True, on_chunk=received.append).run(agent(), "go", **ASKED)

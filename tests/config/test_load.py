@@ -106,13 +106,13 @@ def test_a_project_file_without_a_section_is_no_config(config):
         ("[run]\nmax_turns = ['x']\n", "run.max_turns: expected an integer, got a list"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_key(config, text, complaint):
+def test_what_is_wrong_is_reported_with_its_key(config, text, complaint):
     with pytest.raises(InputError) as caught:
         config(text)
     assert complaint in str(caught.value)
     assert "offbook.toml" in caught.value.source
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_a_file_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         load_config(tmp_path / "nowhere.toml")

@@ -46,8 +46,8 @@ class PrometheusServer:
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The samples that an expression gives now, each with `metric`, its labels, and `value`, [time, text]."""
-        asked = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"{self._url}/api/v1/query?{asked}", timeout=ANSWER_TIMEOUT_S) as answer:
+        parameters = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"{self._url}/api/v1/query?{parameters}", timeout=ANSWER_TIMEOUT_S) as answer:
             result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
         return result
 

@@ -70,7 +70,7 @@ def test_times_are_those_of_the_clock(tmp_path):
     assert [line["at_s"] for line in lines] == sorted(line["at_s"] for line in lines)
 
 
-def test_no_time_is_told_without_a_clock(tmp_path):
+def test_no_time_is_reported_without_a_clock(tmp_path):
     assert b"at_s" not in log_of(tmp_path / "run")
 
 

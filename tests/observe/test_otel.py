@@ -90,7 +90,7 @@ def test_a_call_is_a_chat_span_by_the_conventions(tour):
     }
 
 
-def test_an_attempt_is_a_child_that_tells_what_the_replay_did(tour):
+def test_an_attempt_is_a_child_that_reports_what_the_replay_did(tour):
     (attempt,) = tour.under(*tour.of_step("steady"))
     assert (attempt.name, attempt.kind) == ("attempt openai", SpanKind.CLIENT)
     assert dict(attempt.attributes) == {
@@ -117,23 +117,23 @@ def test_a_retry_is_a_second_child_and_an_event_of_the_call(tour):
     assert retry.attributes["offbook.wait_s"] == pytest.approx(seconds(call), abs=1e-5)
 
 
-def test_a_fault_of_a_recording_is_told_by_the_attempt_at_which_it_fired(tour):
+def test_a_fault_of_a_recording_is_reported_by_the_attempt_at_which_it_fired(tour):
     fired, answered = tour.under(*tour.of_step("slow"))
     assert fired.attributes["mock.fault_type"] == "timeout"
     assert fired.attributes["error.type"] == "ProviderTimeoutError"
     assert "mock.fault_type" not in answered.attributes
 
 
-def test_a_fallback_is_an_event_of_the_call_and_its_recording_is_told_by_its_attempt(tour):
+def test_a_fallback_is_an_event_of_the_call_and_its_recording_is_reported_by_its_attempt(tour):
     (call,) = tour.of_step("lost")
-    given_up, taken = tour.under(call)
+    given_up, answering = tour.under(call)
     assert [event.name for event in call.events] == ["fallback"]
     assert dict(call.events[0].attributes) == {"gen_ai.provider.name": "openai", "offbook.to": "anthropic"}
     assert call.attributes["gen_ai.provider.name"] == "anthropic"
-    assert (given_up.name, taken.name) == ("attempt openai", "attempt anthropic")
-    assert taken.attributes["recording.provider"] == "anthropic"
-    assert taken.attributes["recording.model"] == "gpt-5"
-    assert taken.attributes["recording.latency_s"] == SLOW_S
+    assert (given_up.name, answering.name) == ("attempt openai", "attempt anthropic")
+    assert answering.attributes["recording.provider"] == "anthropic"
+    assert answering.attributes["recording.model"] == "gpt-5"
+    assert answering.attributes["recording.latency_s"] == SLOW_S
     assert "recording.latency_s" not in given_up.attributes
 
 
@@ -175,14 +175,14 @@ def test_what_happens_without_a_gateway_makes_a_span_of_its_own(tour):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_span_of_its_own_has_what_the_event_tells(trace, event, attributes, lasted_s):
+def test_a_span_of_its_own_has_what_the_event_reports(trace, event, attributes, lasted_s):
     OtelSink(trace.provider).emit(event)
     (span,) = trace.spans
     assert dict(span.attributes) == {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"} | attributes
     assert seconds(span) == lasted_s
 
 
-def test_a_fault_that_strikes_a_tool_makes_a_span_of_the_tool_even_while_a_call_of_that_number_is_open(trace):
+def test_a_fault_that_fires_at_a_tool_makes_a_span_of_the_tool_even_while_a_call_of_that_number_is_open(trace):
     sink = OtelSink(trace.provider)
     sink.emit(CallStarted(None, "m", call=2))
     sink.emit(AttemptStarted(None, "p", "m", call=2))
@@ -277,7 +277,7 @@ def test_a_stream_may_be_read_by_another_task_than_began_it(trace):
     assert (attempt.parent.span_id, call.attributes["gen_ai.usage.input_tokens"]) == (call.context.span_id, 7)
 
 
-def test_events_can_be_told_where_no_loop_runs(trace):
+def test_events_can_be_emitted_where_no_loop_runs(trace):
     sink = OtelSink(trace.provider)
     sink.emit(CallStarted("greet", "m", call=1))
     sink.emit(AttemptStarted("greet", "p", "m", call=1))
@@ -341,18 +341,18 @@ def test_the_rest_of_a_call_whose_start_was_not_seen_is_left_out(trace, event):
 def test_a_span_is_not_kept_after_its_end(trace, tmp_path):
     class Register(SpanProcessor):
         def __init__(self):
-            self.begun = []
+            self.spans_started = []
 
         def on_start(self, span, parent_context=None):
-            self.begun.append(weakref.ref(span))
+            self.spans_started.append(weakref.ref(span))
 
     register = Register()
     trace.provider.add_span_processor(register)
     sink = OtelSink(trace.provider)
     run(drive(sink, tmp_path), virtual_time=True)
     gc.collect()
-    assert len(register.begun) == len(trace.spans) > 20
-    assert [span() for span in register.begun if span() is not None] == []
+    assert len(register.spans_started) == len(trace.spans) > 20
+    assert [span() for span in register.spans_started if span() is not None] == []
 
 
 def test_googles_provider_goes_by_its_conventional_name(trace):

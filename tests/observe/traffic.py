@@ -70,8 +70,8 @@ async def drive(sink, folder):
     gateway.register(RecordingProvider(Slow(), folder / "slow.json", sink=sink), models=["gpt-*"], is_fallback=True)
     gateway.register(FaultInjector(Shaky(sink=sink), PLAN, sink=sink), models=["shaky"])
     async with gateway:
-        for asked in (*map(request, ("steady", "flaky", "slow", "lost", "unheard")), UNNAMED):
-            await (await gateway.send(asked)).collect()
+        for each in (*map(request, ("steady", "flaky", "slow", "lost", "unheard")), UNNAMED):
+            await (await gateway.send(each)).collect()
         for _ in range(2):
             await refused(gateway, request("doomed", model="shaky"), AllProvidersFailedError)
     strict = MockProvider(responses={"_version": 2}, strict=True, sink=sink)
@@ -83,17 +83,17 @@ async def drive(sink, folder):
     ContextManager(SlidingWindowCompact(1), 20, sink=sink).maybe_compact([*call("It rains."), *call("It pours.")])
 
 
-async def refused(provider, asked, error):
+async def refused(provider, each, error):
     """Send a request that must fail."""
     try:
-        await provider.send(asked)
+        await provider.send(each)
     except error:
         return
-    raise AssertionError(f"{asked.step_id} was answered")
+    raise AssertionError(f"{each.step_id} was answered")
 
 
-async def abandon(gateway, asked):
+async def abandon(gateway, each):
     """Read the first piece of a stream and leave."""
-    reply = await gateway.send(asked)
+    reply = await gateway.send(each)
     assert isinstance(await anext(aiter(reply)), TextDelta)
     await reply.aclose()

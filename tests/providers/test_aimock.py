@@ -112,7 +112,7 @@ async def test_a_stream_brings_the_text_in_pieces_and_ends_with_the_response(pro
 
 
 @served(OPENAI, RESPONSES, ANTHROPIC, GOOGLE)  # aimock's Ollama counts no tokens
-async def test_usage_is_told_whole_and_streamed(provider, vendor):
+async def test_usage_is_reported_whole_and_streamed(provider, vendor):
     response = await provider.complete(asking("say hello"), vendor.model)
     *_, end = await streamed(provider, vendor, "say hello")
     assert response.usage == end.response.usage == Usage.of(11, 7)
@@ -155,14 +155,14 @@ async def test_a_tool_call_keeps_its_id(provider, vendor):
 
 
 @every_vendor
-async def test_parallel_tool_calls_are_told_apart(provider, vendor):
+async def test_parallel_tool_calls_are_distinguished(provider, vendor):
     response = await provider.complete(asking("weather in both"), vendor.model, tools=TOOLS)
     assert calls_of(response) == BOTH
     assert len({call.id for call in response.tool_calls}) == 2
 
 
 @every_vendor
-async def test_streamed_parallel_tool_calls_are_told_apart(provider, vendor):
+async def test_streamed_parallel_tool_calls_are_distinguished(provider, vendor):
     *deltas, end = await streamed(provider, vendor, "weather in both")
     assert calls_of(end.response) == BOTH
     assert calls_joined(deltas) == {
@@ -174,17 +174,17 @@ async def test_streamed_parallel_tool_calls_are_told_apart(provider, vendor):
 async def test_text_before_a_tool_call_is_kept(provider, vendor):
     response = await provider.complete(asking("tell and call"), vendor.model, tools=TOOLS)
     *_, end = await streamed(provider, vendor, "tell and call")
-    for told in (response, end.response):
-        assert told.content == "Let me look that up."
-        assert calls_of(told) == [("get_weather", {"city": "Oslo"})]
+    for each in (response, end.response):
+        assert each.content == "Let me look that up."
+        assert calls_of(each) == [("get_weather", {"city": "Oslo"})]
 
 
 @every_vendor
 async def test_a_tool_result_continues_the_conversation(provider, vendor):
     messages = asking("weather in Oslo")
-    asked = await provider.complete(messages, vendor.model, tools=TOOLS)
-    result = {"role": "tool", "tool_call_id": asked.tool_calls[0].id, "content": "rain"}
-    answer = await provider.complete([*messages, asked.to_message(), result], vendor.model, tools=TOOLS)
+    response = await provider.complete(messages, vendor.model, tools=TOOLS)
+    result = {"role": "tool", "tool_call_id": response.tool_calls[0].id, "content": "rain"}
+    answer = await provider.complete([*messages, response.to_message(), result], vendor.model, tools=TOOLS)
     assert answer.content == "It rains in Oslo."
 
 
@@ -227,7 +227,7 @@ async def test_a_500_is_a_provider_error_with_its_body(provider, vendor, ask):
 
 
 @every_vendor
-async def test_a_connection_cut_in_the_middle_of_a_stream_is_told(provider, vendor):
+async def test_a_connection_cut_in_the_middle_of_a_stream_is_reported(provider, vendor):
     reply = await provider.stream(asking("break off"), vendor.model)
     seen = []
     with pytest.raises(ProviderConnectionError):

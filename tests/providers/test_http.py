@@ -211,7 +211,7 @@ async def test_a_base_url_that_only_the_http_client_refuses_is_bad_input_too():
 
 
 @pytest.mark.parametrize("key", ["sk-1\n", "sk-1 ", "ключ", "a\tb", "a\x00b"])
-def test_a_key_that_no_header_can_carry_is_refused_and_not_told(key):
+def test_a_key_that_no_header_can_carry_is_refused_and_not_reported(key):
     with pytest.raises(InputError, match="header Authorization") as caught:
         HttpProvider(CODEC, base_url="http://host", api_key=key)
     assert key.strip() not in str(caught.value)
@@ -303,7 +303,7 @@ async def test_any_status_but_200_and_429_is_a_provider_error(status_code):
     assert str(error) == f"mine: HTTP {status_code}: it broke"
 
 
-async def test_a_status_with_a_body_of_another_shape_tells_the_body():
+async def test_a_status_with_a_body_of_another_shape_reports_the_body():
     error = await refusal(httpx2.Response(502, content=b"<h1>Bad \xff gateway</h1>"))
     assert error.body == "<h1>Bad � gateway</h1>"
     assert "Bad" in str(error)
@@ -339,7 +339,7 @@ async def test_a_streamed_request_is_refused_before_its_first_event():
         ({"retry-after": "1 Jan 99999999999999999999 00:00:00 GMT"}, None),
     ],
 )
-async def test_a_429_tells_how_long_to_wait_in_every_form(headers, expected_s):
+async def test_a_429_reports_how_long_to_wait_in_every_form(headers, expected_s):
     error = await refusal(httpx2.Response(429, headers=headers, content=b"slow"), clock=SteppingClock())
     assert isinstance(error, RateLimitError)
     assert error.status_code == 429
@@ -386,7 +386,7 @@ async def test_a_stream_without_end_is_cut_off():
         (httpx2.ReadError("reset"), ProviderConnectionError),
     ],
 )
-async def test_a_network_that_fails_before_the_answer_is_told_as_our_error(failure, expected):
+async def test_a_network_that_fails_before_the_answer_is_reported_as_our_error(failure, expected):
     error = await refusal(failure, name="mine")
     assert type(error) is expected
     assert error.provider == "mine"

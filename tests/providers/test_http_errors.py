@@ -88,7 +88,7 @@ def test_an_error_of_httpx2_becomes_ours(kind, expected):
     assert f"{kind.__name__}: told" in str(ours)
 
 
-def test_an_error_without_a_message_is_told_by_its_name():
+def test_an_error_without_a_message_is_reported_by_its_name():
     assert "ReadError" in str(raised_through(httpx2.ReadError("")))
     assert "ReadError:" not in str(raised_through(httpx2.ReadError("")))
 
@@ -96,8 +96,8 @@ def test_an_error_without_a_message_is_told_by_its_name():
 @pytest.mark.parametrize("kind", [httpx2.ConnectError, httpx2.ConnectTimeout])
 def test_a_connection_that_cannot_be_made_names_the_server_and_no_secret(kind):
     request = httpx2.Request("POST", "http://user:secret@127.0.0.1:9/v1/chat?key=hidden")
-    told = str(raised_through(kind("", request=request)))
-    assert told == f"mine: no connection to http://127.0.0.1:9 ({kind.__name__})"
+    message = str(raised_through(kind("", request=request)))
+    assert message == f"mine: no connection to http://127.0.0.1:9 ({kind.__name__})"
 
 
 def test_our_timeout_is_a_timeout_to_everyone():

@@ -98,7 +98,7 @@ def test_a_file_of_prices_is_loaded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"", "truncated"),
         (b"[]", "Expected `object`, got `array`"),
@@ -113,12 +113,12 @@ def test_a_file_of_prices_is_loaded(tmp_path):
         (b"\xff\xfe", "malformed"),
     ],
 )
-def test_a_file_that_is_no_table_of_prices_is_refused_with_place_and_example(tmp_path, data, told):
+def test_a_file_that_is_no_table_of_prices_is_refused_with_place_and_example(tmp_path, data, message):
     path = tmp_path / "prices.json"
     path.write_bytes(data)
     with pytest.raises(InputError) as caught:
         PriceTable.load(path)
-    assert told in caught.value.reason
+    assert message in caught.value.reason
     assert caught.value.source == str(path)
     assert '"models"' in caught.value.hint
 

@@ -231,8 +231,8 @@ def test_one_provider_serves_several_threads_at_once(server):
         return answers
 
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(ask) for _ in range(4)]
-    assert [answer for thread in asked for answer in thread.result()] == ["Hello."] * 20
+        futures = [pool.submit(ask) for _ in range(4)]
+    assert [answer for thread in futures for answer in thread.result()] == ["Hello."] * 20
     assert server.connections == 4
 
 
@@ -243,7 +243,7 @@ async def test_inside_a_running_loop_the_call_is_refused_and_nothing_is_left_beh
     with pytest.raises(EventLoopError, match="await"):
         provider.close_sync()
     gc.collect()
-    assert [told for warning in recwarn if "never awaited" in (told := str(warning.message))] == []
+    assert [message for warning in recwarn if "never awaited" in (message := str(warning.message))] == []
     assert len(server.calls) == 0
     assert (await provider.complete(HI, "gpt-4o")).content == "Hello."
     await provider.close()
@@ -324,8 +324,8 @@ class Watch:
     """A watched reply of a script, and what was told of its end."""
 
     def __init__(self, reply, script):
-        self.told, self.script = [], script
-        self.reply = notify_on_end(reply, self.told.append)
+        self.outcomes, self.script = [], script
+        self.reply = notify_on_end(reply, self.outcomes.append)
 
 
 async def watch(*steps):
@@ -334,41 +334,41 @@ async def watch(*steps):
 
 
 def test_a_reply_that_has_arrived_has_ended_already():
-    told = []
+    outcomes = []
     reply = WholeReply(OK)
-    assert notify_on_end(reply, told.append) is reply
-    assert told == [OK]
+    assert notify_on_end(reply, outcomes.append) is reply
+    assert outcomes == [OK]
 
 
 async def test_a_stream_ends_with_its_response_before_its_reader_sees_it():
     watching = await watch(TextDelta("one"), OK)
     events = aiter(watching.reply)
     assert await anext(events) == TextDelta("one")
-    assert watching.told == []
+    assert watching.outcomes == []
     assert await anext(events) == StreamEnd(OK)
-    assert watching.told == [OK]
+    assert watching.outcomes == [OK]
     assert watching.script.closed_replies == 1
     await watching.reply.aclose()
-    assert watching.told == [OK]
+    assert watching.outcomes == [OK]
 
 
 async def test_what_comes_after_the_end_is_not_read():
     watching = await watch(OK, TextDelta("more"), ValueError("never seen"))
     assert await events_of(watching.reply) == [StreamEnd(OK)]
-    assert watching.told == [OK]
+    assert watching.outcomes == [OK]
 
 
 async def test_a_stream_can_be_collected():
     watching = await watch(TextDelta("one"), OK)
     assert await watching.reply.collect() == OK
-    assert watching.told == [OK]
+    assert watching.outcomes == [OK]
 
 
-async def test_what_breaks_it_is_told_and_raised():
+async def test_what_breaks_it_is_reported_and_raised():
     broken = ValueError("cut")
     watching = await watch(TextDelta("one"), broken)
     came, error = await read_until_broken(watching.reply)
-    assert (came, error, watching.told) == ([TextDelta("one")], broken, [broken])
+    assert (came, error, watching.outcomes) == ([TextDelta("one")], broken, [broken])
     assert watching.script.closed_replies == 1
 
 
@@ -378,21 +378,21 @@ async def test_a_stream_that_just_ends_is_broken(steps):
     came, error = await read_until_broken(watching.reply)
     assert came == steps
     assert isinstance(error, ProviderConnectionError)
-    assert watching.told == [error]
+    assert watching.outcomes == [error]
 
 
 @pytest.mark.parametrize("read", [0, 1])
-async def test_a_reader_that_closes_it_is_told_once(read):
+async def test_a_reader_that_closes_it_is_reported_once(read):
     watching = await watch(TextDelta("one"), TextDelta("two"), OK)
     for _ in range(read):
         await anext(aiter(watching.reply))
     await watching.reply.aclose()
     await watching.reply.aclose()
-    assert [type(outcome) for outcome in watching.told] == [GeneratorExit]
+    assert [type(outcome) for outcome in watching.outcomes] == [GeneratorExit]
     assert watching.script.closed_replies >= 1
 
 
-def test_a_reader_that_is_cancelled_is_told():
+def test_a_reader_that_is_cancelled_is_reported():
     async def scene():
         watching = await watch(TextDelta("one"), 60.0, OK)
         reader = asyncio.create_task(events_of(watching.reply))
@@ -402,5 +402,5 @@ def test_a_reader_that_is_cancelled_is_told():
         return watching
 
     watching = run(scene(), virtual_time=True)
-    assert [type(outcome) for outcome in watching.told] == [asyncio.CancelledError]
+    assert [type(outcome) for outcome in watching.outcomes] == [asyncio.CancelledError]
     assert watching.script.closed_replies == 1

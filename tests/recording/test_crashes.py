@@ -45,9 +45,9 @@ class Nursery:
 
     def _line(self):
         while b"\n" not in self._told:
-            told = os.read(self._process.stdout.fileno(), 65536)
-            assert told, "the nursery ended"
-            self._told += told
+            output = os.read(self._process.stdout.fileno(), 65536)
+            assert output, "the nursery ended"
+            self._told += output
         line, _, self._told = self._told.partition(b"\n")
         return line.decode()
 
@@ -104,6 +104,6 @@ def test_a_journal_that_cannot_be_folded_for_want_of_room_is_kept(tmp_path):
     assert (
         complaints == f"{tmp_path}/run.json: [Errno 27] File too large; what was recorded stays in run.json.journal\n"
     )
-    kept = open_store(tmp_path / "run.json").load().exchanges("kept")
-    assert [exchange.content for exchange in kept] == [str(number) for number in range(50)]
+    entries = open_store(tmp_path / "run.json").load().exchanges("kept")
+    assert [exchange.content for exchange in entries] == [str(number) for number in range(50)]
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]

@@ -514,7 +514,7 @@ async def test_a_redactor_of_the_user_is_obeyed():
     assert entry().tool_calls[0].arguments == {"Email": "<redacted>"}
 
 
-async def test_every_call_is_told_to_the_sink():
+async def test_every_call_is_reported_to_the_sink():
     async def ask(recorder):
         for call in (complete(), complete(step_id=None), stream(step_id="s")):
             try:
@@ -523,8 +523,8 @@ async def test_every_call_is_told_to_the_sink():
                 continue
 
     sink, _ = await recorded(ANSWER, ERRORS["server error"], [*DELTAS, Response("x", "m")], ask=ask)
-    told = [(event.step_id, event.provider, event.model, event.fault_type) for event in sink.events]
-    assert told == [
+    rows = [(event.step_id, event.provider, event.model, event.fault_type) for event in sink.events]
+    assert rows == [
         ("a", "scripted", "gpt-4o", None),
         (None, "scripted", "m", "http_error"),
         ("s", "scripted", "m", None),

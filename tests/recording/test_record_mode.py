@@ -28,7 +28,7 @@ async def record(location, *calls, record="append", **options):
     return said, len(live.requests)
 
 
-def kept(location):
+def contents(location):
     """What the recording holds of each step."""
     document = open_store(location).load()
     return {key: [exchange.content for exchange in document.exchanges(key)] for key in document.entries}
@@ -38,7 +38,7 @@ async def test_append_asks_everything_live_and_adds_it_behind_what_is_there(loca
     await record(location, ("a", "x"), ("b", "y"))
     said, live = await record(location, ("a", "x"), ("c", "z"))
     assert (said, live) == (["x #1", "z #2"], 2)
-    assert kept(location) == {"a": ["x #1", "x #1"], "b": ["y #2"], "c": ["z #2"]}
+    assert contents(location) == {"a": ["x #1", "x #1"], "b": ["y #2"], "c": ["z #2"]}
 
 
 async def test_append_is_the_default(location):
@@ -46,21 +46,21 @@ async def test_append_is_the_default(location):
         await recorder.complete(user("x"), "m", step_id="a")
     async with RecordingProvider(Echo(), location) as recorder:
         await recorder.complete(user("y"), "m", step_id="a")
-    assert kept(location) == {"a": ["x #1", "y #1"]}
+    assert contents(location) == {"a": ["x #1", "y #1"]}
 
 
 @pytest.mark.parametrize("mode", ["append", "once", "new", "all", "fresh"])
 async def test_every_mode_records_into_a_new_file_and_one_without_exchanges(location, mode):
     assert await record(location, record=mode) == ([], 0)
     assert await record(location, ("a", "x"), ("a", "x"), record=mode) == (["x #1", "x #2"], 2)
-    assert kept(location) == {"a": ["x #1", "x #2"]}
+    assert contents(location) == {"a": ["x #1", "x #2"]}
 
 
 async def test_once_answers_from_what_is_there_and_leaves_it_as_it_is(location):
     await record(location, ("a", "x"), ("a", "y"))
-    before = kept(location)
+    before = contents(location)
     assert await record(location, ("a", "y"), ("a", "x"), record="once") == (["y #2", "x #1"], 0)
-    assert kept(location) == before
+    assert contents(location) == before
 
 
 async def test_once_refuses_what_is_not_there_and_asks_nothing_live(location):
@@ -73,7 +73,7 @@ async def test_once_refuses_what_is_not_there_and_asks_nothing_live(location):
             assert caught.value.kind == kind
             assert str(caught.value).startswith(location)
     assert live.requests == []
-    assert kept(location) == {"a": ["x #1"]}
+    assert contents(location) == {"a": ["x #1"]}
 
 
 async def test_once_that_records_answers_each_call_live_even_if_it_is_repeated(location):
@@ -84,7 +84,7 @@ async def test_new_answers_what_is_there_and_adds_what_is_missing(location):
     await record(location, ("a", "x"), ("b", "y"))
     said, live = await record(location, ("a", "x"), ("c", "z"), ("b", "changed"), record="new")
     assert (said, live) == (["x #1", "z #1", "changed #2"], 2)
-    assert kept(location) == {"a": ["x #1"], "b": ["y #2", "changed #2"], "c": ["z #1"]}
+    assert contents(location) == {"a": ["x #1"], "b": ["y #2", "changed #2"], "c": ["z #1"]}
     assert await record(location, ("b", "changed"), ("b", "y"), ("c", "z"), record="new") == (
         ["changed #2", "y #2", "z #1"],
         0,
@@ -95,14 +95,14 @@ async def test_new_adds_a_call_when_a_list_is_used_up(location):
     await record(location, ("a", "x"), ("a", "x"))
     said, live = await record(location, *[("a", "x")] * 3, record="new")
     assert (said, live) == (["x #1", "x #2", "x #1"], 1)
-    assert kept(location) == {"a": ["x #1", "x #2", "x #1"]}
+    assert contents(location) == {"a": ["x #1", "x #2", "x #1"]}
 
 
 async def test_new_keeps_every_call_that_was_missing_and_does_not_answer_from_this_run(location):
     await record(location, ("a", "x"))
     said, live = await record(location, ("b", "y"), ("b", "y"), (None, "z"), (None, "z"), record="new")
     assert (said, live) == (["y #1", "y #2", "z #3", "z #4"], 4)
-    assert kept(location)["b"] == ["y #1", "y #2"]
+    assert contents(location)["b"] == ["y #1", "y #2"]
 
 
 async def test_new_streams_what_is_there(location):
@@ -110,14 +110,14 @@ async def test_new_streams_what_is_there(location):
     async with RecordingProvider(Echo(), location, record="new") as recorder:
         events = await events_of(await recorder.stream(user("x"), "m", step_id="a"))
     assert events[-1].response.content == "x #1"
-    assert kept(location) == {"a": ["x #1"]}
+    assert contents(location) == {"a": ["x #1"]}
 
 
 async def test_all_asks_everything_live_and_replaces_the_keys_it_touches(location):
     await record(location, ("a", "x"), ("a", "y"), ("b", "old"))
     said, live = await record(location, ("a", "x2"), ("a", "y2"), ("a", "z2"), ("c", "new"), record="all")
     assert live == 4
-    assert kept(location) == {"a": said[:3], "b": ["old #3"], "c": ["new #4"]}
+    assert contents(location) == {"a": said[:3], "b": ["old #3"], "c": ["new #4"]}
 
 
 async def test_all_replaces_what_was_written_by_hand(location):
@@ -126,7 +126,7 @@ async def test_all_replaces_what_was_written_by_hand(location):
     document.add("b", Exchange(content="by hand"))
     open_store(location).save(document)
     await record(location, ("a", "x"), record="all")
-    assert kept(location) == {"a": ["x #1"], "b": ["by hand"]}
+    assert contents(location) == {"a": ["x #1"], "b": ["by hand"]}
 
 
 async def test_all_replaces_what_a_clock_ahead_of_ours_has_recorded(location):
@@ -134,7 +134,7 @@ async def test_all_replaces_what_a_clock_ahead_of_ours_has_recorded(location):
     document.add("a", Exchange(content="of the future", recorded_at="2999-01-01T00:00:00.000000+00:00"))
     open_store(location).save(document)
     await record(location, ("a", "x"), ("a", "y"), record="all")
-    assert kept(location) == {"a": ["x #1", "y #2"]}
+    assert contents(location) == {"a": ["x #1", "y #2"]}
 
 
 def test_all_replaces_what_was_recorded_in_virtual_time(location):
@@ -144,7 +144,7 @@ def test_all_replaces_what_was_recorded_in_virtual_time(location):
 
     for _ in range(3):
         run(work(), virtual_time=True)
-    assert kept(location) == {"a": ["x #1", "y #2"]}
+    assert contents(location) == {"a": ["x #1", "y #2"]}
 
 
 async def test_all_keeps_what_others_record_meanwhile(location):
@@ -153,7 +153,7 @@ async def test_all_keeps_what_others_record_meanwhile(location):
     await record(location, ("a", "of another"), ("b", "of another"))
     await recorder.complete(user("mine"), "m", step_id="a")
     await recorder.close()
-    assert kept(location) == {"a": ["of another #1", "mine #1"], "b": ["of another #2"]}
+    assert contents(location) == {"a": ["of another #1", "mine #1"], "b": ["of another #2"]}
 
 
 async def test_all_of_the_same_run_replays_strictly(location):

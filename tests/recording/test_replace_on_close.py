@@ -98,8 +98,8 @@ async def test_what_is_no_exchange_stays(old):
 
 async def test_rules_may_change_with_the_recording_and_stay_if_none_are_given(location):
     rules, others = NormaliseRules(whitespace=True), NormaliseRules(mask=(r"\d+",))
-    for given in (rules, others):
-        async with fresh(location, normalise=given) as recorder:
+    for each in (rules, others):
+        async with fresh(location, normalise=each) as recorder:
             await ask(recorder, "x")
     async with fresh(location) as recorder:
         await ask(recorder, "It is 9")
@@ -177,7 +177,7 @@ async def test_a_recorder_that_nobody_closed_does_not_hold_up_the_next(old):
     assert len(files()) == 1
 
 
-async def test_what_cannot_take_its_place_is_kept_beside_it_and_told(tmp_path):
+async def test_what_cannot_take_its_place_is_kept_beside_it_and_reported(tmp_path):
     path = tmp_path / "run.json"
     path.write_text('{"_version": 2, "a": {"content": "old"}}')
     recorder = fresh(path)

@@ -130,7 +130,7 @@ async def test_a_hit_warns_of_nothing(caplog):
     assert caplog.records == []
 
 
-async def test_a_strict_miss_raises_and_is_told():
+async def test_a_strict_miss_raises_and_is_reported():
     sink = MemorySink()
     mock = MockProvider(responses={"a": recorded("x")}, strict=True, sink=sink)
     with pytest.raises(RecordingMismatchError) as caught:
@@ -178,8 +178,8 @@ async def test_a_used_up_list_raises_when_strict_and_says_so():
 async def test_a_used_up_list_repeats_its_last_entry_when_lenient(caplog):
     mock = MockProvider(responses={"a": [{"content": "1"}, {"content": "2"}]})
     assert await contents(mock, 4, step_id="a") == ["1", "2", "2", "2"]
-    told = "responses: step 'a' is made more often than it was recorded; answered with the last answer"
-    assert [record.getMessage() for record in caplog.records] == [told]
+    message = "responses: step 'a' is made more often than it was recorded; answered with the last answer"
+    assert [record.getMessage() for record in caplog.records] == [message]
 
 
 async def test_a_warning_that_was_due_again_is_counted_when_all_is_over(caplog):
@@ -256,7 +256,7 @@ async def test_a_call_can_be_read_by_item():
         call["colour"]
 
 
-async def test_unused_tells_what_was_never_served_in_order():
+async def test_unused_reports_what_was_never_served_in_order():
     mock = MockProvider(responses={"b": [{"content": "1"}, {"content": "2"}], "a": {"content": "x"}})
     assert mock.unused() == [UnusedEntry("b", 0), UnusedEntry("b", 1), UnusedEntry("a", 0)]
     await mock.complete(HI, "m", step_id="b")
@@ -283,7 +283,7 @@ async def test_a_request_that_json_cannot_hold_is_an_error_of_the_request():
         await MockProvider().complete([{"role": "user", "content": b"x"}], "m")
 
 
-async def test_answers_tells_without_serving():
+async def test_answers_reports_without_serving():
     mock = MockProvider(responses={"a": [recorded("x")], "b": {"fault": {"type": "timeout"}}})
     known, drifted = Request(tuple(HI), "m", step_id="a"), Request(tuple(user("Bye")), "m", step_id="a")
     assert [mock.answers(known) for _ in range(2)] == [True, True]
@@ -405,7 +405,7 @@ def test_a_dict_where_the_file_belongs_is_refused_with_the_name_to_use():
         MockProvider({"a": {"content": "x"}})
 
 
-def test_an_old_file_written_by_hand_is_told_what_it_lacks(tmp_path):
+def test_an_old_file_written_by_hand_is_refused_with_what_it_lacks(tmp_path):
     path = tmp_path / "hand.json"
     path.write_text('{"a": {"content": "x"}}')
     with pytest.raises(InputError, match='put "_version": 2 at its top'):
@@ -547,14 +547,14 @@ async def test_a_stream_that_is_shorter_than_its_break_still_breaks():
 
 
 @pytest.mark.parametrize("ask", ["complete", "stream"])
-async def test_faults_before_the_first_event_strike_both_ways_of_asking(ask):
+async def test_faults_before_the_first_event_fire_at_both_ways_of_asking(ask):
     mock = MockProvider(responses={"a": {"fault": {"type": "http_error", "status_code": 503, "body": "busy"}}})
     with pytest.raises(ProviderError, match="busy") as caught:
         await getattr(mock, ask)(HI, "m", step_id="a")
     assert (caught.value.status_code, caught.value.body, caught.value.provider) == (503, "busy", "mock")
 
 
-async def test_a_fault_tells_the_provider_that_failed_when_it_was_recorded():
+async def test_a_fault_reports_the_provider_that_failed_when_it_was_recorded():
     mock = MockProvider(responses={"a": {"provider": "openai", "fault": {"type": "connection_reset"}}})
     with pytest.raises(ProviderConnectionError) as caught:
         await mock.complete(HI, "m", step_id="a")

@@ -323,7 +323,7 @@ def test_the_file_reads_well(tmp_path):
     assert (call["arguments"], call["result"]) == ({"city": "Oslo"}, {"city": "Oslo", "day": None})
 
 
-def test_what_cannot_be_written_is_told_when_it_is_opened(tmp_path):
+def test_what_cannot_be_written_is_reported_when_it_is_opened(tmp_path):
     with pytest.raises(InputError, match="name a file, not a folder"):
         record_tools([get_weather], tmp_path)
     with pytest.raises(InputError, match="is not a valid tool name"):
@@ -344,7 +344,7 @@ def record(location, *calls, record="append"):
         return [recorded[tool](text=text) for tool, text in calls], len(ran)
 
 
-def kept(location):
+def contents(location):
     """The results that the recording holds of each tool."""
     tools = open_store(location).load().tools
     return {tool: [call.answer for call in calls] for tool, calls in tools.items()}
@@ -353,7 +353,7 @@ def kept(location):
 def test_append_runs_everything_and_adds_it_behind_what_is_there(location):
     record(location, ("a", "x"), ("b", "y"))
     assert record(location, ("a", "x")) == (["a x #1"], 1)
-    assert kept(location) == {"a": ["a x #1", "a x #1"], "b": ["b y #2"]}
+    assert contents(location) == {"a": ["a x #1", "a x #1"], "b": ["b y #2"]}
 
 
 @pytest.mark.parametrize("mode", ["append", "once", "new", "all", "fresh"])
@@ -365,25 +365,25 @@ def test_every_mode_records_into_a_new_file_and_one_without_calls_of_tools(locat
     run(record_model())
     assert record(location, record=mode) == ([], 0)
     assert record(location, ("a", "x"), ("a", "x"), record=mode) == (["a x #1", "a x #2"], 2)
-    assert kept(location) == {"a": ["a x #1", "a x #2"]}
+    assert contents(location) == {"a": ["a x #1", "a x #2"]}
     assert len(list(open_store(location).load())) == 1
 
 
 def test_once_answers_from_what_is_there_and_leaves_it_as_it_is(location):
     record(location, ("a", "x"), ("a", "y"))
-    before = kept(location)
+    before = contents(location)
     assert record(location, ("a", "y"), ("a", "x"), record="once") == (["a y #2", "a x #1"], 0)
     with pytest.raises(RecordingMismatchError) as caught:
         record(location, ("a", "z"), record="once")
     assert (caught.value.kind, caught.value.key) == ("drifted", "a")
-    assert kept(location) == before
+    assert contents(location) == before
 
 
 def test_new_answers_what_is_there_and_adds_what_is_missing(location):
     record(location, ("a", "x"))
     said, ran = record(location, ("a", "x"), ("a", "x"), ("a", "y"), ("b", "z"), record="new")
     assert (said, ran) == (["a x #1", "a x #1", "a y #2", "b z #3"], 3)
-    assert kept(location) == {"a": ["a x #1", "a x #1", "a y #2"], "b": ["b z #3"]}
+    assert contents(location) == {"a": ["a x #1", "a x #1", "a y #2"], "b": ["b z #3"]}
 
 
 def test_all_runs_everything_and_replaces_the_tools_it_touches(location):
@@ -394,7 +394,7 @@ def test_all_runs_everything_and_replaces_the_tools_it_touches(location):
     open_store(location).save(document)
     said, ran = record(location, ("a", "x2"), ("a", "y2"), record="all")
     assert ran == 2
-    assert kept(location) == {"a": said, "b": ["b old #3"]}
+    assert contents(location) == {"a": said, "b": ["b old #3"]}
 
 
 def test_all_leaves_the_calls_of_models_alone(location):
@@ -407,7 +407,7 @@ def test_all_leaves_the_calls_of_models_alone(location):
     record(location, ("a", "y"), record="all")
     document = open_store(location).load()
     assert document.entries["a"].content == "Hi #1"
-    assert kept(location) == {"a": ["a y #1"]}
+    assert contents(location) == {"a": ["a y #1"]}
 
 
 def test_tools_that_wait_are_answered_from_the_recording_too(location):
@@ -435,4 +435,4 @@ def test_what_cannot_be_replayed_strictly_cannot_answer_first(location, mode):
     with pytest.raises(RecordingFormatError, match="record it again"):
         record(location, ("a", "x"), record=mode)
     assert record(location, ("a", "x")) == (["a x #1"], 1)
-    assert kept(location) == {"a": ["x", "a x #1"]}
+    assert contents(location) == {"a": ["x", "a x #1"]}

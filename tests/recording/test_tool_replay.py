@@ -182,7 +182,7 @@ async def test_arguments_are_checked_as_the_real_tool_checks_them():
     assert tools.calls == []
 
 
-async def test_a_mismatch_is_never_told_to_the_model():
+async def test_a_mismatch_is_never_reported_to_the_model():
     with pytest.raises(RecordingMismatchError):
         await run_tools(replay_tools(TOOLS, {}), [ToolCall("get_weather", {"city": "Oslo"})])
 
@@ -201,15 +201,15 @@ async def test_parallel_calls_each_get_their_own_answer_in_whatever_order_they_c
 
 def test_threads_may_share_replayed_tools():
     tools = replay([{"result": n} for n in range(200)])
-    taken = []
+    results = []
     threads = [
-        threading.Thread(target=lambda: taken.extend(tools["get_weather"]() for _ in range(50))) for _ in range(4)
+        threading.Thread(target=lambda: results.extend(tools["get_weather"]() for _ in range(50))) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(taken) == list(range(200))
+    assert sorted(results) == list(range(200))
 
 
 def elapsed_s(tools, *names):

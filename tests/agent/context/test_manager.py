@@ -116,7 +116,7 @@ def test_no_compact_leaves_everything():
     assert ContextManager(NoCompact(), 1).maybe_compact(messages) is messages
 
 
-def test_a_compaction_is_told_to_the_hook_and_the_sink():
+def test_a_compaction_is_reported_to_the_hook_and_the_sink():
     events, sink = [], MemorySink()
     manager = ContextManager(SlidingWindowCompact(2), 200, warn_at=(), on_compact=events.append, sink=sink)
     messages = [*HEAD, *call("x" * 600), *RECENT]
@@ -134,7 +134,7 @@ def test_a_compaction_is_told_to_the_hook_and_the_sink():
     assert events == sink.events == [event]
 
 
-def test_nothing_is_told_where_nothing_was_done():
+def test_nothing_is_reported_where_nothing_was_done():
     events = []
     manager = ContextManager(SlidingWindowCompact(2), 10, warn_at=(), on_compact=events.append)
     manager.maybe_compact([*HEAD, *RECENT])
@@ -164,7 +164,7 @@ def test_what_a_call_used_replaces_the_estimate_of_what_was_sent():
 
 
 @pytest.mark.parametrize("is_added_first", [True, False])
-def test_the_answer_itself_is_counted_once_whenever_usage_is_told(is_added_first):
+def test_the_answer_itself_is_counted_once_whenever_usage_is_reported(is_added_first):
     messages, turn = [*HEAD], call("x" * 400)
     manager = ContextManager(NoCompact(), 10_000)
     if is_added_first:
@@ -193,7 +193,7 @@ def test_a_compaction_is_measured_by_what_was_really_used():
     assert (events[0].tokens_before, events[0].tokens_after) == (10 * size(messages), 10 * size(smaller))
 
 
-def test_after_a_compaction_estimates_hold_until_usage_is_told_again():
+def test_after_a_compaction_estimates_hold_until_usage_is_sent_again():
     messages = [*HEAD, *call("x" * 400), *RECENT]
     manager = ContextManager(SlidingWindowCompact(2), 1000)
     manager.record_usage(messages, prompt_tokens=5000)
@@ -292,7 +292,7 @@ def test_a_run_that_goes_on_from_a_compaction_is_counted_right(go_on):
         assert manager.size(messages) == size(messages)
 
 
-def test_an_unrelated_run_does_not_inherit_what_was_told():
+def test_an_unrelated_run_does_not_inherit_what_was_reported():
     events, messages = [], [*HEAD, *call("x" * 4000), *call("y" * 4000)]
     manager = ContextManager(SlidingWindowCompact(1), 100, on_warning=events.append)
     smaller = manager.maybe_compact(messages)

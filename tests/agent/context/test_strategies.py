@@ -393,7 +393,7 @@ def test_units_joined_again_are_the_same_messages(messages):
         assert_valid(unit.messages)
 
 
-def test_it_tells_how_many_messages_which_calls_and_what_is_left_to_do():
+def test_it_reports_how_many_messages_which_calls_and_what_is_left_to_do():
     dropped = [*call("one", "two"), *call("three", tool="parse"), text(), *refused(), nudge()]
     message = TranscriptSummary.of(dropped, step_hint="Done: fetch. To do: submit.").to_message(step_index=3)
     assert message.content == (
@@ -408,7 +408,7 @@ def test_without_a_hint_it_is_one_line():
 
 
 @given(st.integers(0), st.dictionaries(st.text(), st.integers(1)), st.text())
-def test_what_it_tells_can_be_read_back(left_out, calls, step_hint):
+def test_what_it_reports_can_be_read_back(left_out, calls, step_hint):
     summary = TranscriptSummary(left_out, calls, step_hint)
     assert TranscriptSummary.read(summary.to_message(step_index=None)) == summary
 

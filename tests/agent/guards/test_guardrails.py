@@ -21,8 +21,8 @@ from tests.agent.small_agents import FETCH, SUBMIT, tool
 
 
 def rails(**options):
-    given = {"required_steps": ["fetch"], "terminal_tool": "submit"} | options
-    return Guardrails([tool("fetch"), tool("submit")], **given)
+    rules = {"required_steps": ["fetch"], "terminal_tool": "submit"} | options
+    return Guardrails([tool("fetch"), tool("submit")], **rules)
 
 
 class Order(BaseModel):
@@ -132,7 +132,7 @@ def test_tools_are_run_with_their_arguments_as_their_hints_say():
     assert guardrails.record(outcomes) is True
 
 
-async def test_what_a_tool_raises_is_told_and_counted():
+async def test_what_a_tool_raises_is_reported_and_counted():
     guardrails = Guardrails([explode, total], terminal_tool="explode", policy=GuardPolicy(max_tool_errors=1))
     outcomes = await guardrails.run(guardrails.check([ToolCall("explode"), TOTAL]).calls)
     assert [outcome.text for outcome in outcomes] == ["[ToolError] ValueError: no", "42 in 2024"]

@@ -70,7 +70,7 @@ def test_a_policy_out_of_range_is_refused(wrong):
         GuardPolicy(**wrong)
 
 
-async def test_an_error_is_told_to_the_model_which_may_try_again():
+async def test_an_error_is_reported_to_the_model_which_may_try_again():
     end = await run_script([FETCH, FETCH, SUBMIT], agent(fetch=fails(ValueError("no such column"))))
     assert end.results == ["[ToolError] ValueError: no such column", "done", "submit done"]
 
@@ -107,7 +107,7 @@ async def test_errors_use_up_iterations():
     await run_script([FETCH] * 3, workflow, catch=MaxIterationsError, max_iterations=2, max_tool_errors=5)
 
 
-async def test_a_resolution_error_is_told_and_costs_nothing():
+async def test_a_resolution_error_is_reported_and_costs_nothing():
     workflow = agent(fetch=fails(*[ToolResolutionError("no entry for 'x'")] * 5))
     end = await run_script([FETCH] * 5, workflow, catch=MaxIterationsError, max_iterations=5, max_tool_errors=0)
     assert end.results[0] == "[ToolResolutionError] no entry for 'x'"
@@ -119,7 +119,7 @@ async def test_a_resolution_error_between_failures_is_no_failure():
     await run_script([FETCH] * 3 + [SUBMIT], workflow, max_tool_errors=1)
 
 
-async def test_a_fault_that_makes_a_call_fail_is_told_like_any_error():
+async def test_a_fault_that_makes_a_call_fail_is_reported_like_any_error():
     broken = ToolCall("fetch", error="the order service is down")
     end = await run_script([broken, FETCH, SUBMIT])
     assert end.results[0] == "[ToolError] ToolFaultError: the order service is down"

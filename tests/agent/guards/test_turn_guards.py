@@ -97,7 +97,7 @@ async def test_unknown_tools_and_text_use_up_the_same_patience():
     assert end.error.raw_response == 'worse({"x":1})'
 
 
-async def test_arguments_that_do_not_fit_are_told_to_the_model_and_the_tool_is_not_run():
+async def test_arguments_that_do_not_fit_are_reported_to_the_model_and_the_tool_is_not_run():
     received = []
     calls = [ToolCall("refund", {"order_id": "forty-two"}), ToolCall("refund", {"order_id": 42})]
     end = await run_script([FETCH, *calls, SUBMIT], agent(refund_tool(received)))
@@ -108,7 +108,7 @@ async def test_arguments_that_do_not_fit_are_told_to_the_model_and_the_tool_is_n
     assert "integer" in reply
 
 
-async def test_arguments_that_are_no_json_object_are_told_to_the_model():
+async def test_arguments_that_are_no_json_object_are_reported_to_the_model():
     received = []
     broken = ToolCall.parse("refund", '{"order_id": 42')
     end = await run_script([FETCH, broken, ToolCall("refund", {"order_id": 42}), SUBMIT], agent(refund_tool(received)))

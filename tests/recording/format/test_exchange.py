@@ -9,12 +9,12 @@ from offbook.recording.format.exchange import Exchange
 MODELS = {"method": "GET", "path": "/v1/models?limit=1", "body": None}
 
 
-def asked(request):
+def exchange_with(request):
     return Exchange(request=Raw(orjson.dumps(request)))
 
 
 def test_a_call_of_plain_http_has_a_place_and_is_no_request_of_a_model():
-    exchange = asked(MODELS)
+    exchange = exchange_with(MODELS)
     assert exchange.http_fields() == MODELS
     assert exchange.http_place() == "GET /v1/models?limit=1"
     assert exchange.request_fields() is None
@@ -25,9 +25,9 @@ def test_a_call_of_plain_http_has_a_place_and_is_no_request_of_a_model():
     [{"method": "GET"}, {"path": "/"}, {"method": 1, "path": "/"}, [1], "GET /", MODELS | {"messages": []}],
 )
 def test_what_is_none_has_no_place(request_):
-    assert (asked(request_).http_fields(), asked(request_).http_place()) == (None, "")
+    assert (exchange_with(request_).http_fields(), exchange_with(request_).http_place()) == (None, "")
     assert Exchange().http_place() == ""
 
 
 def test_a_place_is_one_harmless_line():
-    assert asked({"method": "GET", "path": "/\n\x1b[2J"}).http_place() == "GET /  [2J"
+    assert exchange_with({"method": "GET", "path": "/\n\x1b[2J"}).http_place() == "GET /  [2J"

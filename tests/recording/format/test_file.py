@@ -161,7 +161,7 @@ def test_what_is_no_json_is_refused_with_its_place(text, place, reason):
         ('{"faults": [{"at": {}, "fault": {"type": "timeout"}}]}', "looks like a plan of faults, not a recording"),
     ],
 )
-def test_json_that_is_something_else_is_told_what_a_recording_is_like(text, reason):
+def test_json_that_is_something_else_is_refused_with_what_a_recording_is_like(text, reason):
     error = refused(text)
     assert (error.reason, error.place) == (reason, "")
     assert error.hint == 'a recording is like {"_version": 2, "greet": {"content": "Hello."}}; --record makes one'

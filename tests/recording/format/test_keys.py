@@ -54,14 +54,14 @@ FIRST, SECOND = "19284883515f" + "a" * 52, "19284883515f" + "b" * 52
 KEYS = ["greet", "greet_again", FIRST, SECOND, "_tools.get"]
 
 
-def refused(given, keys=KEYS):
+def refused(prefix, keys=KEYS):
     with pytest.raises(InputError) as caught:
-        find_key(given, keys, source="run.json")
+        find_key(prefix, keys, source="run.json")
     return caught.value
 
 
 @pytest.mark.parametrize(
-    ("given", "key"),
+    ("prefix", "key"),
     [
         ("greet", "greet"),
         ("greet_", "greet_again"),
@@ -72,8 +72,8 @@ def refused(given, keys=KEYS):
         ("_t", "_tools.get"),
     ],
 )
-def test_a_key_or_the_beginning_of_one_is_enough(given, key):
-    assert find_key(given, KEYS, source="run.json") == key
+def test_a_key_or_the_beginning_of_one_is_enough(prefix, key):
+    assert find_key(prefix, KEYS, source="run.json") == key
 
 
 def test_what_a_table_shows_can_be_given():
@@ -81,20 +81,20 @@ def test_what_a_table_shows_can_be_given():
     assert short_key("greet") == "greet"
 
 
-def test_the_beginning_of_several_is_told_with_what_tells_them_apart():
+def test_the_beginning_of_several_is_reported_with_what_distinguishes_them():
     error = refused("1928")
     assert str(error).startswith("run.json: 2 keys start with '1928'")
     assert error.hint == f"write more of one: {FIRST[:13]}, {SECOND[:13]}"
 
 
-@pytest.mark.parametrize("given", ["gret", "", "…", FIRST + "0"])
-def test_what_is_no_beginning_is_told_what_can_be_given(given):
-    error = refused(given)
+@pytest.mark.parametrize("prefix", ["gret", "", "…", FIRST + "0"])
+def test_what_is_no_beginning_is_refused_with_what_can_be_given(prefix):
+    error = refused(prefix)
     assert error.hint == f"keys: greet, greet_again, {FIRST[:13]}, {SECOND[:13]}, _tools.get"
     for named in error.hint.removeprefix("keys: ").split(", "):
         assert find_key(named, KEYS, source="run.json")
 
 
-def test_of_many_keys_the_first_are_told():
+def test_of_many_keys_the_first_are_reported():
     assert refused("x", [str(number) for number in range(99)]).hint.endswith("10, 11, …")
     assert refused("x", []).hint == "keys: none"

@@ -65,7 +65,7 @@ def test_json_is_kept_as_it_is(value):
 
 
 @pytest.mark.parametrize(
-    ("value", "kept"),
+    ("value", "expected"),
     [
         ((1, 2), [1, 2]),
         ({1: "a"}, {"1": "a"}),
@@ -78,8 +78,8 @@ def test_json_is_kept_as_it_is(value):
         (float("nan"), None),
     ],
 )
-def test_what_has_json_is_kept_as_that(value, kept):
-    assert json_form(value) == JsonForm(kept)
+def test_what_has_json_is_kept_as_that(value, expected):
+    assert json_form(value) == JsonForm(expected)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ values = st.recursive(
 @settings(max_examples=40)
 @given(values)
 def test_a_model_is_told_the_same_of_what_is_kept(value):
-    kept = json_form(value).value
-    assert result_text(kept) == result_text(value).encode(errors="replace").decode()
-    assert msgspec.json.decode(msgspec.json.encode(kept)) == kept
+    form = json_form(value).value
+    assert result_text(form) == result_text(value).encode(errors="replace").decode()
+    assert msgspec.json.decode(msgspec.json.encode(form)) == form
 
 
 def test_arguments_are_always_an_object():
@@ -192,7 +192,7 @@ def test_a_timeout_is_a_timeout_again():
 
 
 @pytest.mark.parametrize("error", [OutOfStockError("none left"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad")])
-def test_another_error_is_told_as_it_was_though_its_class_is_not_known(error):
+def test_another_error_is_reported_as_it_was_though_its_class_is_not_known(error):
     again = raised_again(error)
     assert isinstance(again, RecordedToolError)
     assert (again.type, again.message, str(again)) == (type(error).__name__, str(error), str(error))

@@ -142,7 +142,7 @@ class TestHeaders:
         assert WireRecord(protocol="http", headers=headers).headers == headers
 
     def test_those_that_matter_on_replay_are_kept_in_lower_case(self):
-        kept = {
+        replayable = {
             "Content-Type": "text/event-stream",
             "Retry-After": "3",
             "retry-after-ms": "3000",
@@ -155,7 +155,7 @@ class TestHeaders:
             "openai-version": "2020-10-01",
             "OpenAI-Processing-Ms": "12",
         }
-        assert replayable_headers(kept) == {name.lower(): value for name, value in kept.items()}
+        assert replayable_headers(replayable) == {name.lower(): value for name, value in replayable.items()}
 
     @pytest.mark.parametrize(
         "name",
@@ -172,8 +172,8 @@ class TestHeaders:
 
     @given(st.dictionaries(st.text() | st.just("Retry-After"), st.text()))
     def test_whatever_is_kept_can_be_recorded(self, headers):
-        kept = replayable_headers(headers)
-        assert WireRecord(protocol="http", headers=kept).headers == kept
+        replayable = replayable_headers(headers)
+        assert WireRecord(protocol="http", headers=replayable).headers == replayable
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_what_is_no_json_has_none(content):
     assert joined_texts(content) == []
 
 
-def test_values_are_told_by_their_paths_in_order():
+def test_values_are_reported_by_their_paths_in_order():
     content = b'{"b": [{"c": 1}, {"c": null}], "a": {"d": "x"}, "e": []}\n{"b": [{"c": 2}]}'
     values = values_by_path(content)
     assert list(values.items()) == [("b[0].c", [1, 2]), ("b[1].c", [None]), ("a.d", ["x"])]

@@ -11,7 +11,7 @@ from offbook.recording.format.wire_record import Base64, WireRecord
 from offbook.recording.maintain.compare import compare_documents, propose_rules, wire_difference
 
 
-def asked(key, *contents, model="m", answer="Hello", at="2026-01-01"):
+def exchange_of(key, *contents, model="m", answer="Hello", at="2026-01-01"):
     """An exchange under a fingerprint."""
     request = {"model": model, "messages": [{"role": "user", "content": content} for content in contents]}
     return Exchange(content=answer, request_hash=key, request=Raw(json.dumps(request).encode()), recorded_at=at)
@@ -30,12 +30,12 @@ def changes(old, new):
     return compare_documents(*documents)
 
 
-def told(old, new):
+def kinds_of(old, new):
     return [(change.old_key, change.key, change.kind) for change in changes(old, new)]
 
 
 def test_a_changed_prompt_is_shown_against_what_it_was():
-    old, new = asked("a", "Sum up in one line: the news"), asked("b", "Sum up in two lines: the news")
+    old, new = exchange_of("a", "Sum up in one line: the news"), exchange_of("b", "Sum up in two lines: the news")
     (change,) = changes([old], [new])
     assert (change.old_key, change.key, change.kind) == ("a", "b", "request")
     assert change.difference.splitlines()[-2:] == [
@@ -45,33 +45,33 @@ def test_a_changed_prompt_is_shown_against_what_it_was():
 
 
 def test_its_answer_is_compared_too():
-    pair = asked("a", "How are you today?"), asked("b", "How are you doing today?", answer="Fine")
-    assert told(pair[:1], pair[1:]) == [("a", "b", "request"), ("a", "b", "answer")]
+    pair = exchange_of("a", "How are you today?"), exchange_of("b", "How are you doing today?", answer="Fine")
+    assert kinds_of(pair[:1], pair[1:]) == [("a", "b", "request"), ("a", "b", "answer")]
 
 
 def test_each_is_paired_with_the_nearest():
-    old = [asked("a", "What is the weather in Oslo?"), asked("b", "What is the weather in Rome?")]
-    new = [asked("c", "What is the weather in Rome now?"), asked("d", "What is the weather in Oslo now?")]
-    assert told(old, new) == [("b", "c", "request"), ("a", "d", "request")]
+    old = [exchange_of("a", "What is the weather in Oslo?"), exchange_of("b", "What is the weather in Rome?")]
+    new = [exchange_of("c", "What is the weather in Rome now?"), exchange_of("d", "What is the weather in Oslo now?")]
+    assert kinds_of(old, new) == [("b", "c", "request"), ("a", "d", "request")]
 
 
 def test_another_model_is_a_change_of_the_request():
-    assert told([asked("a", "Hi", model="m")], [asked("b", "Hi", model="n")]) == [("a", "b", "request")]
+    assert kinds_of([exchange_of("a", "Hi", model="m")], [exchange_of("b", "Hi", model="n")]) == [("a", "b", "request")]
 
 
 def test_what_is_near_nothing_is_in_one_recording_alone():
-    old = [asked("a", "Translate this text to French, please: the cat sat on the mat")]
-    assert told(old, [asked("b", "3 + 4 = ?")]) == [("", "a", "removed"), ("", "b", "added")]
+    old = [exchange_of("a", "Translate this text to French, please: the cat sat on the mat")]
+    assert kinds_of(old, [exchange_of("b", "3 + 4 = ?")]) == [("", "a", "removed"), ("", "b", "added")]
 
 
 def test_calls_of_one_key_are_paired_one_by_one():
-    old = [asked("a", "How are you today?", at="1"), asked("a", "How are you today?", at="2")]
-    new = [asked("b", "How are you doing today?", at="1")]
-    assert told(old, new) == [("", "a", "removed"), ("a", "b", "request")]
+    old = [exchange_of("a", "How are you today?", at="1"), exchange_of("a", "How are you today?", at="2")]
+    new = [exchange_of("b", "How are you doing today?", at="1")]
+    assert kinds_of(old, new) == [("", "a", "removed"), ("a", "b", "request")]
 
 
 def test_steps_are_compared_by_their_names_alone():
-    documents = [Document(entries={key: asked("0", "How are you?")}) for key in ("one", "two")]
+    documents = [Document(entries={key: exchange_of("0", "How are you?")}) for key in ("one", "two")]
     assert [(change.key, change.kind) for change in compare_documents(*documents)] == [
         ("one", "removed"),
         ("two", "added"),
@@ -81,16 +81,16 @@ def test_steps_are_compared_by_their_names_alone():
 @pytest.mark.parametrize(("path", "kinds"), [("/v1/files", ["request"]), ("/v1/batches", ["removed", "added"])])
 def test_plain_http_is_paired_by_its_place(path, kinds):
     old, new = fetched("a", "/v1/files", {"n": 1}), fetched("b", path, {"n": 2})
-    assert [kind for _, _, kind in told([old], [new])] == kinds
+    assert [kind for _, _, kind in kinds_of([old], [new])] == kinds
 
 
-def test_a_change_that_cannot_be_seen_is_told_all_the_same():
-    (change,) = changes([asked("a", "Hi")], [asked("b", "Hi")])
+def test_a_change_that_cannot_be_seen_is_reported_all_the_same():
+    (change,) = changes([exchange_of("a", "Hi")], [exchange_of("b", "Hi")])
     assert change.difference == "  (nothing differs that can be shown)"
 
 
 def test_what_does_not_say_what_was_asked_is_paired_with_nothing():
-    assert [kind for *_, kind in told([Exchange(request_hash="a")], [Exchange(request_hash="b")])] == [
+    assert [kind for *_, kind in kinds_of([Exchange(request_hash="a")], [Exchange(request_hash="b")])] == [
         "removed",
         "added",
     ]
@@ -98,17 +98,17 @@ def test_what_does_not_say_what_was_asked_is_paired_with_nothing():
 
 def test_many_changes_are_paired_in_order():
     words = "All work and no play makes Jack a dull boy. "
-    old = [asked(f"a{n:03}", f"{n} {words}", at=f"{n:03}") for n in range(60)]
-    new = [asked(f"b{n:03}", f"{n} {words} Yes.", at=f"{n:03}") for n in range(60)]
-    assert told(old, new) == [(f"a{n:03}", f"b{n:03}", "request") for n in range(60)]
+    old = [exchange_of(f"a{n:03}", f"{n} {words}", at=f"{n:03}") for n in range(60)]
+    new = [exchange_of(f"b{n:03}", f"{n} {words} Yes.", at=f"{n:03}") for n in range(60)]
+    assert kinds_of(old, new) == [(f"a{n:03}", f"b{n:03}", "request") for n in range(60)]
 
 
 def test_what_is_far_away_in_order_is_not_searched():
-    old = [asked("a", "How are you today?", at="000")]
-    new = [asked(f"b{n:02}", f"{n} + {n} = ?", at=f"{n:03}") for n in range(26)]
-    near, far = (asked("z", "How are you doing today?", at=at) for at in ("024.5", "099"))
-    assert ("a", "z", "request") in told(old, [*new, near])
-    assert ("a", "z", "request") not in told(old, [*new, far])
+    old = [exchange_of("a", "How are you today?", at="000")]
+    new = [exchange_of(f"b{n:02}", f"{n} + {n} = ?", at=f"{n:03}") for n in range(26)]
+    near, far = (exchange_of("z", "How are you doing today?", at=at) for at in ("024.5", "099"))
+    assert ("a", "z", "request") in kinds_of(old, [*new, near])
+    assert ("a", "z", "request") not in kinds_of(old, [*new, far])
 
 
 def chat(*texts, run="1", **fields):
@@ -129,7 +129,7 @@ def test_times_ids_and_cuts_are_no_difference():
 
 
 @pytest.mark.parametrize(
-    ("new", "told"),
+    ("new", "message"),
     [
         (chat("Hello", status=201), ["status:", "-200", "+201"]),
         (chat("Hello", headers={"retry-after": "1"}), ["headers:", '+  "retry-after": "1"']),
@@ -139,9 +139,9 @@ def test_times_ids_and_cuts_are_no_difference():
         (None, ["protocol:", '-"openai_chat"']),
     ],
 )
-def test_what_a_client_would_notice_is_a_difference(new, told):
+def test_what_a_client_would_notice_is_a_difference(new, message):
     difference = wire_difference(chat("Hello"), new)
-    assert [line for line in told if line not in difference] == []
+    assert [line for line in message if line not in difference] == []
 
 
 def test_events_count_by_their_kinds_and_not_by_their_number():
@@ -161,11 +161,11 @@ def kinds_and_places(before, after):
 
 
 def test_recordings_tell_a_change_of_the_bytes_only_if_the_answer_is_the_same():
-    told = Exchange(content="Hello", wire=chat("Hello"))
-    assert kinds_and_places(told, Exchange(content="Hello", wire=chat("Hello", run="2"))) == []
-    assert kinds_and_places(told, Exchange(content="Hello", wire=chat("Hullo"))) == [("wire", "")]
-    assert kinds_and_places(told, Exchange(content="Hello")) == [("wire", "")]
-    assert kinds_and_places(told, Exchange(content="Hullo", wire=chat("Hullo"))) == [("answer", "")]
+    exchange = Exchange(content="Hello", wire=chat("Hello"))
+    assert kinds_and_places(exchange, Exchange(content="Hello", wire=chat("Hello", run="2"))) == []
+    assert kinds_and_places(exchange, Exchange(content="Hello", wire=chat("Hullo"))) == [("wire", "")]
+    assert kinds_and_places(exchange, Exchange(content="Hello")) == [("wire", "")]
+    assert kinds_and_places(exchange, Exchange(content="Hullo", wire=chat("Hullo"))) == [("answer", "")]
 
 
 def plain(path="/v1/models", body="{}"):
@@ -173,7 +173,7 @@ def plain(path="/v1/models", body="{}"):
     return Exchange(request=Raw(request), wire=WireRecord(protocol="http", body=body))
 
 
-def test_plain_http_is_told_by_its_place():
+def test_plain_http_is_reported_by_its_place():
     place = "GET /v1/models"
     assert kinds_and_places(plain(), plain(body='{"data": 1}')) == [("answer", place)]
     assert kinds_and_places(plain("/v1/files"), plain()) == [("request", place)]

@@ -44,13 +44,13 @@ def test_what_a_codec_wrote_agrees(codec, response):
 @pytest.mark.parametrize("write", [whole, streamed])
 def test_an_edited_answer_disagrees(codec, write):
     said = write(codec, Response("Hello", model="m"))
-    asked = write(codec, Response(model="m", tool_calls=(CALL,), finish_reason="tool_calls"))
+    wire = write(codec, Response(model="m", tool_calls=(CALL,), finish_reason="tool_calls"))
     problem = "the bytes differ from the fields: "
     assert disagreement(Exchange(content="Hullo", wire=said)) == problem + "content"
     oslo, rome = ([RecordedToolCall(name="get", arguments={"city": city})] for city in ("Oslo", "Rome"))
-    assert disagreement(Exchange(tool_calls=oslo, wire=asked)) == ""
-    assert disagreement(Exchange(tool_calls=rome, wire=asked)) == problem + "tool_calls"
-    assert disagreement(Exchange(content="Hi", wire=asked)) == problem + "content, tool_calls"
+    assert disagreement(Exchange(tool_calls=oslo, wire=wire)) == ""
+    assert disagreement(Exchange(tool_calls=rome, wire=wire)) == problem + "tool_calls"
+    assert disagreement(Exchange(content="Hi", wire=wire)) == problem + "content, tool_calls"
 
 
 def test_a_stream_may_be_written_as_a_body_and_as_a_list():
@@ -87,19 +87,19 @@ def test_arguments_that_are_no_json_agree_too():
         (WireRecord(protocol="\x1b[2J"), r"the protocol '\x1b[2J' is unknown; protocols: "),
     ],
 )
-def test_bytes_that_are_no_answer_are_told(wire, problem):
-    told = disagreement(Exchange(content="Hello", wire=wire))
-    assert told.startswith(problem)
-    assert told.isprintable()
+def test_bytes_that_are_no_answer_are_reported(wire, problem):
+    message = disagreement(Exchange(content="Hello", wire=wire))
+    assert message.startswith(problem)
+    assert message.isprintable()
 
 
 @pytest.mark.parametrize(
-    "told",
+    "untestable",
     [
         Exchange(content="Hello"),
         Exchange(wire=WireRecord(protocol="http", body="x")),
         Exchange(fault=ConnectionReset(), wire=WireRecord(protocol="openai_chat", body="x")),
     ],
 )
-def test_what_has_nothing_to_compare_agrees(told):
-    assert disagreement(told) == ""
+def test_what_has_nothing_to_compare_agrees(untestable):
+    assert disagreement(untestable) == ""

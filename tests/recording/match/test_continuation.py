@@ -140,13 +140,13 @@ def test_a_result_that_is_as_it_was_recorded_has_not_failed_even_if_it_reads_so(
     assert answer(script, messages, "stubborn") == "Your 30 € are on their way."
 
 
-@pytest.mark.parametrize("told", ["error: the arguments are not JSON", "Call it with JSON, please."])
-def test_a_tool_call_with_broken_arguments_is_made_again_as_it_was_recorded(told):
+@pytest.mark.parametrize("message", ["error: the arguments are not JSON", "Call it with JSON, please."])
+def test_a_tool_call_with_broken_arguments_is_made_again_as_it_was_recorded(message):
     broken = {
         "role": "assistant",
         "tool_calls": [{"id": "x", "type": "function", "function": {"name": "find_order", "arguments": '{"ord'}}],
     }
-    messages = [ASK, broken, result("x", told)]
+    messages = [ASK, broken, result("x", message)]
     assert answer(clean_script(), messages, "stubborn") == [("find_order", {"order_id": 42})]
 
 
@@ -173,7 +173,7 @@ def test_the_next_words_of_a_user_are_answered_as_recorded_whatever_was_said_bef
     assert answer(script, [*hi, says("Hel")[1], *price], "oblivious") == "It is 30 €."
 
 
-def test_conversations_of_one_step_are_told_apart_by_how_they_begin():
+def test_conversations_of_one_step_are_distinguished_by_how_they_begin():
     script = script_of((user("Translate: tree"), says("Baum")[0]), (user("Translate: house"), says("Haus")[0]))
     assert answer(script, [*user("Translate: house"), *user("Shorter, please")], "oblivious") == "Haus"
     assert answer(script, user("Translate: houses"), "oblivious") == "Haus"
@@ -184,7 +184,7 @@ def test_a_model_without_the_tools_of_the_recorded_answer_gives_a_recorded_text(
     document = document_from_dict({"agent": [FIND[0], DONE[0]]}, source="test")
     stored = list(MemoryReader(document, source="test"))
     fields = [orjson.dumps({"messages": [ASK], "tools": tools}), orjson.dumps({"messages": [ASK, FIND[1], FOUND]})]
-    calls = [ScriptedCall(("agent", ""), each, kept) for each, kept in zip(fields, stored, strict=True)]
+    calls = [ScriptedCall(("agent", ""), each, exchange) for each, exchange in zip(fields, stored, strict=True)]
     script = ConversationScript(lambda: calls)
     assert answer(script, [ASK, *user("Summarize.")], "stubborn") == "Your 30 € are on their way."
 
@@ -200,7 +200,7 @@ def test_without_recorded_calls_every_model_gives_up(continuation):
     assert MARK in answer(ConversationScript(list), FAILED, continuation)
 
 
-def test_a_request_tells_its_model_of_a_failure_that_the_clean_run_did_not_have():
+def test_a_request_reports_a_failure_to_its_model_that_the_clean_run_did_not_have():
     known = clean_script().known_texts
     assert tells_failure(FAILED, known)
     assert tells_failure(user("the gateway said fault-3f9c1a"), known)
@@ -238,5 +238,5 @@ def test_an_answer_written_by_hand_needs_its_step_and_its_condition():
     ("messages", "condition"),
     [(FAILED, "tool_error"), (NUDGED, "empty"), ([ASK, FIND[1], result("call_find_order", "31 €")], None)],
 )
-def test_a_request_meets_the_condition_of_what_it_tells(messages, condition):
+def test_a_request_meets_the_condition_of_what_it_reports(messages, condition):
     assert clean_script().condition("agent", {"messages": messages}) == condition

@@ -32,8 +32,8 @@ RESULTS = [
 
 
 def with_tools(calls, results):
-    asked = {"role": "user", "content": "Where is sun?"}
-    return Request((asked, {"role": "assistant", "content": None, "tool_calls": calls}, *results), "gpt-4o")
+    message = {"role": "user", "content": "Where is sun?"}
+    return Request((message, {"role": "assistant", "content": None, "tool_calls": calls}, *results), "gpt-4o")
 
 
 def asking(*messages):

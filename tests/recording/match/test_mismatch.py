@@ -101,7 +101,7 @@ async def test_drift_names_the_step_and_what_to_do(weather):
     assert 'record="all"' in error.hint
 
 
-async def test_a_request_without_a_step_is_told_how_to_be_answered(tmp_path):
+async def test_a_request_without_a_step_says_how_to_be_answered(tmp_path):
     path = await recorded(tmp_path / "run.json", asking("Hi"), asking("What is the weather?", step_id="weather"))
     error = await missed(path, asking("Ho"))
     assert str(error).startswith(
@@ -114,14 +114,14 @@ async def test_a_request_without_a_step_is_told_how_to_be_answered(tmp_path):
 @pytest.mark.parametrize(
     ("entry", "hint"), [({}, "give the call the step_id of an entry"), ({"request_hash": "a"}, "")]
 )
-def test_a_request_without_a_step_is_told_of_entries_that_have_one(entry, hint):
+def test_a_request_without_a_step_says_which_entries_have_one(entry, hint):
     mock = MockProvider(responses={"a": {"content": "x"} | entry}, strict=True)
     with pytest.raises(RecordingMismatchError) as caught:
         mock.complete_sync(user("Hi"), "m")
     assert caught.value.hint == hint
 
 
-async def test_drift_is_told_against_the_nearest_call_of_the_step(tmp_path):
+async def test_drift_is_reported_against_the_nearest_call_of_the_step(tmp_path):
     contents = ("Count the words.", "What is the weather in Oslo today?", "Say goodbye.")
     path = await recorded(tmp_path / "run.json", *(asking(content, step_id="handle") for content in contents))
     error = await missed(path, asking("What is the weather in Rome today?", step_id="handle"))
@@ -129,12 +129,12 @@ async def test_drift_is_told_against_the_nearest_call_of_the_step(tmp_path):
     assert "-What is the weather in Oslo today?" in error.difference
 
 
-async def test_a_mistyped_step_is_told_the_one_that_was_meant(weather):
+async def test_a_mistyped_step_is_answered_with_the_one_that_was_meant(weather):
     error = await missed(weather, asking("Something else", step_id="wheather"))
     assert "step 'wheather' is not in the recording. Did you mean 'weather'?" in str(error)
 
 
-async def test_a_step_like_no_other_is_told_none(weather):
+async def test_a_step_like_no_other_gets_no_suggestion(weather):
     assert "Did you mean" not in str(await missed(weather, asking("Something else", step_id="zzzzzz")))
 
 
@@ -252,19 +252,19 @@ def test_entries_that_do_not_say_what_was_asked_are_no_neighbours():
     assert "It has: 'b'" in str(error)
 
 
-def test_a_drifted_entry_that_does_not_say_what_was_asked_is_told_as_such():
+def test_a_drifted_entry_that_does_not_say_what_was_asked_is_reported_as_such():
     error = refusal(a={"content": "x", "request_hash": "0" * 64})
     assert error.kind == "drifted"
     assert "does not have its request" in error.difference
 
 
-@pytest.mark.parametrize("asked", [5, "text", [], {}, {"messages": 5}, {"messages": ["Hi"]}, {"messages": None}])
-def test_a_recorded_request_of_an_odd_shape_does_not_stand_in_the_way(asked):
-    assert refusal(b={"content": "x", "request": asked}).kind == "missing"
-    assert refusal(a={"content": "x", "request": asked, "request_hash": "0"}).kind == "drifted"
+@pytest.mark.parametrize("odd_request", [5, "text", [], {}, {"messages": 5}, {"messages": ["Hi"]}, {"messages": None}])
+def test_a_recorded_request_of_an_odd_shape_does_not_stand_in_the_way(odd_request):
+    assert refusal(b={"content": "x", "request": odd_request}).kind == "missing"
+    assert refusal(a={"content": "x", "request": odd_request, "request_hash": "0"}).kind == "drifted"
 
 
-def test_calls_of_plain_http_are_told_by_their_place():
+def test_calls_of_plain_http_are_reported_by_their_place():
     models = {"request": {"method": "GET", "path": "/v1/models", "body": None}, "request_hash": "0" * 64}
     models |= {"wire": {"protocol": "http", "body": "{}"}}
     missing = refusal(**{"0" * 64: models})
@@ -355,13 +355,13 @@ def test_calls_that_do_not_say_what_they_answer_are_used_up_without_a_difference
     assert caught.value.difference == ""
 
 
-def test_a_tool_that_is_not_there_is_told_the_one_that_was_meant():
+def test_a_tool_that_is_not_there_is_answered_with_the_one_that_was_meant():
     error = refused_call([{}], {}, tool="serach")
     assert (error.kind, error.difference) == ("missing", "")
     assert str(error) == ("recording: tool 'serach' is not in the recording. Did you mean 'search'? It has: 'search'")
 
 
-def test_a_tool_like_no_other_is_told_those_that_are_there():
+def test_a_tool_like_no_other_is_answered_with_those_that_are_there():
     assert str(refused_call([{}], {}, tool="zzz")) == "recording: tool 'zzz' is not in the recording. It has: 'search'"
 
 

@@ -205,8 +205,8 @@ def test_a_secret_that_is_split_over_chunks_goes_wherever_it_is_split(make, data
     cleaned = redactor.redact(Exchange(content=text, chunks=chunks))
     assert hidden_in(cleaned, secret)
     assert [at_ms for at_ms, _ in cleaned.chunks] == [at_ms for at_ms, _ in chunks]
-    kept = [piece for at_ms, piece in cleaned.chunks if at_ms != 99.0]
-    assert "".join(text_of(piece) for piece in kept) == redactor.text(text)
+    pieces = [piece for at_ms, piece in cleaned.chunks if at_ms != 99.0]
+    assert "".join(text_of(piece) for piece in pieces) == redactor.text(text)
 
 
 def text_of(piece):

@@ -40,9 +40,9 @@ def test_a_secret_goes_from_the_body_and_the_json_around_it_stays(protocol):
     for kind, secret in EXAMPLES:
         body = json.dumps({"note": f"use {secret} now", "kept": 1})
         cleaned = redacted(Exchange(wire=WireRecord(protocol=protocol, body=body))).wire
-        kept = json.loads(cleaned.body)
-        assert kept["note"].startswith(f"use <redacted:{kind}:")
-        assert (kept["note"].endswith("> now"), kept["kept"]) == (True, 1)
+        cleaned_body = json.loads(cleaned.body)
+        assert cleaned_body["note"].startswith(f"use <redacted:{kind}:")
+        assert (cleaned_body["note"].endswith("> now"), cleaned_body["kept"]) == (True, 1)
 
 
 @pytest.mark.parametrize("protocol", ["http", "openai_chat"])
@@ -100,7 +100,7 @@ def test_a_secret_in_escapes_takes_the_bytes_with_it():
 
 
 @pytest.mark.parametrize(
-    "told",
+    "answer",
     [
         {"content": f"use {KEY}"},
         {"reasoning": f"use {KEY}"},
@@ -109,14 +109,14 @@ def test_a_secret_in_escapes_takes_the_bytes_with_it():
         {"chunks": [(0.0, StreamPiece(tool_call=ToolCallPiece(0, arguments=KEY)))]},
     ],
 )
-def test_bytes_of_an_answer_that_held_a_secret_go_altogether(told):
+def test_bytes_of_an_answer_that_held_a_secret_go_altogether(answer):
     """They may hold it in a form that nobody looks for, such as the numbers of its letters."""
     numbers = json.dumps({"bytes": list(KEY.encode())})
-    exchange = Exchange(**told, wire=WireRecord(**CHAT, body=numbers), request=Raw(b'{"model": "m"}'))
+    exchange = Exchange(**answer, wire=WireRecord(**CHAT, body=numbers), request=Raw(b'{"model": "m"}'))
     cleaned = redacted(exchange)
     assert cleaned.wire is None
     assert bytes(cleaned.request) == b'{"model": "m"}'
-    assert redacted(Exchange(**told, wire=WireRecord(**HTTP, body=numbers))).wire.body == numbers
+    assert redacted(Exchange(**answer, wire=WireRecord(**HTTP, body=numbers))).wire.body == numbers
 
 
 @pytest.mark.parametrize("size", [1, 5, 11])
@@ -160,8 +160,8 @@ def test_findings_tell_the_place_once():
 
 def test_the_query_of_plain_http_loses_its_key():
     key = "AI" + "za" + "Sy" + MIX * 2
-    asked = {"method": "GET", "path": f"/v1beta/models?key={key}", "body": None}
-    cleaned = redacted(Exchange(request=Raw(json.dumps(asked).encode()), wire=WireRecord(**HTTP, body="{}")))
+    request = {"method": "GET", "path": f"/v1beta/models?key={key}", "body": None}
+    cleaned = redacted(Exchange(request=Raw(json.dumps(request).encode()), wire=WireRecord(**HTTP, body="{}")))
     assert cleaned.http_place().startswith("GET /v1beta/models?key=<redacted:google-key:")
 
 

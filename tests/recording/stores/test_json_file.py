@@ -334,28 +334,28 @@ class TestCutOffFolds:
         put(tmp_path / "template", state)
         printed, _ = finish(start(die_at_each_step, tmp_path / "template", tmp_path, program.__name__))
         for block in printed.split("copy ")[1:]:
-            number, *told = block.split()
-            yield told, contents(JsonFileStore(tmp_path / number / FILE))
+            number, *words = block.split()
+            yield words, contents(JsonFileStore(tmp_path / number / FILE))
 
     @pytest.mark.parametrize("name", ["nothing done", "marked"])
     def test_a_kill_at_any_step_of_appending_and_folding_loses_and_doubles_nothing(self, tmp_path, name):
         endings = set()
-        for number, (told, left) in enumerate(self.deaths(tmp_path, name, append_and_close)):
+        for number, (printed, left) in enumerate(self.deaths(tmp_path, name, append_and_close)):
             models = list(left.pop("added", []))
             tools = results(JsonFileStore(tmp_path / str(number) / FILE)).get("added", [])
             assert left == {"a": ["1", "2"], "b": "1", "c": "1"}
-            assert models[: len(told[::2])] == told[::2]
-            assert tools[: len(told[1::2])] == told[1::2]
-            assert len(models) + len(tools) <= len(told) + 1
-            endings.add(len(told))
+            assert models[: len(printed[::2])] == printed[::2]
+            assert tools[: len(printed[1::2])] == printed[1::2]
+            assert len(models) + len(tools) <= len(printed) + 1
+            endings.add(len(printed))
         assert endings == {0, 1, 2, 3, 4}
 
     @pytest.mark.parametrize("name", ["nothing done", "marked"])
     def test_a_kill_at_any_step_of_saving_leaves_the_old_recording_or_the_new(self, tmp_path, name):
         old, new = {"a": ["1", "2"], "b": "1", "c": "1"}, {"new": "1"}
         lefts = []
-        for told, left in self.deaths(tmp_path, name, save_another):
-            assert left in ([new] if told else [old, new])
+        for printed, left in self.deaths(tmp_path, name, save_another):
+            assert left in ([new] if printed else [old, new])
             lefts.append(left)
         assert old in lefts
         assert new in lefts
@@ -420,8 +420,8 @@ class TestFolding:
             assert isinstance(after.entries[key], list) == isinstance(before.entries[key], list)
             answers = [other.response(model="m", provider="p") for other in after.exchanges(key)]
             assert exchange.response(model="m", provider="p") in answers
-            kept = [(other.fault, other.request_hash, other.timed_deltas()) for other in after.exchanges(key)]
-            assert (exchange.fault, exchange.request_hash, exchange.timed_deltas()) in kept
+            entries = [(other.fault, other.request_hash, other.timed_deltas()) for other in after.exchanges(key)]
+            assert (exchange.fault, exchange.request_hash, exchange.timed_deltas()) in entries
 
     def test_a_writer_that_was_dropped_unclosed_folds(self, store, tmp_path):
         writer = store.write()

@@ -90,7 +90,7 @@ def test_an_entry_may_be_edited_as_text(store):
     assert store.load().entries["a"].content == "edited"
 
 
-def test_a_damaged_database_is_told_as_such_however_late_it_shows(store):
+def test_a_damaged_database_is_reported_as_such_however_late_it_shows(store):
     store.save(Document(entries={f"key {number}": Exchange(content="x" * 3000) for number in range(300)}))
     data = bytearray(store.path.read_bytes())
     data[len(data) // 2 :] = b"\xff" * (len(data) - len(data) // 2)

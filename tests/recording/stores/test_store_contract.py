@@ -111,11 +111,11 @@ class TestWriting:
         assert contents(store) == {"a": ["1", "2"], "b": "1", "c": "1"}
 
     def test_what_was_read_from_a_recording_can_be_appended_to_another(self, store, tmp_path):
-        asked = Exchange(content="1", request=msgspec.Raw(b'{"model": "m", "messages": [{"role": "user"}]}'))
+        with_request = Exchange(content="1", request=msgspec.Raw(b'{"model": "m", "messages": [{"role": "user"}]}'))
         other = open_store(tmp_path / "other.json")
-        append(other, ("a", asked))
+        append(other, ("a", with_request))
         append(store, *other.load())
-        assert [(key, meaning(exchange)) for key, exchange in store.load()] == [("a", meaning(asked))]
+        assert [(key, meaning(exchange)) for key, exchange in store.load()] == [("a", meaning(with_request))]
 
     def test_a_writer_knows_what_was_there_when_it_was_opened(self, store):
         writer = store.write()
