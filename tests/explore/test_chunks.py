@@ -16,7 +16,7 @@ def kinds_of(*pieces, index=0):
     return [kinds.next(ToolCallDelta(index, piece)) for piece in pieces]
 
 
-def test_text_and_reasoning_are_told_apart():
+def test_text_and_reasoning_are_distinguished():
     kinds = ChunkKinds()
     assert [kinds.next(delta) for delta in (ReasoningDelta("Hm"), TextDelta("So"))] == ["reasoning", "text"]
 

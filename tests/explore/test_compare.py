@@ -66,7 +66,7 @@ def explored(row, column, verdict="recovered", **paths):
     return CaseResult(FaultCase("0001", LINE, (HeatmapCell(row, column),)), run, Assessment(verdict))
 
 
-def test_it_is_told_which_calls_met_which_faults_and_which_paths_were_taken():
+def test_it_is_reported_which_calls_met_which_faults_and_which_paths_were_taken():
     clean = clean_run(calls=(model_call(1), model_call(2), model_call(3)))
     cases = (
         explored("1", "timeout", retry=2),

@@ -88,12 +88,12 @@ def test_a_budget_says_how_many_are_left_out():
 
 
 def test_who_watches_hears_of_the_clean_run_and_of_each_case():
-    begun, heard = [], []
+    starts, results = [], []
     options = ExploreOptions(variants=once("http_error 401,tool_lost"))
-    explorer = Explorer(Broken(), options, on_begin=lambda *told: begun.append(told), on_case=heard.append)
+    explorer = Explorer(Broken(), options, on_begin=lambda *values: starts.append(values), on_case=results.append)
     exploration = explorer.explore()
-    assert begun == [(Exploration("told", CLEAN), 3)]
-    assert heard == list(exploration.results)
+    assert starts == [(Exploration("told", CLEAN), 3)]
+    assert results == list(exploration.results)
 
 
 def test_some_cases_alone_can_be_run():
@@ -123,7 +123,7 @@ def test_invariants_are_asked_of_every_run():
 
 
 @pytest.mark.parametrize(
-    ("clean", "told"),
+    ("clean", "message"),
     [
         (clean_run(error=UNDECLARED), "KeyError: 'x'"),
         (clean_run(hung="for ever"), "for ever"),
@@ -133,12 +133,12 @@ def test_invariants_are_asked_of_every_run():
         (clean_run(result="other"), "done"),
     ],
 )
-def test_a_run_that_fails_without_a_fault_cannot_be_explored(clean, told):
+def test_a_run_that_fails_without_a_fault_cannot_be_explored(clean, message):
     def invariant_done(run):
         if run.calls and run.result == "other":
             raise AssertionError("it must be done")
 
-    with pytest.raises(InputError, match=told) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         explore(Told(clean), invariants=[invariant_done])
     assert refused.value.source == "told"
 

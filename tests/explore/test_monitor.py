@@ -46,9 +46,9 @@ class Thing:
     """Something that JSON does not know."""
 
 
-def test_a_result_that_is_no_json_is_told_alike_in_every_run():
-    told = [performed(lambda harness: Thing()).result for _ in range(2)]
-    assert told == ["<tests.explore.test_monitor.Thing>"] * 2
+def test_a_result_that_is_no_json_is_reported_alike_in_every_run():
+    texts = [performed(lambda harness: Thing()).result for _ in range(2)]
+    assert texts == ["<tests.explore.test_monitor.Thing>"] * 2
 
 
 class GaveUpError(Exception):

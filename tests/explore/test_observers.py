@@ -199,7 +199,7 @@ def test_a_stream_is_written_down_when_it_has_ended_with_its_pieces():
     assert (call.is_streamed, call.chunks, call.outcome) == (True, ("text", "text"), "answered")
 
 
-def test_pieces_of_tool_calls_and_of_reasoning_are_told_apart():
+def test_pieces_of_tool_calls_and_of_reasoning_are_distinguished():
     harness, _ = clean_harness_of({"poem": [ASKING | {"content": "Hm", "reasoning": "I think"}]})
     run(read(harness))
     assert harness.calls[0].chunks == ("reasoning", "text", "tool_call")
@@ -317,17 +317,19 @@ def tools_with(*lines):
     return harnesses.create(plan_of(*lines))
 
 
-def used(harness, given, **arguments):
+def used(harness, function, **arguments):
     """The one call of a tool that a model asks for."""
-    tools = harness.tools(given)
+    tools = harness.tools(function)
     (outcome,) = run(run_tools(tools, [ToolCall(next(iter(tools)), arguments)]), virtual_time=True)
     (seen,) = harness.tool_runs
     return outcome, seen
 
 
-@pytest.mark.parametrize("given", [add, add_slowly, add_in_time], ids=lambda given: getattr(given, "name", None))
-def test_a_call_is_seen_with_its_arguments_and_its_result(given):
-    outcome, seen = used(tools_with(), given, left=1, right=2)
+@pytest.mark.parametrize(
+    "function", [add, add_slowly, add_in_time], ids=lambda function: getattr(function, "name", None)
+)
+def test_a_call_is_seen_with_its_arguments_and_its_result(function):
+    outcome, seen = used(tools_with(), function, left=1, right=2)
     assert outcome.value == 3
     assert (seen.call, seen.arguments, seen.result, seen.error, seen.has_run) == (
         1,
@@ -336,23 +338,25 @@ def test_a_call_is_seen_with_its_arguments_and_its_result(given):
         None,
         True,
     )
-    assert seen.side_effect == (given is add_in_time)
+    assert seen.side_effect == (function is add_in_time)
 
 
-@pytest.mark.parametrize("given", [fail, fail_slowly])
-def test_a_tool_that_fails_has_run(given):
-    _, seen = used(tools_with(), given)
+@pytest.mark.parametrize("function", [fail, fail_slowly])
+def test_a_tool_that_fails_has_run(function):
+    _, seen = used(tools_with(), function)
     assert (seen.error, seen.has_run, seen.result) == ("ValueError: no", True, "")
 
 
-@pytest.mark.parametrize("given", [add, add_slowly, add_in_time], ids=lambda given: getattr(given, "name", None))
+@pytest.mark.parametrize(
+    "function", [add, add_slowly, add_in_time], ids=lambda function: getattr(function, "name", None)
+)
 @pytest.mark.parametrize(
     ("fault", "has_run"),
     [("tool_error", False), ("tool_timeout 5000", False), ("tool_lost", True), ("tool_garbled", True)],
 )
-def test_a_fault_may_keep_a_tool_from_running_or_hide_that_it_has(given, fault, has_run):
-    name = getattr(given, "name", None) or given.__name__
-    outcome, seen = used(tools_with(f"tool={name} call=1: {fault}"), given, left=1, right=2)
+def test_a_fault_may_keep_a_tool_from_running_or_hide_that_it_has(function, fault, has_run):
+    name = getattr(function, "name", None) or function.__name__
+    outcome, seen = used(tools_with(f"tool={name} call=1: {fault}"), function, left=1, right=2)
     assert seen.has_run == has_run
     assert (seen.error is not None) == (outcome.error is not None) == (fault != "tool_garbled")
     assert "resu" in seen.result or fault != "tool_garbled"
@@ -378,7 +382,7 @@ def test_a_tool_that_calls_another_one_has_run_itself():
     assert [(each.tool, each.has_run) for each in harness.tool_runs] == [("double", True), ("add", False)]
 
 
-def test_what_fired_is_told_with_the_faults_of_models():
+def test_what_fired_is_reported_with_the_faults_of_models():
     harness = tools_with("tool=add call=1: tool_empty")
     harness.tools(add)["add"](left=1, right=2)
     assert harness.fired == ("tool=add call=1: tool_empty",)

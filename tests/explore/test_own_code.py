@@ -26,7 +26,7 @@ def test_files_of_offbook_the_standard_library_and_packages_are_not_the_agents(f
     assert is_own_file(file) is is_own
 
 
-def test_modules_are_told_apart_like_files():
+def test_modules_are_distinguished_like_files():
     own = [is_own_module(module) for module in (sys.modules[__name__], json, msgspec, sys, offbook.clock)]
     assert own == [True, False, False, False, False]
 

@@ -125,8 +125,8 @@ def test_a_divergence_names_the_entry_whose_turn_it_was():
     recorded = [entry(messages, "x") | {"request": {"model": "m", "messages": messages}} for messages in (HI, HO)]
     clean, harnesses = clean_harness_of({"s": recorded})
 
-    async def ask(harness, *asked):
-        for messages in asked:
+    async def ask(harness, *prompts):
+        for messages in prompts:
             await said(harness, messages)
 
     run(ask(clean, HI, HO))
@@ -156,8 +156,8 @@ def test_users_follow_their_own_recording_whatever_they_are_told():
     recorded = {"user": [entry(HI, "one"), entry(HO, "two")]}
     clean, harnesses = clean_harness_of(recorded)
 
-    async def ask(harness, *asked):
-        return [(await harness.users.complete(messages, "m", step_id="user")).content for messages in asked]
+    async def ask(harness, *prompts):
+        return [(await harness.users.complete(messages, "m", step_id="user")).content for messages in prompts]
 
     assert run(ask(clean, HI, HO)) == ["one", "two"]
     later = harnesses.create(FaultPlan())
@@ -175,12 +175,12 @@ def test_users_of_the_clean_run_are_replayed_strictly():
 TOLD = [*HI, {"role": "assistant", "content": "one"}, *user("That failed.")]
 
 
-def continued(harnesses, continuation, *asked):
+def continued(harnesses, continuation, *prompts):
     """What a run with that continuation is answered."""
     harness = harnesses.create(FaultPlan(), continuation)
 
     async def ask():
-        return [await said(harness, messages) for messages in asked]
+        return [await said(harness, messages) for messages in prompts]
 
     return run(ask()), harness
 

@@ -1,6 +1,5 @@
 """The record of a run: its sites, and texts that are the same in every run."""
 
-
 from offbook.explore.run import normalize_text, recorded_run, sites_of
 from offbook.faults import At
 from offbook.recording.format.file import document_from_dict
@@ -46,8 +45,8 @@ def run_of(**entries):
 
 def test_calls_are_numbered_overall_and_by_step():
     run = run_of(plan={"content": "a"}, say=[{"content": "b"}, {"content": "c"}])
-    told = [(call.number, call.step_id, call.step_call, call.attempt) for call in run.calls]
-    assert told == [(1, "plan", 1, 1), (2, "say", 1, 1), (3, "say", 2, 1)]
+    fields = [(call.number, call.step_id, call.step_call, call.attempt) for call in run.calls]
+    assert fields == [(1, "plan", 1, 1), (2, "say", 1, 1), (3, "say", 2, 1)]
 
 
 def test_calls_are_in_the_order_of_their_moments():
@@ -85,8 +84,8 @@ def test_plain_http_is_no_call_of_a_model():
 
 def test_calls_of_tools_are_numbered_by_tool():
     run = run_of(_tools={"refund": [{"arguments": {"id": 1}, "result": 1}, {"result": 2}], "find": [{"result": 3}]})
-    told = [(each.tool, each.call, each.arguments) for each in run.tools]
-    assert told == [("refund", 1, {"id": 1}), ("refund", 2, {}), ("find", 1, {})]
+    fields = [(each.tool, each.call, each.arguments) for each in run.tools]
+    assert fields == [("refund", 1, {"id": 1}), ("refund", 2, {}), ("find", 1, {})]
 
 
 def test_names_are_replaced_longest_first():

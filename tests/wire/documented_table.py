@@ -31,9 +31,9 @@ class DocumentedTable(Struct, frozen=True):
 
     def differences(self, columns: Mapping[str, Mapping[str, str]]) -> list[str]:
         """Where the page says something else than these cells, and what."""
-        told, seen = _flat(self.read()), _flat(columns)
-        places = [place for place in told | seen if told.get(place) != seen.get(place)]
-        return [f"{' '.join(place)}: {told.get(place)!r} is {seen.get(place)!r}" for place in places]
+        expected, seen = _flat(self.read()), _flat(columns)
+        places = [place for place in expected | seen if expected.get(place) != seen.get(place)]
+        return [f"{' '.join(place)}: {expected.get(place)!r} is {seen.get(place)!r}" for place in places]
 
     def write(self, columns: Mapping[str, Mapping[str, str]]) -> None:
         """Put other cells into the page."""
@@ -41,8 +41,8 @@ class DocumentedTable(Struct, frozen=True):
         section, next_heading, rest = after.partition("\n## ")
         lines = section.splitlines()
         first = next(number for number, line in enumerate(lines) if line.startswith("|"))
-        kept = [line for line in lines if not line.startswith("|")]
-        section = "\n".join([*kept[:first], *_table(columns), *kept[first:]])
+        prose = [line for line in lines if not line.startswith("|")]
+        section = "\n".join([*prose[:first], *_table(columns), *prose[first:]])
         self._path.write_text(before + heading + section + "\n" + next_heading + rest, encoding="utf-8")
 
 

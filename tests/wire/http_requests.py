@@ -44,8 +44,8 @@ def parsed_of(protocol: str = "openai_chat", text: str = "Hi", **fields: Any) ->
 
 def entry_of(call: HttpRequest, **fields: Any) -> JsonObject:
     """The entry of a recording that answers the call."""
-    asked = parse_request(call)
-    return {"request_hash": asked.request_hash, "request": orjson.loads(asked.fields), **fields}
+    parsed_request = parse_request(call)
+    return {"request_hash": parsed_request.request_hash, "request": orjson.loads(parsed_request.fields), **fields}
 
 
 def recording_of(*entries: JsonObject, **steps: Any) -> JsonObject:

@@ -14,7 +14,7 @@ from offbook.wire.options import ServingOptions, StandInOptions, WireOptions
 URL = "https://api.example/v1/chat/completions"
 
 
-def asked(content, **fields):
+def chat_request(content, **fields):
     return {"model": "m", "messages": [{"role": "user", "content": content}]} | fields
 
 
@@ -34,7 +34,7 @@ def recording(tmp_path):
 
     with offbook.sync_http_client(record=path, transport=httpx2.MockTransport(answer)) as client:
         for content in ("Hi", "More", "More"):
-            client.post(URL, json=asked(content))
+            client.post(URL, json=chat_request(content))
     return path
 
 
@@ -49,16 +49,16 @@ def test_options_are_those_of_a_server_that_make_sense_without_one():
 def test_all_clients_share_one_way_along_the_recording(recording):
     stand_in = offbook.StandIn(recording)
     first, second = stand_in.sync_http_client(), stand_in.sync_http_client()
-    assert content_of(first.post(URL, json=asked("More"))) == "First"
-    assert content_of(second.post(URL, json=asked("More"))) == "Second"
+    assert content_of(first.post(URL, json=chat_request("More"))) == "First"
+    assert content_of(second.post(URL, json=chat_request("More"))) == "Second"
     assert [(call.number, call.outcome) for call in stand_in.calls] == [(1, "served"), (2, "served")]
     assert len(stand_in.unused()) == 1
 
 
-def test_a_miss_is_told_to_the_client_and_kept(recording):
+def test_a_miss_is_reported_to_the_client_and_kept(recording):
     sink = offbook.MemorySink()
     stand_in = offbook.StandIn(recording, sink=sink)
-    response = stand_in.sync_http_client().post(URL, json=asked("Hi there"))
+    response = stand_in.sync_http_client().post(URL, json=chat_request("Hi there"))
     assert response.status_code == 422
     assert response.headers["x-should-retry"] == "false"
     [miss] = stand_in.misses
@@ -66,24 +66,24 @@ def test_a_miss_is_told_to_the_client_and_kept(recording):
     assert [type(event) for event in sink.events] == [ReplayMissed]
 
 
-def test_a_sink_is_told_of_every_call_of_a_model_that_was_answered(recording):
+def test_a_sink_gets_every_call_of_a_model_that_was_answered(recording):
     sink = offbook.MemorySink()
     faults = ["call=1: stream_truncate after_chunks=1", "call=2: http_error 503"]
     stand_in = offbook.StandIn(recording, sink=sink, faults=faults)
     client = stand_in.sync_http_client()
     with pytest.raises(httpx2.ReadError):
-        client.post(URL, json=asked("Hi"))
-    client.post(URL, json=asked("More"))
-    client.post(URL, json=asked("More"), headers={"x-offbook-step": "none"})
-    told = [(type(event), event.call) for event in sink.events]
-    assert told == [(FaultFired, 1), (ReplayServed, 1), (FaultFired, 2), (ReplayServed, 3)]
+        client.post(URL, json=chat_request("Hi"))
+    client.post(URL, json=chat_request("More"))
+    client.post(URL, json=chat_request("More"), headers={"x-offbook-step": "none"})
+    fields = [(type(event), event.call) for event in sink.events]
+    assert fields == [(FaultFired, 1), (ReplayServed, 1), (FaultFired, 2), (ReplayServed, 3)]
     assert (sink.events[-1].matched_by, sink.events[-1].attempt) == ("prompt_hash", 1)
 
 
-def test_a_sink_is_told_of_defaults_and_not_of_what_was_made_up():
+def test_a_sink_gets_defaults_and_no_synthetic_answers():
     sink = offbook.MemorySink()
     client = offbook.sync_http_client(responses={}, sink=sink)
-    client.post(URL, json=asked("Hi"))
+    client.post(URL, json=chat_request("Hi"))
     client.get("https://api.example/v1/models")
     assert [event.matched_by for event in sink.events] == ["default"]
 
@@ -94,17 +94,17 @@ def test_a_client_that_is_closed_closes_neither_the_others_nor_the_account(recor
     with offbook.StandIn(database) as stand_in:
         other = stand_in.sync_http_client()
         with stand_in.sync_http_client() as client:
-            client.post(URL, json=asked("Hi"))
-        assert content_of(other.post(URL, json=asked("More"))) == "First"
+            client.post(URL, json=chat_request("Hi"))
+        assert content_of(other.post(URL, json=chat_request("More"))) == "First"
         assert len(stand_in.calls) == 2
     assert [left.position for left in stand_in.unused()] == [1]
 
 
-def test_faults_are_told_that_fired_and_that_did_not():
+def test_faults_are_reported_that_fired_and_that_did_not():
     sink = offbook.MemorySink()
     faults = ["call=1: http_error 500", "call=9: timeout"]
     stand_in = offbook.StandIn(responses={"a": {"content": "Hello"}}, faults=faults, retry_after_ms=1, sink=sink)
-    response = stand_in.sync_http_client().post(URL, json=asked("Hi"))
+    response = stand_in.sync_http_client().post(URL, json=chat_request("Hi"))
     assert (response.status_code, response.headers["retry-after-ms"]) == (500, "1")
     assert [str(planned.fault.type) for planned in stand_in.fired()] == ["http_error"]
     assert [str(planned) for planned in stand_in.unfired()] == ["call=9: timeout"]
@@ -115,9 +115,9 @@ def test_runs_are_kept_apart_by_a_header_or_by_their_paths(recording):
     stand_in = offbook.StandIn(recording)
     stand_in.start_session("b", faults=["call=1: http_error 503"])
     client = stand_in.sync_http_client()
-    assert content_of(client.post(URL, json=asked("More"), headers={"x-offbook-session": "a"})) == "First"
-    assert client.post("https://api.example/s/b/v1/chat/completions", json=asked("More")).status_code == 503
-    assert content_of(client.post(URL, json=asked("More"))) == "First"
+    assert content_of(client.post(URL, json=chat_request("More"), headers={"x-offbook-session": "a"})) == "First"
+    assert client.post("https://api.example/s/b/v1/chat/completions", json=chat_request("More")).status_code == 503
+    assert content_of(client.post(URL, json=chat_request("More"))) == "First"
     assert [call.session for call in stand_in.calls] == ["b", "a", ""]
     assert len(stand_in.session("a").unused()) == 2
 
@@ -128,7 +128,7 @@ def test_clients_may_ask_from_many_threads(recording):
 
     def ask(number):
         with stand_in.sync_http_client() as client:
-            return content_of(client.post(URL, json=asked("Hi"), headers={"x-offbook-step": "a"}))
+            return content_of(client.post(URL, json=chat_request("Hi"), headers={"x-offbook-step": "a"}))
 
     with ThreadPoolExecutor(8) as threads:
         assert sorted(map(int, threads.map(ask, range(200)))) == list(range(200))
@@ -142,7 +142,7 @@ def test_a_recording_that_breaks_meanwhile_is_logged_and_no_sdk_tries_again(reco
     stand_in = offbook.StandIn(f"sqlite:///{file}")
     stand_in.close()
     file.write_bytes(b"no database")
-    response = stand_in.sync_http_client().post(URL, json=asked("Hi"))
+    response = stand_in.sync_http_client().post(URL, json=chat_request("Hi"))
     assert (response.status_code, response.headers["x-should-retry"]) == (500, "false")
     assert "POST /v1/chat/completions could not be answered" in caplog.text
 

@@ -30,16 +30,16 @@ LINE = "call=1: http_error 500"
 
 
 @pytest.mark.parametrize(
-    "given",
+    "lines",
     [[LINE], [At(call=1).fail(HttpError(500))], FaultPlan([parse_fault(LINE)])],
     ids=["texts", "lines", "a plan"],
 )
-def test_a_plan_is_made_of_lines_or_taken_as_it_is(given):
-    assert str(parse_fault_plan(given)) == LINE
+def test_a_plan_is_made_of_lines_or_taken_as_it_is(lines):
+    assert str(parse_fault_plan(lines)) == LINE
 
 
 @pytest.mark.parametrize(
-    "given",
+    "lines",
     [
         [LINE, "tool=refund call=1: tool_lost"],
         [At(tool="refund", call=1).fail(ToolLost())],
@@ -47,9 +47,9 @@ def test_a_plan_is_made_of_lines_or_taken_as_it_is(given):
     ],
     ids=["texts", "lines", "a plan"],
 )
-def test_a_fault_of_a_tool_is_refused_because_tools_run_elsewhere(given):
+def test_a_fault_of_a_tool_is_refused_because_tools_run_elsewhere(lines):
     with pytest.raises(InputError) as caught:
-        WireBackend(WireOptions(responses={}, faults=given))
+        WireBackend(WireOptions(responses={}, faults=lines))
     error = caught.value
     assert (error.source, error.place) == ("'tool=refund call=1: tool_lost'", "tool")
     assert error.reason == "faults of tools cannot fire over HTTP: tools run in the program under test"
@@ -152,11 +152,11 @@ def test_what_became_of_a_session_outlasts_it():
     totals = made.sessions.past.plus(made.sessions)
     made.sessions.forget("a")
     made.sessions.start("b", parse_fault_plan([]))
-    for told in (totals, made.sessions.past.plus(made.sessions)):
-        assert (told.calls, told.tries, told.outcomes) == (2, 4, {"fault": 2, "served": 2})
-        assert [str(fired) for fired in told.fired] == ["call=1 attempt=1: http_error 500"] * 2
-        assert [str(line) for line in told.fired_lines] == ["call=1 attempt=1: http_error 500"]
-        assert made.unused_exchanges(told) == []
+    for each in (totals, made.sessions.past.plus(made.sessions)):
+        assert (each.calls, each.tries, each.outcomes) == (2, 4, {"fault": 2, "served": 2})
+        assert [str(fired) for fired in each.fired] == ["call=1 attempt=1: http_error 500"] * 2
+        assert [str(line) for line in each.fired_lines] == ["call=1 attempt=1: http_error 500"]
+        assert made.unused_exchanges(each) == []
 
 
 def test_the_oldest_sessions_are_forgotten_when_there_are_too_many():
@@ -174,15 +174,15 @@ def test_a_path_within_a_session_may_hold_line_breaks():
 
 
 @pytest.mark.parametrize(
-    ("faults", "told"),
+    ("faults", "message"),
     [
         ("call=1: timeout", "a list of faults"),
         (["nonsense"], "where, a colon and a fault"),
         (["call=0: timeout"], "call"),
     ],
 )
-def test_faults_that_cannot_be_read_are_refused_at_once(faults, told):
-    with pytest.raises(InputError, match=told):
+def test_faults_that_cannot_be_read_are_refused_at_once(faults, message):
+    with pytest.raises(InputError, match=message):
         stage(faults=faults)
 
 
@@ -235,7 +235,7 @@ def test_what_a_session_of_a_folder_used_is_not_left_of_the_whole_nor_the_other_
     assert named(stage) == [("two.json", "c", "")]
 
 
-def test_what_is_left_twice_is_told_once(folder):
+def test_what_is_left_twice_is_reported_once(folder):
     stage = WireBackend(WireOptions(recording=folder))
     answer_to(stage.sessions.named("one"), call_of())
     answer_to(stage.sessions.named(""), call_of())
@@ -243,7 +243,7 @@ def test_what_is_left_twice_is_told_once(folder):
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "message"),
     [
         (entry_of(call_of(text="What is the\n weather?"), model="gpt", content="x"), "gpt: What is the weather?"),
         (entry_of(HttpRequest("GET", "/v1/files", "", {}, b""), content="x"), "GET /v1/files"),
@@ -255,6 +255,6 @@ def test_what_is_left_twice_is_told_once(folder):
     ],
     ids=range(7),
 )
-def test_an_exchange_is_told_by_what_it_is_about(entry, told):
+def test_an_exchange_is_reported_by_what_it_is_about(entry, message):
     stage = WireBackend(WireOptions(responses=recording_of(a=[entry])))
-    assert [each.about for each in left(stage)] == [told]
+    assert [each.about for each in left(stage)] == [message]

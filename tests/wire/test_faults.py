@@ -55,7 +55,7 @@ def test_an_http_error_has_the_shape_of_its_vendor(protocol):
     assert error_in(answer, protocol) == "an injected error"
 
 
-def test_the_body_of_an_http_error_can_be_told():
+def test_the_body_of_an_http_error_can_be_set():
     answer = answer_with('http_error 418 body="teapot ☕" headers.Content-Type=text/plain', call_of())
     assert answer.content.decode() == "teapot ☕"
     assert answer.headers["content-type"] == "text/plain"
@@ -201,7 +201,7 @@ def test_a_whole_answer_drips_too():
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_faults_of_the_models_own_are_told_in_the_protocol_of_the_call(protocol, stream):
+def test_faults_of_the_models_own_are_reported_in_the_protocol_of_the_call(protocol, stream):
     call = call_of(protocol, stream=stream)
     assert read(answer_with("empty_response", call), protocol).content == ""
     assert read(answer_with("content_filter", call), protocol).finish_reason == "content_filter"
@@ -249,7 +249,7 @@ def test_an_embedding_can_fail_like_any_call_of_a_model():
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/messages/count_tokens"])
-def test_faults_do_not_strike_what_is_no_call_of_a_model(path):
+def test_faults_do_not_fire_at_what_is_no_call_of_a_model(path):
     call = HttpRequest("GET", path, "", {}, b"")
     assert answer_with("http_error 500", call).status != 500
 

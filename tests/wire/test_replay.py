@@ -66,7 +66,7 @@ def test_an_equal_request_is_found_under_whatever_key():
     assert text_of(answer_to(session, call_of())) == "one"
 
 
-def test_a_request_that_was_asked_too_often_is_told_so():
+def test_a_request_that_was_asked_too_often_is_reported_as_such():
     session = strict_session(entry_of(call_of(), content="one"))
     answer_to(session, call_of())
     assert "served already" in miss(session, call_of())
@@ -75,10 +75,10 @@ def test_a_request_that_was_asked_too_often_is_told_so():
 
 def test_a_step_that_asks_something_else_has_drifted():
     session = strict_session(step=entry_of(call_of(text="Hello there"), content="x"))
-    told = miss(session, by_step("step", "Hello you"))
-    assert "'step' was recorded with another request" in told
-    assert "-Hello there" in told
-    assert "+Hello you" in told
+    message = miss(session, by_step("step", "Hello you"))
+    assert "'step' was recorded with another request" in message
+    assert "-Hello there" in message
+    assert "+Hello you" in message
     assert (session.misses[0].kind, session.misses[0].key) == ("drifted", "step")
 
 
@@ -86,18 +86,18 @@ def test_a_step_that_asks_something_else_has_drifted():
 def test_a_miss_names_the_nearest_entry_and_what_differs(protocol):
     near = entry_of(call_of(protocol, "What is the capital of France?", max_tokens=9), content="Paris")
     far = entry_of(call_of(protocol, "Sing.", max_tokens=9), content="La")
-    told = miss(
+    message = miss(
         strict_session(near=near, far=far), call_of(protocol, "What is the capital of Spain?", max_tokens=9), protocol
     )
-    assert "The nearest entry is 'near'" in told
-    assert "-What is the capital of France?" in told
-    assert "+What is the capital of Spain?" in told
+    assert "The nearest entry is 'near'" in message
+    assert "-What is the capital of France?" in message
+    assert "+What is the capital of Spain?" in message
 
 
 def test_a_step_that_is_not_there_is_named():
     session = strict_session(summarize=entry_of(call_of(), content="x"))
-    told = miss(session, by_step("sumarize", "Ho"))
-    assert "step 'sumarize' is not in the recording. Did you mean 'summarize'?" in told
+    message = miss(session, by_step("sumarize", "Ho"))
+    assert "step 'sumarize' is not in the recording. Did you mean 'summarize'?" in message
 
 
 def test_a_long_miss_is_cut_for_the_client_and_kept_in_full():
@@ -107,22 +107,22 @@ def test_a_long_miss_is_cut_for_the_client_and_kept_in_full():
         long=entry_of(call_of(text=lines[0]), content="x"),
         **{"k" * 150 + str(n): {"content": "", "request_hash": "h"} for n in range(40)},
     )
-    told = miss(session, call_of(text="\n".join(lines)))
-    assert len(told) <= 4_000
-    [kept] = session.misses
-    assert str(kept).startswith(told[:-1])
+    message = miss(session, call_of(text="\n".join(lines)))
+    assert len(message) <= 4_000
+    [recorded_miss] = session.misses
+    assert str(recorded_miss).startswith(message[:-1])
 
 
-def test_secrets_in_what_was_asked_are_not_told():
+def test_secrets_in_what_was_asked_are_not_reported():
     session = strict_session(entry_of(call_of(text="Hello"), content="x"))
-    told = miss(
+    message = miss(
         session,
         call_of(
             text="Hello sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD", headers={"authorization": "Bearer hush"}
         ),
     )
-    assert "abcdefghijklmnop" not in told + session.misses[0].text
-    assert "hush" not in told + session.misses[0].text
+    assert "abcdefghijklmnop" not in message + session.misses[0].text
+    assert "hush" not in message + session.misses[0].text
 
 
 def test_lenient_replays_answer_the_rest_with_the_default():
@@ -154,15 +154,15 @@ def test_plain_http_is_answered_by_what_was_recorded_first_in_first_out():
 
 def test_plain_http_that_was_not_recorded_is_refused_with_what_was():
     session = strict_session(entry_of(MODELS, wire=PLAIN))
-    told = miss(session, HttpRequest("GET", "/v1/files", "key=hush", {}, b""))
-    assert "GET /v1/files is not in the recording. It has: GET /v1/models" in told
-    assert "hush" not in told
+    message = miss(session, HttpRequest("GET", "/v1/files", "key=hush", {}, b""))
+    assert "GET /v1/files is not in the recording. It has: GET /v1/models" in message
+    assert "hush" not in message
     assert "recorded with another body" in miss(session, HttpRequest("GET", "/v1/models", "", {}, b"{}"))
 
 
 def test_plain_http_is_refused_by_a_recording_that_has_none():
-    told = miss(strict_session(entry_of(call_of(), content="x")), MODELS)
-    assert "It has model calls only" in told
+    message = miss(strict_session(entry_of(call_of(), content="x")), MODELS)
+    assert "It has model calls only" in message
 
 
 def test_a_path_of_any_length_is_refused_at_once():
@@ -172,11 +172,11 @@ def test_a_path_of_any_length_is_refused_at_once():
     assert "is not in the recording" in miss(session, HttpRequest("GET", "/v1/" + "ab" * 30_000, "", {}, b""))
 
 
-def test_a_call_that_its_vendor_would_refuse_is_told_so():
+def test_a_call_that_its_vendor_would_refuse_is_reported_as_such():
     session = strict_session(entry_of(call_of(), content="x"))
-    told = miss(session, HttpRequest("POST", "/v1/chat/completions", "", {}, b'{"model": 5}'))
-    assert "is not a request that openai accepts" in told
-    assert "model" in told
+    message = miss(session, HttpRequest("POST", "/v1/chat/completions", "", {}, b'{"model": 5}'))
+    assert "is not a request that openai accepts" in message
+    assert "model" in message
 
 
 @pytest.mark.parametrize("call", [MODELS, HttpRequest("POST", "/v1/chat/completions", "", {}, b"{")])
@@ -294,7 +294,7 @@ def test_a_run_may_go_on_behind_a_miss_with_the_default_response():
     assert [outcome for _, _, outcome in runs.observer.answers] == ["default"]
 
 
-def test_every_call_of_a_model_is_counted_and_told_also_where_nothing_is_planned():
+def test_every_call_of_a_model_is_counted_and_reported_also_where_nothing_is_planned():
     runs = Runs(entry_of(HI, content="one"))
     session = runs.session()
     said(session, HI)
@@ -348,7 +348,7 @@ def post(url, body, **options):
         return client.post(f"{url}/v1/chat/completions", json=body, **options)
 
 
-def test_a_server_tells_when_a_late_answer_has_arrived_and_forgets_runs_that_have_ended():
+def test_a_server_reports_when_a_late_answer_has_arrived_and_forgets_runs_that_have_ended():
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
         observer = Observer()
@@ -362,7 +362,7 @@ def test_a_server_tells_when_a_late_answer_has_arrived_and_forgets_runs_that_hav
         assert [session.name for session in server.sessions] == [""]
 
 
-def test_a_server_tells_nothing_of_an_answer_that_the_client_did_not_wait_for():
+def test_a_server_reports_nothing_of_an_answer_that_the_client_did_not_wait_for():
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
     with serving(responses={"_version": 2, "any": [{"content": "one"}]}, strict=True) as server:
         observer = Observer()

@@ -229,11 +229,11 @@ def test_recordings_with_different_rules_are_not_mixed(folder):
 def test_the_rules_of_a_recording_are_honoured(tmp_path):
     rules = {"_meta": {"normalise": {"ignore": ["messages[*].content.at"]}}}
     path = tmp_path / "rules.json"
-    asked = [call_of(text=orjson.dumps({"at": hour, "say": "Hi"}).decode()) for hour in (9, 17)]
-    entry = entry_of(asked[0], content="x") | {"request_hash": ""}
+    calls = [call_of(text=orjson.dumps({"at": hour, "say": "Hi"}).decode()) for hour in (9, 17)]
+    entry = entry_of(calls[0], content="x") | {"request_hash": ""}
     path.write_bytes(orjson.dumps({"_version": 2, **rules, "step": entry}))
     session = sessions_of(path).named("")
-    first, second = (session.start(call).parsed for call in asked)
+    first, second = (session.start(call).parsed for call in calls)
     assert first.request_hash == second.request_hash
 
 
@@ -340,8 +340,8 @@ def test_a_list_that_is_used_up_is_a_miss():
     assert answer_to(session, call_of()).status == 422
     (missed,) = session.misses
     assert (missed.kind, missed.key) == ("exhausted", "a")
-    told = "a request to 'm': the recording has 2 answers for any request, and every one was served already."
-    assert missed.text.endswith(f"{told}\n  hint: a new session starts from the beginning")
+    message = "a request to 'm': the recording has 2 answers for any request, and every one was served already."
+    assert missed.text.endswith(f"{message}\n  hint: a new session starts from the beginning")
 
 
 def test_an_entry_that_says_what_it_answers_comes_before_those_that_do_not():

@@ -163,7 +163,7 @@ def test_a_reader_takes_no_call_for_another(other):
     assert parser.parse(other) == parse_request(other) != first
 
 
-def test_a_reader_tells_streams_of_events_and_of_arrays_apart():
+def test_a_reader_distinguishes_streams_of_events_and_of_arrays():
     parser, body = RequestParser(), call_of("gemini").body
     path = "/v1beta/models/m:streamGenerateContent"
     events, array = (parser.parse(HttpRequest("POST", path, query, {}, body)) for query in ("alt=sse", ""))
@@ -246,7 +246,7 @@ def test_other_endpoints_are_known_by_their_paths():
     ("headers", "vendor"),
     [({}, "openai"), (ANTHROPIC, "anthropic"), ({"anthropic-beta": "x"}, "anthropic"), (GOOGLE, "google")],
 )
-def test_a_path_that_several_vendors_have_is_told_apart_by_its_headers(headers, vendor):
+def test_a_path_that_several_vendors_have_is_distinguished_by_its_headers(headers, vendor):
     route = route_of("GET", "/v1/models", headers)
     assert (route.vendor, route.operation) == (vendor, "models")
 

@@ -49,7 +49,7 @@ def test_a_content_type_among_the_headers_comes_first(name):
 
 
 @pytest.mark.parametrize("ending", ["cut", "reset", "silence"])
-def test_an_answer_that_breaks_off_tells_no_length(ending):
+def test_an_answer_that_breaks_off_reports_no_length(ending):
     answer = HttpResponse(200, frames=((0.0, b"half"),), ending=ending)
     assert "content-length" not in answer.sent_headers
     assert not answer.is_single_frame
@@ -65,7 +65,7 @@ def test_headers_do_not_lie_about_the_length(name, is_streamed):
 STREAM = HttpResponse(200, {"content-type": "text/event-stream"}, ((0.0, b"data: 1\n\n"),), is_streamed=True)
 
 
-def test_a_whole_answer_tells_its_length():
+def test_a_whole_answer_reports_its_length():
     assert whole_response(404, b"{}").immediate_bytes == (
         b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
     )
@@ -131,7 +131,7 @@ def test_an_event_is_due_with_the_last_of_its_bytes(cuts):
     assert [at_ms for at_ms, _ in apart] == [min(end for end in places if end >= needed) for needed in ends]
 
 
-def test_lines_are_told_apart_and_a_last_one_may_lack_its_end():
+def test_lines_are_distinguished_and_a_last_one_may_lack_its_end():
     answer = streamed(LINES, (1.0, b"{}\n{"), (2.0, b"}\n{}"))
     assert split_events(answer) == ((1.0, b"{}\n"), (2.0, b"{}\n"), (2.0, b"{}"))
 
@@ -155,7 +155,7 @@ def served(protocol, *, stream, **fields):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_entry_is_told_in_every_protocol(protocol, stream):
+def test_an_entry_is_reported_in_every_protocol(protocol, stream):
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
     response = read(served(protocol, stream=stream, content=WORDS, model="real", usage=usage), protocol)
     assert response.content == WORDS
@@ -166,7 +166,7 @@ def test_an_entry_is_told_in_every_protocol(protocol, stream):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_tool_calls_are_told_in_every_protocol(protocol, stream):
+def test_tool_calls_are_reported_in_every_protocol(protocol, stream):
     response = read(served(protocol, stream=stream, tool_calls=TOOL_CALLS), protocol)
     assert [(call.tool, call.args) for call in response.tool_calls] == [("look_up", {"word": "né"}), ("stop", {})]
     assert response.finish_reason == "tool_calls"

@@ -57,7 +57,7 @@ def test_what_a_fault_leaves_whole_is_served(line):
     assert text_of(answer_to(session, call_of())) == "two"
 
 
-def test_a_fault_strikes_the_call_that_the_plan_says_whatever_the_tries():
+def test_a_fault_fires_at_the_call_that_the_plan_says_whatever_the_tries():
     session = session_of(faults=["call=2 attempt=1: http_error 500", "call=2 attempt=2: http_error 429"])
     calls = [tried(0, "a"), tried(0, "b"), tried(1, "b"), tried(2, "b"), tried(0, "c")]
     assert statuses(session, *calls) == [200, 500, 429, 200, 200]
@@ -79,7 +79,7 @@ def test_a_fault_at_every_attempt_never_lets_a_call_through():
     assert statuses(session, tried(0), tried(1), tried(2), tried(0, "other")) == [500, 500, 500, 200]
 
 
-def test_a_fault_may_strike_a_step():
+def test_a_fault_may_fire_at_a_step():
     session = session_of(faults=["step=plan call=2: http_error 500"])
     plan = {"x-offbook-step": "plan"}
     assert statuses(session, call_of(headers=plan), call_of(text="b"), call_of(text="c", headers=plan)) == [
@@ -113,7 +113,7 @@ def test_a_plan_may_be_given_in_every_form():
         assert statuses(session_of(faults=faults), call_of()) == [500]
 
 
-def test_a_call_with_a_fault_that_the_recording_lacks_is_a_miss_that_tells_what_fired():
+def test_a_call_with_a_fault_that_the_recording_lacks_is_a_miss_that_reports_what_fired():
     session = session_of({"_version": 2}, strict=True, faults=["everywhere: stream_truncate 1"])
     answer = answer_to(session, call_of(stream=True))
     assert answer.status == 422
@@ -131,8 +131,8 @@ def test_a_call_with_a_fault_that_the_recording_lacks_is_a_miss_that_tells_what_
 def test_injected_errors_tell_how_long_to_wait_where_they_do_not_say_it(line, header):
     session = session_of(faults=[f"everywhere: {line}"], retry_after_ms=1)
     headers = answer_to(session, call_of()).headers
-    told = {name: headers[name] for name in headers if name.startswith("retry-after")}
-    assert told == {header: {"http_error 500": "1"}.get(line, line[-1])}
+    waits = {name: headers[name] for name in headers if name.startswith("retry-after")}
+    assert waits == {header: {"http_error 500": "1"}.get(line, line[-1])}
 
 
 def test_answers_that_are_no_errors_tell_no_wait():
@@ -191,7 +191,7 @@ def test_a_miss_says_whether_a_fault_fired_before_and_then_not_to_record_again()
     assert "a fault fired before this" in after.text
 
 
-def test_a_sink_is_told_of_faults_and_misses():
+def test_a_sink_gets_faults_and_misses():
     sink = MemorySink()
     session = session_of({"_version": 2}, strict=True, faults=["call=1: timeout"], sink=sink)
     answer_to(session, call_of())
@@ -210,7 +210,7 @@ def test_a_sink_that_fails_fails_no_call():
     assert statuses(session_of(faults=["everywhere: http_error 503"], sink=Broken()), call_of()) == [503]
 
 
-def test_a_miss_is_told_once_in_the_log(caplog):
+def test_a_miss_is_reported_once_in_the_log(caplog):
     answer_to(session_of({"_version": 2}, strict=True), call_of())
     assert [record.name for record in caplog.records] == ["offbook.wire"]
 

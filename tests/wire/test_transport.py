@@ -53,8 +53,10 @@ def test_sdks_that_await_are_answered_too():
         gemini = genai.Client(
             api_key="none", http_options=genai.types.HttpOptions(httpx_async_client=stand_in.http_client())
         )
-        told = [piece.text async for piece in await gemini.aio.models.generate_content_stream(model="m", contents="Hi")]
-        assert "".join(filter(None, told)) == HELLO["a"]["content"]
+        texts = [
+            piece.text async for piece in await gemini.aio.models.generate_content_stream(model="m", contents="Hi")
+        ]
+        assert "".join(filter(None, texts)) == HELLO["a"]["content"]
         llama = ollama.AsyncClient(transport=stand_in.httpx_transport())
         assert (await llama.chat("m", HI)).message.content == HELLO["a"]["content"]
 

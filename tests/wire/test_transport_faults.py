@@ -89,13 +89,13 @@ async def ask_anthropic(client, **options):
 
 async def pieces(answer):
     if not hasattr(answer, "__aiter__"):
-        yield told(answer)
+        yield to_plain(answer)
         return
     async for piece in answer:
-        yield told(piece)
+        yield to_plain(piece)
 
 
-def told(value):
+def to_plain(value):
     return value.to_dict() if hasattr(value, "to_dict") else value
 
 
@@ -103,11 +103,11 @@ ASKING = {"openai": ask_openai, "anthropic": ask_anthropic}
 CASES = [(vendor, stream) for vendor in ASKING for stream in (False, True)]
 
 
-async def outcome(asked):
+async def outcome(question):
     """All that came, and at last the SDK's error with that of the HTTP client behind it."""
     got = []
     try:
-        async for piece in asked:
+        async for piece in question:
             got.append(piece)  # noqa: PERF401 - kept when it breaks off
     except Exception as error:
         got += [type(each) for each in (error, error.__cause__) if each is not None and not is_of_httpcore(each)]

@@ -92,14 +92,14 @@ def test_the_request_goes_to_its_own_address_as_it_is_without_words_to_the_stand
     client = offbook.sync_http_client(record=recording, transport=api.transport)
     headers = {"authorization": "Bearer k", "x-offbook-step": "greet", "x-mine": "1", "accept-encoding": "br"}
     assert client.post("https://api.example/s/one/v1/chat/completions?a=b", json=BODY, headers=headers).is_success
-    [asked] = api.parsed
-    assert asked.url == "https://api.example/v1/chat/completions?a=b"
-    assert json.loads(asked.content) == BODY
-    assert asked.headers["authorization"] == "Bearer k"
-    assert asked.headers["x-mine"] == "1"
-    assert asked.headers["accept-encoding"] == "identity"
-    assert asked.headers["host"] == "api.example"
-    assert "x-offbook-step" not in asked.headers
+    [parsed_request] = api.parsed
+    assert parsed_request.url == "https://api.example/v1/chat/completions?a=b"
+    assert json.loads(parsed_request.content) == BODY
+    assert parsed_request.headers["authorization"] == "Bearer k"
+    assert parsed_request.headers["x-mine"] == "1"
+    assert parsed_request.headers["accept-encoding"] == "identity"
+    assert parsed_request.headers["host"] == "api.example"
+    assert "x-offbook-step" not in parsed_request.headers
     client.close()
     assert list(json.loads(recording.read_text()))[-1] == "greet"
 
@@ -186,7 +186,7 @@ def test_a_client_that_gives_up_waiting_is_noted_and_nothing_is_recorded(recordi
     assert [(call.outcome, call.status) for call in stand_in.calls] == [("passed", None)]
 
 
-def test_a_fault_strikes_the_client_and_not_the_recording(recording):
+def test_a_fault_fires_at_the_client_and_not_the_recording(recording):
     stand_in = offbook.StandIn(record=recording, faults=["call=1: partial_response", "call=2: http_error 503"])
     client = stand_in.sync_http_client(whole_api())
     assert ask_openai(client).choices[0].finish_reason == "length"
@@ -196,7 +196,7 @@ def test_a_fault_strikes_the_client_and_not_the_recording(recording):
     assert [call.fault for call in stand_in.calls] == ["partial_response", "http_error"]
 
 
-def test_a_fault_strikes_clients_that_await_too(recording):
+def test_a_fault_fires_at_clients_that_await_too(recording):
     stand_in = offbook.StandIn(record=recording, faults=["call=1: stream_truncate after_chunks=1"])
 
     async def main():

@@ -57,7 +57,7 @@ def test_a_definition_can_be_a_subworkflow():
     assert run(outer.engine(Echo()).run()).state == {"got": "1 #1"}
 
 
-def test_mistakes_are_told_with_their_place():
+def test_mistakes_are_reported_with_their_place():
     with pytest.raises(WorkflowError) as caught:
         builder().llm_call("write", "About {state.topci}", ouput="text").build()
     assert "built: steps[0].ouput: unknown field 'ouput'" in str(caught.value)

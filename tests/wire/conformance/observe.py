@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from offbook.wire.server.wire_server import WireServer
 from tests.wire.conformance.sdks import Sdk
-from tests.wire.conformance.seen import told_error
+from tests.wire.conformance.seen import describe_error
 
 PATIENCE_S = 5.0
 IMPATIENCE_S = 0.2
@@ -84,6 +84,6 @@ def observe(sdk: Sdk, row: Row, server: WireServer, *, is_streamed: bool) -> str
     try:
         seen = str(ask(server.session_url(name), timeout_s=timeout_s, retries=retries))
     except Exception as error:
-        seen = told_error(error)
+        seen = describe_error(error)
     tries = len(session.calls)
     return seen if tries == 1 else f"{seen} after {tries} tries"

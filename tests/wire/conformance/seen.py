@@ -19,12 +19,12 @@ class Seen(Struct, frozen=True):
     def __str__(self) -> str:
         if self.calls:
             return ", ".join(f"asks for `{tool}` with `{arguments}`" for tool, arguments in self.calls)
-        told = self._told_text()
+        text = self._describe_text()
         if self.end in GOOD_ENDS:
-            return told
-        return f"{told}, `{self.end}`" if self.end else f"{told}, no error"
+            return text
+        return f"{text}, `{self.end}`" if self.end else f"{text}, no error"
 
-    def _told_text(self) -> str:
+    def _describe_text(self) -> str:
         if self.text in ("", PLAIN):
             return "answer" if self.text else "no text"
         return "cut short" if PLAIN.startswith(self.text) else "other text"
@@ -39,7 +39,7 @@ class Other(Struct, frozen=True):
         return f"{self.kind}, no error"
 
 
-def told_error(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error by its name; one that is not of the SDK's own with its module."""
     module = type(error).__module__.split(".")[0]
     name = type(error).__name__

@@ -53,10 +53,15 @@ def _renewed(text: str, heading: str, table: list[str]) -> str:
     """The page with the table under a heading replaced."""
     before, _, section = text.partition(heading)
     section, next_heading, after = section.partition("\n## ")
-    kept = [line for line in section.splitlines() if not line.startswith("|")]
+    prose = [line for line in section.splitlines() if not line.startswith("|")]
     place = next(i for i, line in enumerate(section.splitlines()) if line.startswith("|"))
     return (
-        before + heading + "\n".join([*kept[:place], *table, *kept[place:]]) + "\n" * bool(after) + next_heading + after
+        before
+        + heading
+        + "\n".join([*prose[:place], *table, *prose[place:]])
+        + "\n" * bool(after)
+        + next_heading
+        + after
     )
 
 

@@ -110,7 +110,7 @@ class TestStreams:
         ]
         assert (events[-2].delta.stop_reason, events[-2].usage.output_tokens) == ("max_tokens", 0)
 
-    def test_usage_is_told_before_and_after(self, client):
+    def test_usage_is_reported_before_and_after(self, client):
         first, *_, last, _ = client.messages.create(**at("plain", stream=True))
         assert (first.message.usage.input_tokens, first.message.usage.output_tokens) == (4, 0)
         assert last.usage.output_tokens == 5

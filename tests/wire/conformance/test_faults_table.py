@@ -21,10 +21,10 @@ def server():
 
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.title)
-def test_the_table_tells_what_an_sdk_does(sdk, is_streamed, server):
+def test_the_table_reports_what_an_sdk_does(sdk, is_streamed, server):
     cells = shown(is_streamed=is_streamed)
-    told = {fault: row[sdk.title] for fault, row in cells.items()}
-    assert told == observed(sdk, server, is_streamed=is_streamed), RENEWAL
+    column = {fault: row[sdk.title] for fault, row in cells.items()}
+    assert column == observed(sdk, server, is_streamed=is_streamed), RENEWAL
 
 
 def test_every_fault_has_a_row():

@@ -107,17 +107,17 @@ def test_a_miss_is_raised_once_with_the_nearest_entry_and_the_difference(strict,
 
 def test_embeddings_are_missed_too_if_they_were_not_recorded(strict):
     session = strict.start_session("embeddings")
-    told = "POST /v1/embeddings is not in the recording"
+    message = "POST /v1/embeddings is not in the recording"
     client = openai_at(strict.session_url("embeddings"))
-    with client, pytest.raises(openai.UnprocessableEntityError, match=told):
+    with client, pytest.raises(openai.UnprocessableEntityError, match=message):
         client.embeddings.create(model="m", input=ASKED)
     assert len(session.calls) == 1
 
 
 def test_a_request_that_is_none_is_refused_in_the_vendors_shape(strict):
     session = strict.start_session("wrong")
-    told = "is not a request that anthropic accepts"
+    message = "is not a request that anthropic accepts"
     client = anthropic_at(strict.session_url("wrong"))
-    with client, pytest.raises(anthropic.UnprocessableEntityError, match=told):
+    with client, pytest.raises(anthropic.UnprocessableEntityError, match=message):
         client.messages.create(model="m", max_tokens=9, messages="no list")
     assert len(session.calls) == 1

@@ -122,9 +122,11 @@ class TestStreams:
 
     def test_usage_comes_only_if_it_is_asked_for(self, client):
         unasked = list(client.chat.completions.create(**at("plain", stream=True)))
-        asked = list(client.chat.completions.create(**at("plain", stream=True, stream_options={"include_usage": True})))
+        chunks = list(
+            client.chat.completions.create(**at("plain", stream=True, stream_options={"include_usage": True}))
+        )
         assert [chunk for chunk in unasked if chunk.usage or not chunk.choices] == []
-        assert (asked[-1].choices, asked[-1].usage.total_tokens) == ([], 12)
+        assert (chunks[-1].choices, chunks[-1].usage.total_tokens) == ([], 12)
 
     def test_a_call_comes_in_pieces_of_which_the_first_has_its_id_and_name(self, client):
         chunks = client.chat.completions.create(**at("tools", stream=True))

@@ -77,7 +77,7 @@ def test_a_fault_of_the_second_try_needs_a_first_that_failed(sdk, start):
     assert [str(line) for line in run.session.unfired()] == ["attempt=2: http_error 500"]
 
 
-def test_tries_are_told_apart_from_calls(sdk, start):
+def test_tries_are_distinguished_from_calls(sdk, start):
     run = start("call=2 attempt=1: http_error 500", "call=2 attempt=2: http_error 529")
     assert [sdk.ask(run.url), sdk.ask(run.url)] == [PLAIN, PLAIN]
     assert [(call.attempt, call.status) for call in run.session.calls] == [(1, 200), (1, 500), (2, 529), (3, 200)]
@@ -99,7 +99,7 @@ def test_a_client_that_is_told_to_wait_a_moment_does_so_only(sdk, start):
 
 
 @pytest.mark.parametrize("headers", ["headers.Retry-After=0.01", "headers.retry-after-ms=5"])
-def test_how_long_to_wait_may_be_told_by_the_fault(sdk, start, headers):
+def test_how_long_to_wait_may_be_given_by_the_fault(sdk, start, headers):
     run = start(f"attempt=1: http_error 429 {headers}")
     assert (sdk.ask(run.url), run.tries) == (PLAIN, 2)
 

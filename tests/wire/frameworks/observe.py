@@ -50,13 +50,13 @@ async def observe(clients: tuple[Client, ...], server: WireServer) -> dict[str, 
     """
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MAX_THREADS))
     columns = list(product(clients, (False, True)))
-    asked: dict[tuple[Client, bool, Row], asyncio.Task[str]] = {}
+    tasks: dict[tuple[Client, bool, Row], asyncio.Task[str]] = {}
     for row in sorted(ROWS, key=lambda row: row.is_slow):
         for client, is_streamed in columns:
-            asked[client, is_streamed, row] = await _begun(client, row, server, is_streamed=is_streamed)
+            tasks[client, is_streamed, row] = await _begun(client, row, server, is_streamed=is_streamed)
     return {
         _title(client, is_streamed=is_streamed): {
-            f"`{row.fault}`": await asked[client, is_streamed, row] for row in ROWS
+            f"`{row.fault}`": await tasks[client, is_streamed, row] for row in ROWS
         }
         for client, is_streamed in columns
     }
@@ -66,10 +66,10 @@ async def _begun(client: Client, row: Row, server: WireServer, *, is_streamed: b
     """A question that has come to the server."""
     name = f"{client.title}-{ROWS.index(row)}-{is_streamed}".replace("/", "").replace(" ", "-")
     session = server.start_session(name, faults=[row.fault])
-    asked = asyncio.create_task(_cell(client, row, session, server.session_url(name), is_streamed=is_streamed))
-    while not session.calls and not asked.done():  # noqa: ASYNC110 - the server has no event for it
+    task = asyncio.create_task(_cell(client, row, session, server.session_url(name), is_streamed=is_streamed))
+    while not session.calls and not task.done():  # noqa: ASYNC110 - the server has no event for it
         await asyncio.sleep(GLANCE_S)
-    return asked
+    return task
 
 
 def _title(client: Client, *, is_streamed: bool) -> str:
@@ -80,9 +80,9 @@ async def _cell(client: Client, row: Row, session: WireSession, url: str, *, is_
     if is_streamed and row.fault in client.never_ends:
         return "never ends ¹"
     try:
-        seen = _told_text(await _ask(client, url, row.timeout_s, is_streamed=is_streamed))
+        seen = _describe_text(await _ask(client, url, row.timeout_s, is_streamed=is_streamed))
     except Exception as error:
-        seen = _told_error(error)
+        seen = _describe_error(error)
     tries = len([call for call in session.calls if call.request is not None])
     return seen if tries == 1 else f"{seen} after {tries} tries"
 
@@ -93,13 +93,13 @@ async def _ask(client: Client, url: str, timeout_s: float, *, is_streamed: bool)
     return "".join([piece async for piece in client.stream(url, timeout_s=timeout_s)])
 
 
-def _told_text(text: str | None) -> str:
+def _describe_text(text: str | None) -> str:
     if text == PLAIN:
         return "answer"
     return "cut short, no error" if text else "no text, no error"
 
 
-def _told_error(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     module = type(error).__module__.partition(".")[0]
     name = type(error).__name__
     return f"`{name}`" if module == "builtins" else f"`{module}.{name}`"

@@ -68,14 +68,14 @@ async def test_tools_that_are_asked_for_together_run_and_their_results_go_back(c
     if is_streamed and client.merges_streamed_calls:
         request.applymarker(pytest.mark.xfail(strict=True, reason="it merges the calls that Ollama streams apart"))
     session, url = begin("weather")
-    asked = []
+    questions = []
 
     def weather(city: str) -> str:
-        asked.append(city)
+        questions.append(city)
         return f"The weather in {city}."
 
     assert await client.use_tools(url, weather, is_streamed=is_streamed) == WEATHER
-    assert sorted(asked) == CITIES
+    assert sorted(questions) == CITIES
     last = [call.request for call in session.calls if call.request is not None][-1]
     results = [message["content"] for message in last.messages if message["role"] == "tool"]
     assert [f"The weather in {city}." in result for city, result in zip(CITIES, results, strict=True)] == [True, True]

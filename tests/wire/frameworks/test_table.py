@@ -13,7 +13,7 @@ every_framework = pytest.mark.parametrize(
 
 
 @every_framework
-async def test_the_table_tells_what_a_framework_does(framework):
+async def test_the_table_reports_what_a_framework_does(framework):
     assert table_of(framework).differences(await observed(framework)) == [], RENEWAL
 
 

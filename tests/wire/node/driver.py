@@ -66,10 +66,10 @@ class Driver:
     def submit(self, **case: Any) -> Future[Result]:
         """Let a case run beside others."""
         number = next(self._numbers)
-        told = self._waiting[number] = Future[Result]()
+        future = self._waiting[number] = Future[Result]()
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode({"id": number, **case}) + b"\n")
-        return told
+        return future
 
     def ask(self, **case: Any) -> Result:
         """Run a case and wait for its result."""
@@ -81,8 +81,8 @@ class Driver:
             for line in output:
                 result = msgspec.json.decode(line, type=Result)
                 self._waiting.pop(result.id).set_result(result)
-        for told in self._waiting.values():
-            told.set_exception(RuntimeError("node has ended"))
+        for future in self._waiting.values():
+            future.set_exception(RuntimeError("node has ended"))
 
     def __enter__(self) -> Self:
         return self

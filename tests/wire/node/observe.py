@@ -36,13 +36,13 @@ class Observed(Struct, frozen=True):
         """What came of it, once it has ended."""
         result = self.result.result(PATIENCE_S)
         if result.hangs:
-            told = "hangs"
+            cell = "hangs"
         elif result.error is not None:
-            told = f"`{result.error.name}`"
+            cell = f"`{result.error.name}`"
         else:
-            told = str(self.question.seen(result, is_streamed=self.is_streamed))
+            cell = str(self.question.seen(result, is_streamed=self.is_streamed))
         tries = len(self.session.calls)
-        return told if tries == 1 else f"{told} after {tries} tries"
+        return cell if tries == 1 else f"{cell} after {tries} tries"
 
 
 def observe(driver: Driver, server: WireServer) -> dict[bool, Columns]:
@@ -53,12 +53,12 @@ def observe(driver: Driver, server: WireServer) -> dict[bool, Columns]:
     """
     seen: dict[tuple[bool, str, str], str] = {}
     for is_late in (False, True):
-        asked = {
+        futures = {
             (is_streamed, question.title, row.fault): _ask(driver, server, row, question, is_streamed=is_streamed)
             for row, question, is_streamed in product(ROWS, QUESTIONS, (False, True))
             if is_late == (row.is_silent or row.fault == "connection_reset")
         }
-        seen |= {place: str(observed) for place, observed in asked.items()}
+        seen |= {place: str(observed) for place, observed in futures.items()}
     titles = [question.title for question in QUESTIONS]
     return {
         is_streamed: {

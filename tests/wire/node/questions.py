@@ -58,9 +58,9 @@ class Chat(Question):
 
     def read_stream(self, pieces: list[Any]) -> Seen | Other:
         choices = [choice for piece in pieces for choice in piece.get("choices", [])]
-        asked = [call for choice in choices for call in choice["delta"].get("tool_calls", [])]
+        calls = [call for choice in choices for call in choice["delta"].get("tool_calls", [])]
         end = next((choice["finish_reason"] for choice in choices if choice["finish_reason"]), None)
-        return Seen("".join(choice["delta"].get("content") or "" for choice in choices), end, _functions(asked))
+        return Seen("".join(choice["delta"].get("content") or "" for choice in choices), end, _functions(calls))
 
 
 def _functions(calls: list[Any]) -> tuple[tuple[str, str], ...]:

@@ -32,7 +32,7 @@ def test_a_streamed_message_begins_and_ends_as_it_should(ask):
 
 
 @both_ways
-def test_parallel_tool_calls_are_told_apart_whole_and_in_pieces(ask, how):
+def test_parallel_tool_calls_are_distinguished_whole_and_in_pieces(ask, how):
     answer = ask(ANTHROPIC, "tools", **how).value
     uses = [block for block in answer["content"] if block["type"] == "tool_use"]
     assert [(use["id"], use["name"], use["input"]) for use in uses] == TOOLS

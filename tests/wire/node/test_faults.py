@@ -30,12 +30,12 @@ def test_every_fault_has_a_row(is_streamed):
 
 def test_the_page_names_the_versions_that_were_observed(driver):
     page = (DOCS / PAGE).read_text()
-    assert [told for told in map(installed, ("openai", "@anthropic-ai/sdk")) if told not in page] == []
+    assert [version for version in map(installed, ("openai", "@anthropic-ai/sdk")) if version not in page] == []
 
 
 def installed(package):
-    told = msgspec.json.decode((SDKS / "node_modules" / package / "package.json").read_bytes())
-    return f"`{package}` {told['version']}"
+    package_file = msgspec.json.decode((SDKS / "node_modules" / package / "package.json").read_bytes())
+    return f"`{package}` {package_file['version']}"
 
 
 def early_end(driver, server, question, helper, final):

@@ -90,8 +90,8 @@ def test_embeddings_that_come_as_base64_are_decoded(ask):
     """Without an encoding the SDK asks for base64."""
 
     def embed(**form):
-        asked = {"model": "text-embedding-3-small", "input": ["one", "two"], **form}
-        return [entry["embedding"] for entry in ask(CHAT, call="embeddings.create", params=asked).value["data"]]
+        payload = {"model": "text-embedding-3-small", "input": ["one", "two"], **form}
+        return [entry["embedding"] for entry in ask(CHAT, call="embeddings.create", params=payload).value["data"]]
 
     decoded = embed()
     assert [len(vector) for vector in decoded] == [1536, 1536]

@@ -70,7 +70,7 @@ def path(tmp_path_factory):
     return tmp_path_factory.mktemp("aimock") / "run.json"
 
 
-def heard(server, place, body):
+def answer_of(server, place, body):
     """The status, the headers that matter and the bytes of an answer; and how it broke, if it did."""
     method, read, broken = "GET" if body is None else "POST", b"", None
     with HTTP.stream(method, server.url + place, json=body) as answer:
@@ -86,20 +86,22 @@ def heard(server, place, body):
 def recorded(aimock_url, path):
     """What clients heard while it was recorded."""
     with recording(path, aimock_url) as server:
-        answers = [heard(server, place, body) for place, body in CALLS]
+        answers = [answer_of(server, place, body) for place, body in CALLS]
         assert {call.outcome for call in server.calls} == {"recorded"}
     return answers
 
 
 def test_all_comes_back_to_the_byte(recorded, path):
     with offbook.serving(path) as server:
-        replayed = [heard(server, place, body) for place, body in CALLS]
+        replayed = [answer_of(server, place, body) for place, body in CALLS]
         assert (server.misses, server.unused()) == ([], [])
     assert replayed == recorded
 
 
 def test_frames_are_kept_one_by_one(recorded, path):
-    frames = [data for kept in exchanges(path) for _, data in kept.wire.timed_frames() if kept.wire.is_streamed]
+    frames = [
+        data for exchange in exchanges(path) for _, data in exchange.wire.timed_frames() if exchange.wire.is_streamed
+    ]
     assert len(frames) > 100
     broken_off = sum(broken is not None for *_, broken in recorded)
     whole = [frame for frame in frames if frame.endswith((b"\n\n", b"}\n"))]
@@ -127,9 +129,9 @@ async def test_a_recording_made_over_http_replays_in_process(recorded, path):
 def openai_says(url):
     """What OpenAI's SDK hears, as plain values."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key="sk-any", max_retries=0) as client:
-        asked = {"model": "gpt-5", "messages": user("weather in Oslo"), "tools": TOOLS}
-        yield client.chat.completions.create(**asked).to_dict()
-        yield [chunk.to_dict() for chunk in client.chat.completions.create(**asked, stream=True)]
+        payload = {"model": "gpt-5", "messages": user("weather in Oslo"), "tools": TOOLS}
+        yield client.chat.completions.create(**payload).to_dict()
+        yield [chunk.to_dict() for chunk in client.chat.completions.create(**payload, stream=True)]
         yield [each.to_dict() for each in client.responses.create(model="gpt-5", input="say hello", stream=True)]
         yield client.embeddings.create(model="e", input="embed me", encoding_format="float").to_dict()
         yield [model.to_dict() for model in client.models.list()]
@@ -141,9 +143,9 @@ def openai_says(url):
 def anthropic_says(url):
     """The like of Anthropic's."""
     with anthropic.Anthropic(base_url=url, api_key="any", max_retries=0) as client:
-        asked = {"model": "claude", "max_tokens": 9, "messages": user("weather in Oslo"), "tools": ANTHROPIC_TOOLS}
-        yield client.messages.create(**asked).to_dict()
-        with client.messages.stream(**asked) as stream:
+        payload = {"model": "claude", "max_tokens": 9, "messages": user("weather in Oslo"), "tools": ANTHROPIC_TOOLS}
+        yield client.messages.create(**payload).to_dict()
+        with client.messages.stream(**payload) as stream:
             yield [each.to_dict() for each in stream]
         with pytest.raises(anthropic.RateLimitError) as caught:
             client.messages.create(model="claude", max_tokens=9, messages=user("too often"))

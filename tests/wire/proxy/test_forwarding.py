@@ -10,7 +10,7 @@ from offbook.wire.response import HttpResponse
 
 
 @pytest.mark.parametrize(
-    ("fault", "heard", "told"),
+    ("fault", "capture", "message"),
     [
         (None, CapturedResponse(HttpResponse(200)), ""),
         (HttpError(401), CapturedResponse(HttpResponse(401)), "status 401 from X"),
@@ -29,5 +29,5 @@ from offbook.wire.response import HttpResponse
     ],
     ids=["fine", "status", "nothing", "silence", "cut", "left"],
 )
-def test_it_is_told_in_a_few_words(fault, heard, told):
-    assert describe_failure(Exchange(fault=fault), heard, "X") == told
+def test_it_is_reported_in_a_few_words(fault, capture, message):
+    assert describe_failure(Exchange(fault=fault), capture, "X") == message

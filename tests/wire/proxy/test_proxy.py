@@ -71,8 +71,8 @@ class TestPassingOn:
         upstream.answer = lambda call: call.whole(body, status=203, x_request_id="r1", x_other="o", set_cookie="a=b")
         answer = ask(server)
         assert (answer.status_code, answer.content) == (203, body)
-        kept = {name: answer.headers[name] for name in ("x-request-id", "x-other", "set-cookie", "content-length")}
-        assert kept == {"x-request-id": "r1", "x-other": "o", "set-cookie": "a=b", "content-length": str(len(body))}
+        headers = {name: answer.headers[name] for name in ("x-request-id", "x-other", "set-cookie", "content-length")}
+        assert headers == {"x-request-id": "r1", "x-other": "o", "set-cookie": "a=b", "content-length": str(len(body))}
         assert exchanges(path)[0].wire.headers == {"content-type": "application/json", "x-request-id": "r1"}
 
     def test_the_call_goes_upstream_as_the_client_made_it_but_for_what_is_ours(self, server, upstream):
@@ -211,9 +211,15 @@ class TestWhatIsRecorded:
             ask(server, headers={"x-offbook-step": "s", "x-stainless-retry-count": "1"})
             (call,) = server.calls
         assert (call.outcome, call.status, call.model, call.key, call.attempt) == ("recorded", 200, "m", "s", 2)
-        (told,) = [event for event in sink.events if isinstance(event, CallRecorded)]
-        assert (told.step_id, told.provider, told.model, told.call, told.attempt) == ("s", "openai", "demo", 1, 2)
-        assert told.latency_s > 0
+        (record_event,) = [event for event in sink.events if isinstance(event, CallRecorded)]
+        assert (
+            record_event.step_id,
+            record_event.provider,
+            record_event.model,
+            record_event.call,
+            record_event.attempt,
+        ) == ("s", "openai", "demo", 1, 2)
+        assert record_event.latency_s > 0
 
     def test_plain_http_is_kept_under_what_was_asked(self, server, upstream, path):
         upstream.answer = lambda call: call.whole(b'{"data": []}', status=404)
@@ -281,10 +287,10 @@ class TestWhatIsRecorded:
 
         with ThreadPoolExecutor(16) as pool:
             read = list(pool.map(one, range(16)))
-        kept = {exchange.content: exchange.wire.content() for exchange in exchanges(path)}
-        told = ["".join(f"{number}.{index} " for index in range(20)) for number in range(16)]
-        assert sorted(kept) == sorted(told)
-        assert [kept[text] for text in told] == read
+        contents = {exchange.content: exchange.wire.content() for exchange in exchanges(path)}
+        texts = ["".join(f"{number}.{index} " for index in range(20)) for number in range(16)]
+        assert sorted(contents) == sorted(texts)
+        assert [contents[text] for text in texts] == read
 
 
 class TestSecrets:
@@ -300,9 +306,9 @@ class TestSecrets:
         assert KEY.encode() not in path.read_bytes()
         assert not any(KEY in str(call) for call in server.calls)
         assert [call.path.partition("key=")[2] for call in upstream.calls] == ["", "", KEY, KEY]
-        told = [record.getMessage() for record in caplog.records if record.threadName == "offbook-wire"]
-        assert any("HTTP Request" in line for line in told)
-        assert not any(KEY in line for line in told)
+        messages = [record.getMessage() for record in caplog.records if record.threadName == "offbook-wire"]
+        assert any("HTTP Request" in line for line in messages)
+        assert not any(KEY in line for line in messages)
 
     def test_secrets_in_bodies_reach_the_client_and_not_the_file(self, server, upstream, path):
         upstream.answer = lambda call: call.whole(chat_answer(f"the key is {KEY}"))
@@ -384,16 +390,16 @@ class TestFailures:
         upstream.answer = answer
         for _ in range(2):
             with RawClient(server.url) as client:
-                heard = client.ask(call_of())
-                assert (heard.body, heard.end) == (b'{"half": ', "closed")
+                received = client.ask(call_of())
+                assert (received.body, received.end) == (b'{"half": ', "closed")
             server.stop()
             server = offbook.serving(path).start()
         server.stop()
         assert exchanges(path)[0].fault == StreamTruncate(0, "cut")
 
-    def test_a_server_that_is_not_there_is_told_by_a_502_that_names_it(self, path):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    def test_a_server_that_is_not_there_is_reported_by_a_502_that_names_it(self, path):
+        with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+            url = f"http://127.0.0.1:{busy_socket.getsockname()[1]}"
         with recording(path, url) as server:
             answer = ask(server, headers={"authorization": f"Bearer {KEY}"}, place=f"/v1/messages?key={KEY}")
             call = server.calls[0]
@@ -407,16 +413,16 @@ class TestFailures:
         (exchange,) = exchanges(path)
         assert (exchange.fault, exchange.wire) == (ConnectionReset(), None)
 
-    def test_a_server_that_hangs_up_without_an_answer_is_told_by_a_502(self, server, upstream, path):
+    def test_a_server_that_hangs_up_without_an_answer_is_reported_by_a_502(self, server, upstream, path):
         upstream.answer = lambda call: call.cut()
         assert ask(server).status_code == 502
         assert exchanges(path)[0].fault == ConnectionReset()
 
-    def test_an_answer_with_a_status_that_is_none_is_told_by_a_502(self, server, upstream):
+    def test_an_answer_with_a_status_that_is_none_is_reported_by_a_502(self, server, upstream):
         upstream.answer = lambda call: call.whole(b"", status=999)
         assert ask(server).status_code == 502
 
-    def test_a_server_that_says_nothing_in_time_is_told_by_a_504(self, path, upstream):
+    def test_a_server_that_says_nothing_in_time_is_reported_by_a_504(self, path, upstream):
         upstream.answer = lambda call: call.has_client_left()
         with recording(path, upstream.url, upstream_timeout_s=0.05) as server:
             answer = ask(server)
@@ -573,7 +579,7 @@ class TestFaults:
         assert [exchange.content for exchange in exchanges(path)] == ["Hello", "Hello"]
         assert [exchange.fault for exchange in exchanges(path)] == [None, None]
         assert {call.key for call in calls} == {exchange.request_hash for exchange in exchanges(path)}
-        fired = [told.fault_type for told in sink.events if isinstance(told, FaultFired)]
+        fired = [each.fault_type for each in sink.events if isinstance(each, FaultFired)]
         assert fired == ["stream_truncate", "partial_response"]
 
     def test_an_answer_that_has_failed_by_itself_is_passed_on_as_it_is(self, path, upstream):
@@ -583,7 +589,7 @@ class TestFaults:
             assert (answer.status_code, answer.content) == (400, b'{"error": {"message": "no"}}')
             assert (server.calls[0].status, server.calls[0].fault) == (400, None)
 
-    def test_an_upstream_that_is_not_there_is_told_also_where_a_fault_waited(self, path, upstream):
+    def test_an_upstream_that_is_not_there_is_reported_also_where_a_fault_waited(self, path, upstream):
         upstream.answer = lambda call: call.cut()
         with recording(path, upstream.url, faults=["call=1: partial_response"]) as server:
             assert ask(server).status_code == 502
@@ -598,15 +604,15 @@ class TestFaults:
 
 class TestOptions:
     def test_a_server_does_not_ask_itself(self, path):
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+            port = busy_socket.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port} is the upstream of ollama"):
             offbook.serving(record=path, port=port, upstreams={"ollama": f"http://localhost:{port}"})
         with socket.create_server(("127.0.0.1", port)):
             pass
 
     @pytest.mark.parametrize(
-        ("options", "told"),
+        ("options", "message"),
         [
             ({"record": "x.json", "recording": "y.json"}, "give record, or else a recording or responses"),
             ({"record": "x.json", "responses": {}}, "give record, or else a recording or responses"),
@@ -618,7 +624,7 @@ class TestOptions:
             ({"record": "x.json", "host": "256.0.0.1", "api_key": "k"}, "cannot listen"),
         ],
     )
-    def test_options_that_make_no_sense_are_refused(self, tmp_path, monkeypatch, options, told):
+    def test_options_that_make_no_sense_are_refused(self, tmp_path, monkeypatch, options, message):
         monkeypatch.chdir(tmp_path)
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             offbook.serving(**options)

@@ -101,7 +101,7 @@ def test_an_empty_recording_is_one_that_has_to_be_made(location, upstream):
     assert record(location, upstream, "b", mode="new")[0] == ["answer 2"]
 
 
-def test_faults_strike_what_a_recording_answers_too(location, upstream):
+def test_faults_fire_at_what_a_recording_answers_too(location, upstream):
     record(location, upstream, "a")
     with recording(location, upstream.url, record_mode="new", faults=["call=1 attempt=1: http_error 500"]) as server:
         assert ask(server, "a").status_code == 500

@@ -22,7 +22,7 @@ def scope_of(call):
     return {"type": "http", "http_version": "1.1", **place}
 
 
-async def asked(call, *pieces, responses=None, **options):
+async def messages_sent(call, *pieces, responses=None, **options):
     """What the application sends to a client whose body comes in these pieces; None is where it leaves."""
     app = WireApp(
         WireBackend(WireOptions(responses=responses or {}, **options)).sessions,
@@ -49,7 +49,7 @@ async def test_a_body_that_is_too_large_is_refused_in_the_shape_of_the_vendor(pr
     call = call_of(protocol)
     too_large = [[b"x" * (LIMIT + 1)], [b"x" * LIMIT, b"x"], [b"x" * LIMIT, b"x", None]]
     for prefix, pieces in zip(["", "/s/mine", ""], too_large, strict=True):
-        head, body = await asked(type(call)("POST", prefix + call.path, "", {}, b""), *pieces)
+        head, body = await messages_sent(type(call)("POST", prefix + call.path, "", {}, b""), *pieces)
         assert head["status"] == 413
         assert (b"x-should-retry", b"false") in head["headers"]
         assert CODECS[protocol].decode_error(body["body"]) == f"the body is larger than {LIMIT} bytes"
@@ -58,27 +58,27 @@ async def test_a_body_that_is_too_large_is_refused_in_the_shape_of_the_vendor(pr
 @pytest.mark.parametrize("size", [1, 10, 1_000])
 async def test_a_body_may_come_in_pieces(size):
     body = call_of().body
-    head, *_ = await asked(call_of(), *(body[start : start + size] for start in range(0, len(body), size)))
+    head, *_ = await messages_sent(call_of(), *(body[start : start + size] for start in range(0, len(body), size)))
     assert head["status"] == 200
 
 
 @pytest.mark.parametrize("pieces", [[], [b"half", None], [b"", None]])
 async def test_a_client_that_leaves_before_its_call_is_complete_is_sent_nothing(pieces):
-    assert await asked(call_of(), *pieces) == []
+    assert await messages_sent(call_of(), *pieces) == []
 
 
 async def test_the_servers_own_endpoints_get_the_body_that_was_read():
     call = type(call_of())("PUT", "/_offbook/sessions/a", "", {}, b"")
-    head, body = await asked(call, b'{"faults": ', b'["call=1: timeout"]}')
+    head, body = await messages_sent(call, b'{"faults": ', b'["call=1: timeout"]}')
     assert head["status"] == 201
     assert orjson.loads(body["body"])["unfired"] == ["call=1: timeout"]
 
 
-async def test_what_fails_within_is_a_500_that_is_not_tried_again_and_tells_nothing(caplog):
+async def test_what_fails_within_is_a_500_that_is_not_tried_again_and_reports_nothing(caplog):
     def on_call(call):
         raise RuntimeError("secret")
 
-    head, body = await asked(call_of(), call_of().body, on_call=on_call)
+    head, body = await messages_sent(call_of(), call_of().body, on_call=on_call)
     assert head["status"] == 500
     assert (b"x-should-retry", b"false") in head["headers"]
     assert b"secret" not in body["body"]

@@ -83,7 +83,7 @@ def test_a_head_may_come_byte_by_byte(client):
 
 
 @pytest.mark.parametrize("call", [call_of(), call_of(stream=True), MODELS])
-def test_a_wish_for_another_protocol_is_overheard(client, call):
+def test_a_request_to_upgrade_is_ignored(client, call):
     for _ in range(2):
         response = client.ask(HttpRequest(call.method, call.path, "", dict(H2C), call.body))
         assert (response.status, response.end) == (200, "complete")

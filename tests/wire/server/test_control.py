@@ -20,12 +20,12 @@ def server():
 
 @pytest.fixture
 def control(server):
-    def asked(method, path, body=b""):
+    def control_request(method, path, body=b""):
         response = ask(server.url, HttpRequest(method, path, "", {}, body))
         is_json = response.headers.get("content-type") == "application/json"
         return response.status, orjson.loads(response.body) if is_json else response.body
 
-    return asked
+    return control_request
 
 
 def test_the_server_says_that_it_is_well(control):
@@ -75,8 +75,8 @@ def test_effects_without_a_session_belong_to_the_session_without_a_name(server, 
 
 @pytest.mark.parametrize("body", [b"", b"paid", b'{"arguments": {}}', b'{"tool": "pay", "args": {}}'])
 def test_what_is_not_an_effect_is_refused_with_an_example(control, body):
-    status, told = control("POST", "/_offbook/effects", body)
-    assert (status, "hint" in told["error"]) == (400, True)
+    status, content = control("POST", "/_offbook/effects", body)
+    assert (status, "hint" in content["error"]) == (400, True)
     assert control("GET", "/_offbook/effects")[0] == 405
 
 
@@ -113,8 +113,8 @@ def test_the_session_without_a_name_is_the_default_one(server, control, name):
     assert control("DELETE", f"{SESSIONS}/{name}") == (204, b"")
     assert control("GET", f"{SESSIONS}/{name}")[1]["call_count"] == 0
     ask(server.url, call_of())
-    status, told = control("GET", f"{SESSIONS}/{name}")
-    assert (status, told["name"], told["call_count"]) == (200, "", 1)
+    status, body = control("GET", f"{SESSIONS}/{name}")
+    assert (status, body["name"], body["call_count"]) == (200, "", 1)
     assert control("PUT", f"{SESSIONS}/{name}")[1]["name"] == ""
 
 
@@ -129,25 +129,25 @@ def test_where_there_is_no_such_session_the_answer_lists_those_that_there_are(co
     control("PUT", f"{SESSIONS}/default")
     control("PUT", f"{SESSIONS}/refund")
     for method in ("GET", "DELETE"):
-        status, told = control(method, f"{SESSIONS}/refunt")
+        status, body = control(method, f"{SESSIONS}/refunt")
         assert status == 404
-        assert "there is no session 'refunt'" in told["error"]
-        assert "did you mean 'refund'? sessions: " in told["error"]
-        assert "default, " in told["error"]
+        assert "there is no session 'refunt'" in body["error"]
+        assert "did you mean 'refund'? sessions: " in body["error"]
+        assert "default, " in body["error"]
 
 
-def test_an_unknown_field_of_a_wish_is_told_with_the_one_that_is_meant(control):
-    status, told = control("PUT", f"{SESSIONS}/x", b'{"fault": []}')
-    assert (status, told["error"]) == (400, "unknown field 'fault'\n  hint: did you mean 'faults'?")
+def test_an_unknown_field_of_a_wish_is_reported_with_the_one_that_is_meant(control):
+    status, body = control("PUT", f"{SESSIONS}/x", b'{"fault": []}')
+    assert (status, body["error"]) == (400, "unknown field 'fault'\n  hint: did you mean 'faults'?")
 
 
 def test_counts_tell_calls_from_their_tries(server, control):
     control("PUT", f"{SESSIONS}/tried", b'{"faults": ["call=1: http_error 500"]}')
     for _ in range(3):
         ask(server.session_url("tried"), call_of())
-    told = control("GET", f"{SESSIONS}/tried")[1]
-    assert (told["call_count"], told["try_count"]) == (1, 3)
-    assert [(call["call"], call["attempt"], call["outcome"]) for call in told["calls"]] == [
+    body = control("GET", f"{SESSIONS}/tried")[1]
+    assert (body["call_count"], body["try_count"]) == (1, 3)
+    assert [(call["call"], call["attempt"], call["outcome"]) for call in body["calls"]] == [
         (1, 1, "fault"),
         (1, 2, "fault"),
         (1, 3, "fault"),
@@ -201,7 +201,7 @@ def test_a_wish_that_makes_no_sense_is_refused_with_a_reason(server, control, bo
     ],
 )
 def test_there_is_nothing_else(control, method, path, status):
-    got, told = control(method, path)
+    got, body = control(method, path)
     assert got == status
-    assert f"there is no {method} {path}" in told["error"]
-    assert "GET /_offbook/health" in told["error"]
+    assert f"there is no {method} {path}" in body["error"]
+    assert "GET /_offbook/health" in body["error"]

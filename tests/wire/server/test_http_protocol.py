@@ -181,16 +181,16 @@ def test_an_application_waits_for_a_client_that_does_not_read():
 
 def test_an_application_is_told_that_its_client_has_left():
     async def run():
-        heard = asyncio.get_running_loop().create_future()
+        received = asyncio.get_running_loop().create_future()
 
         async def application(scope, receive, send):
             await receive()
-            heard.set_result(await receive())
+            received.set_result(await receive())
 
         async with connected(application) as (_, writer):
             writer.write(GET)
             await writer.drain()
             writer.close()
-            return await asyncio.wait_for(heard, 10)
+            return await asyncio.wait_for(received, 10)
 
     assert asyncio.run(run()) == {"type": "http.disconnect"}

@@ -34,15 +34,15 @@ def server():
 def answer_with(server):
     """Asks in a session of its own, with a fault at its first call; then the server must answer as ever."""
 
-    def asked(line, call, **options):
+    def answer_after_fault(line, call, **options):
         name = next(names)
         server.start_session(name, faults=[f"call=1: {line}"])
-        heard = ask(server.session_url(name), call, **options)
+        received = ask(server.session_url(name), call, **options)
         after = ask(server.session_url(name), call_of(text="after"))
         assert (after.status, after.end) == (200, "complete")
-        return heard
+        return received
 
-    return asked
+    return answer_after_fault
 
 
 def clean_frames(call):
@@ -54,11 +54,11 @@ def clean_frames(call):
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_arrives_as_it_is(server, protocol, stream):
     call = call_of(protocol, stream=stream)
-    heard, answer = ask(server.url, call), answer_to(session_of(ENTRY), call)
-    assert (heard.status, heard.body, heard.end) == (200, answer.content, "complete")
-    assert heard.headers["content-type"] == answer.headers["content-type"]
-    assert ("transfer-encoding" in heard.headers) is stream
-    assert decode(heard.body, protocol, is_streamed=stream).content == CONTENT
+    received, answer = ask(server.url, call), answer_to(session_of(ENTRY), call)
+    assert (received.status, received.body, received.end) == (200, answer.content, "complete")
+    assert received.headers["content-type"] == answer.headers["content-type"]
+    assert ("transfer-encoding" in received.headers) is stream
+    assert decode(received.body, protocol, is_streamed=stream).content == CONTENT
 
 
 def test_a_connection_is_kept_for_further_calls(server):
@@ -70,19 +70,19 @@ def test_a_connection_is_kept_for_further_calls(server):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_reset_is_a_real_one(answer_with, stream):
-    heard = answer_with("connection_reset", call_of(stream=stream))
-    assert (heard.status, heard.body, heard.end) == (None, b"", "reset")
+    received = answer_with("connection_reset", call_of(stream=stream))
+    assert (received.status, received.body, received.end) == (None, b"", "reset")
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_silence_is_silent(answer_with, stream):
-    heard = answer_with("timeout", call_of(stream=stream), patience_s=0.05)
-    assert (heard.status, heard.body, heard.end) == (None, b"", "silent")
+    received = answer_with("timeout", call_of(stream=stream), patience_s=0.05)
+    assert (received.status, received.body, received.end) == (None, b"", "silent")
 
 
 def test_silence_that_has_an_end_ends_by_a_reset(answer_with):
-    heard = answer_with("timeout 20", call_of())
-    assert (heard.status, heard.end) == (None, "reset")
+    received = answer_with("timeout 20", call_of())
+    assert (received.status, received.end) == (None, "reset")
 
 
 @pytest.mark.parametrize(
@@ -100,16 +100,16 @@ def test_silence_that_has_an_end_ends_by_a_reset(answer_with):
 )
 def test_exactly_so_many_frames_arrive_before_a_stream_breaks_off(answer_with, protocol, after, how, end):
     call = call_of(protocol, stream=True)
-    heard = answer_with(f"stream_truncate {after} raise={how}", call)
-    assert (heard.status, heard.end) == (200, end)
-    assert frames_in(heard.body) == clean_frames(call)[:after]
-    assert heard.headers["transfer-encoding"] == "chunked"
+    received = answer_with(f"stream_truncate {after} raise={how}", call)
+    assert (received.status, received.end) == (200, end)
+    assert frames_in(received.body) == clean_frames(call)[:after]
+    assert received.headers["transfer-encoding"] == "chunked"
 
 
 def test_a_stream_can_fall_silent_in_the_middle(answer_with):
     call = call_of(stream=True)
-    heard = answer_with("stream_truncate 2 raise=TimeoutError", call, patience_s=0.5)
-    assert (heard.status, heard.body, heard.end) == (200, b"".join(clean_frames(call)[:2]), "silent")
+    received = answer_with("stream_truncate 2 raise=TimeoutError", call, patience_s=0.5)
+    assert (received.status, received.body, received.end) == (200, b"".join(clean_frames(call)[:2]), "silent")
 
 
 @pytest.mark.parametrize(
@@ -120,19 +120,19 @@ def test_a_stream_can_fall_silent_in_the_middle(answer_with):
     ],
 )
 def test_a_stream_can_end_in_what_its_clients_take_for_an_error(answer_with, protocol, how):
-    heard = answer_with(f"stream_truncate 3 raise={how}", call_of(protocol, stream=True))
-    assert (heard.status, heard.end) == (200, "complete")
+    received = answer_with(f"stream_truncate 3 raise={how}", call_of(protocol, stream=True))
+    assert (received.status, received.end) == (200, "complete")
     with pytest.raises(ProviderError):
-        decode(heard.body, protocol, is_streamed=True)
+        decode(received.body, protocol, is_streamed=True)
 
 
 @pytest.mark.parametrize(("how", "end"), [("ConnectionError", "reset"), ("cut", "closed"), ("clean", "complete")])
 def test_half_of_a_whole_answer_arrives_before_it_breaks_off(answer_with, how, end):
-    heard, whole = (
+    received, whole = (
         answer_with(f"stream_truncate 1 raise={how}", call_of()),
         answer_to(session_of(ENTRY), call_of()).content,
     )
-    assert (heard.status, heard.body, heard.end) == (200, whole[: len(whole) // 2], end)
+    assert (received.status, received.body, received.end) == (200, whole[: len(whole) // 2], end)
 
 
 def test_an_http_client_takes_a_cut_for_what_it_is(server):
@@ -151,19 +151,19 @@ def test_a_drip_arrives_in_pieces(answer_with):
     for stream in (False, True):
         call = call_of(stream=stream)
         began_s = time.monotonic()
-        heard = answer_with("slow_drip 2", call)
-        assert heard.end == "complete"
-        assert heard.body == b"".join(clean_frames(call))
+        received = answer_with("slow_drip 2", call)
+        assert received.end == "complete"
+        assert received.body == b"".join(clean_frames(call))
         assert time.monotonic() - began_s >= 0.002 * len(clean_frames(call))
-    assert [chunk for chunk in heard.chunks if chunk] == clean_frames(call)
+    assert [chunk for chunk in received.chunks if chunk] == clean_frames(call)
 
 
 def test_a_stall_arrives_late_and_whole(answer_with):
     call = call_of(stream=True)
     began_s = time.monotonic()
-    heard = answer_with("stream_stall 2 for_ms=30", call)
+    received = answer_with("stream_stall 2 for_ms=30", call)
     assert time.monotonic() - began_s >= 0.03
-    assert heard.chunks == [b"".join(clean_frames(call)[:2]), b"".join(clean_frames(call)[2:])]
+    assert received.chunks == [b"".join(clean_frames(call)[:2]), b"".join(clean_frames(call)[2:])]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -175,42 +175,42 @@ def test_recorded_times_are_kept(stream):
         with RawClient(paced.url) as client:
             began_s = time.monotonic()
             client.send(bytes_of(call_of(stream=stream)))
-            heard = client.hear()
+            received = client.hear()
         assert time.monotonic() - began_s >= 0.035
-        assert decode(heard.body, is_streamed=stream).content == "one two"
-        assert len(heard.chunks) == (4 if stream else 1)
+        assert decode(received.body, is_streamed=stream).content == "one two"
+        assert len(received.chunks) == (4 if stream else 1)
 
 
 def test_a_wrong_content_type_arrives_with_the_right_bytes(answer_with):
-    heard = answer_with("wrong_content_type text/plain", call_of())
-    assert heard.headers["content-type"] == "text/plain"
-    assert decode(heard.body, is_streamed=False).content == CONTENT
+    received = answer_with("wrong_content_type text/plain", call_of())
+    assert received.headers["content-type"] == "text/plain"
+    assert decode(received.body, is_streamed=False).content == CONTENT
 
 
 @pytest.mark.parametrize(
     ("line", "protocol"), [('malformed_response "<oops>"', "openai_chat"), ("wrong_shape", "ollama")]
 )
 def test_answers_that_no_client_can_read_arrive_whole(answer_with, line, protocol):
-    heard = answer_with(line, call_of(protocol, stream=True))
-    assert (heard.status, heard.end) == (200, "complete")
-    assert heard.body
+    received = answer_with(line, call_of(protocol, stream=True))
+    assert (received.status, received.end) == (200, "complete")
+    assert received.body
 
 
 @pytest.mark.parametrize("status", [200, 299, 418, 429, 599, 600, 999])
 def test_every_status_arrives(answer_with, status):
-    heard = answer_with(
+    received = answer_with(
         f"http_error {status} headers.X-Note=é headers.Transfer-Encoding=chunked headers.Content-Length=3", call_of()
     )
-    assert (heard.status, heard.end, heard.headers["x-note"]) == (status, "complete", "é")
-    assert CODECS["openai_chat"].decode_error(heard.body) == "an injected error"
+    assert (received.status, received.end, received.headers["x-note"]) == (status, "complete", "é")
+    assert CODECS["openai_chat"].decode_error(received.body) == "an injected error"
 
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_a_status_that_has_no_body_gets_none(server, status):
     server.start_session("bodiless", faults=[f"call=1: http_error {status} body=xyz"])
     with RawClient(server.session_url("bodiless")) as client:
-        heard = client.ask(call_of())
-        assert (heard.status, heard.body, heard.headers.get("content-length", "0")) == (status, b"", "0")
+        received = client.ask(call_of())
+        assert (received.status, received.body, received.headers.get("content-length", "0")) == (status, b"", "0")
         assert client.ask(call_of(text="b")).status == 200
 
 
@@ -234,9 +234,9 @@ def test_all_of_a_large_answer_arrives_before_a_reset():
     with serving(
         responses={"a": {"content": text}}, faults=["everywhere: stream_truncate 4001 raise=ConnectionError"]
     ) as server:
-        heard = ask(server.url, call_of(stream=True))
-        assert heard.end == "reset"
-        assert len(heard.body) > 4_000_000
+        received = ask(server.url, call_of(stream=True))
+        assert received.end == "reset"
+        assert len(received.body) > 4_000_000
 
 
 def test_a_client_that_leaves_frees_what_was_held_for_it(server):

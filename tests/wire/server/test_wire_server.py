@@ -53,7 +53,7 @@ def test_a_server_answers_while_its_block_runs():
     assert [call.status for call in server.calls] == [200]
 
 
-def test_a_server_tells_clients_where_it_is(server):
+def test_a_server_reports_its_address_to_clients(server):
     assert (
         server.env.items()
         >= {
@@ -134,7 +134,7 @@ def test_the_address_of_a_session_leads_to_it_whatever_its_name(server, http, na
     assert server.session(name) is session
 
 
-def test_a_server_tells_what_it_did():
+def test_a_server_reports_what_it_did():
     recording = recording_of(entry_of(call_of(), content="x"), entry_of(call_of(text="unused"), content="y"))
     with serving(
         responses=recording, strict=True, faults=["call=1 attempt=1: http_error 500", "call=9: timeout"]

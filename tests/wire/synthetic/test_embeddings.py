@@ -19,8 +19,8 @@ ONE, MANY = "/v1beta/models/m:embedContent", "/v1beta/models/m:batchEmbedContent
 texts = st.text(st.characters(), min_size=1, max_size=40)
 
 
-def openai_vectors(given, **fields):
-    answer = embeddings_answer("openai", OPENAI, {"model": "m", "input": given} | fields)
+def openai_vectors(inputs, **fields):
+    answer = embeddings_answer("openai", OPENAI, {"model": "m", "input": inputs} | fields)
     return [each["embedding"] for each in answer["data"]]
 
 
@@ -215,8 +215,8 @@ def test_a_vector_is_the_same_for_ever():
 
 def test_a_vector_is_the_same_in_another_process():
     code = "from offbook.wire.synthetic.embeddings import *; print(float32_bytes(unit_vector(b'hello', 99)).hex())"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.strip() == float32_bytes(unit_vector(b"hello", 99)).hex()
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == float32_bytes(unit_vector(b"hello", 99)).hex()
 
 
 def test_vectors_of_unlike_contents_are_nearly_at_right_angles():

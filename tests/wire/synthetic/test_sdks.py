@@ -181,7 +181,7 @@ class TestModels:
             ollama_client.show("third")
         assert caught.value.status_code == 404
 
-    def test_ollama_tells_its_version(self, server):
+    def test_ollama_reports_its_version(self, server):
         assert httpx.get(f"{server.url}/api/version").json() == {"version": "0.12.0"}
 
 

@@ -73,13 +73,13 @@ def test_a_page_that_is_not_there_is_no_failure_of_the_tool(status):
 
 
 @pytest.mark.parametrize("status", ["500 Internal Server Error", "403 Forbidden", "304 Not Modified", "302 Found"])
-def test_any_other_status_is_told(status):
+def test_any_other_status_is_reported(status):
     with pytest.raises(ToolFailureError, match=f"answered {status}") as caught:
         fetched({"/": page("", status=status)})
     assert (caught.value.status_code, caught.value.tool) == (int(status[:3]), "fetch")
 
 
-def test_what_is_no_text_is_told_by_its_type():
+def test_what_is_no_text_is_reported_by_its_type():
     with pytest.raises(ToolFailureError, match="is not text, but image/png"):
         fetched({"/": page(b"\x89PNG\r\n\0\0", Content_Type="image/png")})
 
@@ -136,7 +136,7 @@ def test_a_redirect_to_what_is_no_allowed_address_is_refused(location):
         fetched({"/": page("", status="307 Temporary Redirect", Location=location)})
 
 
-def test_a_redirect_to_what_is_no_address_at_all_is_told():
+def test_a_redirect_to_what_is_no_address_at_all_is_reported():
     with pytest.raises(ToolFailureError, match="Invalid URL in location header"):
         fetched({"/": page("", status="307 Temporary Redirect", Location="http://[::1/")})
 
@@ -221,7 +221,7 @@ def test_a_secure_page_is_asked_for_by_the_name_of_its_host():
 
 
 @pytest.mark.parametrize(("addresses", "reason"), [([], "it has no address"), (["127.0.0.2"], "attempts failed")])
-def test_a_host_that_cannot_be_reached_is_told(addresses, reason):
+def test_a_host_that_cannot_be_reached_is_reported(addresses, reason):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -236,12 +236,12 @@ def test_localhost_is_this_machine():
         assert text_of(tool, url=f"http://localhost:{server.port}/") == "here"
 
 
-def test_a_name_that_cannot_be_one_is_told():
+def test_a_name_that_cannot_be_one_is_reported():
     with pytest.raises(ToolFailureError, match="cannot be fetched"):
         text_of(fetch_tool("*.example.test"), url="http://a..example.test/")
 
 
-def test_an_answer_that_breaks_off_is_told():
+def test_an_answer_that_breaks_off_is_reported():
     with pytest.raises(ToolFailureError, match="cannot be fetched"):
         fetched({"/": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"})
 

@@ -95,7 +95,7 @@ def test_a_socket_is_refused(tmp_path, monkeypatch):
         ("gone", "there is no 'gone'; there are: "),
     ],
 )
-def test_a_file_that_is_not_there_is_told_with_those_that_are(reader, path, message):
+def test_a_file_that_is_not_there_is_reported_with_those_that_are(reader, path, message):
     error = outcome_of(reader, path=path).error
     assert isinstance(error, ToolResolutionError)
     assert str(error).startswith(message)
@@ -110,7 +110,7 @@ def test_a_file_of_more_than_a_megabyte_is_not_read(tmp_path):
         text_of(reader, path="large.txt")
 
 
-def test_what_is_no_text_is_told(tmp_path):
+def test_what_is_no_text_is_reported(tmp_path):
     (tmp_path / "image.png").write_bytes(b"\x89PNG")
     with pytest.raises(ToolFailureError, match=r"image\.png is not UTF-8 text"):
         text_of(read_file("read", root=".", folder=tmp_path), path="image.png")
@@ -121,7 +121,7 @@ def test_a_mark_of_utf_8_is_no_part_of_the_text(tmp_path):
     assert text_of(read_file("read", root=".", folder=tmp_path), path="marked.txt") == "hello"
 
 
-def test_a_file_that_cannot_be_opened_is_told(reader):
+def test_a_file_that_cannot_be_opened_is_reported(reader):
     with pytest.raises(ToolFailureError, match="cannot be read: File name too long"):
         text_of(reader, path="x" * 300)
 
@@ -141,7 +141,7 @@ def test_a_root_that_is_a_link_out_of_the_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("root", ["dta", "secret.txt"])
-def test_a_root_that_is_no_folder_is_told(folder, root):
+def test_a_root_that_is_no_folder_is_reported(folder, root):
     with pytest.raises(InputError, match=f"there is no folder {root} beside the workflow"):
         read_file("read", root=root, folder=folder)
 

@@ -94,17 +94,17 @@ def test_a_quoted_sign_is_an_argument_and_no_more(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_command_that_fails_tells_its_exit_code_and_what_it_says(tmp_path, programs):
+def test_a_command_that_fails_reports_its_exit_code_and_what_it_says(tmp_path, programs):
     programs("fail", "echo out; echo oh no >&2; exit 3")
     assert text_of(shell_in(tmp_path, "fail"), command="fail") == "[exit code 3]\nout\n[stderr]\noh no"
 
 
-def test_a_command_that_a_signal_ends_tells_its_number(tmp_path, programs):
+def test_a_command_that_a_signal_ends_reports_its_number(tmp_path, programs):
     programs("crash", "kill -9 $$")
     assert text_of(shell_in(tmp_path, "crash"), command="crash") == "[exit code -9]"
 
 
-def test_complaints_of_a_command_that_succeeds_are_told_too(tmp_path, programs):
+def test_complaints_of_a_command_that_succeeds_are_reported_too(tmp_path, programs):
     programs("warn", "echo careful >&2")
     assert text_of(shell_in(tmp_path, "warn"), command="warn") == "[stderr]\ncareful"
 
@@ -129,7 +129,7 @@ def test_programs_in_the_folder_itself_are_not_found(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["echo 'a\0b'", "echo '\ud800'", "echo " + "x" * 3_000_000])
-def test_what_cannot_be_run_is_told(tmp_path, command):
+def test_what_cannot_be_run_is_reported(tmp_path, command):
     with pytest.raises(ToolFailureError, match="echo cannot be run"):
         text_of(shell_in(tmp_path, "echo"), command=command)
 

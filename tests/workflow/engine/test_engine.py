@@ -96,7 +96,7 @@ def test_no_more_steps_run_at_once_than_the_config_allows():
     assert (most, result.latency_s) == (3, 7)
 
 
-def test_a_result_tells_attempts_tokens_cost_and_time_of_each_step():
+def test_a_result_reports_attempts_tokens_cost_and_time_of_each_step():
     responses = {
         "draft": [
             {"fault": {"type": "timeout", "after_ms": 1000}},
@@ -189,10 +189,10 @@ def test_max_retries_of_a_sub_workflow_takes_the_place_of_the_outer_retry():
     [({"stream": True}, {}, ["Roses", " are"]), ({"stream": True}, {"stream": False}, []), ({}, {}, [])],
 )
 def test_stream_of_the_config_is_for_steps_that_do_not_say(config, own, pieces):
-    heard = []
+    texts = []
     flow = {"config": {"model": "m"} | config, "steps": [ASK["steps"][0] | own]}
-    run_workflow(flow, {"ask": {"content": "Roses are"}}, on_text=lambda step_id, text: heard.append(text))
-    assert heard == pieces
+    run_workflow(flow, {"ask": {"content": "Roses are"}}, on_text=lambda step_id, text: texts.append(text))
+    assert texts == pieces
 
 
 def test_the_retry_of_a_sub_workflows_config_is_for_its_own_steps():
@@ -304,10 +304,10 @@ def test_an_engine_can_be_run_again_and_at_the_same_time():
 
 
 def test_a_run_does_not_change_what_it_was_given():
-    given = {"topic": {"name": "cats", "seen": []}}
+    state = {"topic": {"name": "cats", "seen": []}}
     engine = engine_of(CHAIN.replace("output: summary", "output: topic.seen"), provider=Echo())
-    result = run(engine.run(given), virtual_time=True)
-    assert given == {"topic": {"name": "cats", "seen": []}}
+    result = run(engine.run(state), virtual_time=True)
+    assert state == {"topic": {"name": "cats", "seen": []}}
     assert result.state["topic"]["seen"].startswith("Shorten")
 
 
@@ -370,7 +370,7 @@ def test_an_engine_takes_the_path_of_a_workflow(tmp_path):
     assert engine.run_sync().state["summary"] == "x"
 
 
-def test_streamed_pieces_are_heard_by_step():
+def test_streamed_pieces_are_passed_on_by_step():
     received = []
     flow = CHAIN.replace("output: text}", "output: text, stream: true}")
     recorded = {"draft": {"content": "One two", "chunks": [[0, "One "], [5, "two"]]}, "short": {"content": "s"}}

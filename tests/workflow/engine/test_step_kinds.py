@@ -298,7 +298,7 @@ class TestSubworkflow:
         result = run_workflow(self.flow(), provider=Echo())
         assert result.state == {"subject": "cats", "written": "Write about cats #1"}
 
-    def test_its_steps_are_recorded_and_told_under_its_id(self):
+    def test_its_steps_are_recorded_and_reported_under_its_id(self):
         provider = Echo()
         result = run_workflow(self.flow(), provider=provider)
         assert provider.requests[0].step_id == "sub.write"

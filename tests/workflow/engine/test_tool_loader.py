@@ -218,7 +218,7 @@ def refusal(folder, spelled):
     return str(caught.value)
 
 
-def test_a_module_that_is_not_there_is_told_with_a_near_one(tmp_path):
+def test_a_module_that_is_not_there_is_reported_with_a_near_one(tmp_path):
     write(tmp_path, my_tools="", other="")
     assert refusal(tmp_path, "my_tolls:f") == (
         "tools.search: there is no module 'my_tolls'\n  hint: did you mean 'my_tools'?"
@@ -234,7 +234,7 @@ def test_a_module_that_was_not_there_a_moment_ago_is_found(tmp_path):
     assert result_of(loaded(tmp_path, "late_module:f")) == "here"
 
 
-def test_a_module_in_a_package_that_is_not_there_is_told_with_a_near_one(tmp_path):
+def test_a_module_in_a_package_that_is_not_there_is_reported_with_a_near_one(tmp_path):
     (tmp_path / "pack").mkdir()
     (tmp_path / "pack/__init__.py").touch()
     (tmp_path / "pack/searching.py").touch()
@@ -253,7 +253,7 @@ def test_a_module_in_a_package_that_is_not_there_is_told_with_a_near_one(tmp_pat
         ("import sys\nsys.exit(3)\n", "in broken.py, line 2: SystemExit: 3"),
     ],
 )
-def test_a_module_that_fails_is_told_with_its_error_and_line(tmp_path, source, reason):
+def test_a_module_that_fails_is_reported_with_its_error_and_line(tmp_path, source, reason):
     write(tmp_path, broken=source)
     path = list(sys.path)
     message = refusal(tmp_path, "broken:f")
@@ -275,7 +275,7 @@ def test_a_failure_of_an_installed_module_names_its_last_line(tmp_path, monkeypa
     assert "in far_away.py, line 3: ValueError: far" in refusal(tmp_path / "flow", "far_away:f")
 
 
-def test_a_function_that_is_not_there_is_told_with_a_near_one(tmp_path):
+def test_a_function_that_is_not_there_is_reported_with_a_near_one(tmp_path):
     write(tmp_path, my_tools="def search_docs(): ...\ndef _hidden(): ...\nX = 1\n")
     assert refusal(tmp_path, "my_tools:search_doc") == (
         "tools.search: there is no 'search_doc' in my_tools\n  hint: did you mean 'search_docs'?"
@@ -292,7 +292,7 @@ def test_a_function_that_is_not_there_is_told_with_a_near_one(tmp_path):
         ("class C:\n    def f(self): ...\nf = C.f", "tools.search: the function is an unbound method"),
     ],
 )
-def test_what_cannot_be_a_tool_is_told(tmp_path, source, reason):
+def test_what_cannot_be_a_tool_is_reported(tmp_path, source, reason):
     write(tmp_path, unfit=source)
     assert refusal(tmp_path, "unfit:f").startswith(reason)
 
@@ -323,7 +323,7 @@ def test_built_in_tools_are_loaded_with_their_options(tmp_path):
         ("{builtin: shell, allow: []}", "expected a value, got an empty one"),
     ],
 )
-def test_options_that_are_wrong_are_told_when_the_workflow_is_read(spelled, reason):
+def test_options_that_are_wrong_are_reported_when_the_workflow_is_read(spelled, reason):
     with pytest.raises(WorkflowError) as caught:
         declared(work=spelled)
     assert reason in str(caught.value)

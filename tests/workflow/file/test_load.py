@@ -69,7 +69,7 @@ def test_files_are_included_from_loops_and_from_workflows_in_place_with_the_tool
     assert refused(folder / "child.yaml") == ["child.yaml:2: steps[0].tool: there is no tool 'look'"]
 
 
-def test_what_is_wrong_in_an_included_file_is_told_once_with_its_own_name_and_line(folder):
+def test_what_is_wrong_in_an_included_file_is_reported_once_with_its_own_name_and_line(folder):
     (folder / "child.yaml").write_text(CHILD.replace("{state.question}", "{state.qestion}"))
     (folder / "flow.yaml").write_text(
         include("child.yaml", "child.yaml") + "  - {id: a, type: llm_call, prompt: '{x}'}\n"
@@ -144,6 +144,6 @@ def test_files_that_include_each_other_a_hundred_times_are_read_once(folder):
     for n in range(7):
         (folder / f"{n}.yaml").write_text(include(*[f"{n + 1}.yaml"] * 100))
     (folder / "7.yaml").write_text(f"name: last\nsteps:\n  - {call('a')}\n")
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     assert len(load_workflow(folder / "0.yaml").steps) == 100
-    assert time.perf_counter() - begun < 30.0
+    assert time.perf_counter() - start_s < 30.0

@@ -49,7 +49,7 @@ from tests.workflow.samples import EXAMPLE, call, problems_of, workflow
         ("steps:\n", "steps: []\nx:\n", "6:1: steps: expected a value, got an empty one"),
     ],
 )  # fmt: skip
-def test_a_misshapen_file_is_told_by_place_line_and_fix(old, new, complaint):
+def test_a_misshapen_file_is_reported_by_place_line_and_fix(old, new, complaint):
     assert old in EXAMPLE
     assert complaint in problems_of(EXAMPLE.replace(old, new, 1))
 
@@ -71,11 +71,11 @@ def test_a_misshapen_file_is_told_by_place_line_and_fix(old, new, complaint):
         ("hello", "4:5: steps[0]: expected a mapping, got 'hello'"),
     ],
 )  # fmt: skip
-def test_a_misshapen_step_is_told_by_place_line_and_fix(step, complaint):
+def test_a_misshapen_step_is_reported_by_place_line_and_fix(step, complaint):
     assert complaint in problems_of(workflow(step))
 
 
-def test_all_that_is_misshapen_is_told_at_once_in_the_order_of_the_file():
+def test_all_that_is_misshapen_is_reported_at_once_in_the_order_of_the_file():
     text = EXAMPLE.replace("system_prompt:", "sytem_prompt:").replace("type: agent", "type: agnt").replace("0.50", "-1")
     assert [complaint.partition(":")[0] for complaint in problems_of(text)] == ["3", "9", "18"]
 
@@ -127,7 +127,7 @@ def test_a_definition_never_changes_and_can_be_written_and_read_again():
     assert read_definition(msgspec.to_builtins(flow)) == flow
 
 
-def test_editors_get_a_schema_that_tells_the_steps_apart():
+def test_editors_get_a_schema_that_distinguishes_steps():
     schema = workflow_json_schema()
     assert schema["$defs"]["WorkflowDefinition"]["required"] == ["name", "steps"]
     assert {"LlmCallStep", "AgentStep", "ToolStep", "RouterStep", "SubworkflowStep", "LoopStep"} <= schema[

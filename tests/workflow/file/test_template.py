@@ -45,7 +45,7 @@ def test_what_is_filled_in_is_never_read_as_a_template():
     assert Template.parse("{state.braces}").render(SCOPE) == "{state.name}"
 
 
-def test_the_paths_of_a_template_are_told_each_once():
+def test_the_paths_of_a_template_are_reported_each_once():
     template = Template.parse("{state.a.b} {index} {state.a.b} {{state.c}}")
     assert template.paths == (("state", "a", "b"), ("index",))
 
@@ -99,7 +99,7 @@ def test_what_is_no_template_is_refused(text, reason, hint):
         ("{state.none.x}", "answer: there is no state.none.x\n  hint: state.none is neither a mapping nor a list"),
     ],
 )
-def test_a_path_that_leads_nowhere_is_told_with_its_place(text, message):
+def test_a_path_that_leads_nowhere_is_reported_with_its_place(text, message):
     with pytest.raises(InputError) as caught:
         Template.parse(text).render(SCOPE, place="answer")
     assert str(caught.value) == message

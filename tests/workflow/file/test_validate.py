@@ -74,7 +74,7 @@ def router(*conditions, default="", step_id="r", after=""):
         (["{id: a, type: tool, tool: zzz}"], "4:25: steps[0].tool: there is no tool 'zzz' | tools: none"),
     ],
 )  # fmt: skip
-def test_a_workflow_that_makes_no_sense_is_told_by_place_line_and_fix(steps, complaint):
+def test_a_workflow_that_makes_no_sense_is_reported_by_place_line_and_fix(steps, complaint):
     assert complaint in problems_of(workflow(*steps))
     line, column, place = re.match(r"(\d+):(\d+): ([^:]*)", complaint).groups()
     key = place.rpartition(".")[2]
@@ -139,13 +139,13 @@ def test_a_sub_workflow_may_call_the_tools_of_the_workflow_around_it():
     assert parse_workflow(workflow(f"{{id: s, type: subworkflow, workflow: {child}}}", head=TOOLS))
 
 
-def test_all_that_makes_no_sense_is_told_at_once_in_the_order_of_the_file():
+def test_all_that_makes_no_sense_is_reported_at_once_in_the_order_of_the_file():
     text = EXAMPLE.replace("{state.user_input}", "{state.user_inptu}").replace("[classify]", "[clasify]")
     text = text.replace("terminal_tool: reply", "terminal_tool: repl")
     assert [complaint.partition(":")[0] for complaint in problems_of(text)] == ["10", "14", "21", "22", "24"]
 
 
-def test_one_wrong_name_is_not_told_as_many_problems():
+def test_one_wrong_name_is_not_reported_as_many_problems():
     assert problems_of(EXAMPLE.replace("[classify]", "[clasify]")) == [
         "14:18: steps[1].depends_on[0]: there is no step 'clasify' | did you mean 'classify'?"
     ]

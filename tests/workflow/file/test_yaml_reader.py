@@ -91,16 +91,16 @@ def test_tags_are_refused_whatever_they_are(tag):
     assert complaint.endswith("is not allowed | write plain YAML; quote strings")
 
 
-def test_everything_that_is_refused_is_told_at_once():
+def test_everything_that_is_refused_is_reported_at_once():
     assert len(problems_of("a: &x 1\nb: *x\na: !!str 2\n2: 3\n")) == 5
 
 
 def test_a_bomb_of_aliases_costs_nothing():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    begun = time.perf_counter()
+    start_s = time.perf_counter()
     assert problems_of("\n".join(lines))[0] == "1:5: a0: the anchor &a0 is not allowed | write the value out"
-    assert time.perf_counter() - begun < 30.0
+    assert time.perf_counter() - start_s < 30.0
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
@@ -132,7 +132,7 @@ def test_junk_and_other_encodings_are_refused(tmp_path, data, complaint):
     assert str(caught.value) == f"{path}:{complaint}"
 
 
-def test_a_file_that_cannot_be_opened_is_told_by_its_name(tmp_path):
+def test_a_file_that_cannot_be_opened_is_reported_by_its_name(tmp_path):
     with pytest.raises(WorkflowError) as caught:
         load_workflow(tmp_path / "none.yaml")
     assert str(caught.value) == f"{tmp_path / 'none.yaml'}: No such file or directory"

@@ -378,7 +378,7 @@ def test_included_files_count_as_the_workflow_wherever_they_are_named(desk, tmp_
         chain.store.resume("last")
 
 
-def test_a_line_that_cannot_be_read_is_told_by_its_number(desk, tmp_path):
+def test_a_line_that_cannot_be_read_is_reported_by_its_number(desk, tmp_path):
     chain = desk()
     asyncio.run(chain.work(chain.start(), response("1"), Crash()))
     (log,) = tmp_path.glob("runs/*/steps.jsonl")
@@ -393,7 +393,7 @@ def test_a_line_that_cannot_be_read_is_told_by_its_number(desk, tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"id": 5}', b"\xff"])
-def test_a_start_that_cannot_be_read_is_told(desk, tmp_path, data):
+def test_a_start_that_cannot_be_read_is_reported(desk, tmp_path, data):
     chain = desk()
     chain.start().close()
     (manifest,) = tmp_path.glob("runs/*/run.json")
