@@ -89,3 +89,29 @@ def test_a_run_does_not_differ_from_itself(effects):
 def test_one_more_effect_is_never_overlooked(effects):
     difference = compare_effects([*effects, PAID], effects, {})
     assert difference.other == (PAID,) or [each for each, _, _ in difference.repeated] == [PAID]
+
+
+def test_an_idempotent_effect_that_was_undone_can_happen_again():
+    declared = UNDOES | {"book_hotel": ToolDeclaration(side_effect=True, idempotent=True)}
+    assert net_effects([BOOKED, CANCELLED, BOOKED], declared) == [BOOKED]
+
+
+def test_an_undo_with_other_arguments_undoes_nothing():
+    other = Effect(tool="cancel_hotel", arguments={"room": 99})
+    assert net_effects([BOOKED, BOOKED, other], UNDOES) == [BOOKED, BOOKED, other]
+
+
+def test_a_uuid_that_both_runs_have_tells_effects_apart():
+    first, second = (
+        Effect(tool="refund", arguments={"order": order})
+        for order in ("0b9f7a52-2f5e-4c3e-9d6b-0f9c7a4b1d11", "7c1d0e90-9a53-4b52-8a1e-52a6f0d6f111")
+    )
+    difference = compare_effects([first, first], [first, second], {})
+    assert difference.repeated == ((first, 2, 1),)
+    assert difference.missing == (second,)
+
+
+def test_a_time_that_the_model_asked_for_does_not_vary():
+    wanted, other = (Effect(tool="call", arguments={"at": f"2026-01-01T{hour}:00"}) for hour in (10, 17))
+    assert compare_effects([other], [wanted], {}).other == ()
+    assert compare_effects([other], [wanted], {}, stable=["2026-01-01T10:00"]).other == (other,)

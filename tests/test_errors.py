@@ -78,7 +78,7 @@ def test_a_provider_error_carries_its_data_and_names_the_provider_once():
     assert (str(bare), bare.provider, bare.status_code, bare.headers, bare.body) == ("odd", "", None, {}, "")
 
 
-def test_a_rate_limit_has_status_429_and_a_time_to_wait_if_that_was_told():
+def test_a_rate_limit_has_status_429_and_a_time_to_wait_if_that_was_sent():
     assert RateLimitError("slow down", retry_after_s=2.5).retry_after_s == 2.5
     error = RateLimitError("slow down", provider="openai", headers={"a": "b"}, body="c")
     assert (error.status_code, error.retry_after_s, error.headers, error.body) == (429, None, {"a": "b"}, "c")

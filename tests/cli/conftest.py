@@ -35,14 +35,14 @@ def _runs_elsewhere(tmp_path_factory, monkeypatch):
 def record(tmp_path):
     """Record one call for each given answer: `record("run.json", greet="Hello!")`."""
 
-    def record(name, *, asked="Hi", **answers):
+    def record(name, *, question="Hi", **answers):
         path = str(tmp_path / name) if "://" not in name else name
         responses = {step: {"content": content, "model": "demo"} for step, content in answers.items()}
 
         async def work():
             async with RecordingProvider(MockProvider(responses=responses), path) as recorder:
                 for step in answers:
-                    await recorder.complete([{"role": "user", "content": asked}], model="demo", step_id=step)
+                    await recorder.complete([{"role": "user", "content": question}], model="demo", step_id=step)
 
         offbook.run(work())
         return path

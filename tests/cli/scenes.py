@@ -64,17 +64,17 @@ workflow = Workflow("support", tools={"reply": reply}, terminal_tool="reply", sy
 GROUPED = '{"groups": [{"title": "It only says: lost", "severity": "low", "errors": [1], "description": "Look."}]}'
 
 
-def everybody(asked):
+def everybody(prompt):
     """What a model says that plays the user, the judge and the agent, each as it is asked to."""
-    if "has not begun" in asked:
+    if "has not begun" in prompt:
         return said('{"message": "Where is 42?", "stop": false}')
-    if "Write what you say next" in asked:
+    if "Write what you say next" in prompt:
         return said('{"reason": "I know", "message": null, "stop": true, "goal_reached": true}')
-    if "by helpfulness alone" in asked:
+    if "by helpfulness alone" in prompt:
         return said('{"reason": "It answers.", "score": 4}')
-    if "Group these errors" in asked:
+    if "Group these errors" in prompt:
         return said(GROUPED)
-    return said(f"{asked} It is lost.")
+    return said(f"{prompt} It is lost.")
 
 
 def model():

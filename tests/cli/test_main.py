@@ -15,7 +15,7 @@ WIDTH = 80
 COMMANDS = ["show", "check", "diff", "merge", "redact", "prune"]
 
 
-def test_version_is_told(run):
+def test_version_is_reported(run):
     assert run("--version") == (0, f"offbook {offbook.__version__}\n", "")
 
 
@@ -97,13 +97,13 @@ def test_bad_input_ends_in_one_screen_and_exit_code_2_and_is_left_as_it_is(run, 
     good = write(tmp_path / "good.json", '{"_version": 2}')
     arguments = {"diff": [good], "merge": ["-o", tmp_path / "out.json"], "prune": ["--faults"]}.get(command, [])
     code, out, err = run("recording", command, path, *arguments)
-    told = out + err
+    output = out + err
     assert code == 2
-    assert "bad.json" in told
-    assert "Traceback" not in told
-    assert "\x1b[2J" not in told
-    assert len(told.splitlines()) <= 24
-    assert len(told) <= 4_000
+    assert "bad.json" in output
+    assert "Traceback" not in output
+    assert "\x1b[2J" not in output
+    assert len(output.splitlines()) <= 24
+    assert len(output) <= 4_000
     assert path.read_text() == text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.json", "good.json"]
 

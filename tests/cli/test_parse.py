@@ -70,7 +70,7 @@ def test_steps_in_loops_and_sub_workflows_are_named_as_recordings_name_them(run,
 
 
 @pytest.mark.parametrize("option", [[], ["--quiet"]])
-def test_a_fault_that_never_fired_is_told_and_the_run_is_no_success(run, greet, option):
+def test_a_fault_that_never_fired_is_reported_and_the_run_is_no_success(run, greet, option):
     faults = ["--fault", "call=99: timeout", "--fault", "step=bye attempt=1: timeout"]
     code, _, err = run("replay", greet, "--recording", "run.json", *faults, *option)
     assert code == 1
@@ -88,13 +88,13 @@ def test_as_json_the_faults_that_fired_and_those_that_did_not_are_in_the_result(
     assert "never fired" in err
 
 
-def test_a_line_that_one_before_it_hides_never_strikes(run, greet):
+def test_a_line_that_one_before_it_hides_never_fires(run, greet):
     faults = ["--fault", "everywhere: http_error 400", "--fault", "step=hello: timeout"]
     _, _, err = run("run", greet, "--mock-responses", "run.json", *faults)
     assert err.endswith("fault 'step=hello: timeout' never fired\n")
 
 
-def test_chaos_need_not_strike(run, greet, write):
+def test_chaos_need_not_fire(run, greet, write):
     write("plan.json", json.dumps({"chaos": {"seed": 1, "rate": 0.0, "faults": [{"type": "timeout"}]}}))
     assert run("replay", greet, "--recording", "run.json", "--plan", "plan.json", "--quiet") == (0, "", "")
 
@@ -179,20 +179,20 @@ def test_a_tool_in_a_plan_file_is_checked_too(run, paying, write):
     assert "plan.json: faults[0].at.tool: no step calls a tool 'refnd'" in err
 
 
-@pytest.mark.parametrize("kept", [[], ["--no-checkpoint"]])
+@pytest.mark.parametrize("options", [[], ["--no-checkpoint"]])
 @pytest.mark.parametrize("mode", [[], ["--record", "new.json"]])
-def test_a_lost_result_that_is_tried_again_pays_twice(run, paying, tmp_path, mode, kept):
+def test_a_lost_result_that_is_tried_again_pays_twice(run, paying, tmp_path, mode, options):
     fault = ["--fault", "tool=refund call=1: tool_lost"]
-    code, out, err = run("run", paying, *mode, *kept, *fault, "--provider", "ollama")
+    code, out, err = run("run", paying, *mode, *options, *fault, "--provider", "ollama")
     assert (code, err) == (0, "")
     assert "1 fault fired" in out
     assert (tmp_path / "till.txt").read_text().splitlines() == ["refund 7", "refund 7", "audit"]
 
 
-@pytest.mark.parametrize("kept", [[], ["--no-checkpoint"]])
-def test_tools_of_sub_workflows_fail_too_and_what_fired_is_in_the_result(run, paying, tmp_path, kept):
+@pytest.mark.parametrize("options", [[], ["--no-checkpoint"]])
+def test_tools_of_sub_workflows_fail_too_and_what_fired_is_in_the_result(run, paying, tmp_path, options):
     faults = ["--fault", "tool=audit: tool_error", "--fault", "tool=refund call=9: tool_lost"]
-    code, out, err = run("run", paying, *faults, *kept, "--provider", "ollama", "--json")
+    code, out, err = run("run", paying, *faults, *options, "--provider", "ollama", "--json")
     assert code == 1
     assert json.loads(out)["faults"] == {
         "fired": ["tool=audit call=1: tool_error"],

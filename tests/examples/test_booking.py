@@ -114,7 +114,7 @@ def test_a_booking_without_a_look_at_the_diary_is_caught_by_the_order_of_calls(l
     assert {"Ada wants a morning", "Grace takes the second-best time"} <= failed(scenarios)
 
 
-def test_an_error_that_the_user_is_not_told_of_is_caught_by_both_judges(live):
+def test_an_error_that_is_hidden_from_the_user_is_caught_by_both_judges(live):
     scenarios = live("ignores_errors", "sim_failures.py", "sim_rules.py")
     for name in ("does not claim a booking that failed", "says when there is nothing to cancel"):
         assert reasons(scenarios[name]) == [

@@ -94,6 +94,7 @@ def test_another_result_is_not_broken_data(result, clean):
         ({"exit": 0, "stdout": "I can't help with that.\n"}, {"exit": 0, "stdout": "Refunded.\n"}),
         ({"ok": False, "reason": "timeout"}, {"ok": True, "reason": ""}),
         ({"status": "failed"}, {"status": "done"}),
+        ({"error": f"the tool failed ({MARK})"}, {"error": None}),
         ("I could not finish this (gave-up-3f9c1a)", "Refunded."),
     ],
 )
@@ -105,6 +106,9 @@ def test_a_result_that_admits_failure_is_recognised(result, clean):
     ("result", "clean"),
     [
         ("Refunded twice.", "Refunded."),
+        ("Refunded. A return is not needed.", "Refunded."),
+        ("Refunded. Sorry for the wait.", "Refunded."),
+        ({"status": f'{{"ok": 1, {MARK}'}, {"status": "ok"}),
         (f"Your answer: the tool failed ({MARK})", "Refunded."),
         (f"Error code: 500 - an injected error ({MARK})", "Refunded."),
         ("Sorry that it took so long: refunded.", "Sorry for the wait: refunded."),

@@ -81,6 +81,6 @@ def project(pytester, monkeypatch):
     return Project(pytester, monkeypatch)
 
 
-def told(result):
+def printed_output(result):
     """All that a run has printed."""
     return result.stdout.str() + result.stderr.str()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 
 GREETS = """
 def test_greets(offbook):
@@ -53,7 +53,9 @@ def test_a_mode_says_what_is_asked_live_and_what_is_kept(project, recording, mod
 
 def test_what_a_recording_answers_while_others_are_recorded_is_counted(project, recording):
     project.test(SAYS_TWO)
-    assert "1 call served from recordings, 1 recorded live, 0 missed" in told(project.run("--offbook-record=new"))
+    assert "1 call served from recordings, 1 recorded live, 0 missed" in printed_output(
+        project.run("--offbook-record=new")
+    )
 
 
 def test_a_marker_sets_the_mode_and_the_command_line_overrules_it(project, recording):
@@ -70,8 +72,8 @@ def test_what_a_failed_test_recorded_is_not_kept(project, mode):
     result = project.run(f"--offbook-record={mode}")
     result.assert_outcomes(failed=1)
     assert project.recordings() == []
-    assert "0 recorded live" in told(result)
-    assert "1 call of failed tests not kept; --offbook-keep-failed keeps them" in told(result)
+    assert "0 recorded live" in printed_output(result)
+    assert "1 call of failed tests not kept; --offbook-keep-failed keeps them" in printed_output(result)
 
 
 @pytest.mark.parametrize("mode", ["new", "append", "all", "fresh"])
@@ -137,7 +139,7 @@ def test_something_else_at_the_place_of_a_recording_is_refused(project):
     for mode in ("none", "new", "append"):
         result = project.run(f"--offbook-record={mode}")
         result.assert_outcomes(failed=1)
-        assert "RecordingFormatError" in told(result)
+        assert "RecordingFormatError" in printed_output(result)
     assert file.read_text() == "notes"
 
 
@@ -193,12 +195,12 @@ def test_what_a_client_asks_is_recorded_once_and_then_replayed(project):
     write(project, GREETS_wires)
     result = project.record()
     result.assert_outcomes(passed=1)
-    assert "0 calls served from recordings, 1 recorded live, 0 missed" in told(result)
+    assert "0 calls served from recordings, 1 recorded live, 0 missed" in printed_output(result)
     assert project.recordings() == ["test_it/test_greets.json"]
     write(project, REPLAYS)
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert SERVED in told(result)
+    assert SERVED in printed_output(result)
 
 
 def test_what_a_failed_test_asked_is_not_kept(project):
@@ -253,7 +255,7 @@ def test_greets(offbook):
             "  hint: record the test again, *: pytest test_it.py::test_greets --offbook-record=fresh",
         ]
     )
-    assert "1 call served from recordings, 0 recorded live, 1 missed" in told(result)
+    assert "1 call served from recordings, 0 recorded live, 1 missed" in printed_output(result)
 
 
 def test_a_lenient_test_gets_a_default_which_counts_as_missed(project):
@@ -267,7 +269,7 @@ def test_greets(offbook):
     write(project, lenient)
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
+    assert "0 calls served from recordings, 0 recorded live, 1 missed" in printed_output(result)
 
 
 TWO = """
@@ -278,7 +280,7 @@ def test_greets(offbook):
 """
 
 
-def test_entries_that_no_client_used_are_told_and_fail_the_test_if_asked(project):
+def test_entries_that_no_client_used_are_reported_and_fail_the_test_if_asked(project):
     write(project, TWO)
     project.record()
     write(project, REPLAYS)
@@ -287,7 +289,7 @@ def test_entries_that_no_client_used_are_told_and_fail_the_test_if_asked(project
     result.stdout.fnmatch_lines(["not used in *test_greets.json: *[[]0[]]"])
     result = project.run("--offbook-strict-unused")
     result.assert_outcomes(failed=1)
-    assert "1 entry not used" in told(result)
+    assert "1 entry not used" in printed_output(result)
 
 
 def test_entries_count_as_used_whoever_used_them(project):
@@ -303,7 +305,7 @@ def test_greets(offbook):
     write(project, shared)
     result = project.run("--offbook-strict-unused")
     result.assert_outcomes(passed=1)
-    assert "2 calls served" in told(result)
+    assert "2 calls served" in printed_output(result)
 
 
 def test_nothing_is_used_by_a_stand_in_that_nobody_asked(project):
@@ -342,8 +344,8 @@ def test_greets(offbook):
     write(project, broken)
     result = project.run()
     result.assert_outcomes(failed=1)
-    assert "a fault fired before this" in told(result)
-    assert "record the test again" not in told(result)
+    assert "a fault fired before this" in printed_output(result)
+    assert "record the test again" not in printed_output(result)
 
 
 def test_a_server_records_from_where_the_environment_says(project):
@@ -384,7 +386,7 @@ def test_greets(offbook):
     assert len(entries(project)) == 1
     result = project.run("--offbook-strict-unused")
     result.assert_outcomes(passed=1)
-    assert SERVED in told(result)
+    assert SERVED in printed_output(result)
 
 
 @pytest.mark.parametrize("mode", ["new", "all", "append"])
@@ -397,4 +399,4 @@ def test_record_modes_are_those_of_providers(project, mode):
     result = project.run()
     result.assert_outcomes(passed=1)
     left = {"new": False, "all": False, "append": True}[mode]
-    assert ("not used in" in told(result)) == left
+    assert ("not used in" in printed_output(result)) == left

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 
 RECORDING = {
     "_version": 2,
@@ -72,16 +72,16 @@ def test_there_is_an_item_for_each_case_and_the_clean_run_is_the_first(explored)
 def test_a_test_without_a_defect_passes_in_all_cases(explored):
     result = explored.run()
     result.assert_outcomes(passed=7)
-    assert "0 recorded live, 0 missed" in told(result)
+    assert "0 recorded live, 0 missed" in printed_output(result)
 
 
-def test_a_finding_is_told_with_its_evidence_and_the_command_that_shows_it_again(explored):
+def test_a_finding_is_reported_with_its_evidence_and_the_command_that_shows_it_again(explored):
     explored.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"))
     result = explored.run()
     result.assert_outcomes(passed=5, failed=2)
-    assert "repeated side effect: refund(order=42) ran 2 times instead of once" in told(result)
-    assert "fault: tool=refund call=1: tool_lost" in told(result)
-    assert "again: pytest 'test_it.py::test_agent[refund 1: tool_lost]'" in told(result)
+    assert "repeated side effect: refund(order=42) ran 2 times instead of once" in printed_output(result)
+    assert "fault: tool=refund call=1: tool_lost" in printed_output(result)
+    assert "again: pytest 'test_it.py::test_agent[refund 1: tool_lost]'" in printed_output(result)
 
 
 def test_one_case_alone_is_judged_beside_a_clean_run_of_its_own(explored):
@@ -93,16 +93,16 @@ def test_an_assertion_that_does_not_hold_is_wrong(explored):
     explored.test(SOUND.replace("connection_reset,tool_lost", "tool_garbled"))
     result = explored.run()
     result.assert_outcomes(passed=1, failed=2)
-    assert "wrong: assert 'Hello!" in told(result)
-    assert "Captured error call" in told(result)
-    assert "explored_test.py" not in told(result)
+    assert "wrong: assert 'Hello!" in printed_output(result)
+    assert "Captured error call" in printed_output(result)
+    assert "explored_test.py" not in printed_output(result)
 
 
 def test_an_error_that_is_not_declared_is_a_crash(explored):
     explored.test(SOUND.replace(', declared=["ToolFaultError"]', "").replace("connection_reset,", ""))
     result = explored.run()
     result.assert_outcomes(passed=1, failed=2)
-    assert "crashed: ToolFaultError" in told(result)
+    assert "crashed: ToolFaultError" in printed_output(result)
 
 
 def test_only_the_verdicts_that_are_named_fail_it(explored):
@@ -169,20 +169,20 @@ class TestAgent:
     result.assert_outcomes(passed=4)
 
 
-def test_a_clean_run_that_fails_is_told_as_it_is_and_fails_every_case(explored):
+def test_a_clean_run_that_fails_is_reported_as_it_is_and_fails_every_case(explored):
     explored.test(SOUND.replace("Hello! paid Bye!", "Hello!"))
     result = explored.run()
     result.assert_outcomes(failed=7)
-    assert "> " in told(result)
-    assert "the run fails without any fault: AssertionError" in told(result)
+    assert "> " in printed_output(result)
+    assert "the run fails without any fault: AssertionError" in printed_output(result)
 
 
-def test_a_clean_run_that_asks_what_was_never_recorded_is_told(explored):
+def test_a_clean_run_that_asks_what_was_never_recorded_is_reported(explored):
     explored.write("run.json", json.dumps({name: entry for name, entry in RECORDING.items() if name != "bye"}))
     explored.test(SOUND.replace("    assert", "    with pytest.raises(Exception):\n        assert"))
     result = explored.run("-k", "clean")
     result.assert_outcomes(failed=1)
-    assert "step 'bye' is not in the recording" in told(result)
+    assert "step 'bye' is not in the recording" in printed_output(result)
 
 
 RECORDED = """
@@ -197,7 +197,7 @@ def test_greets(offbook):
 def test_without_a_recording_there_is_the_clean_run_alone_which_makes_it(project):
     project.test(RECORDED)
     assert names(project.run("--collect-only")) == ["test_it.py::test_greets[clean]"]
-    assert "no such recording" in told(project.run())
+    assert "no such recording" in printed_output(project.run())
     project.record().assert_outcomes(passed=1)
     assert project.recordings() == ["test_it/test_greets.json"]
     project.run().assert_outcomes(passed=3)
@@ -227,7 +227,7 @@ def test_uses(offbook):
     explored.run("-k", "clean").assert_outcomes(passed=1)
 
 
-def test_the_fixture_tells_what_it_is(explored):
+def test_the_fixture_reports_what_it_is(explored):
     use = "assert (offbook.is_recording, offbook.unused(), offbook.calls) == (False, [], [])\n"
     explored.test(USES.format(use=use + "    assert 'exploring' in repr(offbook) and 'run.json' in offbook.recording"))
     explored.run("-k", "clean").assert_outcomes(passed=1)
@@ -245,9 +245,9 @@ def test_early(early):
     pass
 """.replace("{use}", "offbook.run(asyncio.sleep(1))")
     )
-    assert "no coroutine runs before the test does" in told(explored.run("-k", "clean"))
+    assert "no coroutine runs before the test does" in printed_output(explored.run("-k", "clean"))
     explored.test((explored.folder / "test_it.py").read_text().replace("run(asyncio.sleep(1))", "gateway"))
-    assert "no call is answered before the test runs" in told(explored.run("-k", "clean"))
+    assert "no call is answered before the test runs" in printed_output(explored.run("-k", "clean"))
 
 
 WRONG_MARKERS = {
@@ -265,9 +265,9 @@ def test_a_wrong_marker_fails_its_test_and_no_other(project):
         project.test(f"@pytest.mark.explore({arguments})\ndef test_wrong(offbook):\n    pass\n\n{other}", path=file)
     result = project.run()
     result.assert_outcomes(errors=len(WRONG_MARKERS), passed=len(WRONG_MARKERS))
-    assert "Traceback" not in told(result)
+    assert "Traceback" not in printed_output(result)
     for _, reason in WRONG_MARKERS.values():
-        assert reason in told(result)
+        assert reason in printed_output(result)
 
 
 def test_a_marker_of_that_name_on_a_test_that_is_not_ours_is_left_alone(project):
@@ -279,7 +279,7 @@ def test_an_exit_is_an_ending_of_its_case_alone(explored):
     explored.write("agent.py", AGENT.replace("                raise\n", "                raise SystemExit(3)\n"))
     result = explored.run()
     result.assert_outcomes(passed=5, failed=2)
-    assert "crashed: SystemExit: it called sys.exit(3)" in told(result)
+    assert "crashed: SystemExit: it called sys.exit(3)" in printed_output(result)
 
 
 TELLS_ITS_MODEL = """
@@ -315,7 +315,7 @@ def test_a_request_that_was_never_recorded_is_answered_along_the_recording(explo
     explored.record().assert_outcomes(passed=1)
     result = explored.run(LOST)
     result.assert_outcomes(**outcomes)
-    assert ("repeated side effect: refund(order=42) ran" in told(result)) is (more == "")
+    assert ("repeated side effect: refund(order=42) ran" in printed_output(result)) is (more == "")
 
 
 def test_a_call_that_the_test_may_go_on_without_is_no_finding(explored):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 from tests.servers.loopback import LoopbackServer
 from tests.servers.models import chat_answer
 
@@ -30,7 +30,7 @@ def test_a_test_is_recorded_once_and_then_replayed_without_its_model(project):
     project.test(CANNOT_RECORD)
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert "1 call served from recordings, 0 recorded live, 0 missed" in told(result)
+    assert "1 call served from recordings, 0 recorded live, 0 missed" in printed_output(result)
 
 
 def test_a_recording_that_is_not_there_is_an_error_that_says_how_to_record_it(project):
@@ -43,7 +43,7 @@ def test_a_recording_that_is_not_there_is_an_error_that_says_how_to_record_it(pr
             "E*hint: record it: pytest test_it.py::test_greets --offbook-record=once",
         ]
     )
-    assert "pytest_plugin" not in told(result).replace("offbook.pytest_plugin.fixture", "")
+    assert "pytest_plugin" not in printed_output(result).replace("offbook.pytest_plugin.fixture", "")
 
 
 def test_a_replay_refuses_a_request_that_was_not_recorded_and_counts_it(project):
@@ -52,8 +52,8 @@ def test_a_replay_refuses_a_request_that_was_not_recorded_and_counts_it(project)
     project.test(GREETS.replace("greet(offbook)", "greet(offbook, 'Eve')"))
     result = project.run()
     result.assert_outcomes(failed=1)
-    assert "RecordingMismatchError" in told(result)
-    assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
+    assert "RecordingMismatchError" in printed_output(result)
+    assert "0 calls served from recordings, 0 recorded live, 1 missed" in printed_output(result)
 
 
 def test_a_lenient_test_is_answered_with_a_default_which_counts_as_missed(project):
@@ -68,7 +68,7 @@ def test_greets(offbook):
     )
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
+    assert "0 calls served from recordings, 0 recorded live, 1 missed" in printed_output(result)
 
 
 def test_async_tests_await_the_provider(project):
@@ -96,7 +96,7 @@ async def test_greets(offbook):
     project.write("recordings/test_it/test_greets.json", '{"_version": 2, "greet": {"content": "Hello"}}')
     result = project.run()
     result.assert_outcomes(failed=1)
-    assert "EventLoopError" in told(result)
+    assert "EventLoopError" in printed_output(result)
 
 
 def test_waiting_costs_nothing_when_replaying_and_is_real_when_recording(project):
@@ -142,7 +142,7 @@ def tools(offbook):
     project.run().assert_outcomes(passed=1)
 
 
-def test_recorded_calls_are_told_as_such(project):
+def test_recorded_calls_are_reported_as_such(project):
     project.test(
         """
 def test_greets(offbook):
@@ -155,7 +155,7 @@ def test_greets(offbook):
     )
     result = project.record()
     result.assert_outcomes(passed=1)
-    assert "0 calls served from recordings, 1 recorded live, 0 missed" in told(result)
+    assert "0 calls served from recordings, 1 recorded live, 0 missed" in printed_output(result)
 
 
 TOOLS = """
@@ -169,11 +169,11 @@ def shout(text: str) -> str:
 """
 
 
-@pytest.mark.parametrize("given", ["add, shout", "[add, shout]", "{'add': add, 'shout': shout}"])
-def test_tools_are_recorded_and_then_answered_without_running(project, given):
+@pytest.mark.parametrize("function", ["add, shout", "[add, shout]", "{'add': add, 'shout': shout}"])
+def test_tools_are_recorded_and_then_answered_without_running(project, function):
     test = f"""
 def test_tools(offbook):
-    tools = offbook.tools({given})
+    tools = offbook.tools({function})
     assert tools["add"](a=1, b=2) == 3
     assert offbook.tools(shout)["shout"](text="hi") == "HI"
     assert greet(offbook) == greet(offbook, step="again")
@@ -181,11 +181,11 @@ def test_tools(offbook):
     project.test(TOOLS + test.replace("tools =", "offbook.live(Echo)\n    tools ="))
     result = project.record()
     result.assert_outcomes(passed=1)
-    assert "4 recorded live" in told(result)
+    assert "4 recorded live" in printed_output(result)
     project.test(TOOLS.replace("return", "assert False,") + test)
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert "4 calls served" in told(result)
+    assert "4 calls served" in printed_output(result)
 
 
 def test_lenient_tools_count_what_the_recording_missed(project):
@@ -200,7 +200,7 @@ def test_tools(offbook):
     project.write("recordings/test_it/test_tools.json", '{"_version": 2}')
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert "0 calls served from recordings, 0 recorded live, 1 missed" in told(result)
+    assert "0 calls served from recordings, 0 recorded live, 1 missed" in printed_output(result)
 
 
 def test_faults_fire_as_planned_and_the_gateway_recovers(project):
@@ -228,7 +228,7 @@ def test_mistyped(offbook):
     )
     result = project.record()
     result.assert_outcomes(passed=2, failed=1)
-    assert "did you mean 'http_error'?" in told(result)
+    assert "did you mean 'http_error'?" in printed_output(result)
     project.run("-k", "recovers or fails").assert_outcomes(passed=2)
 
 
@@ -262,9 +262,9 @@ def test_wrong_site(offbook):
     )
     result = project.record()
     result.assert_outcomes(passed=2, failed=1)
-    assert "tool_lost is a fault of tools, and the site has no tool" in told(result)
-    kept = json.loads((project.folder / "recordings/test_it/test_loses.json").read_text())["_tools"]["add"]
-    assert [exchange["result"] for exchange in kept] == [3, 3, 3]
+    assert "tool_lost is a fault of tools, and the site has no tool" in printed_output(result)
+    entries = json.loads((project.folder / "recordings/test_it/test_loses.json").read_text())["_tools"]["add"]
+    assert [exchange["result"] for exchange in entries] == [3, 3, 3]
     project.run("-k", "loses or then_on").assert_outcomes(passed=2)
 
 
@@ -304,7 +304,7 @@ def test_greets(offbook):
     project.write("recordings/test_it/test_greets.json", '{"_version": 2}')
     result = project.run()
     result.assert_outcomes(failed=1)
-    assert "a fault fired before this (tool=add call=1: tool_error)" in told(result)
+    assert "a fault fired before this (tool=add call=1: tool_error)" in printed_output(result)
 
 
 def test_a_vendor_is_asked_at_the_address_of_the_environment(project, monkeypatch):
@@ -320,9 +320,9 @@ def test_recording_from_nothing_says_what_to_do(project, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     project.test(CANNOT_RECORD)
-    assert "call offbook.live(provider) first, or mark the test" in told(project.record())
+    assert "call offbook.live(provider) first, or mark the test" in printed_output(project.record())
     project.test('pytestmark = pytest.mark.offbook(provider="openai")\n' + CANNOT_RECORD)
-    assert "OPENAI_API_KEY is not set" in told(project.record())
+    assert "OPENAI_API_KEY is not set" in printed_output(project.record())
     assert project.recordings() == []
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 
 RECORDING = '{"_version": 2, "greet": {"content": "Hello"}, "_tools": {"add": [{"arguments": {"a": 1}, "result": 3}]}}'
 ONLY_TOOLS = RECORDING.replace('"greet": {"content": "Hello"}, ', "")
@@ -87,12 +87,12 @@ class TestMisses:
         project.test(f"{CARELESS}\ndef test_it(offbook):\n    {body}\n")
         result = project.run()
         result.assert_outcomes(passed=1, errors=1)
-        assert "step 'part' is not in the recording" in told(result)
+        assert "step 'part' is not in the recording" in printed_output(result)
 
     def test_one_is_shown_with_a_test_that_fails_for_another_reason(self, careless):
         result = careless('assert ask(offbook, "part") == "Hello"')
         result.assert_outcomes(failed=1)
-        text = told(result)
+        text = printed_output(result)
         assert "AssertionError: assert 'All done!' == 'Hello'" in text
         assert text.count("step 'part' is not in the recording") == 1
 
@@ -105,9 +105,9 @@ class TestMisses:
     def test_one_that_follows_a_fault_does_not_say_to_record_the_test_again(self, careless, call):
         result = careless(f'offbook.faults("tool=add call=1: tool_lost")\nuse(offbook, 1)\n{call}')
         result.assert_outcomes(failed=1)
-        assert "a fault fired before this (tool=add call=1: tool_lost)" in told(result)
-        assert "record" not in told(result).partition("hint: ")[2].partition("a fault fired")[0]
-        assert "or undo the change" not in told(result)
+        assert "a fault fired before this (tool=add call=1: tool_lost)" in printed_output(result)
+        assert "record" not in printed_output(result).partition("hint: ")[2].partition("a fault fired")[0]
+        assert "or undo the change" not in printed_output(result)
 
     def test_one_over_http_that_follows_a_fault_of_a_tool_does_not_say_to_record_the_test_again(self, careless):
         result = careless(
@@ -118,7 +118,7 @@ class TestMisses:
             recording=ONLY_TOOLS,
         )
         result.assert_outcomes(failed=1)
-        assert "or undo the change" not in told(result)
+        assert "or undo the change" not in printed_output(result)
 
     def test_a_lenient_test_has_none(self, careless):
         result = careless('ask(offbook, "part")', marker="@pytest.mark.offbook(strict=False)")
@@ -130,7 +130,7 @@ class TestFaults:
     def test_one_that_never_fires_fails_the_test(self, careless, fault):
         result = careless(f'offbook.faults({fault!r})\nask(offbook, "greet")\nuse(offbook, 1)')
         result.assert_outcomes(failed=1)
-        assert f"the fault {fault!r} never fired" in told(result)
+        assert f"the fault {fault!r} never fired" in printed_output(result)
 
     def test_one_that_never_fires_in_a_client_fails_the_test(self, careless):
         result = careless('offbook.sync_http_client()\noffbook.faults("call=7: timeout")')
@@ -161,7 +161,7 @@ class TestUnused:
         marker = '@pytest.mark.offbook(unused="error")' if how == "marker" else ""
         result = careless(body, *([] if marker else ["--offbook-strict-unused"]), marker=marker)
         result.assert_outcomes(failed=1)
-        assert names in told(result)
+        assert names in printed_output(result)
 
     def test_a_test_without_a_recording_that_makes_no_call_passes(self, careless):
         careless("pass", "--offbook-strict-unused", recording=None).assert_outcomes(passed=1)
@@ -176,4 +176,4 @@ class TestUnused:
 def test_the_hint_for_an_old_recording_names_the_marker(careless, use):
     result = careless(use, recording='{"greet": {"content": "Hello"}}')
     result.assert_outcomes(failed=1)
-    assert "or mark the test: @pytest.mark.offbook(strict=False)" in told(result)
+    assert "or mark the test: @pytest.mark.offbook(strict=False)" in printed_output(result)

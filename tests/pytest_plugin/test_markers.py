@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 
 
 @pytest.mark.parametrize(
@@ -28,22 +28,22 @@ def test_a_wrong_marker_fails_its_test_and_no_other(project, arguments, complain
     project.test(f"{wrong}\ndef test_other(offbook):\n    pass\n")
     result = project.run()
     result.assert_outcomes(errors=1, passed=1)
-    assert f"test_it.py::test_greets: mark.offbook: {complaint}" in told(result)
-    assert "INTERNALERROR" not in told(result)
+    assert f"test_it.py::test_greets: mark.offbook: {complaint}" in printed_output(result)
+    assert "INTERNALERROR" not in printed_output(result)
 
 
 def test_a_recording_that_no_store_takes_fails_its_test(project):
     project.test('@pytest.mark.offbook(recording="x.db")\ndef test_greets(offbook):\n    pass\n')
     result = project.run("--offbook-record=once")
     result.assert_outcomes(errors=1)
-    assert "looks like a database" in told(result)
+    assert "looks like a database" in printed_output(result)
 
 
 def test_a_marker_without_the_fixture_does_nothing_but_must_be_right(project):
     project.test('pytestmark = pytest.mark.offbook(provider="openai")\ndef test_it():\n    pass\n')
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert "recordings" not in told(result)
+    assert "recordings" not in printed_output(result)
     project.test("pytestmark = pytest.mark.offbook(prvider=1)\ndef test_it():\n    pass\n")
     project.run().assert_outcomes(errors=1)
 
@@ -66,8 +66,8 @@ class TestShop:
 
 
 def test_the_marker_and_the_options_are_documented(project):
-    assert "@pytest.mark.offbook(recording=None, strict=True" in told(project.run("--markers"))
-    helped = told(project.run("--help"))
+    assert "@pytest.mark.offbook(recording=None, strict=True" in printed_output(project.run("--markers"))
+    helped = printed_output(project.run("--help"))
     for option in ("record={none,once,new,all,append,fresh}", "keep-failed", "strict-unused", "report-unused"):
         assert f"--offbook-{option}" in helped
 
@@ -75,4 +75,4 @@ def test_the_marker_and_the_options_are_documented(project):
 def test_an_unknown_mode_is_a_usage_error(project):
     result = project.run("--offbook-record=sometimes")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "sometimes" in told(result)
+    assert "sometimes" in printed_output(result)

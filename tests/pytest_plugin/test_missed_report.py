@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 
 AGENT = """
 async def agent(provider, text):
@@ -49,7 +49,7 @@ def test_a_drifted_prompt_shows_the_difference_the_hint_and_no_frame_of_a_librar
             "E     hint: record the test again, or undo the change: pytest test_it.py::test_it --offbook-record=fresh",
         ]
     )
-    assert "gateway.py" not in told(result)
+    assert "gateway.py" not in printed_output(result)
     assert len(result.outlines) < MAX_LINES
 
 
@@ -64,13 +64,13 @@ def test_an_error_of_an_sdk_is_as_short_and_has_the_hint(recorded):
             "hint: record the test again, or undo the change: pytest test_it.py::test_it --offbook-record=fresh",
         ]
     )
-    assert "_base_client.py" not in told(result)
+    assert "_base_client.py" not in printed_output(result)
     assert len(result.outlines) < MAX_LINES
 
 
 def test_a_style_that_the_user_chose_is_kept(recorded):
     recorded.test(ASKS.replace('"Ada"', '"Eve"'))
-    assert "gateway.py" in told(recorded.run("--tb=long"))
+    assert "gateway.py" in printed_output(recorded.run("--tb=long"))
 
 
 def test_a_test_that_fails_for_another_reason_keeps_its_traceback(recorded):

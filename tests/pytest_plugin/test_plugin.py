@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from offbook.pytest_plugin import plugin
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 from tests.pytest_plugin.test_explored_test import AGENT, RECORDING, SOUND
 
 HEAVY = {"msgspec", "orjson", "pydantic", "httpx2", "yaml", "rich", "typer", "offbook.clock", "offbook.pipeline"}
@@ -34,7 +34,7 @@ def test_tests_that_do_not_use_it_see_nothing_of_it(project):
     project.test("def test_it():\n    pass\n")
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert "offbook" not in told(result)
+    assert "offbook" not in printed_output(result)
 
 
 SHARED = """
@@ -62,7 +62,7 @@ def parallel(project):
     project.write("agent.py", AGENT)
     result = project.run_apart("-n", "2", "--offbook-record=all", "test_it.py", "sim_hello.py")
     result.assert_outcomes(passed=6, errors=1)
-    assert "0 calls served from recordings, 4 recorded live, 0 missed" in told(result)
+    assert "0 calls served from recordings, 4 recorded live, 0 missed" in printed_output(result)
     return project
 
 
@@ -71,7 +71,7 @@ def test_workers_record_and_replay_as_one_process_does(parallel):
     assert {key for key in recorded if not key.startswith("_")} == {f"greet-{number}" for number in range(4)}
     parallel.test(SOUND.replace("tools(refund))", "tools(refund), tries=2)"), path="test_explored.py")
     result = parallel.run_apart("-n", "2", "--offbook-report-unused")
-    text = told(result)
+    text = printed_output(result)
     result.assert_outcomes(passed=4 + 2 + 5, failed=2, errors=1)
     assert "calls served from recordings, 0 recorded live, 0 missed" in text
     assert text.count("not used in shared.json") == 4

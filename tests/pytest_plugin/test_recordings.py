@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.pytest_plugin.recordings import default_recording, file_name, resolve_recording
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 
 GREETS = """
 def test_greets(offbook):
@@ -73,7 +73,7 @@ def test_a_marked_recording_is_used_wherever_it_is(project, recording):
     assert (project.folder / recording.rpartition(":///")[2]).is_file()
     result = project.run()
     result.assert_outcomes(passed=1)
-    assert "1 call served" in told(result)
+    assert "1 call served" in printed_output(result)
 
 
 def test_tests_may_share_a_recording_from_the_first_time_on(project):
@@ -99,17 +99,17 @@ def stale(project):
     return project
 
 
-def test_entries_left_unused_are_told_at_the_end(stale):
+def test_entries_left_unused_are_reported_at_the_end(stale):
     result = stale.run()
     result.assert_outcomes(passed=1)
-    assert "not used in recordings/test_it/test_greets.json: farewell[0], farewell[1]" in told(result)
+    assert "not used in recordings/test_it/test_greets.json: farewell[0], farewell[1]" in printed_output(result)
 
 
-def test_of_a_failed_test_nothing_is_told_to_be_unused(stale):
+def test_of_a_failed_test_nothing_is_reported_as_unused(stale):
     stale.test(USES_ONE_ENTRY + "    assert False\n")
     result = stale.run("--offbook-strict-unused")
     result.assert_outcomes(failed=1)
-    assert "not used" not in told(result)
+    assert "not used" not in printed_output(result)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_entries_left_unused_fail_the_test_if_asked_for(stale, mark, option):
     stale.test(mark + USES_ONE_ENTRY)
     result = stale.run(*filter(None, [option]))
     result.assert_outcomes(failed=1)
-    assert "2 entries not used: farewell[0], farewell[1]" in told(result)
-    assert "Traceback" not in told(result)
+    assert "2 entries not used: farewell[0], farewell[1]" in printed_output(result)
+    assert "Traceback" not in printed_output(result)
 
 
 def test_a_test_that_uses_everything_passes_strictly(project):
@@ -153,7 +153,7 @@ def test_recordings_that_no_test_used_are_listed_if_asked_for(leftover):
 @pytest.mark.parametrize("some", [["test_it.py"], ["-k", "greets"], ["--deselect", "test_it.py::test_skipped"]])
 def test_recordings_are_not_listed_where_only_some_tests_ran(leftover, some):
     result = leftover.run("--offbook-report-unused", *some)
-    assert "1 call served" in told(result)
+    assert "1 call served" in printed_output(result)
     assert unused(result) == []
 
 

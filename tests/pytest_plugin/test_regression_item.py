@@ -9,12 +9,12 @@ from offbook.faults import parse_fault
 from offbook.subjects.open import open_subject
 from offbook.subjects.regression import Regression, RegressionFolder
 from offbook.subjects.specs import ExploreSettings, WorkflowSpec
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 from tests.subjects.projects import CARELESS, REFUND, Project
 
 
 @pytest.fixture
-def kept(project, monkeypatch):
+def finding(project, monkeypatch):
     """A project with a finding that was kept in `regress`, and a JSON file that is none."""
     monkeypatch.chdir(project.folder)
     Project(project.folder).workflow(CARELESS)
@@ -28,21 +28,21 @@ def kept(project, monkeypatch):
     return project
 
 
-def test_a_finding_fails_while_it_is_there(kept):
-    result = kept.run()
+def test_a_finding_fails_while_it_is_there(finding):
+    result = finding.run()
     result.assert_outcomes(failed=1)
-    assert 'repeated side effect: refund(order="42") ran 2 times instead of once' in told(result)
-    assert "again: offbook replay --plan" in told(result)
+    assert 'repeated side effect: refund(order="42") ran 2 times instead of once' in printed_output(result)
+    assert "again: offbook replay --plan" in printed_output(result)
 
 
-def test_it_passes_when_it_is_mended(kept):
-    Project(kept.folder).workflow(REFUND)
-    kept.run().assert_outcomes(passed=1)
+def test_it_passes_when_it_is_mended(finding):
+    Project(finding.folder).workflow(REFUND)
+    finding.run().assert_outcomes(passed=1)
 
 
-def test_what_it_needs_and_lacks_is_told_without_a_traceback(kept):
-    (kept.folder / "run.json").unlink()
-    result = kept.run()
+def test_what_it_needs_and_lacks_is_reported_without_a_traceback(finding):
+    (finding.folder / "run.json").unlink()
+    result = finding.run()
     result.assert_outcomes(failed=1)
-    assert "run.json" in told(result)
-    assert "Traceback" not in told(result)
+    assert "run.json" in printed_output(result)
+    assert "Traceback" not in printed_output(result)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.pytest_plugin.conftest import told
+from tests.pytest_plugin.conftest import printed_output
 from tests.servers.loopback import LoopbackServer
 from tests.servers.models import chat_answer
 
@@ -46,7 +46,7 @@ def test_each_scenario_is_an_item_that_can_be_run_alone(shop):
     shop.run().assert_outcomes(passed=3)
     result = shop.run("-vv", "sim_booking.py::user books a morning slot")
     result.assert_outcomes(passed=1)
-    assert "sim_booking.py::user books a morning slot PASSED" in told(result)
+    assert "sim_booking.py::user books a morning slot PASSED" in printed_output(result)
 
 
 def test_a_failing_scenario_shows_the_difference_and_the_conversation_but_no_traceback(shop):
@@ -66,8 +66,8 @@ def test_a_failing_scenario_shows_the_difference_and_the_conversation_but_no_tra
             "  agent: Booked: {'id': 'BK-1'}",
         ]
     )
-    assert "Traceback" not in told(result)
-    assert "scenario_item.py" not in told(result)
+    assert "Traceback" not in printed_output(result)
+    assert "scenario_item.py" not in printed_output(result)
 
 
 def test_a_scenario_is_recorded_from_the_agents_provider_and_then_replayed(shop, monkeypatch):
@@ -77,13 +77,13 @@ def test_a_scenario_is_recorded_from_the_agents_provider_and_then_replayed(shop,
         monkeypatch.setenv("SHOP_URL", f"{server.url}/v1")
         result = shop.record()
         result.assert_outcomes(passed=1)
-        assert "0 calls served from recordings, 1 recorded live, 0 missed" in told(result)
+        assert "0 calls served from recordings, 1 recorded live, 0 missed" in printed_output(result)
     monkeypatch.delenv("SHOP_URL")
     assert shop.recordings() == ["thinks-aloud.json"]
     result = shop.run("--offbook-strict-unused", "--offbook-report-unused")
     result.assert_outcomes(passed=1)
-    assert "1 call served from recordings, 0 recorded live, 0 missed" in told(result)
-    assert "no test used" not in told(result)
+    assert "1 call served from recordings, 0 recorded live, 0 missed" in printed_output(result)
+    assert "no test used" not in printed_output(result)
 
 
 def test_a_scenario_that_fails_keeps_no_recording(shop, monkeypatch):
@@ -99,8 +99,8 @@ def test_a_scenario_without_its_recording_says_how_to_record_it(shop):
     shop.write("sim_thinking.py", THINKS)
     result = shop.run()
     result.assert_outcomes(failed=1)
-    assert "recordings/thinks-aloud.json: no such recording" in told(result)
-    assert "hint: record it: pytest 'sim_thinking.py::thinks aloud' --offbook-record=once" in told(result)
+    assert "recordings/thinks-aloud.json: no such recording" in printed_output(result)
+    assert "hint: record it: pytest 'sim_thinking.py::thinks aloud' --offbook-record=once" in printed_output(result)
 
 
 def test_a_scenario_that_leaves_entries_unused_fails_if_asked_for(shop):
@@ -110,33 +110,33 @@ def test_a_scenario_that_leaves_entries_unused_fails_if_asked_for(shop):
     shop.run().assert_outcomes(passed=1)
     result = shop.run("--offbook-strict-unused")
     result.assert_outcomes(failed=1)
-    assert "1 entry not used: thinks aloud/agent/1/user[0]" in told(result)
+    assert "1 entry not used: thinks aloud/agent/1/user[0]" in printed_output(result)
 
 
 def test_a_scenario_that_cannot_be_held_says_why_without_a_traceback(shop):
     shop.write("sim_booking.py", SCENARIOS + 'scenario("nobody", goal="to book")\n')
     result = shop.run()
     result.assert_outcomes(passed=1, failed=1)
-    assert "there is no model to simulate the user" in told(result)
-    assert "Traceback" not in told(result)
+    assert "there is no model to simulate the user" in printed_output(result)
+    assert "Traceback" not in printed_output(result)
 
 
-def test_an_agent_that_the_config_names_wrongly_is_told_without_a_traceback(shop):
+def test_an_agent_that_the_config_names_wrongly_is_reported_without_a_traceback(shop):
     shop.write("offbook.toml", '[agent]\nhandler = "shop_agent:hanlde"\n')
     shop.write("sim_booking.py", SCENARIOS)
     result = shop.run()
     result.assert_outcomes(failed=1)
-    assert "there is no 'hanlde' in shop_agent" in told(result)
-    assert "Traceback" not in told(result)
+    assert "there is no 'hanlde' in shop_agent" in printed_output(result)
+    assert "Traceback" not in printed_output(result)
 
 
-def test_a_mistake_inside_a_conversation_is_told_without_a_traceback(shop):
+def test_a_mistake_inside_a_conversation_is_reported_without_a_traceback(shop):
     shop.write("shop_agent.py", AGENT.replace("await ctx.provider.complete(", "ctx.provider.complete_sync("))
     shop.write("sim_thinking.py", THINKS)
     result = shop.run()
     result.assert_outcomes(failed=1)
-    assert "an event loop is already running here; await the call" in told(result)
-    assert "Traceback" not in told(result)
+    assert "an event loop is already running here; await the call" in printed_output(result)
+    assert "Traceback" not in printed_output(result)
 
 
 WRONG_FILES = {
@@ -153,8 +153,8 @@ def test_a_file_that_declares_no_scenarios_rightly_is_an_error_of_collection(sho
     result = shop.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.assert_outcomes(errors=len(WRONG_FILES))
-    assert "scenario_item.py" not in told(result)
-    sections = told(result).split("ERROR collecting ")
+    assert "scenario_item.py" not in printed_output(result)
+    sections = printed_output(result).split("ERROR collecting ")
     for name, (_, reason) in WRONG_FILES.items():
         assert any(section.startswith(name) and reason in section for section in sections), name
 
@@ -163,7 +163,7 @@ def test_scenarios_without_a_config_are_an_error_of_collection_that_shows_one(pr
     project.write("sim_booking.py", SCENARIOS)
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    assert "there is no offbook.toml here or above" in told(result)
+    assert "there is no offbook.toml here or above" in printed_output(result)
 
 
 def test_files_of_others_that_happen_to_be_called_sim_are_left_alone(project):

@@ -19,8 +19,8 @@ from tests.fakes import user
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, DESK
 
 
-def workflow_spec(given):
-    flow, recording = given
+def workflow_spec(files):
+    flow, recording = files
     return WorkflowSpec(recording=str(recording), file=str(flow))
 
 

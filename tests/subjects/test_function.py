@@ -48,7 +48,7 @@ def test_each_run_begins_at_the_beginning(recording):
     subject.close()
 
 
-def test_it_is_told_what_to_do_about_divergences_and_how_long_to_wait(recording):
+def test_it_takes_a_policy_for_divergences_and_a_deadline(recording):
     subject = FunctionSubject(agent, recording, divergence=Divergence("default"), deadlines=Deadlines(virtual_s=30.0))
     subject.run(FaultPlan())
     assert subject.run(plan_of("call=1: timeout 60000")).hung.startswith("it had not ended after 30 s; it waited in ")

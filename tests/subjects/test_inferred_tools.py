@@ -51,13 +51,13 @@ def test_a_conversation_that_goes_on_does_not_run_its_tools_again():
     assert outcomes(*turns) == [("refund", "done", "paid"), ("mail", "done", "sent")]
 
 
-def test_calls_of_one_answer_are_told_apart_by_their_ids():
+def test_calls_of_one_answer_are_distinguished_by_their_ids():
     first, second = ToolCall("refund", {"order": 1}, "x"), ToolCall("refund", {"order": 2}, "y")
     (one, two) = infer_tools([asks(first, second), asks(sends=[ToolResult("y", "refund", "paid")])])
     assert (one.outcome, two.outcome, two.arguments) == ("unknown", "done", {"order": 2})
 
 
-def test_calls_without_ids_are_told_apart_by_their_order():
+def test_calls_without_ids_are_distinguished_by_their_order():
     first, second = ToolCall("refund", {"order": 1}), ToolCall("refund", {"order": 2})
     sent = [ToolResult("call_0", "refund", "one"), ToolResult("call_1", "refund", "two")]
     assert outcomes(asks(first, second), asks(sends=sent)) == [("refund", "done", "one"), ("refund", "done", "two")]

@@ -36,13 +36,13 @@ print(answer["content"])
 """
 
 
-def runs(given, *plans):
+def runs(program, *plans):
     """The clean run, and those with the plans."""
-    with given:
-        return [given.run(FaultPlan()), *(given.run(plan_of(*plan)) for plan in plans)]
+    with program:
+        return [program.run(FaultPlan()), *(program.run(plan_of(*plan)) for plan in plans)]
 
 
-def test_a_run_is_told_by_its_exit_code_its_output_and_its_calls(tmp_path):
+def test_a_run_is_reported_by_its_exit_code_its_output_and_its_calls(tmp_path):
     (run,) = runs(subject(ONCE, tmp_path, HELLO))
     assert run.result == {"exit": 0, "stdout": "Hello\n"}
     assert (run.error, run.hung, run.diverged, run.fired, run.took_s) == (None, "", "", (), 0.0)
@@ -51,8 +51,8 @@ def test_a_run_is_told_by_its_exit_code_its_output_and_its_calls(tmp_path):
 
 
 def test_a_subject_is_named_like_its_command(tmp_path):
-    with subject(ONCE, tmp_path, HELLO) as given:
-        assert given.name.startswith(python("")[0])
+    with subject(ONCE, tmp_path, HELLO) as program:
+        assert program.name.startswith(python("")[0])
 
 
 def test_a_request_that_repeats_a_failed_one_gets_its_answer(tmp_path):
@@ -71,12 +71,12 @@ def test_a_request_that_repeats_a_failed_one_gets_its_answer(tmp_path):
 
 
 def test_an_exit_code_may_be_declared(tmp_path):
-    given = subject(STUBBORN, tmp_path, HELLO, declared=("1",))
-    _, run = runs(given, ["call=1: http_error 500"])
+    program = subject(STUBBORN, tmp_path, HELLO, declared=("1",))
+    _, run = runs(program, ["call=1: http_error 500"])
     assert run.error.kind == "declared"
 
 
-def test_the_error_that_ends_a_program_is_told(tmp_path):
+def test_the_error_that_ends_a_program_is_reported(tmp_path):
     code = "answer = ask(said('Hi'))['content']\nif not answer: raise KeyError('content')"
     _, run = runs(subject(code, tmp_path, HELLO), ["call=1: empty_response"])
     assert (run.error.type, run.error.message) == ("exit 1", "KeyError: 'content'")
@@ -89,10 +89,10 @@ def test_a_program_that_a_signal_ends_has_crashed(tmp_path):
 
 
 def test_a_program_that_waits_for_ever_has_hung(tmp_path):
-    given = subject(ONCE, tmp_path, HELLO, deadline_s=3.0)
-    _, run = runs(given, ["call=1: timeout 60000"])
-    told = "it waited 3 s for the answer to call 1: no timeout is set, or a longer one (OpenAI(timeout=…))"
-    assert (run.hung, run.result, run.error) == (told, None, None)
+    program = subject(ONCE, tmp_path, HELLO, deadline_s=3.0)
+    _, run = runs(program, ["call=1: timeout 60000"])
+    message = "it waited 3 s for the answer to call 1: no timeout is set, or a longer one (OpenAI(timeout=…))"
+    assert (run.hung, run.result, run.error) == (message, None, None)
     assert [call.error for call in run.calls] == ["timeout"]
 
 
@@ -121,8 +121,8 @@ def test_a_request_that_was_never_recorded_has_diverged(tmp_path):
 
 def test_a_divergence_may_be_answered_with_a_text(tmp_path):
     code = "print(ask(said('Hi' if ask(said('Hm'))['content'] else 'Ho'))['content'])"
-    given = subject(code, tmp_path, HELLO, BYE, on_divergence="default", default_response="what?")
-    _, run = runs(given, ["call=1: empty_response"])
+    program = subject(code, tmp_path, HELLO, BYE, on_divergence="default", default_response="what?")
+    _, run = runs(program, ["call=1: empty_response"])
     assert run.result["stdout"] == "what?\n"
     assert "is not in the recording" in run.diverged
     assert run.calls[1].outcome == "diverged"
@@ -191,9 +191,9 @@ asked = urllib.request.Request(url, body, {"content-type": "application/json"})
 print(urllib.request.urlopen(asked).read().count(b"data:"))
 """
     spoken = {"content": "The end", "chunks": [[0.0, "The "], [0.0, "end"]]}
-    with subject(code, tmp_path, spoken) as given:
-        options = ExploreOptions(variants=select_variants("stream_truncate clean", given.variants))
-        exploration = Explorer(given, options).explore()
+    with subject(code, tmp_path, spoken) as program:
+        options = ExploreOptions(variants=select_variants("stream_truncate clean", program.variants))
+        exploration = Explorer(program, options).explore()
     assert exploration.clean.calls[0].is_streamed
     assert [str(each.case) for each in exploration.results] == [
         f"call=1 attempt=1 chunk={place}: stream_truncate raise=clean" for place in (0, 2, 3)
@@ -201,7 +201,7 @@ print(urllib.request.urlopen(asked).read().count(b"data:"))
     assert [each.run.result["stdout"] for each in exploration.results] == ["0\n", "2\n", "3\n"]
 
 
-def test_each_run_has_a_temporary_folder_of_its_own_and_nothing_tells_of_it_or_of_ports(tmp_path):
+def test_each_run_has_a_temporary_folder_of_its_own_and_nothing_mentions_it_or_ports(tmp_path):
     code = """
 import tempfile
 print(tempfile.gettempdir(), os.listdir(tempfile.gettempdir()))
@@ -217,9 +217,9 @@ ask(said("Hi"))
 
 def test_the_same_exploration_is_the_same_with_any_number_of_threads(tmp_path):
     def explore(workers):
-        with subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=("refund",)) as given:
-            options = ExploreOptions(variants=select_variants("http_error 500,malformed_response", given.variants))
-            return Explorer(given, options, executor=ThreadExecutor(given, workers)).explore()
+        with subject(TOOL_LOOP, tmp_path, REFUND, BYE, side_effects=("refund",)) as program:
+            options = ExploreOptions(variants=select_variants("http_error 500,malformed_response", program.variants))
+            return Explorer(program, options, executor=ThreadExecutor(program, workers)).explore()
 
     one, two = explore(1), explore(3)
     assert one == two
@@ -230,13 +230,13 @@ def test_an_executor_stops_what_runs_when_the_results_are_not_wanted(tmp_path):
     def stop(_):
         raise KeyboardInterrupt
 
-    with subject(ONCE, tmp_path, HELLO, deadline_s=600.0) as given:
-        options = ExploreOptions(variants=select_variants("connection_reset,timeout", given.variants))
+    with subject(ONCE, tmp_path, HELLO, deadline_s=600.0) as program:
+        options = ExploreOptions(variants=select_variants("connection_reset,timeout", program.variants))
         started_s = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
-            Explorer(given, options, executor=ThreadExecutor(given, 4), on_case=stop).explore()
+            Explorer(program, options, executor=ThreadExecutor(program, 4), on_case=stop).explore()
         assert time.monotonic() - started_s < 30.0
-        assert given.run(FaultPlan()).hung
+        assert program.run(FaultPlan()).hung
 
 
 def test_what_cannot_be_run_is_refused(tmp_path):
@@ -244,8 +244,8 @@ def test_what_cannot_be_run_is_refused(tmp_path):
         ProgramSubject([], replay=tmp_path / "run.json")
     with pytest.raises(InputError):
         ProgramSubject(["true"], replay=tmp_path / "none.json")
-    with subject("", tmp_path, HELLO) as given, pytest.raises(InputError, match="made no call"):
-        Explorer(given, ExploreOptions(variants=())).explore()
+    with subject("", tmp_path, HELLO) as program, pytest.raises(InputError, match="made no call"):
+        Explorer(program, ExploreOptions(variants=())).explore()
 
 
 REPORTS_HTTP = """
@@ -307,8 +307,11 @@ def test_effects_are_inferred_from_the_conversation_unless_the_tool_only_reads(t
 
 def test_a_report_over_http_that_cannot_be_read_ends_the_exploration(tmp_path):
     code = REPORTS_HTTP + "ask(said('Hi'))\nreport('paid')"
-    with subject(code, tmp_path, HELLO) as given, pytest.raises(InputError, match="/_offbook/effects: it is not JSON"):
-        given.run(FaultPlan())
+    with (
+        subject(code, tmp_path, HELLO) as program,
+        pytest.raises(InputError, match="/_offbook/effects: it is not JSON"),
+    ):
+        program.run(FaultPlan())
 
 
 def test_the_error_class_that_ends_a_program_may_be_declared(tmp_path):
@@ -338,3 +341,27 @@ def test_a_program_that_waits_for_nothing_of_ours_says_after_which_call(tmp_path
     _, run = runs(subject(code, tmp_path, HELLO, deadline_s=0.5), ["call=1: empty_response"])
     assert run.hung.startswith("it had not ended")
     assert run.hung.endswith("after call 1, and was not waiting for an answer")
+
+
+CHECKS_FIRST = """
+def check(path):
+    try:
+        urllib.request.urlopen(os.environ["OPENAI_BASE_URL"] + path, data=DATA).read()
+    except OSError:
+        pass
+
+try:
+    answer = ask(said("Hi"))
+except OSError:
+    check(PATH)
+    answer = ask(said("Hi"))
+print(answer["content"])
+"""
+
+
+@pytest.mark.parametrize("path", ["/models", "/health", "/embeddings"])
+def test_a_call_that_is_no_part_of_a_conversation_leaves_a_run_decided(tmp_path, path):
+    data = b'{"model": "e", "input": "Hi"}' if path == "/embeddings" else None
+    code = f"PATH, DATA = {path!r}, {data!r}\n{CHECKS_FIRST}"
+    _, run = runs(subject(code, tmp_path, HELLO, on_divergence="explore"), ["call=1 attempt=1: http_error 500"])
+    assert (run.diverged, run.result["stdout"]) == ("", "Hello\n")

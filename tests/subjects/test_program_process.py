@@ -48,7 +48,7 @@ def test_a_program_that_takes_too_long_is_ended():
     assert ended.stdout in ("begun\n", "")
 
 
-def test_a_program_that_says_much_never_waits_to_be_heard_and_the_beginning_is_kept():
+def test_a_program_that_says_much_never_waits_to_be_read_and_the_beginning_is_kept():
     ended = ran(WRITES_MUCH)
     assert (ended.code, len(ended.stdout), ended.stderr) == (0, MAX_OUTPUT_BYTES, "done")
 
@@ -110,7 +110,7 @@ openai.APIConnectionError: Connection error.
         ("", ""),
     ],
 )
-def test_the_line_that_names_the_error_is_told(stderr, words):
+def test_the_line_that_names_the_error_is_reported(stderr, words):
     assert error_line(stderr) == words
 
 

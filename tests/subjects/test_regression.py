@@ -26,7 +26,7 @@ def careless(project):
     return WorkflowSpec(recording="run.json", file="flow.yaml")
 
 
-def kept(spec, *lines, folder="regress", invariants=None):
+def write_finding(spec, *lines, folder="regress", invariants=None):
     """The files of what was found with the faults of each of `lines`."""
     kind = Regression(
         offbook="regression",
@@ -45,7 +45,7 @@ def kept(spec, *lines, folder="regress", invariants=None):
 
 
 def test_a_finding_is_kept_with_all_that_it_takes_to_run_it_again(careless):
-    (file,) = kept(careless, LOST)
+    (file,) = write_finding(careless, LOST)
     assert str(file) == "regress/0007.json"
     assert is_regression(file)
     regression = load_regression(file)
@@ -54,14 +54,14 @@ def test_a_finding_is_kept_with_all_that_it_takes_to_run_it_again(careless):
 
 
 def test_it_is_a_finding_until_it_is_mended(careless, project):
-    (file,) = kept(careless, LOST)
+    (file,) = write_finding(careless, LOST)
     assert reproduce(file).verdict == "repeated side effect"
     project.write("flow.yaml", REFUND)
     assert reproduce(file).verdict == "failed partway"
 
 
 def test_it_is_run_in_the_folder_that_it_was_found_in(careless, monkeypatch):
-    (file,) = kept(careless, LOST)
+    (file,) = write_finding(careless, LOST)
     there = file.resolve()
     monkeypatch.chdir("/")
     assert reproduce(there).is_finding
@@ -70,22 +70,22 @@ def test_it_is_run_in_the_folder_that_it_was_found_in(careless, monkeypatch):
 
 def test_faults_that_it_does_not_need_are_left_out(careless):
     lines = f"step=plan attempt=1: http_error 500; {LOST}"
-    (file,) = kept(careless, lines)
+    (file,) = write_finding(careless, lines)
     assert str(load_regression(file)) == LOST
 
 
 def test_two_that_come_down_to_the_same_are_kept_once(careless):
-    assert len(kept(careless, LOST, f"step=plan attempt=1: http_error 500; {LOST}")) == 1
+    assert len(write_finding(careless, LOST, f"step=plan attempt=1: http_error 500; {LOST}")) == 1
 
 
 def test_what_is_there_already_stays_as_it_is(careless):
-    first, again = kept(careless, LOST), kept(careless, "step=plan attempt=1: timeout", LOST)
+    first, again = write_finding(careless, LOST), write_finding(careless, "step=plan attempt=1: timeout", LOST)
     assert again == first
     assert [file.name for file in Path("regress").iterdir()] == ["0007.json"]
 
 
 def test_another_finding_does_not_take_the_place_of_one_that_is_kept(careless, project):
-    kept(careless, LOST)
+    write_finding(careless, LOST)
     project.write("checks.py", "def invariant_tells(run):\n    assert run.error is None\n")
     kind = Regression(
         offbook="regression",
@@ -124,8 +124,8 @@ def test_a_program_is_run_again_in_its_folder(project):
         ({"more": 1}, "unknown field"),
     ],
 )
-def test_a_file_that_is_wrong_is_told_with_its_place(careless, change, reason):
-    (file,) = kept(careless, LOST)
+def test_a_file_that_is_wrong_is_reported_with_its_place(careless, change, reason):
+    (file,) = write_finding(careless, LOST)
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(InputError) as caught:
         reproduce(file)
@@ -147,4 +147,4 @@ def test_a_file_that_is_no_json_or_not_there_is_bad_input(project):
 def test_a_folder_that_cannot_be_written_is_bad_input(careless, project):
     project.write("taken", "")
     with pytest.raises(InputError, match="taken"):
-        kept(careless, LOST, folder="taken/regress")
+        write_finding(careless, LOST, folder="taken/regress")

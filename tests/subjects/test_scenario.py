@@ -13,19 +13,19 @@ from tests.servers.models import chat_answer
 from tests.subjects.projects import CONFIG, DESK, EAGER_DESK, SIM, SIM_ANSWERS
 
 
-def spec(given, **more):
-    sim, recording = given
+def spec(files, **more):
+    sim, recording = files
     return ScenarioSpec(recording=str(recording), file=str(sim), scenario="refunds", agent="desk", **more)
 
 
-def verdicts(given, faults="all", *, settings=DEFAULT_SETTINGS):
-    with open_subject(spec(given), settings) as subject:
+def verdicts(files, faults="all", *, settings=DEFAULT_SETTINGS):
+    with open_subject(spec(files), settings) as subject:
         explored = Explorer(subject, ExploreOptions(variants=select_variants(faults))).explore()
     return {str(each.case): each for each in explored.results}
 
 
-def clean(given, *, settings=DEFAULT_SETTINGS):
-    with open_subject(spec(given), settings) as subject:
+def clean(files, *, settings=DEFAULT_SETTINGS):
+    with open_subject(spec(files), settings) as subject:
         return subject.run(FaultPlan())
 
 
@@ -63,10 +63,10 @@ def test_an_agent_that_refunds_until_it_hears_of_it_repeats_a_side_effect(projec
 
 def test_an_agent_that_raises_has_crashed_unless_the_error_is_declared(project):
     desk = DESK.replace("    said =", "    paid['paid'] + 0\n    said =")
-    given = project.scenario(desk=desk)
-    each = verdicts(given, "tool_error")["tool=refund call=1: tool_error"]
+    files = project.scenario(desk=desk)
+    each = verdicts(files, "tool_error")["tool=refund call=1: tool_error"]
     assert (each.verdict, each.run.error.type) == ("crashed", "KeyError")
-    declared = verdicts(given, "tool_error", settings=ExploreSettings(declared=("KeyError",)))
+    declared = verdicts(files, "tool_error", settings=ExploreSettings(declared=("KeyError",)))
     assert {each.verdict for each in declared.values()} == {"failed cleanly"}
 
 
@@ -86,9 +86,9 @@ def test_faulty_results_of_tools_are_not_held_against_the_schemas_of_mocks(proje
 
 def test_side_effects_are_known_by_the_schemas_and_by_name_too(project):
     sim = SIM.replace('    side_effects=["refund"],\n', "")
-    given = project.scenario(desk=EAGER_DESK, sim=sim)
-    assert verdicts(given, "tool_lost")["tool=refund call=1: tool_lost"].verdict == "wrong"
-    named = verdicts(given, "tool_lost", settings=ExploreSettings(side_effects=("refund",)))
+    files = project.scenario(desk=EAGER_DESK, sim=sim)
+    assert verdicts(files, "tool_lost")["tool=refund call=1: tool_lost"].verdict == "wrong"
+    named = verdicts(files, "tool_lost", settings=ExploreSettings(side_effects=("refund",)))
     assert named["tool=refund call=1: tool_lost"].verdict == "repeated side effect"
 
 
@@ -100,10 +100,10 @@ def test_a_tool_without_a_mock_is_a_divergence(project):
 
 
 def test_what_was_never_recorded_can_be_asked_live(project, monkeypatch):
-    given = project.scenario(config=CONFIG + 'provider = "openai"\n')
+    files = project.scenario(config=CONFIG + 'provider = "openai"\n')
     with LoopbackServer(chat_answer("asked for real")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        found = verdicts(given, "tool_error", settings=ExploreSettings(on_divergence="live"))
+        found = verdicts(files, "tool_error", settings=ExploreSettings(on_divergence="live"))
     each = found["tool=refund call=1: tool_error"]
     assert each.run.result["turns"][0]["agent"] == "asked for real"
 
@@ -116,9 +116,9 @@ def test_a_simulated_user_is_answered_from_the_recording_and_no_fault_fires_ther
     opening = '{"message": "Order 42 never came", "stop": false}'
     ending = '{"reason": "I have it", "message": null, "stop": true, "goal_reached": true}'
     answers = {**SIM_ANSWERS, "refunds/desk/1/user": [{"content": opening}, {"content": ending}]}
-    given = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
-    assert clean(given).result["ending"] == "goal_reached"
-    found = verdicts(given, "connection_reset,empty_response")
+    files = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
+    assert clean(files).result["ending"] == "goal_reached"
+    found = verdicts(files, "connection_reset,empty_response")
     assert not any("user" in name for name in found)
     assert found["step=agent.plan call=1 attempt=1: connection_reset"].verdict == "recovered"
     assert found["step=agent.say call=1 attempt=1: empty_response"].verdict == "undetected"
@@ -128,9 +128,9 @@ def test_a_simulated_user_goes_on_as_recorded_and_gets_no_answer_of_the_agent(pr
     opening = '{"message": "Order 42 never came", "stop": false}'
     ending = '{"reason": "I have it", "message": null, "stop": true, "goal_reached": true}'
     answers = {**SIM_ANSWERS, "refunds/desk/1/user": [{"content": opening}, {"content": ending}]}
-    given = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
+    files = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
     for settings in (ExploreSettings(), ExploreSettings(on_divergence="default", default_response="no idea")):
-        found = verdicts(given, "tool_error,tool_lost,tool_garbled", settings=settings)
+        found = verdicts(files, "tool_error,tool_lost,tool_garbled", settings=settings)
         assert "undecided" not in {each.verdict for each in found.values()}
         runs = [each.run for each in found.values() if each.run.diverged]
         assert runs
@@ -139,15 +139,15 @@ def test_a_simulated_user_goes_on_as_recorded_and_gets_no_answer_of_the_agent(pr
 
 def test_a_simulated_user_who_does_not_play_along_ends_the_run(project):
     answers = {**SIM_ANSWERS, "refunds/desk/1/user": [{"content": "nonsense"}, {"content": "nonsense"}]}
-    given = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
+    files = project.scenario(sim=SIMULATED, config=CONFIG + USER, answers=answers)
     with pytest.raises(InputError, match="the run fails without any fault: TargetError"):
-        verdicts(given)
+        verdicts(files)
 
 
 def test_an_agent_that_is_an_endpoint_is_refused(project):
-    given = project.scenario(config='[agent]\nname = "desk"\nendpoint = "http://127.0.0.1:1"\n')
+    files = project.scenario(config='[agent]\nname = "desk"\nendpoint = "http://127.0.0.1:1"\n')
     with pytest.raises(InputError, match=r"agent desk: its models are called elsewhere(.|\n)*-- COMMAND"):
-        clean(given)
+        clean(files)
 
 
 def test_an_agent_that_asks_no_model_by_what_it_is_given_is_refused(project):
@@ -156,7 +156,7 @@ def test_an_agent_that_asks_no_model_by_what_it_is_given_is_refused(project):
         clean(project.scenario(desk=desk))
 
 
-def test_a_recording_that_is_not_there_is_told_with_how_to_make_it(project):
+def test_a_recording_that_is_not_there_is_reported_with_how_to_make_it(project):
     sim, recording = project.scenario()
     recording.unlink()
     with pytest.raises(InputError, match=r"there is no such recording(.|\n)*offbook test FILE --record"):
@@ -164,12 +164,12 @@ def test_a_recording_that_is_not_there_is_told_with_how_to_make_it(project):
 
 
 def test_a_recording_of_another_conversation_is_refused(project):
-    given = project.scenario(answers={"refunds/other/1/agent": {"content": "yes"}})
+    files = project.scenario(answers={"refunds/other/1/agent": {"content": "yes"}})
     with pytest.raises(InputError, match="it has no entry of the conversation 'refunds/desk/1'"):
-        clean(given)
+        clean(files)
 
 
-def test_a_scenario_that_is_not_there_is_told_with_the_nearest(project):
+def test_a_scenario_that_is_not_there_is_reported_with_the_nearest(project):
     sim, recording = project.scenario()
     wrong = ScenarioSpec(recording=str(recording), file=str(sim), scenario="refnds", agent="desk")
     with pytest.raises(InputError, match="did you mean 'refunds'"), open_subject(wrong, ExploreSettings()):
@@ -189,6 +189,6 @@ def test_a_workflow_that_gives_up_as_an_agent_has_failed_cleanly(project):
     project.write("flow.yaml", FLOW)
     sim = SIM.replace('    assertions=Trajectory("strict", ["refund"]),\n', "")
     config = '[agent]\nname = "desk"\nworkflow = "flow.yaml"\n'
-    given = project.scenario(config=config, sim=sim)
-    each = verdicts(given, "http_error 500")["step=agent.plan call=1: http_error 500"]
+    files = project.scenario(config=config, sim=sim)
+    each = verdicts(files, "http_error 500")["step=agent.plan call=1: http_error 500"]
     assert (each.verdict, each.run.error.type) == ("failed cleanly", "StepError")

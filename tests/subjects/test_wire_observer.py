@@ -82,12 +82,12 @@ def test_a_tool_whose_result_a_later_request_has_was_run(protocol, stream):
     assert again.outcome == "unknown"
 
 
-def test_a_run_that_makes_too_many_calls_is_endless_which_is_told_once():
-    told = []
-    session, observer = watched(max_calls=2, on_endless=lambda: told.append("endless"))
+def test_a_run_that_makes_too_many_calls_is_endless_which_is_reported_once():
+    reports = []
+    session, observer = watched(max_calls=2, on_endless=lambda: reports.append("endless"))
     for text in "abcd":
         answer_to(session, call_of(text=text))
-    assert told == ["endless"]
+    assert reports == ["endless"]
     assert (observer.endless, len(observer.calls)) == ("it made more than 2 model calls", 2)
 
 
@@ -109,39 +109,39 @@ def test_the_tools_that_an_answer_asks_for_are_read(protocol, stream):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_frames_that_bring_text_are_told_from_those_around_them(protocol):
-    asked, answer = answered(call_of(protocol, stream=True, max_tokens=9), SPEAKING)
-    chunks = chunk_kinds(asked, answer)
+def test_the_frames_that_bring_text_are_distinguished_from_those_around_them(protocol):
+    parsed_request, answer = answered(call_of(protocol, stream=True, max_tokens=9), SPEAKING)
+    chunks = chunk_kinds(parsed_request, answer)
     assert chunks.count("text") == 2
     assert set(chunks) <= {"text", "other"}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_frames_that_bring_a_tool_call_are_told(protocol):
-    asked, answer = answered(call_of(protocol, stream=True, max_tokens=9, tools=(TOOL,)), ASKING)
-    assert "tool_call" in chunk_kinds(asked, answer)
+def test_the_frames_that_bring_a_tool_call_are_reported(protocol):
+    parsed_request, answer = answered(call_of(protocol, stream=True, max_tokens=9, tools=(TOOL,)), ASKING)
+    assert "tool_call" in chunk_kinds(parsed_request, answer)
 
 
 def test_an_array_is_read_like_a_stream():
     call = call_of("gemini", stream=True, tools=(TOOL,))
-    asked, answer = answered(HttpRequest(call.method, call.path, "", call.headers, call.body), ASKING)
-    assert asked.is_array
-    assert [call.tool for call in requested_tools(asked, answer)] == ["look_up"]
-    assert "tool_call" in chunk_kinds(asked, answer)
+    parsed_request, answer = answered(HttpRequest(call.method, call.path, "", call.headers, call.body), ASKING)
+    assert parsed_request.is_array
+    assert [call.tool for call in requested_tools(parsed_request, answer)] == ["look_up"]
+    assert "tool_call" in chunk_kinds(parsed_request, answer)
 
 
 def test_a_stream_is_read_as_far_as_it_can_be():
     call = call_of(stream=True)
-    asked, answer = answered(call, SPEAKING, "call=1 chunk=2: stream_truncate raise=malformed")
-    assert chunk_kinds(asked, answer) == ("other", "text")
-    assert requested_tools(asked, answer) == ()
+    parsed_request, answer = answered(call, SPEAKING, "call=1 chunk=2: stream_truncate raise=malformed")
+    assert chunk_kinds(parsed_request, answer) == ("other", "text")
+    assert requested_tools(parsed_request, answer) == ()
 
 
 def test_nothing_is_read_from_what_is_no_answer_of_a_model():
-    asked = parse_request(call_of())
-    assert requested_tools(asked, whole_response(500, b"{}")) == ()
-    assert requested_tools(asked, whole_response(200, b"<html>")) == ()
-    assert chunk_kinds(asked, whole_response(200, b"{}")) == ()
+    parsed_request = parse_request(call_of())
+    assert requested_tools(parsed_request, whole_response(500, b"{}")) == ()
+    assert requested_tools(parsed_request, whole_response(200, b"<html>")) == ()
+    assert chunk_kinds(parsed_request, whole_response(200, b"{}")) == ()
     plain = parse_request(HttpRequest("GET", "/v1/models", "", {}, b""))
     assert (requested_tools(plain, whole_response(200, b"{}")), chunk_kinds(plain, whole_response(200, b"{}"))) == (
         (),

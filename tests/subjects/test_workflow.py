@@ -99,7 +99,7 @@ def test_an_error_of_a_tool_itself_is_a_crash_unless_it_is_declared(project):
     assert {each.verdict for each in declared.values()} == {"failed cleanly"}
 
 
-def test_an_error_inside_a_loop_is_told_by_the_innermost_step(project):
+def test_an_error_inside_a_loop_is_reported_by_the_innermost_step(project):
     looped = """\
 name: loop
 config: {provider: openai, model: m}

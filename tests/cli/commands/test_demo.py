@@ -116,7 +116,7 @@ def test_where_no_report_can_be_written_the_demo_says_so_and_goes_on(run, folder
     assert not (folder / "report.html").exists()
 
 
-def test_a_case_is_run_again_by_the_command_that_its_finding_tells(run, folder):
+def test_a_case_is_run_again_by_the_command_that_its_finding_reports(run, folder):
     code, out, _ = run("demo", "--fault", "step=agent call=3 attempt=1: connection_reset")
     assert code == 1
     assert "1 case, 1 finding: 1 repeated side effect\n" in out

@@ -112,7 +112,7 @@ def execute(write, capfd, monkeypatch):
 @pytest.fixture
 def weather(record):
     """`asked.json`, which answers `What is the weather?` and nothing else."""
-    record("asked.json", asked="What is the weather?", first="Sunny.")
+    record("asked.json", question="What is the weather?", first="Sunny.")
 
 
 def test_a_program_is_answered_from_the_recording(execute):
@@ -151,7 +151,7 @@ def test_the_exit_code_is_the_programs_own(execute, program, code):
     assert execute("--replay", "run.json", "--quiet", "--", *PYTHON, program) == (code, "", "")
 
 
-def test_a_miss_that_the_program_swallows_is_told_with_what_differs_and_how_to_record_it_again(execute, weather):
+def test_a_miss_that_the_program_swallows_is_reported_with_what_differs_and_how_to_record_it_again(execute, weather):
     code, out, err = execute("--replay", "asked.json", "--quiet", "--", *ASK, "What is the whether?")
     assert (code, out) == (3, "status 422\n")
     assert "offbook: call 1 has no answer: asked.json: " in err
@@ -177,7 +177,7 @@ print(connection.getresponse().status)
     assert "1 missed" in err
 
 
-def test_of_many_misses_the_first_are_told(execute, weather):
+def test_of_many_misses_the_first_are_reported(execute, weather):
     code, _, err = execute("--replay", "asked.json", "--", *ASK, *"abcdefghijkl")
     assert code == 3
     assert "12 calls, 12 missed (asked.json)" in err
@@ -192,12 +192,12 @@ def test_what_the_recording_lacks_is_answered_with_a_default_if_lenient(execute,
     assert execute("--replay", "asked.json", "--default-response", "Well.", "--", *ASK, "Else")[:2] == (0, "Well.\n")
 
 
-def test_what_was_not_used_is_told_and_a_mismatch_if_strict(execute):
-    told = "offbook: 1 exchange of run.json was not used:\n  first[1]  answers Bye!\n"
+def test_what_was_not_used_is_reported_and_a_mismatch_if_strict(execute):
+    message = "offbook: 1 exchange of run.json was not used:\n  first[1]  answers Bye!\n"
     code, _, err = execute("--replay", "run.json", "--", *ASK, "Hi")
     assert code == 0
-    assert err.endswith(told)
-    assert execute("--replay", "run.json", "--strict-unused", "-q", "--", *ASK, "Hi") == (3, "Hello!\n", told)
+    assert err.endswith(message)
+    assert execute("--replay", "run.json", "--strict-unused", "-q", "--", *ASK, "Hi") == (3, "Hello!\n", message)
     assert execute("--replay", "run.json", "--strict-unused", "-q", "--", *ASK, "Hi", "Bye")[0] == 0
 
 
@@ -209,7 +209,7 @@ def test_a_replay_that_was_asked_nothing_is_a_mismatch_unless_that_is_allowed(ex
     assert execute("--replay", "run.json", "--quiet", "--allow-no-calls", "--", *ASK) == (0, "", "")
 
 
-def test_faults_strike_and_are_told(execute):
+def test_faults_fire_and_are_reported(execute):
     faults = ["--fault", "call=1 attempt=1: http_error 500", "--fault", "call=2 attempt=1: connection_reset"]
     code, out, err = execute("--replay", "run.json", *faults, "--", *ASK, "Hi", "Hi", "Bye", "Bye")
     assert (code, out) == (0, "status 500\nHello!\nno answer\nBye!\n")
@@ -217,7 +217,7 @@ def test_faults_strike_and_are_told(execute):
     assert "2 faults fired: call=1 attempt=1: http_error 500, call=2 attempt=1: connection_reset" in err
 
 
-def test_a_fault_that_never_fired_is_told_and_makes_the_code_1(execute, write):
+def test_a_fault_that_never_fired_is_reported_and_makes_the_code_1(execute, write):
     plan = {"faults": [{"at": {"call": 9}, "fault": {"type": "timeout"}}]}
     write("plan.json", json.dumps(plan))
     code, _, err = execute("--replay", "run.json", "--quiet", "--plan", "plan.json", "--", *ASK, "Hi")
@@ -259,21 +259,21 @@ def test_in_a_folder_a_session_answers_from_the_recording_of_its_name(execute, w
     assert "offbook exec --record PATH" in err
 
 
-def test_a_report_tells_every_call_and_why_the_code_is_what_it_is(execute, weather):
+def test_a_report_lists_every_call_and_why_the_code_is_what_it_is(execute, weather):
     code, _, _ = execute(
         "--replay", "asked.json", "--report", "out/report.json", "--", *ASK, "What is the weather?", "x"
     )
-    told = json.loads(Path("out/report.json").read_text())
-    assert (code, told["exit_code"], told["command_exit_code"]) == (3, 3, 0)
-    assert (told["mode"], told["recording"], told["command"][-1]) == ("replay", "asked.json", "x")
-    assert told["counts"] == {"calls": 2, "tries": 2, "served": 1, "missed": 1}
-    assert [(call["method"], call["outcome"], call["status"]) for call in told["calls"]] == [
+    report = json.loads(Path("out/report.json").read_text())
+    assert (code, report["exit_code"], report["command_exit_code"]) == (3, 3, 0)
+    assert (report["mode"], report["recording"], report["command"][-1]) == ("replay", "asked.json", "x")
+    assert report["counts"] == {"calls": 2, "tries": 2, "served": 1, "missed": 1}
+    assert [(call["method"], call["outcome"], call["status"]) for call in report["calls"]] == [
         ("POST", "served", 200),
         ("POST", "missed", 422),
     ]
-    assert "request" not in told["calls"][0]
-    assert [(miss["call"], miss["kind"]) for miss in told["misses"]] == [(2, "missing")]
-    assert (told["unused"], told["faults"]) == ([], {"fired": [], "unfired": []})
+    assert "request" not in report["calls"][0]
+    assert [(miss["call"], miss["kind"]) for miss in report["misses"]] == [(2, "missing")]
+    assert (report["unused"], report["faults"]) == ([], {"fired": [], "unfired": []})
 
 
 def test_a_report_is_there_without_a_code_while_the_program_runs(execute):
@@ -322,8 +322,8 @@ def test_bad_input_is_refused_before_the_program_runs(execute, write, options, s
 
 
 def test_a_port_that_is_taken_is_bad_input(execute):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+        port = busy_socket.getsockname()[1]
         code, _, err = execute("--replay", "run.json", "--port", port, "--", *TOUCH)
     assert code == 2
     assert f"cannot listen at 127.0.0.1:{port}" in err
@@ -354,12 +354,12 @@ def test_the_environment_leads_to_the_server_past_proxies_and_holds_no_real_key(
     monkeypatch.setenv("NO_PROXY", "intranet")
     show = "import json, os; print(json.dumps(dict(os.environ)))"
     _, out, _ = execute("--replay", "run.json", "--", *PYTHON, show)
-    told = json.loads(out)
-    assert told["OPENAI_BASE_URL"] == told["OFFBOOK_URL"] + "/v1"
-    assert told["ANTHROPIC_BASE_URL"] == told["OLLAMA_HOST"] == told["OFFBOOK_URL"]
-    assert told["OPENAI_API_KEY"] == "offbook"
-    assert told["NO_PROXY"] == told["no_proxy"] == "intranet,127.0.0.1,localhost"
-    assert "PYTHONUNBUFFERED" not in told or "PYTHONUNBUFFERED" in os.environ
+    report = json.loads(out)
+    assert report["OPENAI_BASE_URL"] == report["OFFBOOK_URL"] + "/v1"
+    assert report["ANTHROPIC_BASE_URL"] == report["OLLAMA_HOST"] == report["OFFBOOK_URL"]
+    assert report["OPENAI_API_KEY"] == "offbook"
+    assert report["NO_PROXY"] == report["no_proxy"] == "intranet,127.0.0.1,localhost"
+    assert "PYTHONUNBUFFERED" not in report or "PYTHONUNBUFFERED" in os.environ
 
 
 @pytest.fixture
@@ -459,8 +459,8 @@ def test_effects_that_a_program_reports_are_shown(execute):
     code, _, err = execute(*options, "--", *REPORTS)
     assert code == 0
     assert "2 effects reported: refund(order=42), mail() failed" in err
-    told = json.loads(Path("report.json").read_text())["effects"]
-    assert [(effect["tool"], effect["outcome"]) for effect in told] == [("refund", "done"), ("mail", "failed")]
+    effects = json.loads(Path("report.json").read_text())["effects"]
+    assert [(effect["tool"], effect["outcome"]) for effect in effects] == [("refund", "done"), ("mail", "failed")]
 
 
 def test_effects_belong_to_the_outermost_run(execute, monkeypatch, tmp_path):
@@ -503,18 +503,18 @@ def test_a_database_is_made_though_nothing_is_recorded(execute):
     assert Path("new.db").exists()
 
 
-def test_what_failed_while_recording_is_told_even_quietly_and_in_the_report(execute, monkeypatch):
+def test_what_failed_while_recording_is_reported_even_quietly_and_in_the_report(execute, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     code, out, err = execute("--record", "new.json", "-q", "--report", "report.json", "--", *ASK, "Hi", "Ho")
     failure = "no answer from http://127.0.0.1:1 (ConnectError: All connection attempts failed)"
     assert (code, out) == (0, "status 502\nstatus 502\n")
     assert err == f"offbook: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n"
-    told = json.loads(Path("report.json").read_text())
-    assert told["counts"] == {"calls": 2, "tries": 2, "recorded": 2, "failed": 2}
-    assert [call["failure"] for call in told["calls"]] == [failure] * 2
+    report = json.loads(Path("report.json").read_text())
+    assert report["counts"] == {"calls": 2, "tries": 2, "recorded": 2, "failed": 2}
+    assert [call["failure"] for call in report["calls"]] == [failure] * 2
 
 
-def test_a_real_api_that_refuses_is_told_by_its_status(execute, upstream):
+def test_a_real_api_that_refuses_is_reported_by_its_status(execute, upstream):
     options = ["--record", "new.json", "--upstream", f"openai={upstream.url}/v1"]
     _, _, err = execute(*options, "--", *ASK, "Hi")
     assert err == f"offbook: 1 call, 1 recorded, of which 1 failed: status 401 from {upstream.url} (new.json)\n"
@@ -545,7 +545,7 @@ def test_a_miss_of_what_is_no_call_of_a_model_is_named_by_its_place(execute, wea
     assert "offbook: POST /v1/files of session 'x' has no answer: " in err
 
 
-def test_what_is_left_is_told_in_ten_lines_with_short_keys(execute):
+def test_what_is_left_is_reported_in_ten_lines_with_short_keys(execute):
     async def work():
         async with RecordingProvider(MockProvider(default_response="x"), "many.json") as recorder:
             for number in range(12):
@@ -559,7 +559,7 @@ def test_what_is_left_is_told_in_ten_lines_with_short_keys(execute):
     assert (len(lines), lines[-1]) == (13, "  and 1 more")
 
 
-def test_a_step_that_never_came_is_told_with_how_steps_are_named(execute):
+def test_a_step_that_never_came_is_reported_with_how_steps_are_named(execute):
     code, _, err = execute("--replay", "run.json", "--fault", "step=foo: timeout", "--", *ASK, "Hi")
     assert code == 1
     assert (
@@ -628,8 +628,8 @@ def test_signals_are_passed_on_to_the_program(execute):
 def test_a_signal_that_is_ignored_is_ignored_by_the_program(execute):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        asked = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
-        assert execute("--replay", "run.json", "--", *PYTHON, asked)[1] == "True\n"
+        code = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
+        assert execute("--replay", "run.json", "--", *PYTHON, code)[1] == "True\n"
     finally:
         signal.signal(signal.SIGHUP, before)
 

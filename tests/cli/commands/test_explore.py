@@ -29,7 +29,7 @@ def careless(project):
     return project
 
 
-def test_a_workflow_with_a_defect_is_told_with_the_command_that_shows_it_again(run, careless):
+def test_a_workflow_with_a_defect_is_reported_with_the_command_that_shows_it_again(run, careless):
     code, out, err = run("explore", *FLOW, "--faults", "tool_lost")
     assert (code, err) == (1, "")
     assert "repeated side effect" in out
@@ -51,9 +51,9 @@ def test_a_workflow_without_a_defect_exits_with_0(run, project):
 
 
 def test_faults_pairs_and_a_budget_choose_the_cases(run, careless):
-    told = json.loads(run("explore", *FLOW, "--faults", "timeout", "--pairs", "--budget", "5", "--json")[1])
-    assert [case["id"] for case in told["explored"]] == ["0001", "0002", "0003", "0004", "0005"]
-    assert len(told["explored"][4]["faults"]) == 2
+    report = json.loads(run("explore", *FLOW, "--faults", "timeout", "--pairs", "--budget", "5", "--json")[1])
+    assert [case["id"] for case in report["explored"]] == ["0001", "0002", "0003", "0004", "0005"]
+    assert len(report["explored"][4]["faults"]) == 2
 
 
 def test_cases_are_listed_without_running_them(run, careless):
@@ -122,8 +122,12 @@ def test_findings_are_kept_and_replayed_until_they_are_mended(run, careless):
     assert code == 0
     assert "fixed: failed partway (it was: repeated side effect)" in out
     assert run("replay", "--plan", "regress/0001.json", "--quiet")[:2] == (0, "")
-    told = json.loads(run("replay", "--plan", "regress/0001.json", "--json")[1])
-    assert (told["before"], told["verdict"], told["is_finding"]) == ("repeated side effect", "failed partway", False)
+    report = json.loads(run("replay", "--plan", "regress/0001.json", "--json")[1])
+    assert (report["before"], report["verdict"], report["is_finding"]) == (
+        "repeated side effect",
+        "failed partway",
+        False,
+    )
 
 
 def test_the_plan_of_a_finding_takes_no_workflow_and_other_plans_need_one(run, careless):
@@ -149,11 +153,11 @@ def test_invariants_of_a_file_must_hold_for_every_run(run, project):
 
 def test_terms_are_kept_and_repeated_in_the_command(run, careless):
     terms = ("--declared", "ValueError", "--deadline", "30", "--side-effects", "refund", "--run-tools")
-    told = json.loads(run("explore", *FLOW, "--faults", "timeout", *terms, "--default-response", "Hm", "--json")[1])
-    assert told["explored"][0]["verdict"] == "hung"
+    report = json.loads(run("explore", *FLOW, "--faults", "timeout", *terms, "--default-response", "Hm", "--json")[1])
+    assert report["explored"][0]["verdict"] == "hung"
     more = "--on-divergence default --default-response Hm"
     rest = "--declared ValueError --deadline 30 --side-effects refund --run-tools"
-    assert f"{more} {rest} --fault" in told["explored"][0]["reproduce"]
+    assert f"{more} {rest} --fault" in report["explored"][0]["reproduce"]
 
 
 def test_the_state_of_a_workflow_is_set(run, project):
@@ -357,17 +361,17 @@ def test_a_misspelt_tool_of_a_workflow_or_a_scenario_is_refused(run, careless):
 
 def test_the_command_that_shows_a_case_again_repeats_the_declarations(paying):
     declared = ("--idempotent", "refund:order", "--effects", "$TMPDIR/x", "--optional", "refund")
-    told = json.loads(paying("--run-tools", *declared[:2], *declared[4:], *SECOND_CALL, "--json")[1])
-    again = told["explored"][0]["reproduce"]
+    report = json.loads(paying("--run-tools", *declared[:2], *declared[4:], *SECOND_CALL, "--json")[1])
+    again = report["explored"][0]["reproduce"]
     assert "--idempotent refund:order --optional refund --run-tools --fault" in again
 
 
 def test_a_kept_finding_of_a_program_is_replayed_as_it_was_explored(run, paying):
     code, _, _ = paying("--run-tools", "--fault", "call=1: http_error 500", "--regress", "kept")
     assert code == 1
-    (kept,) = Path("kept").iterdir()
-    assert run("replay", "--plan", kept)[0] == 1
-    code, out, _ = run("replay", "--plan", kept, "--declared", "3")
+    (file,) = Path("kept").iterdir()
+    assert run("replay", "--plan", file)[0] == 1
+    code, out, _ = run("replay", "--plan", file, "--declared", "3")
     assert code == 0
     assert "fixed: failed cleanly" in out
 
@@ -469,7 +473,7 @@ def test_an_interrupted_exploration_reports_what_has_ended(project, workers):
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "interrupted: this report is partial" in out
-    told = json.loads(Path("so_far.json").read_text())
-    assert not told["is_complete"]
-    ended = [case["verdict"] for case in told["explored"]]
+    report = json.loads(Path("so_far.json").read_text())
+    assert not report["is_complete"]
+    ended = [case["verdict"] for case in report["explored"]]
     assert ended[:1] == ["recovered"] or (workers == "2" and not ended)  # the slow case may be the first to come

@@ -65,22 +65,26 @@ def test_as_json_a_mismatch_is_a_document_too(run, recorded):
     code, out, err = run("replay", recorded, "--recording", "real.json", "--set", "name=Eve", "--json")
     document = json.loads(out)
     assert (code, document["status"]) == (3, "error")
-    told = document["error"]
-    assert (told["type"], told["kind"], told["key"]) == ("RecordingMismatchError", "drifted", "hello")
-    assert told["exit_code"] == 3
-    assert "+Say hello to Eve" in told["difference"]
-    assert told["message"] in err
+    error_fields = document["error"]
+    assert (error_fields["type"], error_fields["kind"], error_fields["key"]) == (
+        "RecordingMismatchError",
+        "drifted",
+        "hello",
+    )
+    assert error_fields["exit_code"] == 3
+    assert "+Say hello to Eve" in error_fields["difference"]
+    assert error_fields["message"] in err
 
 
 def test_as_json_bad_input_is_a_document_too(run, greet):
     code, out, err = run("replay", greet, "--recording", "missing.json", "--json")
-    told = json.loads(out)["error"]
-    assert (code, told["exit_code"], told["type"]) == (2, 2, "InputError")
-    assert told["source"] == "missing.json"
-    assert told["message"] in err
+    error_fields = json.loads(out)["error"]
+    assert (code, error_fields["exit_code"], error_fields["type"]) == (2, 2, "InputError")
+    assert error_fields["source"] == "missing.json"
+    assert error_fields["message"] in err
 
 
-def test_what_was_not_used_is_told(run, greet, write):
+def test_what_was_not_used_is_reported(run, greet, write):
     more = dict.fromkeys(("a", "b", "c", "d", "e", "f"), "x")
     write("more.json", flows.recording(flows.ANSWERS | more, _tools={"get": [{"result": 1}]}))
     code, out, _ = run("replay", greet, "--recording", "more.json")
@@ -95,7 +99,7 @@ def test_what_was_not_used_is_a_mismatch_if_strict(run, greet, write):
     assert err == "1 exchange of the recording was not used: more[0]\n"
 
 
-def test_as_json_what_was_not_used_is_told_beside_the_result(run, greet, write):
+def test_as_json_what_was_not_used_is_reported_beside_the_result(run, greet, write):
     write("more.json", flows.recording(flows.ANSWERS | {"more": "x"}))
     _, out, err = run("replay", greet, "--recording", "more.json", "--json")
     assert json.loads(out)["status"] == "succeeded"

@@ -91,17 +91,17 @@ def done(text: str) -> str:
 """
 
 
-def echo(asked):
-    return said(f"<{asked}>")
+def echo(prompt):
+    return said(f"<{prompt}>")
 
 
-def salesman(asked):
+def salesman(prompt):
     """Charges 7, then 8, then is done."""
     call = {
         "sell": ToolCall("charge", {"amount": 7}, "1"),
         "charged 7": ToolCall("charge", {"amount": 8}, "2"),
         "charged 8": ToolCall("done", {"text": "sold"}, "3"),
-    }[asked]
+    }[prompt]
     return said(tool_calls=(call,), finish_reason="tool_calls")
 
 
@@ -134,14 +134,14 @@ class Shop:
         self.enter()
         code, out, err = self._run(*arguments, "--json")
         assert code == 0, err
-        return told(orjson.loads(out))
+        return without_times(orjson.loads(out))
 
-    def kill_at(self, *asked, command=("run", "flow.yaml")):
+    def kill_at(self, *prompts, command=("run", "flow.yaml")):
         """Run the workflow until all of these are asked, and kill it there."""
-        self.model.hold(*asked)
+        self.model.hold(*prompts)
         process = self.start(*command)
         try:
-            self.model.wait_until_holding(*asked)
+            self.model.wait_until_holding(*prompts)
         finally:
             process.send_signal(signal.SIGKILL)
             process.communicate(timeout=TIMEOUT_S)
@@ -153,7 +153,7 @@ class Shop:
         return file.read_text().split("\n")[:-1] if file.exists() else []
 
 
-def told(result):
+def without_times(result):
     """What of a result does not depend on time."""
     steps = {
         place: {name: value for name, value in step.items() if name != "latency_s"}
@@ -192,8 +192,8 @@ def test_a_run_that_was_killed_any_number_of_times_is_resumed_as_if_it_had_never
     whole, broken = shop("whole", flow, answer), shop("broken", flow, answer)
     expected = whole.result("run", "flow.yaml")
     command = ("run", "flow.yaml")
-    for asked in kills:
-        broken.kill_at(*asked, command=command)
+    for prompt in kills:
+        broken.kill_at(*prompt, command=command)
         command = ("resume", "last")
     assert broken.result(*command) == expected
     assert broken.model.answered == whole.model.answered
@@ -252,10 +252,10 @@ def test_a_terminated_run_says_how_to_go_on(shop):
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 143
-    told = orjson.loads(out)["error"]
-    assert (told["exit_code"], told["message"]) == (143, "terminated: 1 done, 10 tokens")
+    error_fields = orjson.loads(out)["error"]
+    assert (error_fields["exit_code"], error_fields["message"]) == (143, "terminated: 1 done, 10 tokens")
     (run,) = RunStore(broken.folder / ".offbook/runs").summaries()
-    assert err.decode().endswith(f"{told['message']}\nresume it with: offbook resume {run.id}\n")
+    assert err.decode().endswith(f"{error_fields['message']}\nresume it with: offbook resume {run.id}\n")
     assert (run.status, run.settled_steps) == ("interrupted", 1)
 
 
@@ -271,9 +271,9 @@ def here(shop):
     return here
 
 
-def failing_at(asked, answer=echo):
+def failing_at(prompt, answer=echo):
     """The answers, of which one is refused until it is repaired."""
-    broken = {asked}
+    broken = {prompt}
     return broken, lambda each: said(finish_reason="refused") if each in broken else answer(each)
 
 
@@ -282,9 +282,9 @@ def test_a_step_that_failed_is_tried_again_and_finished_ones_are_not(here, run):
     shop = here(CHAIN, answer)
     code, _, err = run("run", "flow.yaml")
     assert code == 1
-    (kept,) = RunStore(".offbook/runs").summaries()
-    assert f"resume it with: offbook resume {kept.id}\n" in err
-    assert (kept.status, kept.settled_steps) == ("failed", 1)
+    (summary,) = RunStore(".offbook/runs").summaries()
+    assert f"resume it with: offbook resume {summary.id}\n" in err
+    assert (summary.status, summary.settled_steps) == ("failed", 1)
     broken.clear()
     code, out, _ = run("resume", "last")
     assert (code, "third: <three <two <one cats>>>" in out) == (0, True)
@@ -332,7 +332,7 @@ def test_an_answer_that_a_step_cannot_use_is_asked_for_again(here, run):
     answers = iter(["no JSON", "true"])
     shop = here(
         CHAIN.replace("id: two,", "id: two, json: true,"),
-        lambda asked: said(next(answers, "later")) if "two" in asked else echo(asked),
+        lambda prompt: said(next(answers, "later")) if "two" in prompt else echo(prompt),
     )
     assert run("run", "flow.yaml")[0] == 1
     assert run("resume", "last")[0] == 0
@@ -387,7 +387,7 @@ def test_a_run_that_has_succeeded_is_not_resumed(here, run):
     assert (code, "the run has succeeded" in err) == (2, True)
 
 
-def test_an_unknown_run_is_told_with_what_there_is(here, run):
+def test_an_unknown_run_is_reported_with_what_there_is(here, run):
     here(CHAIN)
     assert run("resume", "last")[0] == 2
     run("run", "flow.yaml")

@@ -47,7 +47,7 @@ def server(monkeypatch):
         yield server
 
 
-def test_a_run_tells_each_step_what_was_written_and_the_totals(run, greet, server):
+def test_a_run_reports_each_step_what_was_written_and_the_totals(run, greet, server):
     code, out, err = run("run", greet)
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 0
@@ -129,7 +129,7 @@ def test_a_step_may_have_a_provider_of_its_own(run, write, server):
     assert "hello: Mock response\nbye: Hello!" in out
 
 
-def test_provider_and_model_may_be_told_on_the_command_line(run, greet):
+def test_provider_and_model_may_be_given_on_the_command_line(run, greet):
     code, out, _ = run("run", greet, "--provider", "mock", "--model", "other", "--trace", "events.jsonl")
     assert code == 0
     assert "bye: Mock response" in out
@@ -137,7 +137,7 @@ def test_provider_and_model_may_be_told_on_the_command_line(run, greet):
 
 
 @pytest.mark.parametrize("command", [["run", "--mock-responses"], ["replay", "--recording"]], ids=["run", "replay"])
-def test_a_missing_model_is_told_with_the_file_and_the_step(run, greet, command):
+def test_a_missing_model_is_reported_with_the_file_and_the_step(run, greet, command):
     greet.write_text(greet.read_text().replace("config: {provider: openai, model: demo}\n", ""))
     name, option = command
     code, out, err = run(name, greet, option, "run.json")
@@ -199,7 +199,7 @@ def test_a_tool_that_cannot_be_loaded_is_bad_input(run, write):
     assert "nowhere_to_be_found" in err
 
 
-def test_a_failed_step_is_told_with_what_was_tried(run, greet):
+def test_a_failed_step_is_reported_with_what_was_tried(run, greet):
     code, out, err = run("run", greet, "--mock-responses", "run.json", "--fault", "step=hello: http_error 503")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert code == 1
@@ -243,10 +243,10 @@ def test_metrics_and_spans_of_a_run_are_written_to_files(run, greet, command):
     assert called == ["hello", "bye"]
 
 
-def test_who_adds_to_a_recording_of_the_same_steps_is_told(run, greet, server):
-    told = "new.json already has calls of these steps; --record-mode all replaces them\n"
+def test_who_adds_to_a_recording_of_the_same_steps_is_reported(run, greet, server):
+    message = "new.json already has calls of these steps; --record-mode all replaces them\n"
     assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == ""
-    assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == told
+    assert run("run", greet, "--record", "new.json", "--no-checkpoint")[2] == message
     assert run("run", greet, "--record", "new.json", "--record-mode", "all", "--no-checkpoint")[2] == ""
 
 
@@ -260,7 +260,7 @@ def test_recording_again_as_a_mismatch_says_mends_it(run, greet, server):
     assert run("replay", greet, "--recording", "new.json")[0] == 0
 
 
-def test_a_small_cost_is_told_and_none_is_not(run, greet, write):
+def test_a_small_cost_is_reported_and_none_is_not(run, greet, write):
     answers = {"hello": {"content": "Hi", "cost_usd": 0.00001}, "bye": {"content": "Bye", "cost_usd": 0.0}}
     write("run.json", flows.recording(answers))
     _, out, _ = run("run", greet, "--mock-responses", "run.json")
@@ -292,7 +292,7 @@ def test_quietly_nothing_is_printed_but_what_failed(run, greet):
     assert err.startswith("bye failed: ")
 
 
-def test_of_nested_steps_the_innermost_failure_is_told(run, write):
+def test_of_nested_steps_the_innermost_failure_is_reported(run, write):
     flow = write(
         "flow.yaml",
         "name: f\nconfig: {provider: mock, model: m}\nstate: {items: [1, 2]}\nsteps:\n"
@@ -352,7 +352,7 @@ def test_tools_are_recorded_and_then_not_run_again(run, write):
     assert Path("ran").read_text() == "x"
 
 
-def test_an_interrupted_run_tells_what_is_done(greet, write):
+def test_an_interrupted_run_reports_what_is_done(greet, write):
     text = flows.GREET.replace(
         "{provider: openai, model: demo}", "{provider: mock, model: m, responses_file: run.json}"
     )
@@ -365,7 +365,7 @@ def test_an_interrupted_run_tells_what_is_done(greet, write):
             text=True,
             env=os.environ | {"OPENAI_BASE_URL": server.url},
         )
-        assert server.asked.acquire(timeout=30)
+        assert server.requested.acquire(timeout=30)
         started.send_signal(signal.SIGINT)
         out, err = started.communicate(timeout=30)
     assert started.returncode == 130

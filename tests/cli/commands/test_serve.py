@@ -89,13 +89,13 @@ def serve(write, capfd, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_it_serves_until_it_is_told_to_end_and_tells_what_it_served(serve, ending):
-    told = []
+def test_it_serves_until_it_is_told_to_end_and_reports_what_it_served(serve, ending):
+    answers = []
     code, out, err = serve(
-        "--replay", "run.json", "--json", client=lambda url: told.append(ask(url, "Hi")), ending=ending
+        "--replay", "run.json", "--json", client=lambda url: answers.append(ask(url, "Hi")), ending=ending
     )
     ready, ended = map(json.loads, out.splitlines())
-    assert (code, told) == (0, [(200, "Hello!")])
+    assert (code, answers) == (0, [(200, "Hello!")])
     assert ready["env"]["OPENAI_BASE_URL"] == ready["url"] + "/v1"
     assert ready["env"]["OPENAI_API_KEY"] == "offbook"
     assert ended["counts"] == {"calls": 1, "tries": 1, "served": 1}
@@ -121,17 +121,17 @@ def test_it_says_how_to_be_used_and_what_is_left(serve):
     assert err.count("never fired") == 2
 
 
-def test_a_miss_belongs_to_the_client_and_is_told_when_it_happens(serve, write):
+def test_a_miss_belongs_to_the_client_and_is_reported_when_it_happens(serve, write):
     write("other.json", flows.recording({"a": {"content": "x", "request_hash": "0" * 64}}))
-    told = []
-    code, out, err = serve("--replay", "other.json", "--json", client=lambda url: told.append(ask(url, "Hi")))
-    assert (code, told[0][0]) == (0, 422)
+    answers = []
+    code, out, err = serve("--replay", "other.json", "--json", client=lambda url: answers.append(ask(url, "Hi")))
+    assert (code, answers[0][0]) == (0, 422)
     assert [miss["call"] for miss in json.loads(out.splitlines()[1])["misses"]] == [1]
     assert "is not in the recording" in err
     assert "POST /v1/chat/completions  422  missed  demo\n" in err
 
 
-def test_quietly_calls_are_not_told_but_what_is_wrong_is(serve, write):
+def test_quietly_calls_are_not_reported_but_what_is_wrong_is(serve, write):
     write("other.json", flows.recording({"a": {"content": "x", "request_hash": "0" * 64}}))
     assert serve("--replay", "run.json", "--json", "-q", client=lambda url: ask(url, "Hi"))[2] == ""
     assert (
@@ -209,17 +209,17 @@ def test_it_ends_though_a_call_is_under_way(serve):
 
 
 def test_it_records_what_the_real_api_says_with_the_keys_of_its_clients(serve):
-    told = []
+    answers = []
     with offbook.serving(responses={"a": {"content": "Hello!"}}, api_key="sk-real") as real:
         options = ["--record", "new.json", "--upstream", f"openai={real.url}/v1", "--json"]
-        code, out, err = serve(*options, client=lambda url: told.append(ask(url, "Hi", key="sk-real")))
-    assert (code, told) == (0, [(200, "Hello!")])
+        code, out, err = serve(*options, client=lambda url: answers.append(ask(url, "Hi", key="sk-real")))
+    assert (code, answers) == (0, [(200, "Hello!")])
     assert "OPENAI_API_KEY" not in json.loads(out.splitlines()[0])["env"]
     assert err == "POST /v1/chat/completions  200  recorded  demo\n"
     assert open_store("new.json").load().size == 1
 
 
-def test_a_real_api_that_fails_is_told_as_such(serve):
+def test_a_real_api_that_fails_is_reported_as_such(serve):
     options = ["--record", "new.json", "--upstream", "openai=http://127.0.0.1:1/v1"]
     code, out, err = serve(*options, client=lambda url: ask(url, "Hi"))
     failure = "failed: no answer from http://127.0.0.1:1 (ConnectError: All connection attempts failed)"
@@ -237,12 +237,12 @@ def test_nothing_recorded_leaves_no_file(serve):
 def test_a_server_with_a_key_of_its_own_records_with_those_of_the_environment(serve, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real")
     monkeypatch.setenv("OFFBOOK_API_KEY", "ours")
-    told = []
+    answers = []
     with offbook.serving(responses={"a": {"content": "Hello!"}}, api_key="sk-real") as real:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{real.url}/v1")
-        client = lambda url: told.extend([ask(url, "Hi", key="sk-real")[0], ask(url, "Hi", key="ours")])  # noqa: E731
+        client = lambda url: answers.extend([ask(url, "Hi", key="sk-real")[0], ask(url, "Hi", key="ours")])  # noqa: E731
         code, out, _ = serve("--record", "new.json", "--host", "0.0.0.0", client=client)
-    assert (code, told) == (0, [401, (200, "Hello!")])
+    assert (code, answers) == (0, [401, (200, "Hello!")])
     assert '  export OPENAI_API_KEY="$OFFBOOK_API_KEY"\n' in out
     assert "ours" not in out
     assert "sk-real" not in out
@@ -299,11 +299,11 @@ def test_in_the_background_of_a_script_it_ends_by_sigterm(write):
 
 
 def test_a_reader_who_reads_nothing_holds_up_nothing(monkeypatch):
-    taken, free = threading.Event(), threading.Event()
+    is_sending, free = threading.Event(), threading.Event()
 
     class Stuck(io.StringIO):
         def write(self, text):
-            taken.set()
+            is_sending.set()
             free.wait(TIMEOUT_S)
             return super().write(text)
 
@@ -312,7 +312,7 @@ def test_a_reader_who_reads_nothing_holds_up_nothing(monkeypatch):
     with WireCallLog() as log:
         writer = next(thread for thread in threading.enumerate() if thread.name == "offbook-call-log")
         log.on_call(WireCall(0, "", "openai", "/first", "served"))
-        assert taken.wait(TIMEOUT_S)
+        assert is_sending.wait(TIMEOUT_S)
         for number in range(MAX_WAITING + 1):
             log.on_call(WireCall(number, "", "openai", "/more", "served"))
         free.set()

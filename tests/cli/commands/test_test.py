@@ -48,12 +48,12 @@ def sizes(path):
 
 def turns_of(out):
     """Who said what in the first conversation of each scenario, of a run that was printed as JSON."""
-    told = json.loads(out)["scenarios"]
-    return {each["name"]: [(t["user"], t["agent"]) for t in each["conversations"][0]["turns"]] for each in told}
+    report = json.loads(out)["scenarios"]
+    return {each["name"]: [(t["user"], t["agent"]) for t in each["conversations"][0]["turns"]] for each in report}
 
 
 class TestScripted:
-    def test_scenarios_are_found_run_and_told(self, run, project):
+    def test_scenarios_are_found_run_and_reported(self, run, project):
         code, out, err = run("test")
         assert (code, err) == (0, "")
         assert out.startswith("✓ books a room  booking  1/1")
@@ -131,7 +131,7 @@ class TestScripted:
 
 
 class TestBadInput:
-    def test_a_file_that_is_no_python_is_told_with_its_line(self, run, project):
+    def test_a_file_that_is_no_python_is_reported_with_its_line(self, run, project):
         project.write_text("x = 1\nscenario(\n")
         code, out, err = run("test")
         assert (code, out) == (2, "")
@@ -139,7 +139,7 @@ class TestBadInput:
         assert "Traceback" not in err
 
     @pytest.mark.parametrize("text", ["\n1 / 0\n", "\nraise SystemExit(3)\n", "\nimport no_such_module_at_all\n"])
-    def test_a_file_that_cannot_be_imported_is_told_with_its_line(self, run, project, text):
+    def test_a_file_that_cannot_be_imported_is_reported_with_its_line(self, run, project, text):
         project.write_text(text)
         code, _, err = run("test")
         assert code == 2
@@ -150,7 +150,7 @@ class TestBadInput:
         project.write_text("import broken\n")
         assert "broken.py:3" in run("test")[2]
 
-    def test_a_scenario_that_could_not_run_is_told_where_it_is_written(self, run, project):
+    def test_a_scenario_that_could_not_run_is_reported_where_it_is_written(self, run, project):
         project.write_text("from offbook import scenario\n\nscenario('empty')\n")
         code, _, err = run("test")
         assert code == 2
@@ -192,7 +192,7 @@ class TestBadInput:
             ("my_broken:handle", "my_broken.py:1"),
         ],
     )
-    def test_a_handler_that_is_not_there_is_told(self, run, project, write, handler, complaint):
+    def test_a_handler_that_is_not_there_is_reported(self, run, project, write, handler, complaint):
         write("my_agent.py", scenes.AGENT + "\nNUMBER = 42\n")
         write("my_broken.py", "1 / 0\n")
         write("offbook.toml", f'[agent]\nhandler = "{handler}"\n')
@@ -200,17 +200,17 @@ class TestBadInput:
         assert (code, out) == (2, "")
         assert complaint in err
 
-    def test_a_config_without_agents_is_told(self, run, project, write):
+    def test_a_config_without_agents_is_reported(self, run, project, write):
         write("offbook.toml", "[run]\nrepeat = 2\n")
         code, _, err = run("test")
         assert (code, "no agent is declared" in err) == (2, True)
 
-    def test_a_file_that_python_does_not_import_is_told(self, run, project, write):
+    def test_a_file_that_python_does_not_import_is_reported(self, run, project, write):
         write("sim.txt", "")
         code, _, err = run("test", "sim.txt")
         assert (code, "not a Python file" in err) == (2, True)
 
-    def test_an_address_that_is_none_is_told(self, run, project, write):
+    def test_an_address_that_is_none_is_reported(self, run, project, write):
         write("offbook.toml", '[agent]\nendpoint = "nowhere"\n')
         code, _, err = run("test")
         assert code == 2
@@ -240,13 +240,13 @@ class TestRecordAndReplay:
     def test_a_run_is_recorded_once_and_replayed_without_models(self, run, talking, monkeypatch):
         code, live, _ = run("test", "--record", "sims/all.json", "--json")
         assert code == 0
-        asked = talking.answered.total()
+        calls = talking.answered.total()
         monkeypatch.delenv("OPENAI_BASE_URL")
         code, replayed, err = run("test", "--replay", "sims/all.json", "--json")
         assert (code, err) == (0, "")
         assert turns_of(replayed) == turns_of(live)
         assert turns_of(live)["finds an order"] == [("Where is 42?", "Where is 42? It is lost.")]
-        assert talking.answered.total() == asked
+        assert talking.answered.total() == calls
 
     def test_two_replays_print_the_same_bytes(self, run, talking):
         run("test", "--record", "all.json")
@@ -312,7 +312,7 @@ class TestRecordAndReplay:
         assert code == 3
         assert "judge.coherence" in out
 
-    def test_what_was_not_used_is_told(self, run, talking, write):
+    def test_what_was_not_used_is_reported(self, run, talking, write):
         run("test", "--record", "all.json")
         write("sim_orders.py", scenes.SIMULATED.replace(', "And 43?"', ""))
         _, out, _ = run("test", "--replay", "all.json")
@@ -339,9 +339,9 @@ class TestAgents:
         assert (code, "headers.Authorization: TOKEN is not set" in err) == (2, True)
         monkeypatch.setenv("TOKEN", "t0p-secret-token")
         assert run("test", "--record", "all.json")[0] == 0
-        kept = Path("all.json").read_text()
-        assert "t0p-secret" not in kept
-        assert json.loads(kept)["asks twice/agent/1/agent"][0]["request"]["extra"] == {"locale": "en"}
+        before = Path("all.json").read_text()
+        assert "t0p-secret" not in before
+        assert json.loads(before)["asks twice/agent/1/agent"][0]["request"]["extra"] == {"locale": "en"}
         monkeypatch.delenv("TOKEN")
         assert run("test", "--replay", "all.json")[0] == 0
 
@@ -359,7 +359,7 @@ class TestAgents:
         write("offbook.toml", '[agent]\nrunner = "my_agent:workflow"\nprovider = "openai"\nmodel = "m"\n')
         text = "from offbook import scenario\nscenario('s', turns=['hi'], mocks={'reply': lambda args: args['text']})\n"
         write("sim_s.py", text)
-        with ChatModel(lambda asked: said(tool_calls=(call,))) as model:
+        with ChatModel(lambda prompt: said(tool_calls=(call,))) as model:
             monkeypatch.setenv("OPENAI_BASE_URL", model.url)
             code, out, _ = run("test", "--record", "all.json", "--json")
         assert (code, turns_of(out)) == (0, {"s": [("hi", "It is lost.")]})
@@ -376,7 +376,7 @@ class TestAgents:
         assert "agent agent: the agent has no provider" in out
 
     def test_an_endpoint_that_fails_is_asked_once_and_the_others_go_on(self, run, project, write):
-        with ChatModel(lambda asked: said(finish_reason="refused")) as broken:
+        with ChatModel(lambda prompt: said(finish_reason="refused")) as broken:
             write("offbook.toml", f'{scenes.CONFIG}[agents.broken]\nendpoint = "{broken.url}"\n')
             code, out, _ = run("test", "--agent", "broken", "--agent", "booking")
         assert code == 1
@@ -421,8 +421,8 @@ class TestUserAndJudge:
         config = Path("offbook.toml").read_text()
         write("offbook.toml", config.replace("[user]", '[user]\ntemplate = "user.txt"'))
         run("test", "--record", "all.json")
-        [asked, *_] = json.loads(Path("all.json").read_text())["finds an order/agent/1/user"]
-        assert asked["request"]["messages"][0]["content"].startswith("You are a customer, and want to know where")
+        [entry, *_] = json.loads(Path("all.json").read_text())["finds an order/agent/1/user"]
+        assert entry["request"]["messages"][0]["content"].startswith("You are a customer, and want to know where")
 
     @pytest.mark.parametrize(
         ("template", "complaint"),
@@ -502,17 +502,17 @@ class TestErrorGroups:
         write("offbook.toml", f'{Path("offbook.toml").read_text()}group_errors = "model"\n')
         code, out, _ = run("test", "--json")
         assert (code, self.titles(out)) == (0, [])
-        assert not any("Group these errors" in asked for asked in talking.answered)
+        assert not any("Group these errors" in prompt for prompt in talking.answered)
 
     @pytest.mark.parametrize("path", ["sims/", "all.json"])
     def test_what_a_model_said_is_recorded_and_replayed(self, run, failing, path, talking, monkeypatch):
         failing("model")
         run("test", "--record", path)
-        asked = talking.answered.total()
+        calls = talking.answered.total()
         monkeypatch.delenv("OPENAI_BASE_URL")
         code, out, err = run("test", "--replay", path, "--json")
         assert (code, self.titles(out), err) == (1, ["It only says: lost"], "")
-        assert talking.answered.total() == asked
+        assert talking.answered.total() == calls
 
     def test_a_replay_that_has_no_groups_for_these_errors_groups_by_label_and_says_so(self, run, failing, caplog):
         failing("model")

@@ -18,7 +18,7 @@ def test_a_workflow_that_could_run_is_ok(run, write):
     assert run("validate", "flow.yaml") == (0, "flow.yaml: ok\n", "")
 
 
-def test_all_problems_are_told_with_file_line_and_column_and_other_files_are_checked_too(run, write):
+def test_all_problems_are_reported_with_file_line_and_column_and_other_files_are_checked_too(run, write):
     write("bad.yaml", BROKEN)
     write("good.yaml", EXAMPLE)
     code, out, err = run("validate", "bad.yaml", "good.yaml", "missing.yaml")
@@ -32,10 +32,10 @@ def test_all_problems_are_told_with_file_line_and_column_and_other_files_are_che
 def test_problems_as_json_have_their_place_in_fields(run, write):
     write("bad.yaml", BROKEN)
     code, out, _ = run("validate", "bad.yaml", "--json")
-    told = json.loads(out)
+    report = json.loads(out)
     assert code == 2
-    assert told["files"] == 1
-    assert [(problem["source"], problem["line"]) for problem in told["problems"]] == [
+    assert report["files"] == 1
+    assert [(problem["source"], problem["line"]) for problem in report["problems"]] == [
         ("bad.yaml", 10),
         ("bad.yaml", 20),
     ]
@@ -118,7 +118,7 @@ tools: {t: "tools:t"}
 """
 
 
-def test_steps_without_a_model_are_told_and_no_problem(run, write):
+def test_steps_without_a_model_are_reported_and_no_problem(run, write):
     flow = write("flow.yaml", INNER)
     code, out, _ = run("validate", flow)
     assert code == 0

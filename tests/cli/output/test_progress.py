@@ -159,7 +159,7 @@ def test_what_is_asked_for_as_json_is_json_on_a_terminal_too(on_terminal, greet)
     assert shown.startswith('{"workflow":"greet"')
 
 
-def test_a_line_tells_how_far_its_step_is():
+def test_a_line_reports_how_far_its_step_is():
     events = [started("tell"), ended("tell", latency_s=1.5, prompt_tokens=3, cost_usd=0.01), started("each", "loop")]
     lines = shown_by(*events, is_ended=False)
     assert lines[0] == "✓  tell   llm_call  3 tokens  0.0100 $  1.50 s"

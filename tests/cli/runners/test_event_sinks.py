@@ -54,10 +54,10 @@ def test_metrics_are_served_at_a_port_while_the_run_lasts():
 
 
 def test_a_port_that_is_taken_is_refused_before_the_run():
-    with closing(socket()) as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with closing(socket()) as busy_socket:
+        busy_socket.bind(("127.0.0.1", 0))
+        busy_socket.listen()
+        port = busy_socket.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port} is not available"), EventOptions(metrics=str(port)).open():
             pass
 

@@ -22,7 +22,7 @@ def test_it_runs_at_once_and_after_each_change():
     assert run_on_change(lambda: runs.append(1) or len(runs), ["one", "two"]) == 3
 
 
-def test_what_is_wrong_is_told_and_waited_for_to_be_mended(capsys):
+def test_what_is_wrong_is_reported_and_waited_for_to_be_mended(capsys):
     outcomes = [InputError("this is no Python", source="sim_a.py:3"), 0]
 
     def run():

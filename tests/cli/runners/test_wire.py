@@ -6,10 +6,10 @@ from offbook.cli.runners.wire import parse_upstreams
 from offbook.errors import InputError
 
 
-def test_lines_come_before_the_environment_and_what_neither_tells_is_left_out():
+def test_lines_come_before_the_environment_and_what_neither_reports_is_left_out():
     environment = {"OPENAI_BASE_URL": "http://a/v1", "ANTHROPIC_BASE_URL": "http://b", "GOOGLE_GEMINI_BASE_URL": ""}
-    told = parse_upstreams(["openai=http://c/v1?x=y"], environment)
-    assert told == {"openai": "http://c/v1?x=y", "anthropic": "http://b"}
+    upstreams = parse_upstreams(["openai=http://c/v1?x=y"], environment)
+    assert upstreams == {"openai": "http://c/v1?x=y", "anthropic": "http://b"}
 
 
 @pytest.mark.parametrize("line", ["", "openai", "openai=", "=http://a"])

@@ -29,7 +29,7 @@ def test_show_a_key_in_full_shows_what_was_asked_and_answered(run, record):
     assert "→ Hello!" in out
 
 
-def test_show_an_unknown_key_tells_the_known_ones(run, record):
+def test_show_an_unknown_key_reports_the_known_ones(run, record):
     code, _, err = run("recording", "show", record("run.json", greet="Hello!"), "--key", "gret")
     assert code == 2
     assert "greet" in err
@@ -81,7 +81,7 @@ def test_diff_shows_what_was_asked_and_answered_otherwise(run, record):
         "recording",
         "diff",
         record("a.json", greet="Hello!", old="x"),
-        record("b.json", asked="Hey", greet="Hi!", new="y"),
+        record("b.json", question="Hey", greet="Hi!", new="y"),
     )
     assert code == 1
     for line in ("-Hi", "+Hey", "-Hello!", "+Hi!", "new, call 1: only in the second", "old, call 1: only in the first"):
@@ -89,8 +89,8 @@ def test_diff_shows_what_was_asked_and_answered_otherwise(run, record):
 
 
 def test_diff_proposes_rules_for_what_changes_from_run_to_run(run, record):
-    first = record("a.json", asked='{"id": 1, "at": "2026-01-01T10:00:00Z"}', greet="Hello!")
-    second = record("b.json", asked='{"id": 2, "at": "2026-01-02T11:30:00Z"}', greet="Hello!")
+    first = record("a.json", question='{"id": 1, "at": "2026-01-01T10:00:00Z"}', greet="Hello!")
+    second = record("b.json", question='{"id": 2, "at": "2026-01-02T11:30:00Z"}', greet="Hello!")
     _, out, _ = run("recording", "diff", first, second, "--propose", "--json")
     rules = json.loads(out)["proposal"]["rules"]
     assert rules["ignore"] == ["messages[*].content.id"]
@@ -99,8 +99,8 @@ def test_diff_proposes_rules_for_what_changes_from_run_to_run(run, record):
 
 def test_diff_does_not_propose_to_ignore_a_whole_message(run, record):
     first, second = (
-        record("a.json", asked="Where is Oslo?", greet="x"),
-        record("b.json", asked="Who is Ada?", greet="x"),
+        record("a.json", question="Where is Oslo?", greet="x"),
+        record("b.json", question="Who is Ada?", greet="x"),
     )
     _, out, _ = run("recording", "diff", first, second, "--propose")
     assert out == "no rules to propose\nnot explained by a rule: messages[*].content\n"
@@ -119,14 +119,14 @@ def test_merge_keeps_all_exchanges_and_each_only_once(run, record, tmp_path, mon
     assert len(list(open_store(output).load())) == 3
 
 
-@pytest.mark.parametrize(("conflict", "kept"), [("first", "Hello!"), ("last", "Hi!")])
-def test_merge_can_keep_one_side_of_a_conflict(run, record, tmp_path, conflict, kept):
+@pytest.mark.parametrize(("conflict", "side"), [("first", "Hello!"), ("last", "Hi!")])
+def test_merge_can_keep_one_side_of_a_conflict(run, record, tmp_path, conflict, side):
     out = tmp_path / "all.json"
     run(
         *("recording", "merge", record("a.json", greet="Hello!"), record("b.json", greet="Hi!")),
         *("-o", out, "--on-conflict", conflict),
     )
-    assert [exchange.content for _, exchange in open_store(out).load()] == [kept]
+    assert [exchange.content for _, exchange in open_store(out).load()] == [side]
 
 
 def test_merge_never_replaces_an_output_unasked(run, record):
@@ -170,7 +170,7 @@ def test_prune_by_key_and_by_fault(run, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [[], ["--older-than", "soon"], ["--older-than", "-3d"]])
-def test_prune_wants_to_be_told_by_what(run, record, arguments):
+def test_prune_requires_a_criterion(run, record, arguments):
     code, _, err = run("recording", "prune", record("run.json", greet="Hello!"), *arguments)
     assert code == 2
     assert "30d" in err
@@ -184,7 +184,7 @@ def test_what_was_version_1_does_not_become_strict_by_being_merged(run, tmp_path
     assert run("recording", "check", output)[0] == 1
 
 
-def test_show_a_failed_call_in_full_tells_how_it_failed(run, tmp_path):
+def test_show_a_failed_call_in_full_reports_how_it_failed(run, tmp_path):
     path = tmp_path / "run.json"
     path.write_text('{"_version": 2, "a": {"fault": {"type": "http_error", "status_code": 429, "body": "slow down"}}}')
     _, out, _ = run("recording", "show", path, "--key", "a")

@@ -93,7 +93,7 @@ def test_show_a_tool_in_full(run, write):
     assert "other" not in out
 
 
-def test_show_an_unknown_key_tells_the_tools_too(run, write):
+def test_show_an_unknown_key_reports_the_tools_too(run, write):
     code, _, err = run("recording", "show", write("run.json", get_weather=[{}]), "--key", "get_weather")
     assert code == 2
     assert "_tools.get_weather" in err
@@ -132,7 +132,7 @@ def test_check_refuses_a_call_of_the_wrong_shape(run, tmp_path, write, suffix):
     assert "did you mean 'result'?" in out
 
 
-def test_diff_tells_what_tools_were_asked_and_answered_otherwise(run, write):
+def test_diff_reports_what_tools_were_asked_and_answered_otherwise(run, write):
     first = write(
         "a.json",
         get=[{"arguments": {"city": "Oslo"}, "result": "rain"}, {"result": 1}],
@@ -172,7 +172,7 @@ def test_diff_tells_what_tools_were_asked_and_answered_otherwise(run, write):
     assert run("recording", "diff", first, first)[0] == 0
 
 
-def test_diff_tells_when_a_call_answers_any_arguments_no_longer(run, write):
+def test_diff_reports_when_a_call_answers_any_arguments_no_longer(run, write):
     first, second = write("a.json", get={"result": 1}), write("b.json", get={"arguments": {}, "result": 1})
     code, out, _ = run("recording", "diff", first, second, "--json")
     assert code == 1
@@ -191,11 +191,11 @@ def test_merge_keeps_all_calls_and_each_only_once(run, write, tmp_path, monkeypa
     assert [call.answer for call in open_store(output).load().tools["get"]] == [1, 1.0, 2]
 
 
-@pytest.mark.parametrize(("conflict", "kept"), [("first", 1), ("last", 2)])
-def test_merge_can_keep_one_side_of_a_conflict(run, write, tmp_path, conflict, kept):
+@pytest.mark.parametrize(("conflict", "side"), [("first", 1), ("last", 2)])
+def test_merge_can_keep_one_side_of_a_conflict(run, write, tmp_path, conflict, side):
     a, b = write("a.json", get=[{"result": 1}]), write("b.json", get=[{"result": 2}])
     run("recording", "merge", a, b, "-o", tmp_path / "all.json", "--on-conflict", conflict)
-    assert results(tmp_path / "all.json") == {"get": [kept]}
+    assert results(tmp_path / "all.json") == {"get": [side]}
 
 
 def test_redact_takes_secrets_out_of_calls_which_go_on_matching(run, write):

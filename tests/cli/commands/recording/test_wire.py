@@ -139,14 +139,14 @@ class TestCheck:
     def test_bytes_that_say_the_same_as_the_fields_pass(self, run, written):
         assert run("recording", "check", written(greet=CHAT, models=MODELS))[0] == 0
 
-    def test_bytes_that_say_something_else_are_told(self, run, written):
+    def test_bytes_that_say_something_else_are_reported(self, run, written):
         path = written(greet=CHAT | {"content": "Hullo"})
         code, out, _ = run("recording", "check", path)
         assert code == 1
         assert "greet: wire: the bytes differ from the fields: content\n" in out
         assert "hint" not in out
 
-    def test_secrets_in_plain_http_are_told_by_its_place(self, run, written):
+    def test_secrets_in_plain_http_are_reported_by_its_place(self, run, written):
         path = written(**{"a" * 64: MODELS | {"wire": {"protocol": "http", "body": LIVE_KEY}}})
         code, out, _ = run("recording", "check", path)
         assert code == 1
@@ -170,7 +170,7 @@ class TestDiff:
         assert code == 1
         assert "a, call 1: same answer, different bytes\n  body.choices[0].finish_reason:" in out
 
-    def test_plain_http_is_told_by_its_place(self, run, written):
+    def test_plain_http_is_reported_by_its_place(self, run, written):
         key = "k" * MAX_KEY_CHARS
         other = MODELS | {"wire": MODELS["wire"] | {"status": 404}}
         code, out, _ = run("recording", "diff", written("a.json", **{key: MODELS}), written("b.json", **{key: other}))
@@ -196,15 +196,18 @@ class TestKeys:
 
     @pytest.fixture
     def path(self, written):
-        asked = {"request_hash": "b" * 64, "request": {"model": "gpt", "messages": [{"role": "user", "content": "Hi"}]}}
-        return written(**{"a" * 64: MODELS, "b" * 64: {"content": "Ho"} | asked, "ab" * 32: CHAT})
+        fields = {
+            "request_hash": "b" * 64,
+            "request": {"model": "gpt", "messages": [{"role": "user", "content": "Hi"}]},
+        }
+        return written(**{"a" * 64: MODELS, "b" * 64: {"content": "Ho"} | fields, "ab" * 32: CHAT})
 
     @pytest.mark.parametrize("key", ["b" * 64, "b" * 59, "b" * 12, "b" * 12 + "…", "b"])
     def test_what_the_table_shows_can_be_shown_in_full(self, run, path, key):
         code, out, _ = run("recording", "show", path, "--key", key)
         assert (code, out.splitlines()[0].startswith("bbbbbbbbbbbb… · gpt · call 1 of 1 ")) == (0, True)
 
-    def test_the_heading_tells_what_an_exchange_is_about(self, run, path):
+    def test_the_heading_reports_what_an_exchange_is_about(self, run, path):
         assert "aaaaaaaaaaaa… · GET /v1/models · call 1 of 1" in run("recording", "show", path, "--key", "aaa")[1]
         assert "abababababab… · demo · call 1 of 1" in run("recording", "show", path, "--key", "aba")[1]
 
