@@ -25,7 +25,7 @@ def new_console() -> Console:
 
 @contextmanager
 def progress(console: Console) -> Iterator[Callable[[str], None]]:
-    """What tells of the measurement under way: a line that changes on a terminal, nothing elsewhere."""
+    """Shows the measurement under way: a line that changes on a terminal, nothing elsewhere."""
     if not console.is_terminal:
         yield lambda _: None
         return

@@ -71,8 +71,8 @@ def _memory_mb() -> tuple[float, float]:
         unit = 1024.0 * 1024.0 if sys.platform == "darwin" else 1024.0
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
         return peak_mb, peak_mb
-    told = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status.read_text()))
-    return int(told["VmRSS"]) / 1024.0, int(told["VmHWM"]) / 1024.0
+    memory = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status.read_text()))
+    return int(memory["VmRSS"]) / 1024.0, int(memory["VmHWM"]) / 1024.0
 
 
 if __name__ == "__main__":

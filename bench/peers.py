@@ -1,4 +1,4 @@
-"""The peers: loaded if they are installed, told of if they are not."""
+"""The peers: loaded if they are installed, listed as missing if they are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much is measured: the sizes and repeats of a full or a quick run, and where progress is told."""
+"""How much is measured: the sizes and repeats of a full or a quick run, and where progress is shown."""
 
 from __future__ import annotations
 

@@ -47,8 +47,10 @@ async def handle(messages: list[JsonObject], ctx: HandlerContext) -> Response:
 def scenario_at(index: int, kind: Kind) -> Scenario:
     """The scenario of an index; no two have the same name, or say the same."""
     if kind == "scripted":
-        asked = Trajectory("strict", [expected("find_order", args={"id": 17})])
-        turns = [turn(f"Where is parcel {number} of order {index}?", assertions=asked) for number in range(TURNS)]
+        expected_calls = Trajectory("strict", [expected("find_order", args={"id": 17})])
+        turns = [
+            turn(f"Where is parcel {number} of order {index}?", assertions=expected_calls) for number in range(TURNS)
+        ]
         return scenario(f"scripted {index}", turns=turns, mocks=MOCKS, assertions=LOOKED_UP)
     goal, known = f"Find out where order {index} is.", ["The order is number 17.", "It was paid in March."]
     return scenario(f"simulated {index}", goal=goal, knowledge=known, mocks=MOCKS, assertions=LOOKED_UP)

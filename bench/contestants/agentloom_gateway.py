@@ -48,15 +48,15 @@ def agentloom_gateway(module: ModuleType, base: ModuleType, case: Case) -> Conte
 
 
 def _asking(provider: Any, case: Case) -> Asking:
-    asked = {"messages": CALL.messages, "model": MODEL, "temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}
+    arguments = {"messages": CALL.messages, "model": MODEL, "temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}
 
     async def complete(times: int) -> None:
         for _ in range(times):
-            await provider.complete(**asked)
+            await provider.complete(**arguments)
 
     async def stream(times: int) -> None:
         for _ in range(times):
-            async for _ in await provider.stream(**asked):
+            async for _ in await provider.stream(**arguments):
                 pass
 
     return stream if case.stream else complete

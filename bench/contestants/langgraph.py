@@ -30,8 +30,8 @@ class LangGraphLoop(AgentLoop):
 
     async def run(self, script: list[Any]) -> str:
         self._answers = iter(script)
-        asked = {"messages": [{"role": "user", "content": ASKED}]}
-        ended = await self._graph.ainvoke(asked, {"recursion_limit": 4 * len(script)})
+        state = {"messages": [{"role": "user", "content": ASKED}]}
+        ended = await self._graph.ainvoke(state, {"recursion_limit": 4 * len(script)})
         return str(ended["messages"][-1].content)
 
     def _model(self) -> Any:

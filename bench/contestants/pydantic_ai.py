@@ -37,9 +37,9 @@ class FunctionModelReplayer(Replayer):
 
     def prepare(self, call: Call) -> list[Any]:
         messages = self._modules["messages"]
-        system, asked, answered, further = (message["content"] for message in call.messages)
+        system, question, answered, further = (message["content"] for message in call.messages)
         return [
-            messages.ModelRequest(parts=[messages.SystemPromptPart(system), messages.UserPromptPart(asked)]),
+            messages.ModelRequest(parts=[messages.SystemPromptPart(system), messages.UserPromptPart(question)]),
             messages.ModelResponse(parts=[messages.TextPart(answered)]),
             messages.ModelRequest(parts=[messages.UserPromptPart(further)]),
         ]

@@ -20,7 +20,7 @@ from offbook.vendors import CODECS
 
 
 class OffbookServer(WireContestant):
-    """Serves a recording, strictly, and tells nothing of its calls."""
+    """Serves a recording, strictly, and prints nothing about its calls."""
 
     name = "offbook"
 
@@ -41,9 +41,9 @@ def _stream(folder: Path, case: Case) -> str:
     path = folder / "wire-stream.json"
     call, codec = case.call(0), CODECS["openai_chat"]
     request_hash, fields = identify(request_of(call))
-    told = codec.encode_stream(response_of(call), [TextDelta(PIECE)] * PIECES)
+    message = codec.encode_stream(response_of(call), [TextDelta(PIECE)] * PIECES)
     frames: list[TimedFrame] = [
-        (0.5 * number, frame.decode()) for number, frame in enumerate(told) if b'"choices":[]' not in frame
+        (0.5 * number, frame.decode()) for number, frame in enumerate(message) if b'"choices":[]' not in frame
     ]
     wire = WireRecord(protocol=codec.name, headers={"content-type": codec.stream_type}, frames=frames)
     document = Document()

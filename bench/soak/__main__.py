@@ -32,7 +32,7 @@ def main() -> None:
     console = new_console()
     started_s = time.perf_counter()
     with _progress(console) as progress:
-        complaints = [told for name in _parts(arguments) for told in PARTS[name](arguments, console, progress)]
+        complaints = [message for name in _parts(arguments) for message in PARTS[name](arguments, console, progress)]
     console.print(f"took {time.perf_counter() - started_s:.0f} s")
     for complaint in complaints:
         console.print(f"[red]not met[/] {complaint}")
@@ -55,8 +55,8 @@ def _soak(arguments: argparse.Namespace, console: Console, progress: Progress) -
         progress.update(bar, completed=numbers.stop)
     grown = growth(samples)
     _show(console, tally, samples, grown)
-    told = f"{grown.blocks:+,} blocks and {grown.resident_mb:+.1f} MB in {grown.calls:,} calls"
-    return complaints + tally.unended() + ([] if grown.is_flat else [f"memory stays flat: {told}"])
+    message = f"{grown.blocks:+,} blocks and {grown.resident_mb:+.1f} MB in {grown.calls:,} calls"
+    return complaints + tally.unended() + ([] if grown.is_flat else [f"memory stays flat: {message}"])
 
 
 async def _round(traffic: Traffic, numbers: range) -> list[str]:
@@ -119,7 +119,7 @@ def _hold(arguments: argparse.Namespace, console: Console, progress: Progress) -
         streams=arguments.streams,
         seconds=arguments.seconds,
         seed=arguments.seed,
-        told=lambda seconds: progress.update(bar, completed=seconds),
+        on_progress=lambda seconds: progress.update(bar, completed=seconds),
     )
 
 
@@ -146,8 +146,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--streams", type=int, help="streams at once from one server")
     parser.add_argument("--seconds", type=float, help="how long streams are held")
     parser.add_argument("--seed", type=int, default=1, help="decides what fails and who leaves")
-    given = parser.parse_args()
-    parser.set_defaults(**(QUICK if given.quick else FULL))
+    options = parser.parse_args()
+    parser.set_defaults(**(QUICK if options.quick else FULL))
     return parser.parse_args()
 
 

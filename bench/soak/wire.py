@@ -70,17 +70,17 @@ class Watched:
 
 
 def hold_streams(
-    console: Console, *, streams: int, seconds: float, seed: int, told: Callable[[float], None]
+    console: Console, *, streams: int, seconds: float, seed: int, on_progress: Callable[[float], None]
 ) -> list[str]:
     """Hold streams for so long, look what is left of them, and end a server that has streams open; gives complaints."""
     with tempfile.TemporaryDirectory(prefix="offbook-soak-") as name:
         record(Path(name))
-        complaints = _hold(console, Path(name), streams, seconds, seed, told)
+        complaints = _hold(console, Path(name), streams, seconds, seed, on_progress)
         return complaints + _end_under_way(console, Path(name), streams, seed)
 
 
 def _hold(
-    console: Console, folder: Path, streams: int, seconds: float, seed: int, told: Callable[[float], None]
+    console: Console, folder: Path, streams: int, seconds: float, seed: int, on_progress: Callable[[float], None]
 ) -> list[str]:
     server = Watched(folder)
     try:
@@ -94,7 +94,7 @@ def _hold(
             server.forget()
             time.sleep(REST_S)
             looks.append(Look(sum(crowd.ends.values()), server.settled(files)))
-            told((number + 1) * seconds / rounds)
+            on_progress((number + 1) * seconds / rounds)
     finally:
         server.stop()
     return _judge(console, crowd, looks, files)
@@ -109,8 +109,8 @@ def _judge(console: Console, crowd: Crowd, looks: list[Look], files: int | None)
     held = [look.held for look in looks]
     complaints = [f"no file is left open: {found.files} are, {files} were" for found in held if found.files != files]
     complaints += [f"no task is left: {found.tasks} are" for found in held if found.tasks != held[0].tasks]
-    told = f"{grown.blocks:+,} blocks and {grown.resident_mb:+.1f} MB in {grown.calls:,} streams"
-    return complaints + ([] if grown.is_flat else [f"the server's memory stays flat: {told}"])
+    message = f"{grown.blocks:+,} blocks and {grown.resident_mb:+.1f} MB in {grown.calls:,} streams"
+    return complaints + ([] if grown.is_flat else [f"the server's memory stays flat: {message}"])
 
 
 def _growth(looks: list[Look]) -> Growth:

@@ -78,8 +78,8 @@ def _pieces(session: int) -> list[str]:
 
 def _frames(session: int) -> list[str]:
     codec = CODECS["openai_chat"]
-    told = codec.encode_stream(Response(text_of(session), MODEL), [TextDelta(piece) for piece in _pieces(session)])
-    return [frame.decode() for frame in told]
+    frames = codec.encode_stream(Response(text_of(session), MODEL), [TextDelta(piece) for piece in _pieces(session)])
+    return [frame.decode() for frame in frames]
 
 
 class Crowd:

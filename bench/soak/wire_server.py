@@ -1,4 +1,4 @@
-"""A server of ours that tells what it holds: `python -m bench.soak.wire_server FOLDER`; a line in, a line out."""
+"""A server of ours that prints what it holds: `python -m bench.soak.wire_server FOLDER`; a line in, a line out."""
 
 from __future__ import annotations
 

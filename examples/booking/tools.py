@@ -51,8 +51,8 @@ class Diary:
         Args:
             date: as 2026-04-01
         """
-        taken = {booking.time for booking in self.bookings.values() if booking.date == date}
-        return Availability(date=date, slots=[time for time in TIMES if time not in taken])
+        booked = {booking.time for booking in self.bookings.values() if booking.date == date}
+        return Availability(date=date, slots=[time for time in TIMES if time not in booked])
 
     def create_booking(self, date: str, time: str, customer_id: str) -> Booking:
         """Make an appointment."""
