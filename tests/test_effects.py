@@ -73,7 +73,7 @@ def test_uuids_and_times_that_differ_in_every_run_are_no_difference():
         )
     )
     assert not compare_effects([first], [second], {}).other
-    assert compare_effects([first, second], [second], {}).repeated
+    assert compare_effects([first, first], [second], {}).repeated
 
 
 EFFECTS = st.lists(st.sampled_from([PAID, BOOKED, CANCELLED]), max_size=6)

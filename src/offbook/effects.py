@@ -212,15 +212,22 @@ class EffectDifference(Struct, frozen=True, kw_only=True):
 
 
 def compare_effects(
-    effects: Sequence[Effect], clean: Sequence[Effect], declarations: Mapping[str, ToolDeclaration]
+    effects: Sequence[Effect],
+    clean: Sequence[Effect],
+    declarations: Mapping[str, ToolDeclaration],
+    *,
+    stable: Collection[str] = (),
 ) -> EffectDifference:
     """Compare the net effects of two runs as multisets of tools with their arguments.
 
-    Values that differ in every run, such as UUIDs and times, count as equal.
+    UUIDs and times that only one of the runs has count as equal, because they may differ in every run, unless they are
+    among the `stable` ones.
     """
     net, expected = net_effects(effects, declarations), net_effects(clean, declarations)
-    counts, wanted = Counter(map(_identity, net)), Counter(map(_identity, expected))
-    by_identity = {_identity(effect): effect for effect in [*expected, *net]}
+    known = {*stable, *(volatile_values(list(map(_key, net))) & volatile_values(list(map(_key, expected))))}
+    counts = Counter(_identity(effect, known) for effect in net)
+    wanted = Counter(_identity(effect, known) for effect in expected)
+    by_identity = {_identity(effect, known): effect for effect in [*expected, *net]}
     extra = [identity for identity in by_identity if counts[identity] > wanted[identity]]
     return EffectDifference(
         repeated=tuple((by_identity[each], counts[each], wanted[each]) for each in extra if wanted[each]),
@@ -246,15 +253,15 @@ def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclar
         if undone is None:
             net.append(effect)
         else:
-            del net[undone]
+            before = net.pop(undone)
+            seen.discard(_idempotency_key(before, declarations.get(before.tool, UNDECLARED).idempotent))
     return net
 
 
 def _undone(effect: Effect, undoes: str | None, net: Sequence[Effect]) -> int | None:
-    """Return the place of the effect that this one undoes: the latest of that tool, by common arguments if it can."""
+    """Return the place of the effect that this one undoes: the latest of that tool that has no other arguments."""
     places = [place for place, each in enumerate(net) if each.tool == undoes]
-    fitting = [place for place in places if _agree(effect.arguments, net[place].arguments)]
-    return next(reversed(fitting or places), None)
+    return next((place for place in reversed(places) if _agree(effect.arguments, net[place].arguments)), None)
 
 
 def _agree(arguments: JsonObject, others: JsonObject) -> bool:
@@ -262,7 +269,8 @@ def _agree(arguments: JsonObject, others: JsonObject) -> bool:
 
 
 def _idempotency_key(effect: Effect, declared: bool | str) -> bytes:
-    arguments = effect.arguments if declared is True else effect.arguments.get(str(declared), effect.arguments)
+    by_all = isinstance(declared, bool)
+    arguments = effect.arguments if by_all else effect.arguments.get(str(declared), effect.arguments)
     return msgspec.json.encode([effect.tool, arguments], order="sorted")
 
 
@@ -273,9 +281,18 @@ _VOLATILE = re.compile(
 )
 
 
-def _identity(effect: Effect) -> str:
-    """Return what makes two effects the same: the tool and its arguments, without UUIDs and times."""
-    return _VOLATILE.sub("…", msgspec.json.encode([effect.tool, effect.arguments], order="sorted").decode())
+def volatile_values(value: object) -> set[str]:
+    """Return the UUIDs and times in a value that has a JSON form."""
+    return set(_VOLATILE.findall(msgspec.json.encode(value).decode()))
+
+
+def _identity(effect: Effect, known: Collection[str]) -> str:
+    """Return what makes two effects the same: the tool and its arguments, without unknown UUIDs and times."""
+    return _VOLATILE.sub(lambda match: match.group() if match.group() in known else "…", _key(effect))
+
+
+def _key(effect: Effect) -> str:
+    return msgspec.json.encode([effect.tool, effect.arguments], order="sorted").decode()
 
 
 def _shown(value: Any) -> str:

@@ -13,8 +13,9 @@ from offbook.text import shorten
 _PLACEHOLDER = re.compile(r"(?<![\w'])(?:None|null|undefined|NaN|\[object Object\])(?![\w'])")
 _ADMISSION = re.compile(
     r"\b(?:sorry|unfortunately|could ?n[o']t|can ?not|can't|unable|failed to|did ?n[o']t (?:work|go through|succeed)"
-    r"|not (?:been |be )?(?:possible|done|sent|made|paid|\w{2,}ed)|nothing (?:was|has)|gave up|giving up|given up"
-    r"|gives up|try again|gave-up-[0-9a-f]+)\b",
+    r"|not (?:been |be )?(?:possible|done|sent|made|paid|(?:refund|book|cancel+|complet|process|deliver|charg|creat"
+    r"|updat|chang|sav|plac|confirm|finish|publish|schedul|transferr|order|answer|succeed|perform|execut|issu|approv)ed)"
+    r"|nothing (?:was|has)|gave up|giving up|given up|gives up|try again|gave-up-[0-9a-f]+)\b",
     re.IGNORECASE,
 )
 _BARE_ADMISSION = re.compile(
@@ -27,19 +28,25 @@ _STATUS_FIELDS = frozenset(("ok", "success", "succeeded", "status", "state", "ou
 
 
 def admits_failure(result: Any, clean: Any, marks: Sequence[str] = ()) -> bool:
-    """Return whether a result says, unlike the clean one, that the run failed: in words or in a field like `ok`."""
-    if isinstance(result, dict) and isinstance(clean, dict) and _flips_status(result, clean):
+    """Return whether a result says, unlike the clean one, that the run failed: in words or in a field like `ok`.
+
+    One that has all words of the clean result says that it succeeded, whatever else it says.
+    """
+    if isinstance(result, dict) and isinstance(clean, dict) and _flips_status(result, clean, marks):
         return True
     said, before = _text(result), _text(clean).casefold()
+    if before.strip() and before.strip() in said.casefold():
+        return False
     patterns = (_ADMISSION,) if any(mark in said for mark in marks) else (_ADMISSION, _BARE_ADMISSION)
     found = (match.group().casefold() for pattern in patterns for match in pattern.finditer(said))
     return any(words not in before for words in found)
 
 
-def _flips_status(result: dict[str, Any], clean: dict[str, Any]) -> bool:
-    """Return whether a field that says how it ended is another one, and not just empty."""
+def _flips_status(result: dict[str, Any], clean: dict[str, Any], marks: Sequence[str]) -> bool:
+    """Return whether a field that says how it ended is another one, and neither empty nor what a fault injected."""
     names = [name for name in result if name.casefold() in _STATUS_FIELDS and isinstance(result[name], str | bool)]
-    return any(result[name] != clean.get(name) and result[name] != "" for name in names)
+    others = [name for name in names if result[name] != clean.get(name) and result[name] != ""]
+    return any(name.casefold() == "error" or not any(mark in str(result[name]) for mark in marks) for name in others)
 
 
 def broken_parts(result: Any, clean: Any, marks: Sequence[str]) -> Iterator[str]:

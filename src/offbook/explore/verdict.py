@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from offbook.effects import Effect, EffectDifference, compare_effects, net_effects
+from offbook.effects import Effect, EffectDifference, compare_effects, net_effects, volatile_values
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result
 from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import PlannedFault, parse_fault
@@ -94,7 +94,8 @@ class _Claims:
 
     def __iter__(self) -> Iterator[Assessment]:
         run = self._run
-        difference = compare_effects(run.effects, self._clean.effects, self._declarations)
+        stable = volatile_values([call.asks_for for call in self._clean.calls])  # a recorded model asks for the same
+        difference = compare_effects(run.effects, self._clean.effects, self._declarations, stable=stable)
         yield from self._more_effects(difference)
         yield from self._broken_checks()
         if run.hung:
@@ -153,9 +154,11 @@ class _Claims:
                 return
 
     def _retry_storms(self) -> Iterator[Assessment]:
-        attempts = Counter(call.number for call in self._run.calls)
-        for number, count in attempts.items():
-            pauses = [call.waited_s for call in self._run.calls if call.number == number and call.attempt > 1]
+        pauses_of: dict[int, list[float | None]] = {}
+        for call in self._run.calls:
+            pauses_of.setdefault(call.number, []).append(call.waited_s)
+        for number, waits in pauses_of.items():
+            count, pauses = len(waits), waits[1:]
             if count > MAX_ATTEMPTS:
                 yield Assessment("retry storm", (f"call {number} was sent {count} times",))
             elif len(pauses) >= MAX_HASTY_RETRIES and not any(pause is None or pause > 0 for pause in pauses):
@@ -335,9 +338,12 @@ def _call_identity(run: ToolRun) -> bytes:
 
 
 def _recovery_text(run: Run, clean: Run) -> str:
-    recovery = f"the same result, with {pluralize(len(run.calls) - len(clean.calls), 'further call')}"
-    waited_s = run.took_s - clean.took_s
-    return f"{recovery} and {waited_s:.1f} s more" if run.took_s or clean.took_s else recovery
+    further, waited_s = len(run.calls) - len(clean.calls), run.took_s - clean.took_s
+    calls = pluralize(further, "further call") if further >= 0 else f"{pluralize(-further, 'call')} fewer"
+    recovery = f"the same result, with {calls}"
+    if not run.took_s and not clean.took_s:
+        return recovery
+    return f"{recovery} and {abs(waited_s):.1f} s {'more' if waited_s >= 0 else 'less'}"
 
 
 def broken_invariants(run: Run, invariants: Sequence[Invariant]) -> list[str]:

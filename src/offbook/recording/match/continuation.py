@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
+from itertools import chain
 from typing import Literal, get_args
 
 import orjson
@@ -252,9 +253,9 @@ class _Walk:
         if is_repeated and answered >= 0 and self._is_like(said, answered):
             return answered
         places = [*range(answered + 1, len(self._turns)), *range(answered, -1, -1)]
-        exact = [place for place in places if self._is_same(said, self._turns[place].said)]
-        parts = [place for place in places if said.is_part_of(self._turns[place].said)]
-        found = next(iter([*exact, *parts]), None)
+        exact = (place for place in places if self._is_same(said, self._turns[place].said))
+        parts = (place for place in places if said.is_part_of(self._turns[place].said))
+        found = next(chain(exact, parts), None)
         following = answered + 1
         if found is None and following < len(self._turns) and self._is_like(said, following):
             return following
