@@ -77,6 +77,7 @@ class _EndedRun(Struct, frozen=True, kw_only=True):
     observer: WireObserver
     session: WireSession
     reported: list[Effect]
+    diverged: str
     hung: str
     aliases: Mapping[str, str]
 
@@ -154,6 +155,7 @@ class ProgramSubject:
                 observer=observer,
                 session=session,
                 reported=self._reported(files, session, is_cut_off=program_exit.code is None or program_exit.code < 0),
+                diverged=self._diverged(session),
                 hung=hung,
                 aliases=self._aliases(name, files),
             )
@@ -180,6 +182,11 @@ class ProgramSubject:
             hint = "the path is relative to the working directory, or starts with $TMPDIR/"
             reason = "the run without a fault reported no effect there"
             raise InputError(reason, source=f"--effects {self._ledger.path}", hint=hint)
+
+    def _diverged(self, session: WireSession) -> str:
+        """Return the first model call that was not recorded. The clean run must have no unrecorded call at all."""
+        is_clean = not self._max_calls
+        return session.misses[0].text if is_clean and session.misses else session.diverged
 
     @staticmethod
     def _reported(files: _RunFiles, session: WireSession, *, is_cut_off: bool) -> list[Effect]:
@@ -255,7 +262,7 @@ class ProgramSubject:
             declarations=self._declarations,
             fired=tuple(str(planned) for planned in session.fired),
             marks=session.marks,
-            diverged=normalize_text(session.misses[0].text, aliases) if session.misses else "",
+            diverged=normalize_text(ended.diverged, aliases),
             continuation=session.continued_by,
             hung=ended.hung,
             paths={"retry": retries} if retries else {},

@@ -41,6 +41,7 @@ class WireSession:
     `calls` are the latest calls with their outcomes, `misses` those that the recording has no answer for. `call_count`
     counts all calls, `outcomes` the outcomes of all attempts, and `failures` the failures of real APIs that were
     recorded, by their descriptions. A session that `is_live` leaves calls without a recorded answer to the real API.
+    `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
     `on_call` is called with each call when it is answered. `explored_run` is set if this is a run of an exploration.
@@ -62,6 +63,7 @@ class WireSession:
         self.name, self.is_live, self.replay = name, is_live, replay
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
+        self.diverged = ""
         self.effects: list[Effect] = []
         self.refused_effects: list[InputError] = []
         self.call_count = 0
@@ -254,12 +256,19 @@ class WireSession:
         match = (
             self.replay.continued(attempt.parsed, attempt.step_id) if isinstance(self.replay, ExploredReplay) else None
         )
+        self._note_divergence(attempt, error, is_answered=match is not None)
         if match is not None:
             return self._answer_continued(attempt, match)
         if self._explored_run is None:
             logger.warning("%s", error)
         message = shorten(str(error), MAX_ERROR_CHARS)
         return self.note(attempt, refusal_response(attempt.parsed.route.any_codec, MISS_STATUS, message), "missed")
+
+    def _note_divergence(self, attempt: CallAttempt, error: RecordingMismatchError, *, is_answered: bool) -> None:
+        parsed = attempt.parsed
+        is_conversation = parsed.request is not None or bool(parsed.problem)
+        if not self.diverged and (is_conversation or (attempt.site is not None and not is_answered)):
+            self.diverged = str(error)
 
     def _answer_continued(self, attempt: CallAttempt, match: ReplayMatch) -> HttpResponse:
         """Answer a miss of an explored run, with the call's fault if it has one."""
