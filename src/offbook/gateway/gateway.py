@@ -13,10 +13,9 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import InputError
 from offbook.events import NULL_SINK, Sink, Sinks, guard_sink
 from offbook.gateway.breaker import NO_BREAKER, Breaker, BreakerPolicy, CircuitBreakerProvider
-from offbook.gateway.call import CallRules, GatewayCall, StreamedGatewayCall
+from offbook.gateway.call import CallRules, GatewayCall, ProviderRoute, RoutingTable, StreamedGatewayCall
 from offbook.gateway.limits import Budget, RateLimit, RateLimitedProvider
 from offbook.gateway.retry import RetryPolicy
-from offbook.gateway.routing import ProviderRoute, RoutingTable
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.schema_errors import check_type
