@@ -365,3 +365,28 @@ def test_a_call_that_is_no_part_of_a_conversation_leaves_a_run_decided(tmp_path,
     code = f"PATH, DATA = {path!r}, {data!r}\n{CHECKS_FIRST}"
     _, run = runs(subject(code, tmp_path, HELLO, on_divergence="explore"), ["call=1 attempt=1: http_error 500"])
     assert (run.diverged, run.result["stdout"]) == ("", "Hello\n")
+
+
+NAMES_WHAT_DIFFERS = f"""
+import tempfile
+from urllib.parse import urlsplit
+url = urlsplit(os.environ["OPENAI_BASE_URL"])
+path = tempfile.gettempdir() + "/out.txt"
+messages = [said("Hi")]
+while (answer := ask(*messages, {TOOLS})).get("tool_calls"):
+    messages.append(answer)
+    messages += [dict(role="tool", tool_call_id=call["id"], content=path) for call in answer["tool_calls"]]
+with open(os.environ["OFFBOOK_EFFECTS"], "a") as file:
+    file.write(json.dumps({{"tool": "write_file", "arguments": {{"paths": [path], "headers": {{path: url.path}}}}}}))
+if not answer["content"]:
+    raise OSError(f"host='{{url.hostname}}', port={{url.port}}: no answer from url: {{url.path}}/chat/completions")
+"""
+
+
+def test_effects_tool_results_and_errors_do_not_mention_what_differs_in_every_run(tmp_path):
+    first, second = runs(subject(NAMES_WHAT_DIFFERS, tmp_path, REFUND, BYE), ["call=2: empty_response"])
+    written = {"paths": ["$TMPDIR/out.txt"], "headers": {"$TMPDIR/out.txt": "/v1"}}
+    assert [each.arguments for each in first.effects if each.tool == "write_file"] == [written]
+    assert second.effects == first.effects
+    assert [each.result for each in second.tools] == ["$TMPDIR/out.txt"]
+    assert second.error.message == "OSError: host='127.0.0.1', port=…: no answer from url: /v1/chat/completions"

@@ -129,6 +129,15 @@ def normalize_text(text: str, names: Mapping[str, str] | None = None) -> str:
     return _OBJECT_ADDRESS.sub("0x…", text)
 
 
+def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
+    """Replace `names` in every text of a JSON value, names of fields too, and remove addresses of objects."""
+    if isinstance(value, str):
+        return normalize_text(value, names)
+    if isinstance(value, dict):
+        return {normalize_text(key, names): normalize_texts(each, names) for key, each in value.items()}
+    return [normalize_texts(each, names) for each in value] if isinstance(value, list) else value
+
+
 class ExploredSite(Struct, frozen=True):
     """A place in a run at which a fault can fire, with its row in a heatmap, like `2 answer` or `refund 1`.
 

@@ -11,15 +11,16 @@ from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.effects import EFFECTS_VARIABLE, UNDECLARED, Effect, prefer_reported
 from offbook.errors import InputError
 from offbook.explore.harness import MAX_CLEAN_CALLS, max_calls_after
 from offbook.explore.options import WIRE_VARIANTS, FaultVariant
-from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text
+from offbook.explore.run import ErrorKind, Run, RunFailure, ToolRun, normalize_text, normalize_texts
 from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.subjects.inferred_tools import InferredTool
@@ -46,6 +47,8 @@ RETRY_AFTER_MS = 1.0
 """The `retry-after` of injected errors that do not have one: SDKs then retry at once."""
 
 _URL_ALIAS = "http://offbook"
+
+_Call = TypeVar("_Call", Effect, InferredTool)
 
 
 class _RunFiles:
@@ -239,11 +242,16 @@ class ProgramSubject:
 
     def _aliases(self, name: str, files: _RunFiles) -> dict[str, str]:
         """Return what differs in the texts of every run, and what replaces it."""
-        url = self._server.url
+        url, session_url = self._server.url, self._server.session_url(name)
+        address = url.removeprefix("http://")
+        port = address.rpartition(":")[2]
         return {
-            self._server.session_url(name): _URL_ALIAS,
+            session_url: _URL_ALIAS,
             url: _URL_ALIAS,
-            url.removeprefix("http://"): "offbook",
+            address: "offbook",
+            session_url.removeprefix(url): "",
+            f"port={port}": "port=…",
+            f"port {port}": "port …",
             str(files.temporary): "$TMPDIR",
             str(files.effects.path): f"${EFFECTS_VARIABLE}",
         }
@@ -251,14 +259,14 @@ class ProgramSubject:
     def _run_of(self, ended: _EndedRun) -> Run:
         calls, session, aliases = ended.observer.calls, ended.session, ended.aliases
         retries = sum(call.attempt > 1 for call in calls)
-        tools = ended.observer.tools()
+        tools = [_with_aliases(each, aliases) for each in ended.observer.tools()]
         result = {"exit": ended.exit.code, "stdout": normalize_text(ended.exit.stdout, aliases)}
         return Run(
             result=None if ended.hung else result,
             error=self._error(ended.exit, aliases),
             calls=calls,
             tools=self._tool_runs(tools),
-            effects=self._effects(ended.reported, tools),
+            effects=self._effects([_with_aliases(each, aliases) for each in ended.reported], tools),
             declarations=self._declarations,
             fired=tuple(str(planned) for planned in session.fired),
             marks=session.marks,
@@ -297,3 +305,9 @@ class ProgramSubject:
         kind: ErrorKind = "declared" if is_declared else "undeclared"
         name = f"exit {ended.code}" if ended.code > 0 else f"signal {-ended.code}"
         return RunFailure(kind, name, normalize_text(error_line(ended.stderr), aliases))
+
+
+def _with_aliases(call: _Call, aliases: Mapping[str, str]) -> _Call:
+    """Return the effect or tool with the names that are the same in every run in its arguments and its result."""
+    named = replace(call, arguments=normalize_texts(call.arguments, aliases))
+    return replace(named, result=normalize_text(named.result, aliases)) if isinstance(named, InferredTool) else named
