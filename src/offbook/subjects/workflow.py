@@ -119,8 +119,9 @@ class WorkflowSubject(IsolatedSubject):
 
     def _last_steps(self, result: WorkflowResult) -> list[AnyStep]:
         """Return the steps that were done and that no other step followed: routers are no steps of their own here."""
-        done = [step for step in self._definition.steps if _status(result, step.id) == "done"]
-        followed = {name for step in done if not _is_dead_end(step, result) for name in step.depends_on}
+        ran = [step for step in self._definition.steps if _status(result, step.id) in ("done", "failed")]
+        followed = {name for step in ran if not _is_dead_end(step, result) for name in step.depends_on}
+        done = [step for step in ran if _status(result, step.id) == "done"]
         last = [step for step in done if step.id not in followed and not isinstance(step, RouterStep)]
         return [step for step in last if step.on_failure != "continue"]
 
