@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import multiprocessing
 import os
 import random
 import re
@@ -452,3 +453,32 @@ def test_an_interrupt_ends_a_run_at_once(recording, tmp_path):
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert not _is_running((tmp_path / "pid").read_text())
+
+
+def fork_and_exit(_):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(3)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def fork_and_go_on(_):
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+    return "the copy" if pid == 0 else "the run"
+
+
+def fork_by_multiprocessing(_):
+    process = multiprocessing.get_context("fork").Process(target=str)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+@pytest.mark.parametrize(
+    ("after", "result"), [(fork_and_exit, 3), (fork_and_go_on, "the run"), (fork_by_multiprocessing, 0)]
+)
+def test_a_process_that_the_agent_forks_ends_without_a_report(faulty_run, after, result):
+    run = faulty_run(after)
+    assert (run.result, run.error, run.hung) == (result, None, "")

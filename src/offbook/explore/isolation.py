@@ -51,16 +51,26 @@ class ProcessEnding(Struct, frozen=True):
 
 
 class CaseProcess:
-    """This process, if it is that of a case: `current`, which is None in all other processes."""
+    """This process, if it is that of a case: `current`, which is None in all other processes.
+
+    Processes that the agent forks have a copy, which `is_copy` and reports nothing.
+    """
 
     current: ClassVar[CaseProcess | None] = None
 
     def __init__(self, pipe: int, clock: VirtualTime) -> None:
         self.clock = clock
-        self._pipe, self._reporting = pipe, threading.Lock()
+        self._pipe, self._reporting, self._pid = pipe, threading.Lock(), os.getpid()
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether this is another process, forked from that of the case."""
+        return os.getpid() != self._pid
 
     def report(self, data: bytes) -> NoReturn:
-        """Send the report and end this process. Only the first report counts."""
+        """Send the report and end this process. Only the first report counts, and none of a copy."""
+        if self.is_copy:
+            _exit_now(1)
         with self._reporting:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             left = memoryview(_MARK + _LENGTH.pack(len(data)) + data)

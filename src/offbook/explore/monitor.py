@@ -145,7 +145,11 @@ class RunMonitor:
             place = place_of(sys._getframe(), inside=RunMonitor.observe.__code__)  # noqa: SLF001
             end(hung=f"{text}; {doing} {place}" if place else text)
 
+        exit_process = os._exit
+
         def exit_now(status: int) -> NoReturn:
+            if case.is_copy:
+                exit_process(status)
             end(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(status & 0xFF)))
 
         os._exit = exit_now
