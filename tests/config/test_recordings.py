@@ -53,3 +53,17 @@ async def test_what_is_of_no_scenario_has_no_recording(tmp_path):
 async def test_what_is_of_no_conversation_is_asked_of_nobody():
     with pytest.raises(NoProviderError, match="to no conversation"):
         await RoleProvider(NAMES, {}).complete(user("hi"), "m", step_id="x")
+
+
+async def test_a_run_that_fails_leaves_the_recordings_of_a_folder_as_they_were(tmp_path):
+    async def record(text, *, error=None):
+        async with recorder_at(f"{tmp_path}/", Echo(), NAMES) as recorder:
+            await recorder.complete(user(text), "m", step_id="books a room/a/1/agent")
+            if error is not None:
+                raise error
+
+    await record("old")
+    before = (tmp_path / "books-a-room.json").read_bytes()
+    with pytest.raises(KeyError):
+        await record("new", error=KeyError("no"))
+    assert (tmp_path / "books-a-room.json").read_bytes() == before

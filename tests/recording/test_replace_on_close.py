@@ -284,7 +284,7 @@ def test_a_run_that_fails_leaves_the_recording_as_it_was_and_what_it_recorded_be
 def test_a_command_can_say_that_its_run_has_failed(old):
     recorder = replacing(old)
     run(ask(recorder, "new", step_id="a"))
-    keep_recording(old)
+    keep_recording(open_store(old))
     run(recorder.close())
     assert contents(old) == ["old", "stale"]
 
@@ -312,3 +312,43 @@ def test_a_call_that_fails_does_not_replace_a_recorded_answer(old, caplog):
     assert [exchange.content for exchange in document.exchanges("a")] == ["old"]
     assert [exchange.fault.type for exchange in document.exchanges("b")] == ["connection_reset"]
     assert f"{old}: the entries of a stay as they were, because the new calls failed" in caplog.text
+
+
+def test_tools_of_a_run_that_fails_leave_the_recording_as_it_was(old):
+    async def work():
+        async with record_tools([get], old, record="all") as tools:
+            tools["get"](what="new")
+            raise KeyError("no")
+
+    def get(what: str) -> str:
+        return what
+
+    with pytest.raises(KeyError), record_tools([get], old, record="all") as tools:
+        tools["get"](what="new")
+        raise KeyError("no")
+    with pytest.raises(KeyError):
+        run(work())
+    assert [call.result for call in open_store(old).load().tools["get"]] == ["old"]
+
+
+def test_a_run_that_fails_in_another_folder_leaves_the_recording_as_it_was(old, tmp_path, monkeypatch):
+    async def work():
+        async with fresh(old) as recorder:
+            await ask(recorder, "new")
+            (tmp_path / "elsewhere").mkdir()
+            monkeypatch.chdir(tmp_path / "elsewhere")
+            raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        run(work())
+    monkeypatch.chdir(tmp_path)
+    assert contents(old) == ["old", "stale"]
+
+
+def test_recorders_of_two_modes_cannot_replace_one_recording_together(old):
+    recorder = fresh(old)
+    with pytest.raises(InputError, match="mode 'fresh', and cannot be in mode 'all'") as caught:
+        replacing(old)
+    assert (caught.value.source, "the same mode" in caught.value.hint) == (old, True)
+    run(recorder.close())
+    run(replacing(old).close())

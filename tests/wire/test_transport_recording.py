@@ -294,3 +294,16 @@ def test_without_a_transport_the_network_is_asked(recording):
 
         offbook.run(main_of_httpx())
     assert [entry["content"] for entry in entries(recording)] == ["Hello"] * 4
+
+
+def test_a_block_that_fails_leaves_the_recording_as_it_was(recording):
+    def ask(model):
+        with offbook.StandIn(record=recording, record_mode="fresh") as stand_in:
+            stand_in.sync_http_client(whole_api()).post(URL, json=BODY | {"model": model})
+            if model == "new":
+                raise KeyError("no")
+
+    ask("old")
+    with pytest.raises(KeyError):
+        ask("new")
+    assert [entry["request"]["model"] for entry in entries(recording)] == ["old"]

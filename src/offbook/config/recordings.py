@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 from offbook.config.roles import RUN_CALLER, StepNames
 from offbook.errors import RecordingMismatchError
@@ -84,6 +85,12 @@ class RecordingFolder(Provider):
     def _file_name(self, step_id: str | None) -> str:
         caller = self._names.caller(step_id)
         return RUN_FILE if caller == RUN_CALLER else f"{slug('' if caller is None else caller.scenario)}.json"
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for provider in self._opened.values():
+            await provider.__aexit__(kind, error, trace)
 
     async def close(self) -> None:
         for provider in self._opened.values():

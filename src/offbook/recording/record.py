@@ -31,7 +31,6 @@ from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules, identify
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
-from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.replay import MockProvider
 from offbook.schema_errors import check_type
 
@@ -84,7 +83,6 @@ class RecordingProvider(Provider):
         self.name = provider.name
         self._provider, self._redactor, self._clock = provider, redactor or Redactor(), clock
         self._sink = guard_sink(sink)
-        self._location = output_path
         self._recording = open_recording(output_path, mode=record, kind="models")
         try:
             self._rules = self._recording.agree_rules(normalise)
@@ -115,7 +113,7 @@ class RecordingProvider(Provider):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            keep_recording(self._location)
+            self._recording.keep()
         await super().__aexit__(kind, error, trace)
 
     async def close(self) -> None:

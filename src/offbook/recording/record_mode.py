@@ -90,6 +90,11 @@ class OpenRecording:
         with self._lock:
             self._writer.append_tool(tool, exchange)
 
+    def keep(self) -> None:
+        """Let the recording stay as it was, because the run has failed. Without effect in modes that only add to it."""
+        if isinstance(self._writer, ReplaceOnCloseWriter):
+            self._writer.keep()
+
     def close(self) -> None:
         """Bring the recording into its final form. Safe to call twice."""
         self._writer.close()

@@ -45,7 +45,7 @@ class FreshRun:
         found.close()
         self.found_size, self.found_tool_size = found.size, found.tool_size
         self.has_failed = False
-        self._mode = mode
+        self.mode = mode
         self._store, self._found_until = store, moment_after(store, *get_args(ExchangeKind))
         self.sibling = store.sibling()
         self.sibling.save(Document(meta=found.meta | new_meta()))
@@ -96,7 +96,7 @@ class FreshRun:
         log_warning("offbook.recording", message, self._store.location, beside.location)
 
     def _write(self, recorded: Document) -> None:
-        if self._mode == "fresh":
+        if self.mode == "fresh":
             self._store.update(partial(self._replace, recorded))
             return
         writer = self._store.write()
@@ -174,13 +174,16 @@ class FreshRuns(ForkGuarded):
         """Join the run that records to that store, or start one.
 
         Raises:
-            InputError: the recording cannot be written, or the file is not a recording.
+            InputError: the recording cannot be written, the file is not a recording, or the run is of another mode.
         """
         with self.guard:
             run = self._runs.get(store.path)
             if run is not None and run.is_deserted:
                 self._end(store.path)
                 run = None
+            if run is not None and run.mode != mode:
+                reason = f"it is being recorded in mode {run.mode!r}, and cannot be in mode {mode!r} at the same time"
+                raise InputError(reason, source=store.location, hint="give all recorders of a recording the same mode")
             run = run or FreshRun(store, mode)
             run.join(kind)
             return self._runs.setdefault(store.path, run)
@@ -223,12 +226,12 @@ class FreshRuns(ForkGuarded):
 FRESH_RUNS = FreshRuns()
 
 
-def keep_recording(location: str | os.PathLike[str]) -> None:
+def keep_recording(store: Store) -> None:
     """Let a recording stay as it was, because the run that is to replace it has failed.
 
     Call it before the recorders are closed. It has no effect on a run that only adds to the recording.
     """
-    FRESH_RUNS.fail(open_store(location))
+    FRESH_RUNS.fail(store)
 
 
 class ReplaceOnCloseWriter:
@@ -256,6 +259,15 @@ class ReplaceOnCloseWriter:
 
     def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
         self._open_writer().append_tool(tool, exchange, forget_before=forget_before)
+
+    @property
+    def has_replaced(self) -> bool:
+        """Whether the run has ended and replaced the recording."""
+        return self._run.has_replaced
+
+    def keep(self) -> None:
+        """Let the recording stay as it was when the run ends: it has failed."""
+        self._run.has_failed = True
 
     def close(self) -> None:
         self._writer.close()

@@ -77,6 +77,9 @@ class RecordingTools(ClosableToolbox):
         self._recording, self._replay, self._redactor, self._clock = recording, replay, redactor, clock
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
+    def keep(self) -> None:
+        self._recording.keep()
+
     def close(self) -> None:
         try:
             self._recording.close()

@@ -38,7 +38,12 @@ class ClosableToolbox(Toolbox):
     def __enter__(self) -> Self:
         return self
 
+    def keep(self) -> None:
+        """Let the recording stay as it was, because the run has failed. Only record modes that replace it heed this."""
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self.keep()
         self.close()
 
     async def __aenter__(self) -> Self:
@@ -47,7 +52,7 @@ class ClosableToolbox(Toolbox):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self.close()
+        self.__exit__(kind, error, at)
 
 
 class ReplayedToolCall(Struct, frozen=True):

@@ -122,6 +122,8 @@ class StandIn(CallInspection):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self._backend.keep_recording()
         self.close()
 
 

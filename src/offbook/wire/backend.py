@@ -202,6 +202,11 @@ class WireBackend:
         """Whether calls without a recorded answer go upstream."""
         return self.recorder is not None and self.recorder.is_live
 
+    def keep_recording(self) -> None:
+        """Let a recording that is to be replaced stay as it was, because the run has failed."""
+        if self.recorder is not None:
+            self.recorder.keep()
+
     def close(self) -> None:
         """Close the recording."""
         if self._recordings is not None:

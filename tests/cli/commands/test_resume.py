@@ -518,3 +518,43 @@ def test_a_run_whose_progress_cannot_be_kept_ends_and_says_how_to_go_on(here, ru
     assert code == 2
     assert err.startswith(f"resume it with: offbook resume {run_id}\n")
     assert "steps.jsonl: Is a directory" in err
+
+
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+def test_a_resumed_run_replaces_a_recording_with_what_it_recorded_before_and_after_the_failure(here, run, mode):
+    broken, renewed = set(), []
+
+    def answer(prompt):
+        if prompt in broken:
+            return said(finish_reason="refused")
+        return said(f"new <{prompt}>" if renewed else f"<{prompt}>")
+
+    here(CHAIN, answer)
+    record = ("run", "flow.yaml", "--record", "all.json", "--record-mode", mode)
+    assert run(*record)[0] == 0
+    before = Path("all.json").read_bytes()
+    renewed.append(True)
+    broken.add("two new <one cats>")
+    assert run(*record)[0] == 1
+    assert run("resume", "last")[0] == 1
+    assert Path("all.json").read_bytes() == before
+    broken.clear()
+    assert run("resume", "last")[0] == 0
+    assert not Path("all.json.failed").exists()
+    assert run("replay", "flow.yaml", "--recording", "all.json", "--strict-unused")[0] == 0
+    recorded = orjson.loads(Path("all.json").read_bytes())
+    assert recorded["one"]["content"] == "new <one cats>"
+    assert recorded["three"]["content"] == "new <three new <two new <one cats>>>"
+
+
+def test_what_another_run_left_beside_a_recording_is_no_part_of_a_resumed_run(here, run):
+    broken, answer = failing_at("two <one cats>")
+    here(CHAIN, answer)
+    Path("all.json").write_text('{"_version": 2, "one": {"content": "old"}}')
+    foreign = '{"_version": 2, "other": {"content": "foreign", "recorded_at": "2000-01-01T00:00:00+00:00"}}'
+    assert run("run", "flow.yaml", "--record", "all.json", "--record-mode", "fresh")[0] == 1
+    Path("all.json.failed").write_text(foreign)
+    broken.clear()
+    assert run("resume", "last")[0] == 0
+    recorded = orjson.loads(Path("all.json").read_bytes())
+    assert (recorded["one"]["content"], "other" in recorded) == ("old", False)

@@ -115,7 +115,7 @@ def resume(
 
     from offbook.cli.commands.run import override_config
     from offbook.cli.runners.event_sinks import EventOptions
-    from offbook.cli.runners.resume import ResumeOptions, run_resumable
+    from offbook.cli.runners.resume import ResumeOptions, resume_run
     from offbook.cli.runners.workflow import RunOptions
     from offbook.errors import RunError
     from offbook.workflow.file.load import load_workflow
@@ -136,4 +136,4 @@ def resume(
                 is_quiet=quiet,
                 events=EventOptions(trace=trace, metrics=metrics, spans=spans),
             )
-            raise typer.Exit(run_resumable(run, definition, options, runs_dir=runs_dir))
+            raise typer.Exit(resume_run(run, definition, options, runs_dir=runs_dir))

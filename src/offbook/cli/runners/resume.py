@@ -16,6 +16,7 @@ from offbook.faults import FaultPlan
 from offbook.faults.plan import Chaos
 from offbook.faults.site import PlannedFault
 from offbook.pipeline import Live, Mode, Record
+from offbook.recording.failed_run import go_on_recording, recorded_by_failed_run
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.stores.locate import open_store
 from offbook.vendors import MockableProviderName
@@ -60,9 +61,15 @@ def resume_options(
 
 
 def _resumed_record_mode(mode: Record) -> RecordMode:
-    """Return the mode that neither replaces nor refuses what the run has recorded so far."""
-    is_unchanged = mode.record == "new" or (mode.record == "once" and open_store(mode.path).exists())
-    return mode.record if is_unchanged else "append"
+    """Return the mode that neither replaces nor refuses what the run has recorded so far.
+
+    A run that is to replace exchanges records beside them until it succeeds.
+    """
+    if mode.record == "new":
+        return "new"
+    if not open_store(mode.path).exists():
+        return "append"
+    return mode.record if mode.record == "once" or open_store(mode.path).load().size else "append"
 
 
 def start_resumable(
@@ -97,6 +104,25 @@ def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: Ru
             if status != "succeeded" and run.has_started:
                 typer.echo(f"resume it with: {resume_command(run.manifest.id, runs_dir)}", err=True)
     return ending.code
+
+
+def resume_run(run: ResumableRun, definition: WorkflowDefinition, options: RunOptions, *, runs_dir: str) -> int:
+    """Run the rest of a workflow. What it had recorded to replace a recording counts with what it records now.
+
+    Without that, because the run was killed, the rest is added to the recording.
+
+    Raises:
+        InputError: as in `run_workflow`, or what the run had recorded cannot be read.
+    """
+    mode = options.mode
+    if not isinstance(mode, Record) or mode.record not in ("all", "fresh"):
+        return run_resumable(run, definition, options, runs_dir=runs_dir)
+    recorded = recorded_by_failed_run(mode.path, since=run.manifest.started_at)
+    if not recorded.size:
+        options = replace(options, mode=Record(mode.path, "append"))
+        return run_resumable(run, definition, options, runs_dir=runs_dir)
+    with go_on_recording(mode.path, recorded, mode.record):
+        return run_resumable(run, definition, options, runs_dir=runs_dir)
 
 
 def resume_command(run_id: str, runs_dir: str) -> str:

@@ -39,6 +39,7 @@ from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.replace_on_close import keep_recording
+from offbook.recording.stores.locate import open_store
 from offbook.report import Reporter, Reporters, reporter_of
 from offbook.report.scenarios.json_report import compact_json
 from offbook.scenarios.result import ScenarioResult, SuiteResult
@@ -197,7 +198,7 @@ def _keep_recordings_of_failures(mode: Live | Record | Replay, result: SuiteResu
         return
     files = [str(Path(mode.path) / f"{slug(name)}.json") for name in failed] if is_folder(mode.path) else [mode.path]
     for file in files:
-        keep_recording(file)
+        keep_recording(open_store(file))
 
 
 def _rules(config: Config, options: ScenarioOptions) -> RunRules:

@@ -167,7 +167,7 @@ def print_notes(options: WireArguments) -> None:
 def keep_recording_of_failure(end: ChildExit, options: WireArguments) -> None:
     """Let a recording that is to be replaced stay as it was if the command failed."""
     if options.record is not None and (end.is_late or end.code != FINE):
-        keep_recording(options.record)
+        keep_recording(open_store(options.record))
 
 
 class EffectReports:

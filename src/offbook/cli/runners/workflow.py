@@ -228,12 +228,13 @@ async def _run(
 @contextmanager
 def _keep_recording_of_failure(mode: Mode) -> Iterator[Callable[[WorkflowResult], None]]:
     """Let a recording stay as it was unless the run is reported to have succeeded before the block ends."""
+    store = open_store(mode.path) if isinstance(mode, Record) else None
     succeeded: list[bool] = []
     try:
         yield lambda result: succeeded.append(result.succeeded)
     finally:
-        if isinstance(mode, Record) and not any(succeeded):
-            keep_recording(mode.path)
+        if store is not None and not any(succeeded):
+            keep_recording(store)
 
 
 def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:

@@ -90,6 +90,10 @@ class WireRecorder:
         self._emit(attempt, exchange, latency_ms=answer.end_ms)
         return RecordedExchange(key, exchange)
 
+    def keep(self) -> None:
+        """Let the recording stay as it was, because the run has failed."""
+        self._recording.keep()
+
     def close(self) -> None:
         """Bring the recording into its final form. Safe to call twice."""
         self._recording.close()

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from offbook.errors import InputError
-from offbook.recording.replace_on_close import keep_recording
 from offbook.vendors import DUMMY_KEY, api_key_variables, base_url_variables
 from offbook.wire.backend import CallInspection, WireBackend, session_prefix
 from offbook.wire.options import LOOPBACK, WireOptions
@@ -196,6 +195,6 @@ class WireServer(CallInspection):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None and issubclass(kind, Exception) and self._options.record is not None:
-            keep_recording(self._options.record)
+        if kind is not None and issubclass(kind, Exception):
+            self._backend.keep_recording()
         self.stop()
