@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,15 @@ from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
+from offbook.explore.run import ModelCall, Run, RunFailure
 from offbook.faults import parse_fault
+from offbook.subjects.function import FunctionSubject
 from offbook.subjects.open import open_subject
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
 from offbook.subjects.regression_file import is_regression
 from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec
+from tests.explore.runs import write_recording
+from tests.fakes import user
 from tests.subjects.projects import CARELESS, REFUND
 
 LOST = "tool=refund call=1: tool_lost"
@@ -148,3 +153,62 @@ def test_a_folder_that_cannot_be_written_is_bad_input(careless, project):
     project.write("taken", "")
     with pytest.raises(InputError, match="taken"):
         write_finding(careless, LOST, folder="taken/regress")
+
+
+NEWS, WEATHER = "tool=news call=1: tool_error", "tool=weather call=1: tool_error"
+
+
+def keep(subject, lines, **settings):
+    """The lines that are kept of a finding with these faults."""
+    case = FaultCase("0007", tuple(map(parse_fault, lines)), ())
+    optional = frozenset(settings.get("optional", ()))
+    exploration = Explorer(subject, ExploreOptions(variants=(), optional=optional)).explore([case])
+    kind = Regression(
+        offbook="regression",
+        verdict="wrong",
+        faults=(),
+        subject=WorkflowSpec(recording="run.json", file="flow.yaml"),
+        settings=ExploreSettings(**settings),
+    )
+    (file,) = RegressionFolder("regress", kind).keep(subject, exploration.clean, exploration.findings)
+    return str(load_regression(file))
+
+
+def test_a_fault_of_an_optional_tool_is_left_out_of_what_is_kept(project):
+    def news():
+        return "none"
+
+    def weather():
+        return "sun"
+
+    async def agent(harness):
+        for given in harness.tools(news, weather).values():
+            with suppress(Exception):
+                given.callable()
+        return (await harness.provider.complete(user("Hi"), "m", step_id="s")).content
+
+    calls = {"news": [{"arguments": {}, "result": "none"}], "weather": [{"arguments": {}, "result": "sun"}]}
+    recording = write_recording(Path("hello.json"), {"s": [{"content": "Hello"}], "_tools": calls})
+    subject = FunctionSubject(agent, recording)
+    assert keep(subject, [NEWS, WEATHER], optional=("weather",)) == NEWS
+
+
+class SubjectOfTwoMinds:
+    """It crashes by the fault of `news`, but only if its model gives up on that."""
+
+    name = "agent"
+
+    def run(self, plan, continuation="stubborn"):
+        fired = tuple(str(line) for line in plan)
+        has_crashed = NEWS in fired and continuation == "resigned"
+        return Run(
+            result=None if has_crashed else "Hello",
+            error=RunFailure("undeclared", "KeyError", "'news'") if has_crashed else None,
+            calls=(ModelCall(number=1, step_call=1),),
+            fired=fired,
+            continuation=continuation if NEWS in fired else "",
+        )
+
+
+def test_a_finding_of_any_continuation_is_kept_with_what_it_needs(project):
+    assert keep(SubjectOfTwoMinds(), ["call=1 attempt=1: http_error 500", NEWS]) == NEWS

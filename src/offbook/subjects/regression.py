@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
-from offbook.explore.explorer import CaseResult, Explorer, Subject
+from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
 from offbook.explore.options import ExploreOptions
 from offbook.explore.run import Run
-from offbook.explore.verdict import Invariant, Verdict, assess
+from offbook.explore.verdict import Assessment, Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.schema_errors import explain_json_error, explain_msgspec_error
 from offbook.subjects.open import load_invariants, open_subject
@@ -105,7 +105,7 @@ class RegressionFolder:
             InputError: the folder cannot be written to.
         """
         invariants = [] if self._kind.invariants is None else load_invariants(self._kind.invariants)
-        minimiser = _Minimiser(subject, clean, invariants)
+        minimiser = _Minimiser(subject, clean, invariants, optional=frozenset(self._kind.settings.optional))
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             known = {file.read_bytes(): file for file in self._files()}
@@ -137,10 +137,12 @@ class RegressionFolder:
 
 
 class _Minimiser:
-    """Drops the faults that a finding does not need."""
+    """Drops the faults that a finding does not need: the rest has the same verdict, as an exploration would say."""
 
-    def __init__(self, subject: Subject, clean: Run, invariants: Sequence[Invariant]) -> None:
-        self._subject, self._clean, self._invariants = subject, clean, invariants
+    def __init__(
+        self, subject: Subject, clean: Run, invariants: Sequence[Invariant], *, optional: frozenset[str]
+    ) -> None:
+        self._subject, self._clean, self._invariants, self._optional = subject, clean, invariants, optional
 
     def minimise_all(self, found: Iterable[CaseResult]) -> Iterator[tuple[CaseResult, tuple[PlannedFault, ...]]]:
         """Yield each finding with its lines. Findings with the same lines as an earlier one are left out."""
@@ -153,5 +155,8 @@ class _Minimiser:
                 yield explored, lines
 
     def _has_verdict(self, verdict: Verdict, lines: tuple[PlannedFault, ...]) -> bool:
-        run = self._subject.run(FaultPlan(lines))
-        return assess(run, self._clean, invariants=self._invariants).verdict == verdict
+        worst = min(map(self._assess, runs_of(self._subject, FaultPlan(lines))), key=lambda each: each.severity)
+        return worst.verdict == verdict
+
+    def _assess(self, run: Run) -> Assessment:
+        return assess(run, self._clean, invariants=self._invariants, optional=self._optional)
