@@ -170,14 +170,15 @@ class TestTool:
     @pytest.mark.parametrize(
         ("declared", "own_retry", "calls"),
         [
-            ({}, None, 3),
+            ({}, None, 1),
             ({"read_only": True}, None, 3),
             ({"side_effect": True, "idempotent": True}, None, 3),
             ({"side_effect": True, "idempotent": "key"}, None, 3),
             ({"side_effect": True}, None, 1),
             ({"undoes": "book"}, None, 1),
             ({"side_effect": True}, {"max_retries": 1}, 2),
-            ({}, {"max_retries": 0}, 1),
+            ({}, {"max_retries": 1}, 2),
+            ({"read_only": True}, {"max_retries": 0}, 1),
         ],
     )
     def test_the_retry_of_the_config_reaches_tools_that_may_run_twice(self, declared, own_retry, calls):
@@ -200,12 +201,14 @@ class TestTool:
     def test_a_wrapper_that_declares_a_side_effect_does_not_change_how_often_a_tool_is_called(self):
         called = []
 
+        @tool(read_only=True)
         def broken() -> str:
+            """Fail."""
             called.append("once")
             raise OSError("down")
 
         def mark(tools):
-            return {name: replace(one, side_effect=True) for name, one in tools.items()}
+            return {name: replace(one, side_effect=True, read_only=False) for name, one in tools.items()}
 
         flow = {"config": {"retry": {"max_retries": 2}}, "steps": [step("tool", tool="broken")]}
         run_workflow(flow, tools={"broken": broken}, wrap_tools=mark)
@@ -214,7 +217,9 @@ class TestTool:
     def test_what_a_tool_refuses_is_not_tried_again(self):
         called = []
 
+        @tool(read_only=True)
         def refuse() -> str:
+            """Refuse."""
             called.append("once")
             raise ToolRefusalError("not allowed", tool="refuse")
 

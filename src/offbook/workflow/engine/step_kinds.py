@@ -40,15 +40,15 @@ NOT_RETRYABLE = (ToolArgumentsError, ToolRefusalError, ToolResolutionError)
 class ToolStepRunner(StepRunner[ToolStep]):
     """Calls a tool; its result is the output. A failure is retried if the step, or the config, has a `retry`.
 
-    The config's is for every step, so it does not reach a tool with a side effect that is not idempotent: what failed
-    may have happened all the same. The tool's own declaration decides, not that of a wrapper, which may be stricter: a
-    run under test takes the same attempts as a real one.
+    The config's is for every step, so it reaches only tools that are declared read-only or idempotent: what failed may
+    have happened all the same. The tool's own declaration decides, not that of a wrapper, which may be stricter: a run
+    under test takes the same attempts as a real one.
     """
 
     def __init__(self, definition: ToolStep, environment: Environment) -> None:
         super().__init__(definition, environment)
         self._tool = environment.toolbox[definition.tool]
-        is_asked = definition.retry is not None or not _may_do_harm_twice(environment.own_tools[definition.tool])
+        is_asked = definition.retry is not None or _may_run_twice(environment.own_tools[definition.tool])
         self._retry = (self.retry if is_asked else None) or NO_RETRY
 
     async def run(self, scope: Scope, gateway: ProviderGateway) -> Any:
@@ -69,9 +69,8 @@ class ToolStepRunner(StepRunner[ToolStep]):
         return self._retry.pause_s(request, attempt)
 
 
-def _may_do_harm_twice(tool: ToolDef) -> bool:
-    declared = tool.declaration
-    return declared.has_effect and not declared.idempotent
+def _may_run_twice(tool: ToolDef) -> bool:
+    return tool.declaration.read_only or bool(tool.declaration.idempotent)
 
 
 class RouterStepRunner(StepRunner[RouterStep]):
