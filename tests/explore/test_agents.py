@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.explore.zoo import ledger
-from tests.explore.zoo.animals import ANIMALS
+from tests.explore.zoo.animals import ANIMALS, twins_of
 from tests.explore.zoo.census import explore
+from tests.explore.zoo.programs import PlantedProgram
+
+TWINS = twins_of(ANIMALS)
 
 
-@pytest.fixture(params=ANIMALS, ids=lambda planted: f"{planted.kind}: {planted.name}")
+@pytest.fixture
 def planted(request, tmp_path, monkeypatch):
     """A planted defect that can run here, with a ledger."""
     monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "ledger"))
@@ -22,8 +25,9 @@ def planted(request, tmp_path, monkeypatch):
     return request.param
 
 
+@pytest.mark.parametrize("planted", ANIMALS, ids=lambda each: f"{each.kind}: {each.name}", indirect=True)
 def test_the_defect_of_an_agent_is_found(planted, tmp_path):
-    census = explore(planted, "defect", tmp_path)
+    census = explore(planted, "defect", tmp_path, is_quick=planted.is_slow)
     assert {each.verdict for each in census.findings} <= {planted.verdict, *planted.also}
     assert census.expected is not None
     assert (census.expected.verdict, census.expected.is_finding) == (planted.verdict, True)
@@ -31,9 +35,22 @@ def test_the_defect_of_an_agent_is_found(planted, tmp_path):
     assert census.disagreements == []
 
 
+@pytest.mark.parametrize(
+    "planted",
+    [group[0] for group in TWINS],
+    ids=[f"{group[0].kind}: {', '.join(each.name for each in group)}" for group in TWINS],
+    indirect=True,
+)
 def test_nothing_is_found_in_its_sound_twin(planted, tmp_path):
     census = explore(planted, "sound", tmp_path)
     assert census.findings == []
     assert census.disagreements == []
     assert census.counts["recovered"] > 0
     assert census.counts["undecided"] <= 0.05 * len(census.cases)
+
+
+def test_the_zoo_is_as_large_as_it_is_said_to_be():
+    programs = [group for group in TWINS if isinstance(group[0], PlantedProgram) and group[0].side_effects]
+    assert len(ANIMALS) >= 80
+    assert len(TWINS) >= 60
+    assert len(programs) >= 15

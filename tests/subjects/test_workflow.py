@@ -73,6 +73,25 @@ def test_a_bad_answer_that_the_workflow_has_replaced_is_no_part_of_its_result(pr
     assert {each.verdict for each in replaced} == {verdict}
 
 
+PATIENT = """\
+name: shop
+config: {provider: openai, model: m}
+state: {said: ""}
+steps:
+  - id: tell
+    type: loop
+    until: "state.said != ''"
+    max_iterations: 2
+    steps:
+      - {id: say, type: llm_call, prompt: "Where is it?", output: said}
+"""
+
+
+def test_a_loop_that_needs_another_round_has_recovered(project):
+    found = verdicts(subject_of(project.workflow(PATIENT, {"say": {"content": "Here."}})), "empty_response")
+    assert found["step=say call=1 attempt=1: empty_response"].verdict == "recovered"
+
+
 def test_a_step_that_gives_up_has_failed_cleanly(project):
     found = verdicts(subject_of(project.workflow()), "http_error")
     each = found["step=plan call=1: http_error 500"]

@@ -114,7 +114,7 @@ class WorkflowSubject(IsolatedSubject):
         passing = {key for step in self._definition.steps for key in _written_by(step)} - final
         return {
             "state": {key: value for key, value in result.state.items() if key not in passing},
-            "outputs": {step.id: result.steps[step.id].output for step in last if step.output is None},
+            "outputs": {step.id: result.steps[step.id].output for step in last if not _written_by(step)},
         }
 
     def _last_steps(self, result: WorkflowResult) -> list[AnyStep]:

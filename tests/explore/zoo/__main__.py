@@ -1,6 +1,6 @@
 """Explores the zoo and prints a table: `python -m tests.explore.zoo [-v] [-q] [part of a name] …`.
 
-`-v` prints every case. `-q` explores of each defect the case alone that is to show it.
+`-v` prints every case. `-q` explores of each defect only the fault that is to show it, as the tests do for programs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.explore.zoo.planted import Planted, Twin
 def counted(planted: Planted, twin: Twin, *, is_quick: bool) -> Census:
     with tempfile.TemporaryDirectory() as folder:
         os.environ[ledger.VARIABLE] = str(Path(folder) / "ledger")
-        return explore(planted, twin, Path(folder), only_planted=is_quick and twin == "defect")
+        return explore(planted, twin, Path(folder), is_quick=is_quick and twin == "defect")
 
 
 def problems(census: Census) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import CaseResult, Exploration, Explorer, Subject
 from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
 from offbook.explore.run import Run
@@ -74,8 +75,8 @@ class Census(Struct, frozen=True, kw_only=True):
         return next((each for each in self.cases if each.case == self.planted.at), None)
 
 
-def explore(planted: Planted, twin: Twin, folder: Path, *, only_planted: bool = False) -> Census:
-    """Explore an agent with all faults, or with the one that shows its defect.
+def explore(planted: Planted, twin: Twin, folder: Path, *, is_quick: bool = False) -> Census:
+    """Explore an agent with all faults, or if `is_quick` with the one that shows its defect, wherever it can happen.
 
     Its ledger is the file `ledger` in the folder.
     """
@@ -85,14 +86,19 @@ def explore(planted: Planted, twin: Twin, folder: Path, *, only_planted: bool = 
         variants = getattr(subject, "variants", VARIANTS)
         options = ExploreOptions(variants=select_variants(planted.faults, variants), invariants=planted.invariants)
         explorer = Explorer(witness, options)
-        chosen = [case for case in explorer.cases if str(case) == planted.at] if only_planted else None
-        exploration = explorer.explore(chosen)
+        exploration = explorer.explore(_with_its_fault(planted, explorer.cases) if is_quick else None)
     cases = [_finding(each, planted, witness, exploration) for each in exploration.results]
     return Census(planted=planted, twin=twin, cases=cases, took_s=time.perf_counter() - start)
 
 
+def _with_its_fault(planted: Planted, cases: Sequence[FaultCase]) -> list[FaultCase]:
+    columns = {cell.column for case in cases if str(case) == planted.at for cell in case.cells}
+    return [case for case in cases if columns & {cell.column for cell in case.cells}]
+
+
 def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: Exploration) -> Finding:
-    done = balance(witness.effects_of(each.run), planted.undoes)
+    entries = witness.effects_of(each.run)
+    done = balance(entries, planted.undoes)
     wanted = balance(witness.effects_of(exploration.clean), planted.undoes)
     return Finding(
         str(each.case),
@@ -100,8 +106,17 @@ def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: 
         each.is_finding,
         "; ".join(each.evidence),
         getattr(each.run, "continuation", ""),
-        _disagreement(each.verdict, done, wanted),
+        _miscount(each.run, entries)
+        if "one_more_tool" in str(each.case)
+        else _disagreement(each.verdict, done, wanted),
     )
+
+
+def _miscount(run: Run, entries: list[Entry]) -> str:
+    """Say how often tools ran if the explorer saw something else. A model that always asks for more may get more."""
+    seen = Counter(effect.tool for effect in run.effects)
+    done = Counter(tool for tool, _ in entries)
+    return "" if seen == done else f"the ledger has {dict(done)}, and seen was {dict(seen)}"
 
 
 def _disagreement(verdict: str, done: Counter[Entry], wanted: Counter[Entry]) -> str:

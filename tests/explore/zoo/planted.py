@@ -47,6 +47,16 @@ class Planted(Struct, frozen=True, kw_only=True):
         """What it needs and this machine has not; empty if it can run."""
         return ""
 
+    @property
+    @abstractmethod
+    def sound_agent(self) -> object:
+        """What its sound twin is. Twins that are equal in that have literally the same code, and one is explored."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether of the defect only those cases are explored that have its fault."""
+        return False
+
     @abstractmethod
     def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:
         """Open the defect or its twin for a block, with its recording in a folder."""
@@ -70,6 +80,10 @@ class PlantedFunction(Planted, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         return "function"
+
+    @property
+    def sound_agent(self) -> object:
+        return self.agent, self.sound, self.answers, self.invariants, self.faults
 
     def open(self, twin: Twin, folder: Path) -> AbstractContextManager[Subject]:
         function = partial(self.agent, **(self.defect if twin == "defect" else self.sound))

@@ -40,18 +40,16 @@ async def ask_once(provider, messages=QUESTION, *, step=STEP, model=MODEL):
         raise GaveUpError("the model does not answer") from error
 
 
-async def ignores_length(offbook, *, minds):
-    """Returns what there is of an answer; the twin minds whether it was cut."""
-    answer = await ask_once(offbook.gateway)
-    if not answer.content.strip() or (minds and answer.finish_reason == "length"):
-        raise GaveUpError("the answer is not complete")
-    return answer.content
-
-
-async def returns_an_empty_answer(offbook, *, minds):
-    """Returns an empty answer; the twin gives up."""
-    answer = await ask_once(offbook.gateway)
-    if answer.finish_reason == "length" or (minds and not answer.content.strip()):
+async def passes_an_answer_on(offbook, *, minds_length=True, minds_emptiness=True, minds_errors=True):
+    """Returns an answer, be it cut or empty, or an error instead of one; the twin gives up."""
+    try:
+        answer = await offbook.gateway.complete(QUESTION, MODEL, step_id=STEP)
+    except ProviderError as error:
+        if minds_errors:
+            raise GaveUpError("the model does not answer") from error
+        return f"{error}"
+    is_cut, is_empty = answer.finish_reason == "length", not answer.content.strip()
+    if (minds_length and is_cut) or (minds_emptiness and is_empty):
         raise GaveUpError("the answer is not complete")
     return answer.content
 
@@ -62,19 +60,6 @@ async def writes_none(offbook, *, minds):
     if (minds and not is_complete(answer)) or answer.finish_reason == "length":
         raise GaveUpError("the answer is not complete")
     return f"Dear customer, {answer.content or None}"
-
-
-async def returns_the_error(offbook, *, minds):
-    """Returns the error as the answer; the twin raises it."""
-    try:
-        answer = await offbook.gateway.complete(QUESTION, MODEL, step_id=STEP)
-    except ProviderError as error:
-        if minds:
-            raise GaveUpError("the model does not answer") from error
-        return f"{error}"
-    if not is_complete(answer):
-        raise GaveUpError("the answer is not complete")
-    return answer.content
 
 
 @tool(read_only=True)
@@ -302,18 +287,18 @@ async def caches_a_bad_answer(offbook, *, only_good_ones):
 PLANTED = [
     PlantedFunction(
         name="ignores length",
-        agent=ignores_length,
-        defect={"minds": False},
-        sound={"minds": True},
+        agent=passes_an_answer_on,
+        defect={"minds_length": False},
+        sound={},
         answers=SAID,
         verdict="undetected",
         at="step=agent call=1 attempt=1: partial_response half",
     ),
     PlantedFunction(
         name="returns an empty answer",
-        agent=returns_an_empty_answer,
-        defect={"minds": False},
-        sound={"minds": True},
+        agent=passes_an_answer_on,
+        defect={"minds_emptiness": False},
+        sound={},
         answers=SAID,
         verdict="undetected",
         at="step=agent call=1 attempt=1: empty_response",
@@ -330,9 +315,9 @@ PLANTED = [
     ),
     PlantedFunction(
         name="returns the error",
-        agent=returns_the_error,
-        defect={"minds": False},
-        sound={"minds": True},
+        agent=passes_an_answer_on,
+        defect={"minds_errors": False},
+        sound={},
         answers=SAID,
         verdict="undetected",
         at="step=agent call=1: http_error 500",

@@ -134,9 +134,14 @@ async def converse(ask, use, *, ticket=TICKET, turns=6):
     raise GaveUpError("the model does not come to an end")
 
 
-async def serve(ask, till: Till):
+async def serve(ask, till: Till, *, turns=6):
     """A whole conversation, after which the order is refunded."""
-    text = await converse(ask, till.use)
+    text = await converse(ask, till.use, turns=turns)
     if not till.has_paid:
         raise GaveUpError(f"the model says it is done, and nothing was paid: {text}")
     return text
+
+
+async def serves(offbook, *, till=Till, turns=6):
+    """The desk as it should be, with another till or other patience than it should have."""
+    return await serve(asking(offbook.gateway), till(offbook.tools(TOOLS)), turns=turns)

@@ -21,6 +21,7 @@ from tests.explore.zoo.functions.desk import (
     asks_for,
     converse,
     serve,
+    serves,
     text_of,
 )
 from tests.explore.zoo.ledger import note
@@ -137,13 +138,8 @@ class LenientTill(Till):
             return {"refunded": 42}
 
 
-async def says_done(offbook, *, till):
-    """Tells the model that a failed refund is done; the twin gives up."""
-    return await serve(asking(offbook.gateway), till(offbook.tools(TOOLS)))
-
-
 class PatientTill(Till):
-    """Takes a tool that timed out for one that is done."""
+    """Says that a tool that timed out is done."""
 
     async def run(self, call):
         try:
@@ -152,11 +148,6 @@ class PatientTill(Till):
             return {"order_id": 42, "note": "it will be done soon"}
         except Exception as error:
             raise GaveUpError("a tool failed") from error
-
-
-async def swallows_a_timeout(offbook, *, till):
-    """Takes a refund that timed out for one that is done; the twin gives up."""
-    return await serve(asking(offbook.gateway), till(offbook.tools(TOOLS)))
 
 
 BOOKED = Counter()
@@ -322,9 +313,9 @@ PLANTED = [
         agent=starts_over,
         defect={"minds_what_was_paid": False},
         sound={"minds_what_was_paid": True},
-        answers=FIND_AND_REFUND,
+        answers=REFUND,
         verdict="repeated side effect",
-        at="step=agent call=3 attempt=1: connection_reset",
+        at="step=agent call=2 attempt=1: connection_reset",
         evidence="refund",
     ),
     PlantedFunction(
@@ -360,9 +351,9 @@ PLANTED = [
     ),
     PlantedFunction(
         name="says done",
-        agent=says_done,
+        agent=serves,
         defect={"till": LenientTill},
-        sound={"till": Till},
+        sound={},
         answers=REFUND,
         verdict="missing effect",
         at="tool=refund call=1: tool_error",
@@ -371,9 +362,9 @@ PLANTED = [
     ),
     PlantedFunction(
         name="swallows a timeout",
-        agent=swallows_a_timeout,
+        agent=serves,
         defect={"till": PatientTill},
-        sound={"till": Till},
+        sound={},
         answers=REFUND,
         verdict="missing effect",
         at="tool=refund call=1: tool_timeout 60000",
@@ -403,6 +394,7 @@ PLANTED = [
         evidence="cancel_hotel",
         also=["repeated side effect"],
         undoes=UNDO,
+        invariants=[is_no_hotel_without_a_flight],
     ),
     PlantedFunction(
         name="retries one of two",

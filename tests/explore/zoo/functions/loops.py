@@ -9,14 +9,13 @@ import sys
 
 from offbook.tools import run_tools
 from tests.explore.zoo.functions.desk import (
-    FIND_AND_REFUND,
     REFUND,
     TOOLS,
     GaveUpError,
     Till,
     asking,
-    converse,
     serve,
+    serves,
 )
 from tests.explore.zoo.planted import PlantedFunction
 
@@ -68,15 +67,6 @@ async def loses_its_transcript(offbook, *, keeps):
         return await asking(offbook.gateway)(messages)
 
     return await serve(ask, Till(offbook.tools(TOOLS)))
-
-
-async def has_no_turn_limit(offbook, *, turns):
-    """Goes on as long as its model asks for tools; the twin six turns."""
-    till = Till(offbook.tools(TOOLS))
-    text = await converse(asking(offbook.gateway), till.use, turns=turns)
-    if not till.has_paid:
-        raise GaveUpError("nothing was paid")
-    return text
 
 
 class TellingTill(Till):
@@ -155,16 +145,16 @@ PLANTED = [
         agent=loses_its_transcript,
         defect={"keeps": False},
         sound={"keeps": True},
-        answers=FIND_AND_REFUND,
+        answers=REFUND,
         verdict="wrong",
         at="step=agent call=2 attempt=1: connection_reset",
         evidence="message",
     ),
     PlantedFunction(
         name="has no turn limit",
-        agent=has_no_turn_limit,
+        agent=serves,
         defect={"turns": 1_000_000},
-        sound={"turns": 6},
+        sound={},
         answers=REFUND,
         verdict="hung",
         at="step=agent since=1: one_more_tool",

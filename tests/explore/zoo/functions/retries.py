@@ -197,7 +197,7 @@ PLANTED = [
         name="ignores retry-after",
         agent=asks_again,
         defect={"wait_s": wait_a_little},
-        sound={"wait_s": wait_as_told},
+        sound={},
         answers=REFUND,
         verdict="came too soon",
         at="step=agent call=2 attempt=1: http_error 429 headers.retry-after=7",

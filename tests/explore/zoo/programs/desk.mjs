@@ -1,4 +1,4 @@
-// Agents that are one program in Node: `desk.mjs AGENT defect|sound`.
+// Agents that are one program in Node: `desk.mjs AGENT`. The sound twin of all of them is `serves`.
 import { appendFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
@@ -106,49 +106,55 @@ async function converse(asking, use, turns = 5) {
 }
 
 const AGENTS = {
-  // Prints undefined where an answer has another shape or no text; the twin gives up.
-  async prints_undefined(sound) {
+  // The desk as it should be.
+  async serves() {
+    const till = new Till();
+    return till.finish(await converse(ask, (call) => till.use(call)));
+  },
+
+  // Prints undefined where an answer has another shape or no text.
+  async prints_undefined() {
     const till = new Till();
     const asking = async (messages) => {
       try {
         return await ask(messages);
       } catch (error) {
-        if (sound || !till.paid) throw error;
+        if (!till.paid) throw error;
         return {};
       }
     };
     return till.finish(String(await converse(asking, (call) => till.use(call))));
   },
 
-  // Reads the arguments of a tool as they are; the twin tells the model that it cannot.
-  async trusts_arguments(sound) {
+  // Reads the arguments of a tool as they are.
+  async trusts_arguments() {
     const till = new Till();
     const use = (call) => {
-      if (!sound && call.function.name === "refund") JSON.parse(call.function.arguments).order_id.toFixed();
+      if (call.function.name === "refund") JSON.parse(call.function.arguments).order_id.toFixed();
       return till.use(call);
     };
     return till.finish(await converse(ask, use));
   },
 
-  // Refunds again when the model asks again; the twin at most once.
-  async refunds_when_asked(sound) {
+  // Refunds again when the model asks again.
+  async refunds_when_asked() {
     const till = new Till();
     const use = (call) => {
-      if (!sound) till.paid = null;
+      till.paid = null;
       return till.use(call);
     };
     return till.finish(await converse(ask, use));
   },
 
-  // Goes on as long as its model asks for tools; the twin five turns.
-  async has_no_turn_limit(sound) {
+  // Goes on as long as its model asks for tools.
+  async has_no_turn_limit() {
     const till = new Till();
-    return till.finish(await converse(ask, (call) => till.use(call), sound ? 5 : Infinity));
+    return till.finish(await converse(ask, (call) => till.use(call), Infinity));
   },
 };
 
 try {
-  console.log(await AGENTS[process.argv[2]](process.argv[3] === "sound"));
+  console.log(await AGENTS[process.argv[2]]());
 } catch (error) {
   if (!(error instanceof GaveUp)) throw error;
   console.error(error.message);

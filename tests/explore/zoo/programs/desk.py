@@ -1,4 +1,7 @@
-"""Agents that are one program in Python with its standard library: `desk.py AGENT defect|sound`."""
+"""Agents that are one program in Python with its standard library: `desk.py AGENT defect|sound`.
+
+Those that do not say what their twin does have `serves` for it.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +156,12 @@ def serve(asking=ask):
     return till.finish(converse(asking, till.use))
 
 
-def starts_over(*, sound):
+def serves(*, sound):
+    """The desk as it should be."""
+    return serve()
+
+
+def starts_over(*, sound=False):
     """Starts over when the model fails; the twin only if nothing was paid."""
     for attempt in range(3):
         time.sleep(attempt * 0.05)
@@ -166,12 +174,12 @@ def starts_over(*, sound):
     raise GaveUpError("it failed three times")
 
 
-def repairs_arguments(*, sound):
-    """Reads what it can of broken arguments, and refunds that; the twin tells the model."""
+def repairs_arguments():
+    """Reads what it can of broken arguments, and refunds that."""
     till = Till()
 
     def use(call):
-        if sound or arguments_of(call) is not None:
+        if arguments_of(call) is not None:
             return till.use(call)
         digits = "".join(filter(str.isdigit, call["function"]["arguments"]))
         till.paid = refund(int(digits or 0))
@@ -194,22 +202,43 @@ def cancels(*, times):
         raise
 
 
-def cancels_twice(*, sound):
-    return cancels(times=1 if sound else 2)
+def cancels_never():
+    return cancels(times=0)
 
 
-def ignores_length(*, sound):
-    """Prints what there is of an answer; the twin minds that it was cut."""
-    reasons = COMPLETE if sound else (*COMPLETE, "length")
-    return serve(lambda messages: ask(messages, reasons=reasons))
+def cancels_once(*, sound):
+    return cancels(times=1)
 
 
-def prints_the_error(*, sound):
-    """Prints the body of an error as the answer; the twin gives up."""
+def cancels_twice():
+    return cancels(times=2)
+
+
+def loses_its_transcript():
+    """Goes on without its conversation when the model is busy."""
+
+    def asking(messages):
+        try:
+            return ask_once(messages)
+        except BusyError:
+            del messages[1:-1]
+        time.sleep(0.05)
+        return ask(messages)
+
+    return serve(asking)
+
+
+def ignores_length():
+    """Prints what there is of an answer."""
+    return serve(lambda messages: ask(messages, reasons=(*COMPLETE, "length")))
+
+
+def prints_the_error():
+    """Prints the body of an error as the answer."""
     till = Till()
 
     def asking(messages):
-        if sound or till.paid is None:
+        if till.paid is None:
             return ask(messages)
         try:
             body = post(messages)[2].decode()
@@ -224,7 +253,7 @@ def prints_the_error(*, sound):
     return till.finish(converse(asking, till.use))
 
 
-def asks_until_it_says_something(*, sound):
+def asks_until_it_says_something(*, sound=False):
     """Asks again while the answer is empty, for ever; the twin three times."""
 
     def asking(messages):
@@ -242,7 +271,7 @@ def asks_until_it_says_something(*, sound):
     return serve(asking)
 
 
-def retries_in_vain(*, sound):
+def retries_in_vain(*, sound=False):
     """Asks again after every error of the model; the twin only after those that may pass."""
 
     def asking(messages):
@@ -260,12 +289,12 @@ def retries_in_vain(*, sound):
     return serve(asking)
 
 
-def does_not_pause(*, sound):
-    """Asks a hundred times without a pause; the twin three times, with pauses."""
-    return serve(lambda messages: ask(messages, tries=3 if sound else 100, pause_s=0.05 if sound else 0.0))
+def does_not_pause():
+    """Asks a hundred times without a pause."""
+    return serve(lambda messages: ask(messages, tries=100, pause_s=0.0))
 
 
-def ignores_retry_after(*, sound):
+def ignores_retry_after(*, sound=False):
     """Comes back at once when it is asked to wait; the twin waits."""
 
     def asking(messages):
@@ -279,9 +308,9 @@ def ignores_retry_after(*, sound):
     return serve(asking)
 
 
-def has_no_timeout(*, sound):
-    """Waits for ever for a model that says nothing; the twin a moment."""
-    return serve(lambda messages: ask(messages, timeout_s=PATIENCE_S if sound else None))
+def has_no_timeout():
+    """Waits for ever for a model that says nothing."""
+    return serve(lambda messages: ask(messages, timeout_s=None))
 
 
 def stream(messages, *, minds_the_end, text=""):
@@ -321,13 +350,17 @@ class PartError(BusyError):
         self.text = text
 
 
-def passes_on_a_cut_stream(*, sound):
-    """Takes a stream that just ends for a complete answer; the twin reads it again."""
+def streams(*, sound=True, minds_the_end=True, starts_anew=True):
+    """Opens a case, and reads a stream that may break, up to three times."""
     note("open_case", order_id=42)
+    text = ""
     for attempt in range(3):
         time.sleep(attempt * 0.05)
         try:
-            text = stream(TICKET, minds_the_end=sound)
+            text = stream(TICKET, minds_the_end=minds_the_end, text="" if starts_anew else text)
+        except PartError as error:
+            text = error.text
+            continue
         except BusyError:
             continue
         if text:
@@ -335,30 +368,26 @@ def passes_on_a_cut_stream(*, sound):
     raise GaveUpError("the stream breaks every time")
 
 
-def doubles_a_stream(*, sound):
-    """Adds the second stream to what has come of the first; the twin starts with an empty text."""
-    note("open_case", order_id=42)
-    text = ""
-    for attempt in range(3):
-        time.sleep(attempt * 0.05)
-        try:
-            return stream(TICKET, minds_the_end=True, text="" if sound else text)
-        except PartError as error:
-            text = error.text
-        except BusyError:
-            continue
-    raise GaveUpError("the stream breaks every time")
+def passes_on_a_cut_stream():
+    """Takes a stream that just ends for a complete answer."""
+    return streams(minds_the_end=False)
 
 
-def publishes_unchecked(*, sound):
-    """Publishes what nobody could review; the twin does not."""
+def doubles_a_stream():
+    """Adds the second stream to what has come of the first."""
+    return streams(starts_anew=False)
+
+
+def publishes(*, sound=True, without_a_review=False, on_an_empty_review=False):
+    """Publishes a text that was reviewed, and only then."""
     draft = ask([{"role": "user", "content": "Praise a chair."}], tools=None)["content"]
     if "chair" not in draft:
         raise GaveUpError("the text is about something else")
     try:
         review = ask([{"role": "user", "content": f"Is this good? {draft}"}], tools=None)["content"]
-    except GaveUpError:
-        if sound:
+    except GaveUpError as error:
+        is_empty = "empty" in str(error)
+        if not (on_an_empty_review if is_empty else without_a_review):
             raise
         review = "ok"
     if review != "ok":
@@ -367,9 +396,19 @@ def publishes_unchecked(*, sound):
     return draft
 
 
+def publishes_unchecked():
+    """Publishes what nobody could review."""
+    return publishes(without_a_review=True)
+
+
+def publishes_on_an_empty_review():
+    """Publishes unless the review objects, and an empty one does not."""
+    return publishes(on_an_empty_review=True)
+
+
 def main(agent, twin):
     try:
-        text = globals()[agent](sound=twin == "sound")
+        text = globals()[agent](**({"sound": True} if twin == "sound" else {}))
     except GaveUpError as error:
         sys.stderr.write(f"{error}\n")
         return GAVE_UP

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Agents that are one script with curl and jq: `desk.sh AGENT defect|sound`.
+# Agents that are one script with curl and jq: `desk.sh AGENT`. The sound twin of all of them is `serves`.
 set -u
-agent=$1 twin=$2
+agent=$1
 folder=$(mktemp -d)
 answer=$folder/answer
 question='{"role":"user","content":"Order 42 never came."}'
@@ -59,38 +59,34 @@ say() {
 
 result() { echo "$question,$called,{\"role\":\"tool\",\"tool_call_id\":\"$id\",\"content\":\"paid for 42\"}"; }
 
-# Prints what jq makes of any answer, be it null; the twin looks at it first.
+# The desk as it should be.
+serves() {
+  ask "$question"
+  pay
+  ask "$(result)"
+  say
+}
+
+# Prints what jq makes of any answer, be it null.
 prints_null() {
   ask "$question"
   pay
-  if [ "$twin" = sound ]; then
-    ask "$(result)"
-    say
-  else
-    post "$(result)"
-    jq -r '.choices[0].message.content' "$answer"
-  fi
+  post "$(result)"
+  jq -r '.choices[0].message.content' "$answer"
 }
 
-# Asks until there is an answer; the twin asks twice.
+# Asks until there is an answer.
 asks_for_ever() {
-  if [ "$twin" = sound ]; then
-    ask "$question"
-  else
-    until post "$question" && [ "$status" = 200 ] && is_complete; do sleep 0.01; done
-  fi
+  until post "$question" && [ "$status" = 200 ] && is_complete; do sleep 0.01; done
   pay
   ask "$(result)"
   say
 }
 
-# Says that it is done when it has to give up; the twin gives up.
+# Says that it is done when it has to give up.
 says_done() {
-  if [ "$twin" = defect ]; then give_up() { echo "Order 42 is refunded."; exit 0; }; fi
-  ask "$question"
-  pay
-  ask "$(result)"
-  say
+  give_up() { echo "Order 42 is refunded."; exit 0; }
+  serves
 }
 
 "$agent"

@@ -23,6 +23,10 @@ class PlantedScenario(Planted, frozen=True, kw_only=True):
     def kind(self) -> str:
         return "scenario"
 
+    @property
+    def sound_agent(self) -> object:
+        return self.agent
+
     @contextmanager
     def open(self, twin: Twin, folder: Path) -> Iterator[Subject]:
         name = f"{self.agent}_{twin}"

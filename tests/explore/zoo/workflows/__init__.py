@@ -12,6 +12,7 @@ from offbook.subjects.specs import ExploreSettings
 from offbook.subjects.workflow import WorkflowSubject
 from offbook.workflow.file.load import parse_workflow
 from tests.explore.zoo.functions.desk import asks_for
+from tests.explore.zoo.functions.effects import is_no_hotel_without_a_flight
 from tests.explore.zoo.planted import Planted, Twin, write_recording
 
 
@@ -26,6 +27,10 @@ class PlantedWorkflow(Planted, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         return "workflow"
+
+    @property
+    def sound_agent(self) -> object:
+        return self.text.replace("DECISION", self.sound), self.answers, self.invariants
 
     @contextmanager
     def open(self, twin: Twin, folder: Path) -> Iterator[Subject]:
@@ -104,8 +109,8 @@ steps:
 PRICES = (
     HEAD
     + """\
-tools: {find_price: "shop:find_price", stop: "shop:stop"}
-state: {told: ""}
+tools: {find_price: "shop:find_price", print_label: "shop:print_label", stop: "shop:stop"}
+state: {told: "", label: ""}
 steps:
   - {id: look, type: tool, tool: find_price, args: {product: chair}, output: price}
   - id: known
@@ -118,7 +123,14 @@ steps:
     until: "state.told.endsWith('.')"
     max_iterations: 2
     steps:
-      - {id: say, type: llm_call, prompt: "Praise a chair for {state.price} euros.", output: told}
+      - {id: say, type: llm_call, prompt: "Praise a chair.", output: told}
+  - id: label
+    type: loop
+    depends_on: [tell]
+    until: "state.label.endsWith('euros.')"
+    max_iterations: 1
+    steps:
+      - {id: print, type: tool, tool: print_label, args: {text: "{state.told} {state.price} euros."}, output: label}
   - {id: stop, type: tool, tool: stop, args: {reason: there is no price}}
 """
 )
@@ -139,10 +151,20 @@ steps:
     conditions: [{expression: "state.city == 'Oslo'", target: hotel}]
     default: unknown
   - {id: unknown, type: tool, tool: stop, args: {reason: there is no such city}}
-  - {id: hotel, type: tool, tool: book_hotel, args: {city: Oslo}, retry: {max_retries: 0}, output: hotel}
+  - id: hotel
+    type: tool
+    tool: book_hotel
+    args: {city: Oslo}
+    retry: {max_retries: 0}
+    on_failure: continue
+    output: hotel
+  - id: room
+    type: router
+    depends_on: [hotel]
+    conditions: [{expression: "state.hotel == 'hotel'", target: flight}]
+    default: cancel
   - id: flight
     type: tool
-    depends_on: [hotel]
     tool: book_flight
     args: {city: Oslo}
     retry: {max_retries: 0}
@@ -159,8 +181,8 @@ steps:
     max_iterations: 2
     steps:
       - {id: say, type: llm_call, prompt: "Say goodbye.", output: said}
-  - {id: cancel, type: tool, tool: cancel_hotel, args: {city: Oslo}, retry: {max_retries: 0}}
-  - {id: again, type: tool, depends_on: [cancel], tool: DECISION, retry: {max_retries: 0}}
+  - {id: cancel, type: tool, tool: CANCEL, retry: {max_retries: 0}}
+  - {id: again, type: tool, depends_on: [cancel], tool: AGAIN, retry: {max_retries: 0}}
   - {id: stop, type: tool, depends_on: [again], tool: stop, args: {reason: there is no flight}}
 """
 )
@@ -168,17 +190,26 @@ DESK = (
     HEAD
     + """\
 tools: {refund: "shop:DECISION", reply: "shop:reply"}
+state: {said: ""}
 steps:
-  - id: agent
-    type: agent
-    prompt: "Order 42 never came."
-    tools: [refund]
-    terminal_tool: reply
-    required_steps: [refund]
-    output: said
+  - id: desk
+    type: loop
+    until: "state.said.endsWith('.')"
+    max_iterations: 1
+    steps:
+      - id: agent
+        type: agent
+        prompt: "Order 42 never came."
+        tools: [refund]
+        terminal_tool: reply
+        required_steps: [refund]
+        output: said
 """
 )
 
+STOP = "stop, args: {reason: there is no flight}"
+CANCEL = "cancel_hotel, args: {city: Oslo}"
+TRIP_ANSWERS = {"city": [{"content": "Oslo"}], "say": [{"content": "Have a good trip."}]}
 ONCE = PAYS.replace("PAYING", "retry: {max_retries: 0}, on_failure: continue")
 SAID = {"say": [{"content": "It is done."}]}
 
@@ -200,9 +231,9 @@ PLANTED = [
         defect="state.review != null && !state.review.contains('bad')",
         sound="state.review == 'ok'",
         answers={"review": [{"content": "ok"}], **SAID},
-        verdict="undetected",
+        verdict="went on without",
         at="step=review call=1 attempt=1: empty_response",
-        also=["went on without"],
+        also=["undetected"],
     ),
     PlantedWorkflow(
         name="pays again",
@@ -239,23 +270,36 @@ PLANTED = [
         name="believes a garbled result",
         text=PRICES,
         defect="state.price != 0",
-        sound="string(state.price).matches('^[0-9]+$')",
-        answers={"say": [{"content": "A fine chair for 30 euros."}]},
+        sound="state.price > 0",
+        answers={"say": [{"content": "A fine chair."}]},
         verdict="undetected",
         at="tool=find_price call=1: tool_garbled",
         also=["went on without"],
     ),
     PlantedWorkflow(
         name="cancels twice",
-        text=TRIP,
-        defect="cancel_hotel, args: {city: Oslo}",
-        sound="stop, args: {reason: there is no flight}",
-        answers={"city": [{"content": "Oslo"}], "say": [{"content": "Have a good trip."}]},
+        text=TRIP.replace("CANCEL", CANCEL).replace("AGAIN", "DECISION"),
+        defect=CANCEL,
+        sound=STOP,
+        answers=TRIP_ANSWERS,
+        invariants=[is_no_hotel_without_a_flight],
         undoes={"cancel_hotel": "book_hotel"},
         verdict="wrong effect",
         at="tool=book_flight call=1: tool_error",
         evidence="cancel_hotel",
         also=["repeated side effect"],
+    ),
+    PlantedWorkflow(
+        name="cancels never",
+        text=TRIP.replace("CANCEL", "DECISION").replace("AGAIN", STOP),
+        defect=STOP,
+        sound=CANCEL,
+        answers=TRIP_ANSWERS,
+        undoes={"cancel_hotel": "book_hotel"},
+        invariants=[is_no_hotel_without_a_flight],
+        verdict="wrong",
+        at="tool=book_flight call=1: tool_error",
+        evidence="a hotel is booked, and no flight",
     ),
     PlantedWorkflow(
         name="refunds when it is asked to",

@@ -19,6 +19,12 @@ def find_price(product: str) -> int:
     return 30
 
 
+@tool(read_only=True)
+def print_label(text: str) -> str:
+    """Return a text as it is on a label."""
+    return text
+
+
 @tool(side_effect=True)
 def publish(text: str) -> str:
     """Put a text on the page."""
@@ -59,10 +65,14 @@ def reply(text: str) -> str:
     return text
 
 
+BOOKED = []
+
+
 @tool(side_effect=True)
 def book_hotel(city: str) -> str:
     """Book a room."""
     note("book_hotel", city=city)
+    BOOKED.append(city)
     return "hotel"
 
 
@@ -76,5 +86,7 @@ def book_flight(city: str) -> str:
 @tool(side_effect=True, undoes="book_hotel")
 def cancel_hotel(city: str) -> str:
     """Give the room back."""
+    if city not in BOOKED:
+        raise RefusedError("there is no room to give back")
     note("cancel_hotel", city=city)
     return "cancelled"
