@@ -58,6 +58,11 @@ def test_an_idempotency_key_makes_calls_the_same_whatever_else_they_have():
     assert len(net_effects([first, again, Effect(tool="pay", arguments={"key": "b"})], by_key)) == 2
 
 
+def test_without_its_idempotency_key_a_repeated_call_is_repeated():
+    by_key = {"pay": ToolDeclaration(side_effect=True, idempotent="kye")}
+    assert net_effects([PAID, PAID], by_key) == [PAID, PAID]
+
+
 def test_reading_refused_and_failed_calls_change_nothing():
     read = Effect(tool="find", arguments={})
     refused, failed = (Effect(tool="pay", arguments={}, outcome=outcome) for outcome in ("refused", "failed"))

@@ -244,17 +244,16 @@ def net_effects(effects: Iterable[Effect], declarations: Mapping[str, ToolDeclar
         declared = declarations.get(effect.tool, UNDECLARED)
         if declared.read_only or effect.outcome in ("refused", "failed"):
             continue
-        if declared.idempotent:
-            key = _idempotency_key(effect, declared.idempotent)
-            if key in seen:
-                continue
-            seen.add(key)
+        key = _idempotency_key(effect, declared.idempotent)
+        if key is not None and key in seen:
+            continue
+        seen.update(() if key is None else (key,))
         undone = _undone(effect, declared.undoes, net)
         if undone is None:
             net.append(effect)
         else:
             before = net.pop(undone)
-            seen.discard(_idempotency_key(before, declarations.get(before.tool, UNDECLARED).idempotent))
+            seen.discard(_idempotency_key(before, declarations.get(before.tool, UNDECLARED).idempotent) or b"")
     return net
 
 
@@ -268,9 +267,11 @@ def _agree(arguments: JsonObject, others: JsonObject) -> bool:
     return all(arguments[name] == others[name] for name in arguments.keys() & others.keys())
 
 
-def _idempotency_key(effect: Effect, declared: bool | str) -> bytes:
-    by_all = isinstance(declared, bool)
-    arguments = effect.arguments if by_all else effect.arguments.get(str(declared), effect.arguments)
+def _idempotency_key(effect: Effect, declared: bool | str) -> bytes | None:
+    """Return what makes a repeated call harmless: its arguments, or its key; None if nothing does, or it has no key."""
+    if not declared or (isinstance(declared, str) and declared not in effect.arguments):
+        return None
+    arguments = effect.arguments[declared] if isinstance(declared, str) else effect.arguments
     return msgspec.json.encode([effect.tool, arguments], order="sorted")
 
 

@@ -96,3 +96,9 @@ def test_names_are_replaced_longest_first():
 
 def test_addresses_of_objects_are_taken_out_and_other_numbers_are_left():
     assert normalize_text("<Thing at 0x7f1122334455> 0xff 0x12") == "<Thing at 0x…> 0xff 0x12"
+
+
+def test_without_recorded_tools_they_are_those_that_the_answers_ask_for():
+    calls = [{"id": "a", "name": "refund", "arguments": {"order": 42}}]
+    document = document_from_dict({"_version": 2, "agent": [{"tool_calls": calls}, {"content": "Done"}]}, source="test")
+    assert recorded_run(document).trajectory == [("refund", {"order": 42})]

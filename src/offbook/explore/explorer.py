@@ -97,8 +97,10 @@ class Exploration(Struct, frozen=True):
 
     @property
     def rows(self) -> list[str]:
-        """The calls of the clean run, as the heatmap names them."""
-        return [site.row for site in sites_of(self.clean)]
+        """The calls of the clean run, as the heatmap names them; those of tools only if they can fail here."""
+        has_tools = any(line.at.tool is not None for each in self.results for line in each.case.lines)
+        is_partial = bool(self.left) or not self.results
+        return [site.row for site in sites_of(self.clean) if has_tools or is_partial or not site.is_tool]
 
     @property
     def columns(self) -> list[str]:

@@ -180,9 +180,10 @@ def recorded_run(document: Document) -> Run:
     """Return the recorded model and tool calls, in the order of their recording.
 
     A call that failed and was repeated has several attempts. How often an entry was asked that answers every call is
-    not known.
+    not known. Without recorded calls of tools, they are those that the recorded answers ask for.
     """
-    return Run(calls=tuple(_recorded_calls(document)), tools=tuple(_recorded_tools(document)))
+    calls = tuple(_recorded_calls(document))
+    return Run(calls=calls, tools=tuple(_recorded_tools(document)) or tuple(_requested_tools(calls)))
 
 
 def _recorded_calls(document: Document) -> Iterator[ModelCall]:
@@ -206,6 +207,13 @@ def _recorded_calls(document: Document) -> Iterator[ModelCall]:
             chunks=tuple(kinds.next(delta) for _, delta in deltas),
             asks_for=tuple((call.tool, call.args) for call in exchange.response(model="", provider="").tool_calls),
         )
+
+
+def _requested_tools(calls: Iterable[ModelCall]) -> Iterator[ToolRun]:
+    counts = Counter[str]()
+    for tool, arguments in (each for call in calls for each in call.asks_for):
+        counts[tool] += 1
+        yield ToolRun(tool=tool, call=counts[tool], arguments=arguments)
 
 
 def _recorded_tools(document: Document) -> Iterator[ToolRun]:

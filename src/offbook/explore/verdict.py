@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from offbook.effects import Effect, EffectDifference, compare_effects, net_effects, volatile_values
+from offbook.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects, volatile_values
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result
 from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import PlannedFault, parse_fault
@@ -114,16 +114,23 @@ class _Claims:
     def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
         if self._has_fired("one_more_tool"):  # the model asked for it, and the question is when the agent stops
             return
-        for effect, times, expected in difference.repeated:
-            often = f"{effect} ran {pluralize(times, 'time')} instead of {_times(expected)}"
-            if self._is_observed(effect.tool):
-                yield Assessment("repeated side effect", (often,))
-            else:
-                yield Assessment("possible repeat", (f"{often}, as far as the conversation shows", _advice(effect)))
+        observed = [each for each in difference.repeated if self._is_observed(each[0].tool)]
+        inferred = [each for each in difference.repeated if not self._is_observed(each[0].tool)]
+        for often in _how_often(observed):
+            yield Assessment("repeated side effect", (often,))
+        for often in _how_often(inferred):
+            advice = [self._advice(effect.tool) for effect, _, _ in inferred]
+            yield Assessment("possible repeat", (f"{often}, as far as the conversation shows", *dict.fromkeys(advice)))
         for effect in difference.other:
             if not self._is_observed(effect.tool) or self._was_approved(effect):
                 continue
             yield Assessment("wrong effect", (f"{effect} ran; without the fault it does not",))
+
+    def _advice(self, tool: str) -> str:
+        """Return how to be certain about a tool of a program."""
+        report = f'report what {tool} really does with offbook.effect("{tool}", …)'
+        is_declared = self._declarations.get(tool, UNDECLARED).has_effect
+        return report if is_declared else f"{report}, or declare it: --read-only {tool} or --idempotent {tool}"
 
     def _is_observed(self, tool: str) -> bool:
         return all(each.source == "observed" for each in self._run.effects if each.tool == tool)
@@ -317,11 +324,13 @@ def _is_next_attempt(call: ModelCall, before: ModelCall) -> bool:
     return call.number == before.number and call.attempt == before.attempt + 1
 
 
-def _advice(effect: Effect) -> str:
-    return (
-        f'report what really happens with offbook.effect("{effect.tool}", …), or declare it: '
-        f"--idempotent {effect.tool} or --read-only {effect.tool}"
-    )
+def _how_often(repeated: Sequence[tuple[Effect, int, int]]) -> Iterator[str]:
+    """Describe repeated effects, those that ran equally often together."""
+    effects: dict[tuple[int, int], list[str]] = {}
+    for effect, times, expected in repeated:
+        effects.setdefault((times, expected), []).append(str(effect))
+    for (times, expected), names in effects.items():
+        yield f"{' and '.join(names)} ran {pluralize(times, 'time')} instead of {_times(expected)}"
 
 
 def _times(count: int) -> str:
