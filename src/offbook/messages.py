@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -57,6 +57,15 @@ class ToolCall(Struct, frozen=True):
         """
         if self.error is not None:
             raise ToolFaultError(self.error, tool=self.tool)
+
+
+def made_tool_calls(messages: Sequence[JsonObject]) -> Iterator[tuple[JsonObject, JsonObject]]:
+    """Yield each tool call of a conversation with its function, without those that are malformed."""
+    for message in messages:
+        made = message.get("tool_calls")
+        for call in made if isinstance(made, list | tuple) else ():
+            if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
+                yield call, function
 
 
 class Message(Struct, frozen=True):

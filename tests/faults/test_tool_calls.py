@@ -159,3 +159,10 @@ async def test_a_model_that_never_ends_makes_its_first_call_again_under_a_new_id
         messages += [response.to_message().to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "paid"}]
     assert made == [("refund", ARGS)] * 4
     assert len({each["tool_call_id"] for each in messages if each["role"] == "tool"}) == 4
+
+
+@pytest.mark.parametrize("odd", ["x", {"function": None}, {"function": "refund"}])
+async def test_malformed_calls_of_a_conversation_are_not_made_again(odd):
+    model = FaultInjector(Scripted(Response("Done.", "m")), FaultPlan([At(since=1).fail(OneMoreTool())]))
+    messages = [*user("Hi"), {"role": "assistant", "content": None, "tool_calls": [odd]}]
+    assert (await model.complete(messages, "m")).content == "Done."

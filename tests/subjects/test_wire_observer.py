@@ -1,5 +1,7 @@
 """The observer of model calls over HTTP."""
 
+import json
+
 import pytest
 
 from offbook.messages import Request
@@ -147,3 +149,37 @@ def test_nothing_is_read_from_what_is_no_answer_of_a_model():
         (),
         (),
     )
+
+
+def chat_call(*messages, **fields):
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}, *messages], **fields}
+    return HttpRequest("POST", "/v1/chat/completions", "", {}, json.dumps(body).encode())
+
+
+def asking(*tool_calls):
+    return {"role": "assistant", "content": None, "tool_calls": list(tool_calls)}
+
+
+@pytest.mark.parametrize(
+    "odd_call",
+    [
+        chat_call(asking({"id": "a", "type": "function", "function": None})),
+        chat_call(asking("x")),
+        chat_call(asking({"id": {"a": 1}, "function": {"name": "look_up", "arguments": "{}"}})),
+        chat_call({"role": "tool", "tool_call_id": {"a": 1}, "content": ["q", 1, None, {"text": 3}]}),
+        chat_call({"role": "assistant", "tool_calls": 5}),
+        chat_call(tools=["x", {"function": None}, {"function": {"name": ["a"], "parameters": 3}}]),
+    ],
+)
+def test_a_request_that_is_malformed_does_not_end_the_observation(odd_call):
+    session, observer = watched()
+    answer_to(session, odd_call)
+    assert len(observer.calls) == 1
+    assert [tool.tool for tool in observer.tools()] in (["look_up"], [])
+
+
+def test_a_request_that_cannot_be_read_has_forgotten_nothing():
+    session, observer = watched("call=1 attempt=1: http_error 500")
+    answer_to(session, STREAM)
+    answer_to(session, HttpRequest("POST", "/v1/chat/completions", "", {}, b'{"model": "m", "messages": ["x"]}'))
+    assert [(call.outcome, call.forgot) for call in observer.calls] == [("failed", 0), ("diverged", 0)]

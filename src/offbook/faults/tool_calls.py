@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from offbook.faults.fault import Fault, FaultedCall, FaultVariant
 from offbook.faults.mark import add_mark
-from offbook.messages import JsonObject, Reply, Response, ToolCall, WholeReply
+from offbook.messages import JsonObject, Reply, Response, ToolCall, WholeReply, made_tool_calls
 
 
 def _tool_call_reply(tool_call: ToolCall, call: FaultedCall) -> Reply:
@@ -84,10 +84,8 @@ class OneMoreTool(Fault, frozen=True, tag="one_more_tool"):
 
 def _made_calls(messages: Sequence[JsonObject]) -> Iterator[ToolCall]:
     """Yield the tool calls of a conversation."""
-    for message in messages:
-        for made in message.get("tool_calls") or ():
-            function = made.get("function") or {}
-            yield ToolCall.parse(str(function.get("name", "")), str(function.get("arguments", "")))
+    for _, function in made_tool_calls(messages):
+        yield ToolCall.parse(str(function.get("name", "")), str(function.get("arguments", "")))
 
 
 class _ChangedToolCalls(Fault, frozen=True):

@@ -13,7 +13,7 @@ from offbook.errors import OffbookError
 from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.observers import lost_messages
 from offbook.explore.run import CallOutcome, ModelCall
-from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall
+from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
 from offbook.subjects.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.wire.calls import CallAttempt, WireOutcome
 from offbook.wire.faults import spoils_answer
@@ -215,7 +215,9 @@ class WireObserver:
 
     def _forgot(self, call: _ObservedCall, before: Sequence[_ObservedCall]) -> int:
         last = before[-1] if before else None
-        return 0 if last is None or self._outcome(last) != "failed" else lost_messages(last.messages, call.messages)
+        if last is None or call.attempt.parsed.request is None or self._outcome(last) != "failed":
+            return 0
+        return lost_messages(last.messages, call.messages)
 
 
 def _failure_text(call: _ObservedCall) -> str:
@@ -228,21 +230,17 @@ def _failure_text(call: _ObservedCall) -> str:
 
 def _tool_results(messages: Sequence[JsonObject]) -> list[ToolResult]:
     """Return the results of tools in a request."""
-    tools = {
-        call.get("id"): call.get("function", {}).get("name")
-        for each in messages
-        for call in each.get("tool_calls") or ()
-    }
-    results = [message for message in messages if message.get("role") == "tool"]
-    return [
-        ToolResult(
-            str(each.get("tool_call_id")), str(tools.get(each.get("tool_call_id"), "")), str(each.get("content"))
-        )
-        for each in results
-    ]
+    tools = {str(call.get("id")): str(function.get("name")) for call, function in made_tool_calls(messages)}
+    results = [(str(each.get("tool_call_id")), each) for each in messages if each.get("role") == "tool"]
+    return [ToolResult(call_id, tools.get(call_id, ""), str(each.get("content"))) for call_id, each in results]
 
 
 def _offered_tools(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:
     """Return the schemas of the tools that a request offers."""
-    functions = [tool.get("function", tool) for tool in tools]
-    return {each["name"]: each.get("parameters") or {} for each in functions if "name" in each}
+    functions = [tool.get("function", tool) for tool in tools if isinstance(tool, dict)]
+    named = [each for each in functions if isinstance(each, dict) and isinstance(each.get("name"), str)]
+    return {each["name"]: _schema(each.get("parameters")) for each in named}
+
+
+def _schema(parameters: object) -> JsonObject:
+    return parameters if isinstance(parameters, dict) else {}
