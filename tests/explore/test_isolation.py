@@ -1,8 +1,13 @@
 """Forked processes: what they report, and how they are ended."""
 
 import os
+import resource
 import signal
+import subprocess
+import sys
 import threading
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +48,7 @@ def test_an_error_that_nobody_reports_ends_the_process():
 
 
 def test_a_late_process_is_killed():
-    assert ending_of(signal.pause, limit_s=0.05) == ProcessEnding()
+    assert ending_of(signal.pause, limit_s=0.05) == ProcessEnding(was_late=True)
 
 
 def test_a_process_can_be_killed_at_any_time_and_more_than_once():
@@ -102,3 +107,37 @@ def test_signals_are_not_handled_as_this_process_handles_them(number):
     finally:
         signal.signal(number, before)
     assert handlers.report == b"False"
+
+
+def test_processes_can_be_waited_for_beside_many_open_files():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2048) if hard > 0 else 2048, hard))
+    with ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            files.enter_context(Path(os.devnull).open("rb"))
+        assert ending_of(lambda: b"done").report == b"done"
+
+
+WITHOUT_STANDARD_FILES = """
+import os, sys
+from offbook.explore.isolation import ForkedProcess, wait_for_any
+from offbook.virtual_time import TimeReferences
+
+process = ForkedProcess(lambda: b"done", references=TimeReferences(), limit_s=30.0)
+wait_for_any([process])
+sys.exit(process.ending.report != b"done")
+"""
+
+
+def test_a_process_can_report_if_there_are_no_standard_files():
+    command = ["sh", "-c", 'exec "$0" -c "$1" <&- >&- 2>&-', sys.executable, WITHOUT_STANDARD_FILES]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_a_process_whose_end_nobody_is_told_of_was_not_late():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert ending_of(lambda: os.kill(os.getpid(), signal.SIGKILL)) == ProcessEnding()
+    finally:
+        signal.signal(signal.SIGCHLD, before)

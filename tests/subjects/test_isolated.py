@@ -482,3 +482,49 @@ def fork_by_multiprocessing(_):
 def test_a_process_that_the_agent_forks_ends_without_a_report(faulty_run, after, result):
     run = faulty_run(after)
     assert (run.result, run.error, run.hung) == (result, None, "")
+
+
+class UnspeakableError(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+def fail_unspeakably(_):
+    raise UnspeakableError
+
+
+def exit_with_an_object(_):
+    sys.exit(object())
+
+
+@pytest.mark.parametrize(
+    ("after", "kind", "message"),
+    [
+        (fail_unspeakably, "UnspeakableError", "its text cannot be had: str() raised RuntimeError"),
+        (exit_with_an_object, "SystemExit", "it called sys.exit(<object object at 0x…>)"),
+    ],
+)
+def test_whatever_a_run_raises_has_a_text_that_is_the_same_in_every_run(faulty_run, after, kind, message):
+    assert faulty_run(after).error == RunFailure("undeclared", kind, message)
+
+
+def test_a_run_that_is_killed_has_not_hung_though_nobody_is_told_of_its_end(faulty_run):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        run = faulty_run(kill_oneself(signal.SIGKILL))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert (run.error, run.hung) == (RunFailure("undeclared", "ProcessEnded", "the process ended"), "")
+
+
+def test_a_clean_run_may_have_texts_with_half_a_surrogate_pair(recording):
+    def odd():
+        return "\ud800"
+
+    async def agent(harness):
+        harness.tools(odd)["odd"].callable()
+        return await ask(harness)
+
+    subject = FunctionSubject(agent, recording)
+    assert subject.run(FaultPlan()).tools[0].result == "?"
+    assert subject.run(RESET).fired

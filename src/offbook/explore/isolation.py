@@ -8,6 +8,7 @@ child. So it is safe to fork while other threads run, as those of pytest-xdist d
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import gc
 import os
 import random
@@ -20,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import ceil
 from typing import ClassVar, NoReturn
 
 from msgspec import Struct
@@ -42,12 +44,14 @@ class ProcessEnding(Struct, frozen=True):
     """How a process of a case ended.
 
     `report` is what it reported, empty if nothing. `exit_code` is -N if signal N ended it, and None if it was killed
-    because it was late. `dump` shows where it was at its deadline, if it could not report that.
+    from here or is not known. `dump` shows where it was at its deadline, if it could not report that. `was_late` if it
+    was killed because of that.
     """
 
     report: bytes = b""
     exit_code: int | None = None
     dump: str = ""
+    was_late: bool = False
 
 
 class CaseProcess:
@@ -92,7 +96,7 @@ class ForkedProcess:
     """
 
     def __init__(self, work: Callable[[], bytes], *, references: TimeReferences, limit_s: float) -> None:
-        self._pipe, child_pipe = os.pipe()
+        self._pipe, child_pipe = map(_beyond_standard_files, os.pipe())
         self._pid = _fork()
         if self._pid == 0:
             _run_child(work, child_pipe, references)
@@ -114,7 +118,7 @@ class ForkedProcess:
             if has_exited or self._report() is not None:
                 self._end(has_exited=has_exited)
             elif _now_s() >= self._due_s:
-                self.kill()
+                self._end(has_exited=False, was_late=True)
         return self.ending is not None
 
     def kill(self) -> None:
@@ -122,7 +126,7 @@ class ForkedProcess:
         if self.ending is None:
             self._end(has_exited=False)
 
-    def _end(self, *, has_exited: bool) -> None:
+    def _end(self, *, has_exited: bool, was_late: bool = False) -> None:
         with suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
             os.killpg(self._pid, signal.SIGKILL)
         if not has_exited:
@@ -130,7 +134,7 @@ class ForkedProcess:
                 os.waitpid(self._pid, 0)
         os.close(self._pipe)
         dump = bytes(self._data).partition(_MARK)[0].decode("utf-8", "replace")
-        self.ending = ProcessEnding(self._report() or b"", self._exit_code, dump)
+        self.ending = ProcessEnding(self._report() or b"", self._exit_code, dump, was_late)
 
     def _has_exited(self) -> bool:
         try:
@@ -173,7 +177,24 @@ def wait_for_any(processes: Sequence[ForkedProcess]) -> None:
     """Wait until one of the processes has ended."""
     while not [each for each in processes if each.poll()]:
         pipes = [pipe for each in processes for pipe in each.pipes]
-        select.select(pipes, [], [], min(each.wait_s() for each in processes))
+        _wait_for_input(pipes, min(each.wait_s() for each in processes))
+
+
+def _wait_for_input(pipes: Sequence[int], limit_s: float) -> None:
+    """Wait until one of the pipes can be read. Their numbers may be high: this process may have many files open."""
+    poll = select.poll()
+    for pipe in pipes:
+        poll.register(pipe, select.POLLIN)
+    poll.poll(ceil(limit_s * 1000))
+
+
+def _beyond_standard_files(file: int) -> int:
+    """Return the same file under a number above 2: lower ones are free if this process was started without them."""
+    if file > 2:
+        return file
+    moved = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.close(file)
+    return moved
 
 
 def _fork() -> int:
@@ -213,6 +234,7 @@ def _silence() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)
-    os.close(null)
+    if null > 2:
+        os.close(null)
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - it is open until the process ends
     sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

@@ -31,7 +31,7 @@ from offbook.explore.isolation import CaseProcess
 from offbook.explore.observers import EndlessRunError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines
 from offbook.explore.own_code import place_in_dump, place_of
-from offbook.explore.run import Run, RunFailure, normalize_text
+from offbook.explore.run import Run, RunFailure, error_text, normalize_text
 from offbook.recording.format.tool_exchange import json_form
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class CaseReport(Struct, frozen=True, kw_only=True):
         try:
             return msgspec.msgpack.encode(self)
         except UnicodeEncodeError:  # a text has half a surrogate pair
-            return msgspec.msgpack.encode(_readable(msgspec.to_builtins(self)))
+            return msgspec.msgpack.encode(_readable(msgspec.to_builtins(self, builtin_types=(bytes,))))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CaseReport:
@@ -181,7 +181,7 @@ class RunMonitor:
         is_declared = isinstance(inner, GAVE_UP_ERRORS) or any(
             each in names if isinstance(each, str) else isinstance(inner, each) for each in self._declared
         )
-        message = _exit_call(inner) if isinstance(inner, SystemExit) else normalize_text(str(inner))
+        message = _exit_call(inner) if isinstance(inner, SystemExit) else error_text(inner)
         return RunFailure("declared" if is_declared else "undeclared", type(inner).__name__, message)
 
 
@@ -189,13 +189,22 @@ PROCESS_ENDED = "ProcessEnded"
 """The type of the failure of a run that ended its process."""
 
 
-def exit_text(code: int) -> str:
-    """Return how a process ended, by its exit code, which is -N if signal N ended it."""
+def exit_text(code: int | None) -> str:
+    """Return how a process ended, by its exit code, which is -N if signal N ended it, and None if it is not known."""
+    if code is None:
+        return "the process ended"
     return f"signal {-code} ended the process" if code < 0 else f"the process ended with exit status {code}"
 
 
 def _exit_call(error: SystemExit) -> str:
-    return f"it called sys.exit({'' if error.code is None else repr(error.code)})"
+    return normalize_text(f"it called sys.exit({'' if error.code is None else _code_text(error.code)})")
+
+
+def _code_text(code: object) -> str:
+    try:
+        return repr(code)
+    except Exception:
+        return f"<{type(code).__name__}>"
 
 
 def _late_text(limit: str) -> str:

@@ -19,7 +19,7 @@ from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
 from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.replay import ExploredModels
-from offbook.explore.run import CallOutcome, ModelCall, ToolRun, normalize_text
+from offbook.explore.run import CallOutcome, ModelCall, ToolRun, error_text
 from offbook.messages import (
     JsonObject,
     Reply,
@@ -309,7 +309,7 @@ class ToolObserver:
                 return self._wait(call, value)
             call.result = result_text(value)
         except Exception as error:
-            call.error = normalize_text(f"{type(error).__name__}: {error}")
+            call.error = f"{type(error).__name__}: {error_text(error)}"
             raise
         else:
             return value
@@ -321,7 +321,7 @@ class ToolObserver:
         try:
             result = await value
         except Exception as error:
-            call.error = normalize_text(f"{type(error).__name__}: {error}")
+            call.error = f"{type(error).__name__}: {error_text(error)}"
             raise
         finally:
             _current_call.reset(token)

@@ -129,6 +129,14 @@ def normalize_text(text: str, names: Mapping[str, str] | None = None) -> str:
     return _OBJECT_ADDRESS.sub("0x…", text)
 
 
+def error_text(error: BaseException) -> str:
+    """Return the text of an error, normalised, or why it cannot be had."""
+    try:
+        return normalize_text(str(error))
+    except Exception as failure:
+        return f"its text cannot be had: str() raised {type(failure).__name__}"
+
+
 def normalize_texts(value: Any, names: Mapping[str, str]) -> Any:
     """Replace `names` in every text of a JSON value, names of fields too, and remove addresses of objects."""
     if isinstance(value, str):

@@ -102,7 +102,7 @@ class IsolatedSubject(ABC):
     def _cut_run(self, plan: FaultPlan, ending: ProcessEnding) -> Run:
         """Return the run of a process that could not report it."""
         fired = tuple(str(line) for line in plan)
-        if ending.exit_code is None:
+        if ending.was_late:
             return Run(hung=killed_text(self._deadlines, ending.dump), fired=fired)
         return Run(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(ending.exit_code)), fired=fired)
 
