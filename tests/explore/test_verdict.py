@@ -3,7 +3,7 @@
 import pytest
 
 from offbook.effects import Effect, ToolDeclaration
-from offbook.explore.verdict import FINDINGS, VERDICTS, assess
+from offbook.explore.verdict import FINDINGS, VERDICTS, assess, broken_invariants
 from tests.explore.runs import DECLARED, UNDECLARED, clean_run, fired_run, model_call, tool_run
 
 PAID = Effect(tool="refund", arguments={"order_id": 42})
@@ -296,3 +296,24 @@ def test_an_invariant_that_does_not_hold_makes_a_run_wrong():
 
 def test_findings_are_the_worst_verdicts():
     assert set(VERDICTS[: len(FINDINGS)]) == FINDINGS
+
+
+def test_an_invariant_may_fail_by_an_error_that_is_no_exception():
+    def fails(run):
+        pytest.fail("not like that")
+
+    def exits(run):
+        raise SystemExit(3)
+
+    assert broken_invariants(fired_run(), [fails, exits]) == [
+        "fails raised Failed: not like that",
+        "exits raised SystemExit: 3",
+    ]
+
+
+def test_an_interrupt_in_an_invariant_is_one():
+    def interrupted(run):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        broken_invariants(fired_run(), [interrupted])

@@ -365,7 +365,9 @@ def broken_invariants(run: Run, invariants: Sequence[Invariant]) -> list[str]:
         except AssertionError as error:
             broken.append(shorten(f"{name}: {error}", 500) if str(error) else name)
             continue
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # pytest.fail() and sys.exit() too
             broken.append(f"{name} raised {type(error).__name__}: {error}")
             continue
         if holds is False:
