@@ -390,3 +390,9 @@ def test_effects_tool_results_and_errors_do_not_mention_what_differs_in_every_ru
     assert second.effects == first.effects
     assert [each.result for each in second.tools] == ["$TMPDIR/out.txt"]
     assert second.error.message == "OSError: host='127.0.0.1', port=…: no answer from url: /v1/chat/completions"
+
+
+def test_a_tool_whose_effects_are_reported_cannot_be_declared_to_have_none(tmp_path):
+    code = REPORTS_HTTP + 'ask(said("Hi"))\nreport(\'{"tool": "refund"}\')'
+    with pytest.raises(InputError, match="the program reports effects of 'refund', which is declared to have none"):
+        runs(subject(code, tmp_path, HELLO, read_only=("refund",)))

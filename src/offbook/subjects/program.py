@@ -181,6 +181,10 @@ class ProgramSubject:
         self._max_calls = max_calls_after(len(ended.observer.calls))
         self._reporting = frozenset(effect.tool for effect in ended.reported)
         self._settings.check_tools(self._replay, self._reporting)
+        for tool in self._settings.read_only:
+            if tool in self._reporting:
+                reason = f"the program reports effects of {tool!r}, which is declared to have none"
+                raise InputError(reason, source="--read-only", hint=f"use --side-effects {tool}")
         if self._ledger is not None and not ended.reported and not ended.exit.code:
             hint = "the path is relative to the working directory, or starts with $TMPDIR/"
             reason = "the run without a fault reported no effect there"

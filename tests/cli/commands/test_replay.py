@@ -174,3 +174,8 @@ def test_what_follows_a_fault_is_not_to_be_recorded_again(run, careless, write):
     assert code == 3
     assert "hint: a fault fired before this (tool=add call=1: tool_lost)" in err
     assert "record it again" not in err
+
+
+def test_a_plan_that_is_missing_is_named(run):
+    code, _, err = run("replay", "--plan", "regress/0007.json")
+    assert (code, err) == (2, "error: regress/0007.json: there is no such file\n")

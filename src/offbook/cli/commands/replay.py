@@ -63,6 +63,8 @@ def replay(
 
       offbook replay --plan regress/0007.json
     """
+    from pathlib import Path
+
     from offbook.cli.parse import check_models, parse_faults, parse_state
     from offbook.cli.runners.event_sinks import EventOptions
     from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
@@ -81,6 +83,8 @@ def replay(
     if declared:
         reason, hint = "--declared requires a --plan of explore --regress", "leave it out"
         raise InputError(reason, source="replay", hint=hint)
+    if plan is not None and not Path(plan).is_file():
+        raise InputError("there is no such file", source=plan)
     if flow is None or recording is None:
         missing = "workflow" if flow is None else "recording"
         raise InputError(f"a {missing} is missing", source="replay", hint="offbook replay FLOW --recording PATH")
