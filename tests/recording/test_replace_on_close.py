@@ -323,9 +323,13 @@ def test_tools_of_a_run_that_fails_leave_the_recording_as_it_was(old):
     def get(what: str) -> str:
         return what
 
-    with pytest.raises(KeyError), record_tools([get], old, record="all") as tools:
-        tools["get"](what="new")
-        raise KeyError("no")
+    def work_without_waiting():
+        with record_tools([get], old, record="all") as tools:
+            tools["get"](what="new")
+            raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        work_without_waiting()
     with pytest.raises(KeyError):
         run(work())
     assert [call.result for call in open_store(old).load().tools["get"]] == ["old"]
@@ -352,3 +356,13 @@ def test_recorders_of_two_modes_cannot_replace_one_recording_together(old):
     assert (caught.value.source, "the same mode" in caught.value.hint) == (old, True)
     run(recorder.close())
     run(replacing(old).close())
+
+
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+def test_answers_written_by_hand_stay(location, mode):
+    by_hand = Exchange(when="tool_error", content="by hand")
+    open_store(location).save(Document(entries={"a": [Exchange(content="old"), by_hand]}))
+    recorder = RecordingProvider(Echo(), location, record=mode)
+    run(ask(recorder, "new", step_id="a"))
+    run(recorder.close())
+    assert sorted(exchange.content for exchange in open_store(location).load().exchanges("a")) == ["by hand", "new #1"]

@@ -169,3 +169,8 @@ def test_nothing_of_a_list_is_served_twice_without_a_mismatch(entries, calls):
     answers = [served(cursor, step_id, fingerprint) for step_id, fingerprint in calls]
     clean = Counter(content for content, _, mismatch in answers if mismatch is None)
     assert all(count == 1 for count in clean.values())
+
+
+def test_an_object_still_answers_every_call_when_an_answer_is_written_beside_it():
+    cursor = cursor_over(a=[entry("x", "f"), {"when": "any", "content": "by hand"}])
+    assert [served(cursor, "a", "f") for _ in range(3)] == [("x", "step_id", None)] * 3

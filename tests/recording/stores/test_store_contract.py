@@ -657,3 +657,26 @@ class TestFiles:
         assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
         assert len(list(tmp_path.iterdir())) > 1
         writer.close()
+
+
+class TestAnswersWrittenByHand:
+    """Exchanges with a `when`."""
+
+    def test_they_stay_when_the_others_of_their_key_are_replaced(self, store):
+        store.save(Document(entries={"a": [said("old"), Exchange(when="any", content="by hand")]}))
+        append(store, ("a", said("new")), forget_before="9")
+        assert [exchange.content for exchange in store.load().exchanges("a")] == ["by hand", "new"]
+
+    @pytest.mark.parametrize("position", [0, 1])
+    def test_the_single_exchange_beside_them_answers_every_call(self, store, position):
+        exchanges = [Exchange(when="any", content="by hand"), Exchange(when="empty", content="this too")]
+        exchanges.insert(position, said("plain"))
+        store.save(Document(entries={"a": exchanges, "b": [said("listed")], "c": exchanges[position - 1]}))
+        with reading(store) as reader:
+            repeating = [reader.repeating(key) for key in "abc"]
+        assert [stored and stored.exchange.content for stored in repeating] == ["plain", None, None]
+
+    def test_several_exchanges_beside_them_answer_in_order(self, store):
+        store.save(Document(entries={"a": [said("1"), Exchange(when="any", content="by hand"), said("2")]}))
+        with reading(store) as reader:
+            assert reader.repeating("a") is None

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, is_conditional
 from offbook.recording.format.keys import tool_key
 from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules
@@ -67,14 +67,21 @@ def rewrite_exchanges(entries: Entries[E], change: Callable[[E], E]) -> int:
 
 
 def forget_exchanges(entries: Entries[E], key: str, *, before: str) -> None:
-    """Remove the exchanges of a key that were recorded before a moment, and those without a timestamp."""
+    """Remove the exchanges of a key that were recorded before a moment, and those without a timestamp.
+
+    Those with a `when` stay: they were written by hand, and no run records them.
+    """
     entry = entries.pop(key, None)
     if isinstance(entry, list):
-        left = [exchange for exchange in entry if (exchange.recorded_at or "") >= before]
+        left = [exchange for exchange in entry if _stays(exchange, before)]
         if left:
             entries[key] = left
-    elif entry is not None and (entry.recorded_at or "") >= before:
+    elif entry is not None and _stays(entry, before):
         entries[key] = entry
+
+
+def _stays(exchange: AnyExchange, before: str) -> bool:
+    return (exchange.recorded_at or "") >= before or is_conditional(exchange.fingerprint)
 
 
 def forget_all_exchanges(entries: Entries[E], *, before: str) -> None:
@@ -93,7 +100,8 @@ def new_meta() -> JsonObject:
 
 
 class Document(Struct):
-    """A recording in memory. A single exchange answers every call of its key, a list answers in order.
+    """A recording in memory. A single exchange answers every call of its key, a list answers in order. Exchanges with a
+    `when` do not count: one beside them alone is single.
 
     `entries` has the model calls by key, `tools` the tool calls by the tool's name. `rest` holds further top-level
     metadata, which is written back unchanged.

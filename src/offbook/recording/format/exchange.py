@@ -61,7 +61,8 @@ TimedPiece: TypeAlias = tuple[float, str | StreamPiece]
 Condition = Literal["tool_error", "empty", "any"]
 """When an answer is used that no call was recorded with: after a failed tool, after an empty answer, or always."""
 
-_CONDITIONAL = "when "
+CONDITIONAL = "when "
+"""How the fingerprints of exchanges with a `when` start."""
 
 
 class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -108,7 +109,7 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
 
         That of a conditional exchange equals the fingerprint of no request.
         """
-        return self.request_hash or None if self.when is None else _CONDITIONAL + self.when
+        return self.request_hash or None if self.when is None else CONDITIONAL + self.when
 
     @property
     def ending(self) -> str | None:
@@ -157,7 +158,7 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
 
 def is_conditional(fingerprint: str | None) -> bool:
     """Return whether this is the fingerprint of an exchange with a `when`."""
-    return fingerprint is not None and fingerprint.startswith(_CONDITIONAL)
+    return fingerprint is not None and fingerprint.startswith(CONDITIONAL)
 
 
 def _split_words(delta: TextDelta) -> list[TextDelta]:

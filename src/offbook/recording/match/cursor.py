@@ -50,7 +50,7 @@ class Cursor(Generic[E]):
     def match_key(self, key: str, matched_by: MatchedBy, fingerprint: str) -> ExchangeMatch[E] | None:
         """Return what answers among the exchanges of one key; None if the key has none."""
         repeating = self._index.repeating(key)
-        if repeating is not None and not repeating.is_conditional:
+        if repeating is not None:
             fits = (repeating.exchange.fingerprint or fingerprint) == fingerprint
             return ExchangeMatch(matched_by, repeating, None if fits else "drifted")
         last = self._index.last(key=key, fingerprint=None)

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Generic, TypeAlias
 
 from offbook.recording.format.document import Document, E, Entries, exchanges_of
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, is_conditional
 from offbook.recording.stores.store import StoredExchange
 
 _id = attrgetter("id")
@@ -27,7 +27,10 @@ class MemoryIndex(Generic[E]):
 
     def repeating(self, key: str) -> StoredExchange[E] | None:
         entry = self._entries.get(key)
-        if entry is None or isinstance(entry, list):
+        if isinstance(entry, list):
+            first = next((stored for stored in self._slot(key) if not stored.is_conditional), None)
+            return first if first is not None and first.repeats else None
+        if entry is None or is_conditional(entry.fingerprint):
             return None
         return StoredExchange(self._first_ids[key], key, entry, True)
 
@@ -64,7 +67,7 @@ class MemoryIndex(Generic[E]):
         """Return the exchanges of a key."""
         slot = self._slots.get(key)
         if slot is None and key in self._entries:
-            first, repeats = self._first_ids[key], not isinstance(self._entries[key], list)
+            first, repeats = self._first_ids[key], _is_single(self._entries[key])
             exchanges = enumerate(exchanges_of(self._entries, key), first)
             slot = self._slots[key] = [StoredExchange(number, key, exchange, repeats) for number, exchange in exchanges]
         return slot or []
@@ -81,6 +84,14 @@ class MemoryIndex(Generic[E]):
     @cached_property
     def _by_fingerprint(self) -> _Groups[E]:
         return _group_by_fingerprint(self)
+
+
+def _is_single(entry: E | list[E]) -> bool:
+    """Return whether an entry answers every call: alone, or beside exchanges with a `when`."""
+    if not isinstance(entry, list):
+        return True
+    plain = sum(not is_conditional(exchange.fingerprint) for exchange in entry)
+    return plain == 1 < len(entry)
 
 
 def _group_by_fingerprint(stored: Iterable[StoredExchange[E]]) -> _Groups[E]:

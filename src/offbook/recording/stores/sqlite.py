@@ -26,7 +26,7 @@ from offbook.recording.format.document import (
     exchanges_of,
     new_meta,
 )
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import CONDITIONAL, Exchange
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange, parse_tools
 from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
 from offbook.recording.stores.memory import MemoryIndex
@@ -129,17 +129,23 @@ def _schema_of(table: str, *, prefix: str = "") -> tuple[str, ...]:
     )
 
 
+_IS_CONDITIONAL = f"fingerprint LIKE '{CONDITIONAL}%'"
+
+
 class SqliteIndex(Generic[E]):
     """The exchanges in one table, open for reading. They are not held in memory."""
 
     def __init__(self, database: SqliteDatabase, table: str, parse: ExchangeParser[E]) -> None:
         self._database, self._table, self._parse, self.source = database, table, parse, database.source
-        self._select = f"""SELECT e.id, e.key, CAST(e.entry AS BLOB), NOT e.listed
-            AND NOT EXISTS (SELECT 1 FROM {table} AS o WHERE o.key = e.key AND o.id <> e.id)
+        same_key = f"EXISTS (SELECT 1 FROM {table} AS o WHERE o.key = e.key AND o.id <> e.id AND"  # noqa: S608 - no values
+        self._select = f"""SELECT e.id, e.key, CAST(e.entry AS BLOB), NOT {same_key} NOT o.{_IS_CONDITIONAL})
+            AND (NOT e.listed OR {same_key} o.{_IS_CONDITIONAL}))
             FROM {table} AS e WHERE"""  # noqa: S608 - no values
 
     def repeating(self, key: str) -> StoredExchange[E] | None:
         stored = self.find(key=key, fingerprint=None, after=-1)
+        while stored is not None and stored.is_conditional:
+            stored = self.find(key=key, fingerprint=None, after=stored.id)
         return stored if stored is not None and stored.repeats else None
 
     def find(self, *, key: str | None, fingerprint: str | None, after: int) -> StoredExchange[E] | None:
@@ -194,7 +200,7 @@ _SCHEMA = (_METADATA, *_schema_of("exchanges"))
 _TOOL_SCHEMA = _schema_of("tool_exchanges", prefix="tools_")
 _INSERT = "INSERT INTO exchanges (key, fingerprint, recorded_at, listed, entry) VALUES (?, ?, ?, ?, ?)"
 _INSERT_TOOL = _INSERT.replace("exchanges", "tool_exchanges")
-_FORGET = "DELETE FROM exchanges WHERE key = ? AND recorded_at < ?"
+_FORGET = f"DELETE FROM exchanges WHERE key = ? AND recorded_at < ? AND NOT {_IS_CONDITIONAL}"  # noqa: S608 - no values
 _FORGET_TOOL = _FORGET.replace("exchanges", "tool_exchanges")
 _ADD_METADATA = "INSERT INTO metadata VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 _SET_METADATA = "INSERT OR REPLACE INTO metadata VALUES (?, ?)"

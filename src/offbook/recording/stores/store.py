@@ -48,7 +48,10 @@ class ExchangeIndex(Protocol[E_co]):
     def source(self) -> str: ...
 
     def repeating(self, key: str) -> StoredExchange[E_co] | None:
-        """Return the exchange that answers every call of `key`; None if the key has a list, or nothing."""
+        """Return the exchange that answers every call of `key`; None if the key has a list, or nothing.
+
+        Exchanges with a `when` do not count: an exchange beside nothing but such ones answers every call.
+        """
         ...
 
     def find(self, *, key: str | None, fingerprint: str | None, after: int) -> StoredExchange[E_co] | None:
