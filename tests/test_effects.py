@@ -1,9 +1,20 @@
-"""Side effects of two runs, compared."""
+"""Side effects: what is reported, and those of two runs, compared."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook.effects import Effect, ToolDeclaration, compare_effects, net_effects
+from offbook.effects import (
+    Effect,
+    ToolDeclaration,
+    collect_effects,
+    compare_effects,
+    effect,
+    net_effects,
+    parse_effects,
+    read_effect_lines,
+)
+from offbook.errors import InputError
 
 PAID = Effect(tool="pay", arguments={"order": 42, "amount": 30})
 BOOKED = Effect(tool="book_hotel", arguments={"room": 7})
@@ -120,3 +131,49 @@ def test_a_time_that_the_model_asked_for_does_not_vary():
     wanted, other = (Effect(tool="call", arguments={"at": f"2026-01-01T{hour}:00"}) for hour in (10, 17))
     assert compare_effects([other], [wanted], {}).other == ()
     assert compare_effects([other], [wanted], {}, stable=["2026-01-01T10:00"]).other == (other,)
+
+
+class Unspeakable:
+    def __str__(self):
+        raise RuntimeError
+
+
+def nested(depth):
+    return {"a": nested(depth - 1)} if depth else {}
+
+
+@pytest.mark.parametrize(
+    ("value", "reported"),
+    [
+        ({42: 1, "b": [None]}, {"42": 1, "b": [None]}),
+        (2**70, "1180591620717411303424"),
+        ("\ud800", "?"),
+        ({"c", "a", "d", "b"}, ["a", "b", "c", "d"]),
+        ({"tags": frozenset({2, 1})}, {"tags": [1, 2]}),
+        (Effect(tool="look"), {"tool": "look", "arguments": {}, "outcome": "done", "source": "observed"}),
+        (object(), "<object object>"),
+        (Unspeakable(), "<Unspeakable that cannot be shown>"),
+        (nested(500), str(nested(500))),
+    ],
+)
+def test_whatever_a_program_reports_is_json_and_does_not_harm_it(value, reported, tmp_path, monkeypatch):
+    with collect_effects() as here:
+        effect("pay", amount=value)
+    monkeypatch.setenv("OFFBOOK_EFFECTS", str(tmp_path / "effects.jsonl"))
+    effect("pay", amount=value)
+    there = read_effect_lines((tmp_path / "effects.jsonl").read_bytes(), source="OFFBOOK_EFFECTS")
+    assert here == there == [Effect(tool="pay", arguments={"amount": reported})]
+
+
+def test_a_collection_goes_on_after_one_inside_it():
+    with collect_effects() as outer:
+        with collect_effects():
+            pass
+        effect("pay")
+    assert outer == [Effect(tool="pay")]
+
+
+def test_the_first_of_several_unknown_fields_is_named():
+    fields = ", ".join(f'"{name}": 1' for name in ("output", "outcomes", "arguement", "tols", "argument"))
+    with pytest.raises(InputError, match="unknown field 'outcomes'"):
+        parse_effects(f'{{"tool": "pay", {fields}}}'.encode(), source="s")

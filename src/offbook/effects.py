@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+import orjson
 from msgspec import Struct
 
 from offbook.errors import InputError
@@ -47,7 +48,8 @@ def effect(tool: str, outcome: EffectOutcome = "done", /, **arguments: Any) -> N
     """Report a side effect to the run that this is part of: `effect("refund", order=42)`. Does nothing outside a run.
 
     Inside `offbook explore` and `offbook exec` it adds a line to the file that OFFBOOK_EFFECTS names; inside an
-    exploration in this process it notes the effect of the case. Arguments without JSON are reported as text.
+    exploration in this process it notes the effect of the case. Arguments without JSON are reported as text, and sets
+    as sorted lists.
 
     Args:
         tool: the name of the tool, as its model knows it.
@@ -57,11 +59,40 @@ def effect(tool: str, outcome: EffectOutcome = "done", /, **arguments: Any) -> N
     path = os.environ.get(EFFECTS_VARIABLE, "")
     if not _collections and not path:
         return
-    reported = Effect(tool=tool, arguments=msgspec.to_builtins(arguments, enc_hook=str), outcome=outcome)
+    values = {_text_of(name): _json_form(value) for name, value in arguments.items()}
+    reported = Effect(tool=_text_of(tool), arguments=values, outcome=outcome)
     if _collections:
         _collections[-1].append(reported)
     else:
         _append_line(path, msgspec.json.encode(_EffectReport.of(reported)) + b"\n")
+
+
+def _json_form(value: object) -> Any:
+    """Return a value as JSON, or as text if it has none, such as an integer beyond 64 bits. Never raises."""
+    try:
+        return orjson.loads(orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS))
+    except (TypeError, ValueError):
+        return _text_of(value)
+
+
+def _plain(value: object) -> object:
+    """Return a value that orjson does not know as one that it does."""
+    if isinstance(value, Struct):
+        return msgspec.structs.asdict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=lambda each: str(_json_form(each)))
+    return _text_of(value)
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def _text_of(value: object) -> str:
+    """Return a value by `str` without addresses in memory and half surrogate pairs, or its type if that fails."""
+    try:
+        return _ADDRESS.sub("", str(value)).encode(errors="replace").decode()
+    except Exception:
+        return f"<{type(value).__name__} that cannot be shown>"
 
 
 def _append_line(path: str, line: bytes) -> None:
@@ -81,7 +112,7 @@ def collect_effects() -> Iterator[list[Effect]]:
     try:
         yield collected
     finally:
-        _collections.remove(collected)
+        _collections[:] = [each for each in _collections if each is not collected]
 
 
 def count_collected() -> int:
@@ -131,7 +162,7 @@ def parse_effects(data: bytes, *, source: str, place: str = "") -> list[Effect]:
 def _check_fields(report: JsonObject, *, source: str, place: str) -> None:
     """Refuse a field that is probably meant as one of ours: what it holds would be lost."""
     known = _EffectReport.__struct_fields__
-    for name in report.keys() - set(known):
+    for name in (each for each in report if each not in known):
         other = _OTHER_NAMES.get(name)
         hint = did_you_mean(name, known) if other in (None, *report) else f"did you mean {other!r}?"
         if hint:
