@@ -189,3 +189,11 @@ def test_a_place_that_the_run_never_came_by_has_nothing_behind_it():
             return super().run(plan) if not plan.faults else clean_run(calls=())
 
     assert pairs(Short(), "connection_reset") == []
+
+
+def test_pairs_that_the_budget_leaves_out_are_counted():
+    every = explore(Told(), "connection_reset", pairs=True)
+    some = explore(Told(), "connection_reset", pairs=True, budget=5)
+    only_singles = explore(Told(), "connection_reset", pairs=True, budget=4)
+    assert every.left == 0
+    assert [each.left for each in (some, only_singles)] == [len(every.results) - 5, len(every.results) - 4]

@@ -210,3 +210,13 @@ def test_a_described_workflow_is_opened_with_its_tools_beside_it(project):
     spec = WorkflowSpec(recording=str(recording), file=str(flow), state={"order": "42"})
     with open_subject(spec, ExploreSettings()) as subject:
         assert [each.result for each in subject.run(FaultPlan()).tools] == ["42 is paid"]
+
+
+def test_the_error_of_a_step_is_the_same_in_every_run(project):
+    files = project.workflow(COUNT, COUNT_ANSWERS)
+    tool = "def count(text: str) -> str:\n    if not text:\n        raise ValueError(object())\n    return text\n"
+    project.write("shop.py", tool)
+    subject = subject_of(files)
+    subject.run(FaultPlan())
+    run = subject.run(FaultPlan([parse_fault("step=ask: empty_response")]))
+    assert (run.error.type, run.error.message) == ("ValueError", "<object object at 0x…>")

@@ -183,9 +183,11 @@ class Explorer:
         results = list(self._assess(cases, self.clean))
         if only is not None:
             return Exploration(self._subject.name, self.clean, tuple(results))
-        if self._options.pairs:
-            results += self._run_pairs(results, self.clean)
-        return Exploration(self._subject.name, self.clean, tuple(results), len(self.cases) - len(cases))
+        pairs = self._pairs_after(results) if self._options.pairs else []
+        affordable = self._number(pairs, len(results))
+        results += self._assess(affordable, self.clean)
+        left = len(self.cases) - len(cases) + len(pairs) - len(affordable)
+        return Exploration(self._subject.name, self.clean, tuple(results), left)
 
     def _assess(self, cases: Sequence[FaultCase], clean: Run) -> Iterator[CaseResult]:
         executed = self._executor.run(cases)
@@ -203,14 +205,14 @@ class Explorer:
         assessment = assess(run, clean, invariants=options.invariants, optional=options.optional)
         return CaseResult(case, run, assessment)
 
-    def _run_pairs(self, singles: list[CaseResult], clean: Run) -> list[CaseResult]:
-        """Run cases with two faults: the second at a site that the run with the first one reached afterwards."""
+    def _pairs_after(self, singles: list[CaseResult]) -> list[tuple[PlannedFault, ...]]:
+        """Return all pairs of faults: the second at a site that the run with the first one reached afterwards."""
         variants = [variant for variant in self._options.variants if variant.name in PAIRED_FAULTS]
         known: dict[frozenset[str], tuple[PlannedFault, ...]] = {}
         for single in singles:
             for lines in pairs_of(single.case, _sites_after(single), variants):
                 known.setdefault(frozenset(str(line) for line in lines), lines)
-        return list(self._assess(self._number(list(known.values()), len(singles)), clean))
+        return list(known.values())
 
     def _number(self, pairs: Sequence[tuple[PlannedFault, ...]], before: int) -> list[FaultCase]:
         room = None if self._options.budget is None else max(0, self._options.budget - before)

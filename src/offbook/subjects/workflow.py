@@ -16,7 +16,7 @@ from offbook.errors import InputError, OffbookError
 from offbook.explore.harness import Harness, HarnessFactory
 from offbook.explore.monitor import MonitoredFunction
 from offbook.explore.replay import LazyProvider
-from offbook.explore.run import Run, RunFailure
+from offbook.explore.run import Run, RunFailure, normalize_text
 from offbook.faults import FaultPlan
 from offbook.messages import JsonObject
 from offbook.pipeline import Harnessed, Live, open_pipeline
@@ -139,7 +139,7 @@ class WorkflowSubject(IsolatedSubject):
             inner = next(step for step in result.failures if (failed.error or "").endswith(step.error or ""))
             kind = inner.error_type or ""
             is_declared = kind in self._settings.declared or _is_offbook_error(kind)
-            yield RunFailure("declared" if is_declared else "undeclared", kind, inner.error or "")
+            yield RunFailure("declared" if is_declared else "undeclared", kind, normalize_text(inner.error or ""))
 
 
 def _status(result: WorkflowResult, step_id: str) -> StepStatus | None:
