@@ -187,7 +187,7 @@ class WireObserver:
             outcome=outcome,
             error=_failure_text(call) if outcome != "answered" else "",
             is_too_soon=self._is_too_soon(call, before),
-            forgot=self._forgot(call, before) if outcome == "diverged" else 0,
+            forgot=self._forgot(call, before) if call.outcome in _UNRECORDED else 0,
             told=self._script.tells_failure(call.messages),
             effects_before=call.effects_before,
         )
@@ -218,6 +218,9 @@ class WireObserver:
         if last is None or call.attempt.parsed.request is None or self._outcome(last) != "failed":
             return 0
         return lost_messages(last.messages, call.messages)
+
+
+_UNRECORDED = ("missed", "default", "continued")
 
 
 def _failure_text(call: _ObservedCall) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from offbook.errors import InputError
 from tests.explore.zoo import ledger
-from tests.explore.zoo.animals import ANIMALS
+from tests.explore.zoo.animals import ANIMALS, twins_of
 from tests.explore.zoo.census import Census, explore
 from tests.explore.zoo.planted import Planted, Twin
 
@@ -53,27 +53,49 @@ def row(census: Census, told: list[str]) -> str:
     )
 
 
+def explored(planted: Planted, twin: Twin, words: list[str]) -> tuple[Census | None, list[str]]:
+    """Explore an agent and print it. Returns also what is not as it should be."""
+    try:
+        census = counted(planted, twin, is_quick="-q" in words)
+    except InputError as error:
+        sys.stdout.write(f"✗ {planted.kind:11} {planted.name:36} {twin:6} cannot be explored: {error}\n")
+        return None, [str(error)]
+    told = problems(census)
+    sys.stdout.write("\n".join([row(census, told), *(f"    {line}" for line in told)]) + "\n")
+    for each in census.cases if "-v" in words else ():
+        sys.stdout.write(f"      {each.verdict:20} {each.case} [{each.continuation}]  {each.evidence}\n")
+    sys.stdout.flush()
+    return census, told
+
+
+def summary(kind: str, of_kind: list[tuple[Census | None, list[str]]]) -> str:
+    """One line about all agents of a kind."""
+    known = [(census, told) for census, told in of_kind if census is not None]
+    parts = [
+        f"{sum(not told for census, told in known if census.twin == twin)} of "
+        f"{sum(census.twin == twin for census, _ in known)} {what}"
+        for twin, what in (("defect", "defects found"), ("sound", "twins without findings"))
+    ]
+    cases = sum(len(census.cases) for census, _ in known)
+    undecided = sum(census.counts["undecided"] for census, _ in known)
+    ledger_says = sum(len(census.disagreements) for census, _ in known)
+    took_s = sum(census.took_s for census, _ in known)
+    numbers = f"{ledger_says} against the ledger, {undecided} of {cases} cases undecided, {took_s:.0f} s"
+    return f"{kind:11} {', '.join(parts)}, {numbers}\n"
+
+
 def main(words: list[str]) -> int:
-    is_verbose, is_quick = "-v" in words, "-q" in words
     names = [word for word in words if word not in ("-v", "-q")]
     chosen = [each for each in ANIMALS if not names or any(name in f"{each.kind}: {each.name}" for name in names)]
-    failed = 0
+    twins = [group[0] for group in twins_of(chosen)]
+    found: dict[str, list[tuple[Census | None, list[str]]]] = {}
     for planted in chosen:
-        for twin in ("defect", "sound"):
-            try:
-                census = counted(planted, twin, is_quick=is_quick)
-            except InputError as error:
-                sys.stdout.write(f"✗ {planted.kind:11} {planted.name:36} {twin:6} cannot be explored: {error}\n")
-                failed += 1
-                continue
-            told = problems(census)
-            failed += bool(told)
-            sys.stdout.write("\n".join([row(census, told), *(f"    {line}" for line in told)]) + "\n")
-            for each in census.cases if is_verbose else ():
-                sys.stdout.write(f"      {each.verdict:20} {each.case} [{each.continuation}]  {each.evidence}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{2 * len(chosen)} agents, {failed} not as they should be\n")
-    return bool(failed)
+        found.setdefault(planted.kind, []).append(explored(planted, "defect", words))
+        if planted in twins:
+            found[planted.kind].append(explored(planted, "sound", words))
+    for kind, of_kind in found.items():
+        sys.stdout.write(summary(kind, of_kind))
+    return any(told for of_kind in found.values() for _, told in of_kind)
 
 
 if __name__ == "__main__":

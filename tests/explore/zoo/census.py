@@ -114,6 +114,8 @@ def _finding(each: CaseResult, planted: Planted, witness: Witness, exploration: 
 
 def _miscount(run: Run, entries: list[Entry]) -> str:
     """Say how often tools ran if the explorer saw something else. A model that always asks for more may get more."""
+    if any(effect.source == "inferred" for effect in run.effects):
+        return ""
     seen = Counter(effect.tool for effect in run.effects)
     done = Counter(tool for tool, _ in entries)
     return "" if seen == done else f"the ledger has {dict(done)}, and seen was {dict(seen)}"

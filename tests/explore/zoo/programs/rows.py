@@ -78,6 +78,7 @@ PYTHON = [
         name="loses its transcript",
         agent="loses_its_transcript",
         sound="serves",
+        reports=True,
         verdict="wrong",
         at="call=2 attempt=1: http_error 500",
         evidence="message",
