@@ -379,14 +379,23 @@ class TestSaving:
         assert list(store.path.parent.iterdir()) == [store.path]
 
     def test_a_document_of_an_older_version_has_the_current_one_once_something_is_added_to_it(self, store):
-        store.save(Document(entries={"a": said("1")}, version=1))
+        store.save(Document(entries={"a": said("1", request_hash="x")}, version=1))
         assert store.load().version == 1
         append(store, ("b", said("2")))
         with reading(store) as reader:
             assert (reader.version, sorted(stored.key for stored in reader)) == (2, ["a", "b"])
 
-    def test_a_tool_call_that_is_added_makes_it_the_current_version_too(self, store):
+    def test_it_stays_older_until_no_exchange_is_left_that_would_answer_any_request(self, store):
         store.save(Document(entries={"a": said("1")}, version=1))
+        append(store, ("b", said("2", request_hash="x")))
+        with closing(store.write()) as writer:
+            writer.append_tool("search", called("found"))
+        assert store.load().version == 1
+        append(store, ("a", said("3", request_hash="y")), forget_before="9")
+        assert (store.load().version, contents(store)) == (2, {"a": "3", "b": "2"})
+
+    def test_a_tool_call_that_is_added_makes_it_the_current_version_too(self, store):
+        store.save(Document(entries={"a": said("1", request_hash="x")}, version=1))
         with closing(store.write()) as writer:
             writer.append_tool("search", called("found"))
         assert (store.load().version, contents(store)) == (2, {"a": "1"})

@@ -132,9 +132,13 @@ class Document(Struct):
         return exchanges_of(self.entries, key)
 
     def add(self, key: str, exchange: Exchange) -> None:
-        """Add an exchange after those of its key. The document is of the current version then."""
+        """Add an exchange after those of its key.
+
+        The document is of the current version then, unless it is older and has exchanges that do not say which request
+        they answer: a strict replay would take them for any.
+        """
+        self._bring_up_to_date()
         add_exchange(self.entries, key, exchange)
-        self.version = FORMAT_VERSION
 
     def rewrite(
         self, change: Callable[[Exchange], Exchange], change_tool: Callable[[ToolExchange], ToolExchange]
@@ -148,8 +152,12 @@ class Document(Struct):
 
     def add_tool(self, tool: str, exchange: ToolExchange) -> None:
         """Add an exchange after those of its tool, in a list even if it is the first. The version is as for `add`."""
+        self._bring_up_to_date()
         add_exchange(self.tools, tool, exchange, listed=True)
-        self.version = FORMAT_VERSION
+
+    def _bring_up_to_date(self) -> None:
+        if self.version < FORMAT_VERSION and all(exchange.fingerprint is not None for _, exchange in self):
+            self.version = FORMAT_VERSION
 
     def forget_tool(self, tool: str, *, before: str) -> None:
         """Remove exchanges of a tool, like `forget`."""

@@ -202,6 +202,7 @@ _INSERT = "INSERT INTO exchanges (key, fingerprint, recorded_at, listed, entry) 
 _INSERT_TOOL = _INSERT.replace("exchanges", "tool_exchanges")
 _FORGET = f"DELETE FROM exchanges WHERE key = ? AND recorded_at < ? AND NOT {_IS_CONDITIONAL}"  # noqa: S608 - no values
 _FORGET_TOOL = _FORGET.replace("exchanges", "tool_exchanges")
+_FIND_ANSWER_TO_ANY = "SELECT 1 FROM exchanges WHERE fingerprint = '' LIMIT 1"
 _ADD_METADATA = "INSERT INTO metadata VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 _SET_METADATA = "INSERT OR REPLACE INTO metadata VALUES (?, ?)"
 _encoder = msgspec.json.Encoder()
@@ -361,9 +362,11 @@ class SqliteWriter:
         with self._database.transaction():
             if forget_before is not None:
                 self._database.run(forget, row[0], forget_before)
+            version = self._version if self._database.run(_FIND_ANSWER_TO_ANY) else FORMAT_VERSION
             self._database.run(insert, *row)
-            self._database.run(_SET_METADATA, "_version", orjson.dumps(FORMAT_VERSION))
-        self._version = FORMAT_VERSION
+            if version != self._version:
+                self._database.run(_SET_METADATA, "_version", orjson.dumps(version))
+        self._version = version
 
     def close(self) -> None:
         self._database.close()
