@@ -3,7 +3,7 @@
 import pytest
 
 from offbook.config.collect import collect_scenarios
-from offbook.errors import InputError
+from offbook.errors import InputError, WorkflowError
 
 IMPORTS = "from offbook import scenario\nfrom offbook.scenarios import Trajectory, expected, turn\n"
 
@@ -36,3 +36,12 @@ def test_a_wrong_part_of_a_scenario_is_reported_with_its_line(tmp_path, line):
     with pytest.raises(InputError) as refused:
         collect_scenarios([file])
     assert refused.value.source == f"{file}:3"
+
+
+def test_all_problems_of_a_workflow_that_a_file_builds_are_reported(tmp_path):
+    file = tmp_path / "sim_s.py"
+    definition = {"name": "w", "config": {"modle": "m"}, "steps": [{"id": "a", "type": "llm_call", "promt": "x"}]}
+    file.write_text(f"from offbook.workflow.file.definition import read_definition\nread_definition({definition!r})\n")
+    with pytest.raises(WorkflowError) as refused:
+        collect_scenarios([file])
+    assert len(refused.value.problems) > 1

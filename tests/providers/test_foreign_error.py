@@ -8,6 +8,7 @@ import ssl
 import urllib.error
 from email.message import Message
 
+import httpcore
 import httpx
 import httpx2
 import pytest
@@ -50,6 +51,11 @@ def status_error(status_code, **headers):
         (http.client.IncompleteRead(b""), ProviderConnectionError),
         (asyncio.IncompleteReadError(b"", 3), ProviderConnectionError),
         (urllib.error.URLError("refused"), ProviderConnectionError),
+        (urllib.error.URLError(ConnectionRefusedError(errno.ECONNREFUSED, "refused")), ProviderConnectionError),
+        (urllib.error.URLError(TimeoutError("slow")), ProviderTimeoutError),
+        (httpcore.ReadTimeout("slow"), ProviderTimeoutError),
+        (httpcore.ConnectError("refused"), ProviderConnectionError),
+        (httpcore.RemoteProtocolError("closed"), ProviderConnectionError),
         (httpx.ConnectError("refused"), ProviderConnectionError),
         (httpx.RemoteProtocolError("closed"), ProviderConnectionError),
         (httpx2.ReadError("closed"), ProviderConnectionError),
@@ -67,7 +73,7 @@ def test_a_failure_of_the_network_is_that_of_a_model_call(error, kind):
     assert type(error).__name__ in str(failure)
 
 
-def test_every_transport_error_of_httpx_is_translated_but_a_wrong_url():
+def test_every_transport_error_of_httpx_is_translated_but_a_wrong_request():
     for library in (httpx, httpx2):
         transport_errors = [
             kind
@@ -75,7 +81,7 @@ def test_every_transport_error_of_httpx_is_translated_but_a_wrong_url():
             if isinstance(kind, type) and issubclass(kind, library.TransportError)
         ]
         refused = {kind for kind in transport_errors if provider_error_of(kind("x"), provider="mine") is None}
-        assert refused == {library.UnsupportedProtocol}
+        assert refused == {library.UnsupportedProtocol, library.LocalProtocolError}
 
 
 @pytest.mark.parametrize("library", ["openai", "anthropic"])
@@ -149,3 +155,28 @@ async def test_a_reply_that_has_arrived_stays_itself():
     reply = WholeReply(Response("Hi"))
     assert translate_reply(reply, provider="mine") is reply
     assert await events_of(reply) == [TextDelta("Hi"), StreamEnd(Response("Hi"))]
+
+
+class CodedError(Exception):
+    """An error of a library with codes of its own."""
+
+    code = 404
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        urllib.error.URLError("unknown url type: htp"),
+        urllib.error.URLError("no host given"),
+        urllib.error.URLError(FileNotFoundError(errno.ENOENT, "no such file")),
+        http.client.InvalidURL("nonnumeric port"),
+        httpx.ResponseNotRead(),
+        httpx.StreamConsumed(),
+        httpx2.ResponseNotRead(),
+        httpcore.LocalProtocolError("bad header"),
+        httpcore.UnsupportedProtocol("htp"),
+        CodedError("own"),
+    ],
+)
+def test_a_mistake_of_the_caller_is_not_a_failure_of_the_network(error):
+    assert provider_error_of(error, provider="mine") is None

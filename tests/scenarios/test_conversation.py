@@ -6,6 +6,8 @@ from contextlib import suppress
 import pytest
 
 from offbook import MockProvider, run
+from offbook.errors import NoProviderError, RequestError
+from offbook.providers.provider import Provider
 from offbook.scenarios import (
     HandlerTarget,
     Participants,
@@ -13,8 +15,10 @@ from offbook.scenarios import (
     replayed,
     scenario,
 )
+from offbook.scenarios.conversation import UnansweredCapture
 from offbook.scenarios.workflow_targets import EngineTarget
 from offbook.workflow import parse_workflow
+from tests.fakes import user
 
 HELLO = [{"role": "user", "content": "Hello"}]
 NOTHING_RECORDED = {"_version": 2}
@@ -165,3 +169,19 @@ def test_a_tool_that_fails_on_purpose_fails_nobody():
 def test_the_advice_for_a_tool_without_a_mock_is_the_argument_of_the_scenario():
     [failure] = held(scenario("s", turns=["Hi"]), careless).failures
     assert 'scenario(…, unmocked="passthrough")' in failure.detail
+
+
+@pytest.mark.parametrize(
+    ("error", "is_reported"), [(RequestError("no messages"), False), (NoProviderError("nobody accepts it"), True)]
+)
+def test_a_request_that_is_wrong_in_itself_does_not_count_as_unanswered(error, is_reported):
+    class Refusing(Provider):
+        name = "refusing"
+
+        async def send(self, request):
+            raise error
+
+    reported = []
+    with pytest.raises(type(error)):
+        run(UnansweredCapture(Refusing(), reported.append).complete(user("hi"), "m"))
+    assert reported == ([error] if is_reported else [])

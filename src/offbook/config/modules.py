@@ -13,7 +13,7 @@ from pathlib import Path
 from traceback import walk_tb
 from types import ModuleType
 
-from offbook.errors import InputError
+from offbook.errors import InputError, WorkflowError
 from offbook.scenarios.scenario import scenario, turn
 from offbook.scenarios.trajectory import expected
 from offbook.text import did_you_mean
@@ -79,7 +79,7 @@ def execute_file(file: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except InputError as error:
-        if file.name in error.source:
+        if file.name in error.source or isinstance(error, WorkflowError):
             raise
         place = ": ".join(part for part in (error.source, error.place) if part)
         source = _location(error, inside=file.parent)

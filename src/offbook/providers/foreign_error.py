@@ -23,10 +23,21 @@ from offbook.messages import Reply, StreamedReply, StreamEvent, WholeReply
 _NETWORK_ERRNOS = frozenset(
     {errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN}
 )
-_CONFIGURATION = {"httpx.UnsupportedProtocol", "httpx2.UnsupportedProtocol", "urllib3.LocationValueError"}
+_MISTAKES = {
+    "httpx.UnsupportedProtocol",
+    "httpx.LocalProtocolError",
+    "httpx2.UnsupportedProtocol",
+    "httpx2.LocalProtocolError",
+    "httpcore.UnsupportedProtocol",
+    "httpcore.LocalProtocolError",
+    "urllib3.LocationValueError",
+    "http.InvalidURL",
+}
+_MISTAKES_OF_URLLIB = ("unknown url type", "no host given")
 _TIMEOUTS = {
     "httpx.TimeoutException",
     "httpx2.TimeoutException",
+    "httpcore.TimeoutException",
     "requests.Timeout",
     "urllib3.TimeoutError",
     "openai.APITimeoutError",
@@ -34,13 +45,12 @@ _TIMEOUTS = {
 }
 _CONNECTIONS = {
     "httpx.TransportError",
-    "httpx.StreamError",
     "httpx2.TransportError",
-    "httpx2.StreamError",
+    "httpcore.NetworkError",
+    "httpcore.ProtocolError",
     "requests.ConnectionError",
     "requests.ChunkedEncodingError",
     "urllib3.HTTPError",
-    "urllib.URLError",
     "aiohttp.ClientConnectionError",
     "aiohttp.ClientPayloadError",
     "openai.APIConnectionError",
@@ -95,13 +105,22 @@ async def _translated(reply: Reply, provider: str) -> AsyncIterator[StreamEvent]
 
 def _kind_of(error: Exception) -> type[ProviderError] | None:
     names = _names_of(error)
-    if names & _CONFIGURATION:
+    if "urllib.URLError" in names:
+        return _kind_of_reason(getattr(error, "reason", None))
+    if names & _MISTAKES:
         return None
     if isinstance(error, TimeoutError) or names & _TIMEOUTS:
         return ProviderTimeoutError
     if isinstance(error, ConnectionError) or names & _CONNECTIONS or _is_network_error(error):
         return ProviderConnectionError
     return MalformedResponseError if names & _MALFORMED else None
+
+
+def _kind_of_reason(reason: object) -> type[ProviderError] | None:
+    """Return the kind of what an URLError wraps: another error, or a text."""
+    if isinstance(reason, Exception):
+        return _kind_of(reason)
+    return None if str(reason).startswith(_MISTAKES_OF_URLLIB) else ProviderConnectionError
 
 
 def _names_of(error: Exception) -> set[str]:
@@ -116,7 +135,9 @@ def _is_network_error(error: Exception) -> bool:
 def _status_of(error: Exception) -> int | None:
     """Return the HTTP status that an error carries: its own, or that of its response."""
     response = getattr(error, "response", None)
-    carried = [getattr(error, name, None) for name in ("status_code", "status", "code")]
+    has_code = any(name.startswith(("urllib.", "google.")) for name in _names_of(error))  # others mean something else
+    names = ("status_code", "status", "code") if has_code else ("status_code", "status")
+    carried = [getattr(error, name, None) for name in names]
     statuses = [*carried, getattr(response, "status_code", None)]
     return next((status for status in statuses if isinstance(status, int) and 400 <= status <= 599), None)
 

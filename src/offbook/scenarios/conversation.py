@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, time_limit
-from offbook.errors import EventLoopError, InputError, OffbookError, RecordingMismatchError, TargetError
+from offbook.errors import EventLoopError, InputError, OffbookError, RecordingMismatchError, RequestError, TargetError
 from offbook.messages import Reply, Request, ToolCall
 from offbook.providers.provider import Provider
 from offbook.scenarios.mocks import MockedCall, MockedTools
@@ -50,7 +50,8 @@ class ConversationTranscript(Struct, frozen=True, kw_only=True):
 class UnansweredCapture(Provider):
     """Passes requests on to `provider`, and errors of the test to `on_unanswered` before they are raised.
 
-    Those are requests that a replay has no answer for, or that no provider is declared for.
+    Those are requests that a replay has no answer for, or that no provider is declared for. A request that is wrong in
+    itself is the agent's own mistake.
     """
 
     def __init__(self, provider: Provider, on_unanswered: Callable[[Exception], object]) -> None:
@@ -61,7 +62,8 @@ class UnansweredCapture(Provider):
         try:
             return await self._provider.send(request)
         except (RecordingMismatchError, InputError) as error:
-            self._on_unanswered(error)
+            if not isinstance(error, RequestError):
+                self._on_unanswered(error)
             raise
 
 
