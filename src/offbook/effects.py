@@ -169,7 +169,7 @@ def _check_fields(report: JsonObject, *, source: str, place: str) -> None:
             raise InputError(f"unknown field {name!r}", source=source, place=place, hint=hint)
 
 
-def read_effect_lines(data: bytes, *, source: str, is_cut_off: bool = False) -> list[Effect]:
+def read_effect_lines(data: bytes, *, source: str, is_cut_off: bool = False, first_line: int = 1) -> list[Effect]:
     """Parse a file of effects, one a line. Empty lines are ignored, and the last one if it `is_cut_off` and broken.
 
     Raises:
@@ -177,13 +177,13 @@ def read_effect_lines(data: bytes, *, source: str, is_cut_off: bool = False) -> 
     """
     lines = data.split(b"\n")
     effects: list[Effect] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first_line):
         if not line.strip():
             continue
         try:
             effects += parse_effects(line, source=source, place=f"line {number}")
         except InputError:
-            if is_cut_off and number == len(lines):
+            if is_cut_off and number == first_line + len(lines) - 1:
                 break
             raise
     return effects

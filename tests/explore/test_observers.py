@@ -1,6 +1,7 @@
 """Observers of model and tool calls, and of what a gateway does to recover."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -12,8 +13,8 @@ from offbook.errors import (
     RecordingMismatchError,
     ToolFaultError,
 )
-from offbook.explore.observers import EndlessRunError, lost_messages
-from offbook.tools import run_tools, tool
+from offbook.explore.observers import EndlessRunError, ToolObserver, lost_messages
+from offbook.tools import Toolbox, run_tools, tool
 from tests.explore.runs import clean_harness_of, plan_of
 from tests.fakes import user
 
@@ -401,3 +402,23 @@ def test_nothing_is_forgotten_by_who_asks_the_same_or_something_new():
     assert lost_messages([SYSTEM, HI_forgetting], [SYSTEM, HI_forgetting]) == 0
     assert lost_messages([SYSTEM, HI_forgetting], [SYSTEM, HI_forgetting, HO_forgetting]) == 0
     assert lost_messages([SYSTEM, HI_forgetting, HI_forgetting], [SYSTEM, HO_forgetting]) == 0
+
+
+def test_side_effects_are_counted_as_they_happen():
+    @tool(side_effect=True)
+    def pay(amount: int) -> str:
+        return "paid" if amount > 0 else str(1 // amount)
+
+    @tool
+    def look() -> str:
+        return "nothing"
+
+    observer, counts = ToolObserver(max_calls=10), []
+    observed = {each.name: observer.outside(observer.inside(each)) for each in Toolbox([pay, look]).values()}
+    observed["look"].callable()
+    for amount in (7, 0, 7):
+        counts.append(observer.effect_count)
+        with suppress(ZeroDivisionError):
+            observed["pay"].callable(amount=amount)
+    assert counts == [0, 1, 2]
+    assert observer.effect_count == len(observer.effects) == 3

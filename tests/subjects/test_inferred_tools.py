@@ -87,3 +87,10 @@ def test_a_schema_that_cannot_be_read_says_nothing():
 
 def test_arguments_that_are_not_json_run_nothing():
     assert outcomes(asks(ToolCall("refund", raw_arguments="{", id="a")), asks(sends=[PAID])) == []
+
+
+def test_any_number_of_calls_may_stay_without_a_result():
+    turns = [Turn(asked=[ToolCall("finish", {"number": number}, id=f"call_{number}")]) for number in range(20_000)]
+    found = infer_tools(turns)
+    assert [tool.arguments["number"] for tool in found] == list(range(20_000))
+    assert {tool.outcome for tool in found} == {"unknown"}

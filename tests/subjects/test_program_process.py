@@ -8,7 +8,14 @@ import time
 import pytest
 
 from offbook.errors import InputError
-from offbook.subjects.program_process import MAX_OUTPUT_BYTES, Patience, ProgramProcess, error_line, names_error
+from offbook.subjects.program_process import (
+    MAX_OUTPUT_BYTES,
+    EffectCounter,
+    Patience,
+    ProgramProcess,
+    error_line,
+    names_error,
+)
 
 PATIENCE_S = 30.0
 LEAVES_ONE_BEHIND = """
@@ -165,3 +172,31 @@ def test_without_a_deadline_a_program_may_run_into_several_of_its_own_timeouts()
     assert (patience.wait_s, patience.idle_s, patience.total_s) == (20.0, 20.0, 120.0)
     patience.note(0.1)
     assert patience.idle_s == 20.0
+
+
+def test_effects_are_counted_as_they_are_added_and_read_once(tmp_path):
+    file = tmp_path / "effects.jsonl"
+    file.write_bytes(b'{"tool": "earlier"}\n')
+    counter = EffectCounter(file, start=file.stat().st_size)
+    counts = [counter.count()]
+    for piece in (
+        b'{"tool": "pay"}\n',
+        b'[{"tool": "pay"}, {"tool": "pay"}]\nno effect\n{"to',
+        b'ol": "pay"}',
+        b"\n\n",
+    ):
+        with file.open("ab") as ledger:
+            ledger.write(piece)
+        counts.append(counter.count())
+    assert counts == [0, 1, 3, 4, 4]
+    file.write_bytes(file.read_bytes().replace(b"{", b"x"))
+    assert counter.count() == 4
+    file.write_bytes(b'{"tool": "a"}\n')
+    assert counter.count() == 1
+
+
+def test_a_file_that_is_not_there_has_no_effects_yet(tmp_path):
+    counter = EffectCounter(tmp_path / "effects.jsonl")
+    assert counter.count() == 0
+    (tmp_path / "effects.jsonl").write_bytes(b'{"tool": "pay"}')
+    assert counter.count() == 1

@@ -73,7 +73,7 @@ class Harness:
             tools.on_end = models.end
         injector = FaultInjector(models, plan, fault_log=self._fault_log, marked=True)
         self._model_observer = ModelObserver(injector, models, max_calls=limits.models)
-        self._model_observer.count_effects = lambda: count_collected() + len(self.effects)
+        self._model_observer.count_effects = lambda: count_collected() + self._tool_observer.effect_count
         self._faulty_tools = inject_tools((), plan, fault_log=self._fault_log, marked=True)
 
     @property

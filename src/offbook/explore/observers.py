@@ -254,6 +254,7 @@ class ToolObserver:
         self._max_calls = max_calls
         self._counts = Counter[str]()
         self._calls: list[_ToolCall] = []
+        self._ran: list[_ToolCall] = []
 
     @property
     def runs(self) -> tuple[ToolRun, ...]:
@@ -264,6 +265,11 @@ class ToolObserver:
     def effects(self) -> tuple[Effect, ...]:
         """The side effects so far: calls of tools that have one and that ran, in the order in which they started."""
         return tuple(call.to_effect() for call in self._calls if call.has_run and call.tool.declaration.has_effect)
+
+    @property
+    def effect_count(self) -> int:
+        """How many side effects there are so far."""
+        return len(self._ran)
 
     def outside(self, tool: ToolDef) -> ToolDef:
         """Wrap the tool as the agent gets it, around faults."""
@@ -281,7 +287,7 @@ class ToolObserver:
         """Wrap the tool itself, inside faults."""
 
         def call(**arguments: Any) -> Any:
-            started = _mark_run()
+            started = self._mark_run()
             value = tool.callable(**arguments)
             if isinstance(value, Awaitable):
                 return _returned(started, value)
@@ -289,9 +295,17 @@ class ToolObserver:
             return value
 
         async def call_and_wait(**arguments: Any) -> Any:
-            return await _returned(_mark_run(), tool.callable(**arguments))
+            return await _returned(self._mark_run(), tool.callable(**arguments))
 
         return wrap_tool(tool, call_and_wait if is_async(tool.callable) else call, timeout_s=None)
+
+    def _mark_run(self) -> _ToolCall:
+        """Note that the tool of the current call runs, and return the call."""
+        call = _current_call.get() or _ToolCall(_UNKNOWN_TOOL, 0, {})
+        if call.tool.declaration.has_effect and not call.has_run:
+            self._ran.append(call)
+        call.has_run = True
+        return call
 
     def _start_call(self, tool: ToolDef, arguments: JsonObject) -> _ToolCall:
         if len(self._calls) >= self._max_calls:
@@ -331,13 +345,6 @@ class ToolObserver:
 
 _UNKNOWN_TOOL = ToolDef(ToolSpec("unknown"), lambda: None)
 """The tool of a call whose context was lost, as in a thread that its agent started."""
-
-
-def _mark_run() -> _ToolCall:
-    """Note that the tool of the current call runs, and return the call."""
-    call = _current_call.get() or _ToolCall(_UNKNOWN_TOOL, 0, {})
-    call.has_run = True
-    return call
 
 
 async def _returned(call: _ToolCall, value: Awaitable[Any]) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from functools import cached_property
+from itertools import count, islice
+from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from offbook.effects import Effect, EffectOutcome
@@ -53,42 +56,49 @@ def infer_tools(turns: Iterable[Turn]) -> list[InferredTool]:
     model asks for it again before that, as after an answer that the program has refused, it did not run. A conversation
     that is started over may run the same call again. Calls whose arguments are not JSON are left out.
     """
-    pending: list[_PendingCall] = []
+    pending = _PendingCalls()
     ended: list[tuple[int, InferredTool]] = []
     places = count()
     for turn in turns:
-        answered = _match(pending, turn.results)
-        pending = [call for call in pending if all(call is not other for other, _ in answered)]
-        ended += [(call.place, call.ended(result.text)) for call, result in answered]
+        ended += [(call.place, call.ended(result.text)) for call, result in pending.take_answered(turn.results)]
         asked = list(_pending_calls(turn, places))
-        pending = [call for call in pending if not any(call.is_same(other) for other in asked)] + asked
+        pending.drop_repeated(asked)
+        pending.add(asked)
     ended += [(call.place, call.unanswered()) for call in pending]
     return [tool for _, tool in sorted(ended, key=lambda each: each[0])]
+
+
+_Key: TypeAlias = tuple[object, ...]
 
 
 class _PendingCall:
     """A tool call without a result yet.
 
-    `nth` is its number among the calls of that tool in its answer, and `before` are the results that its request had
-    already: vendors without ids, and recordings that were written by hand, give the same id to several calls.
+    `nth` is its number among the calls of that tool in its answer. `before_by_id` and `before_by_tool` are how many
+    results its request had already: vendors without ids, and recordings that were written by hand, give the same id to
+    several calls.
     """
 
     def __init__(self, call: ToolCall, *, place: int, nth: int, turn: Turn) -> None:
-        self.call, self.place, self.nth = call, place, nth
-        self._before, self._offered = turn.results, turn.offered
+        self.call, self.place, self._nth = call, place, nth
+        self.before_by_id = sum(each.id == call.id for each in turn.results)
+        self.before_by_tool = sum(each.tool == call.tool for each in turn.results)
+        self._offered = turn.offered
 
-    def new_results(self, results: Sequence[ToolResult], *, by_id: bool = False) -> list[ToolResult]:
-        """Return the results of its tool, or of its id, beyond those that its request had."""
-        if by_id:
-            known = sum(each.id == self.call.id for each in self._before)
-            return [each for each in results if each.id == self.call.id][known:]
-        known = sum(each.tool == self.call.tool for each in self._before)
-        return [each for each in results if each.tool == self.call.tool][known:]
+    @property
+    def by_id(self) -> _Key:
+        """What it has in common with its result, and with the same call again, if that has an id too."""
+        return ("id", self.call.id)
 
-    def is_same(self, other: _PendingCall) -> bool:
-        if self.call.id and other.call.id:
-            return (self.call.id, self.call.tool) == (other.call.id, other.call.tool)
-        return (self.call.tool, self.call.args, self.nth) == (other.call.tool, other.call.args, other.nth)
+    @property
+    def by_tool(self) -> _Key:
+        """What it has in common with all calls of its tool."""
+        return ("tool", self.call.tool)
+
+    @cached_property
+    def by_arguments(self) -> _Key:
+        """What it has in common with the same call again, if one of them has no id."""
+        return ("arguments", self.call.tool, msgspec.json.encode(self.call.args, order="sorted"), self._nth)
 
     def ended(self, text: str) -> InferredTool:
         tool, arguments = self.call.tool, self.call.args
@@ -130,11 +140,60 @@ def _pending_calls(turn: Turn, places: Iterator[int]) -> Iterator[_PendingCall]:
             yield _PendingCall(call, place=next(places), nth=counts[call.tool], turn=turn)
 
 
-def _match(pending: Sequence[_PendingCall], results: Sequence[ToolResult]) -> list[tuple[_PendingCall, ToolResult]]:
-    """Return the calls whose results are new, with those: by their ids, else by the number of results of the tool."""
-    matched = [(call, new[-1]) for call in pending if (new := call.new_results(results, by_id=True))]
-    for call in pending:
-        if all(call is not other for other, _ in matched):
-            rest = [each for each in call.new_results(results) if all(each is not other for _, other in matched)]
-            matched += [(call, each) for each in rest[:1]]
-    return matched
+class _PendingCalls:
+    """The calls without a result, in the order of their places, found by their keys."""
+
+    def __init__(self) -> None:
+        self._by_key: defaultdict[_Key, dict[int, _PendingCall]] = defaultdict(dict)
+
+    def __iter__(self) -> Iterator[_PendingCall]:
+        return iter(self._by_key[()].values())
+
+    def add(self, calls: Iterable[_PendingCall]) -> None:
+        for call in calls:
+            for key in ((), call.by_id, call.by_tool, call.by_arguments):
+                self._by_key[key][call.place] = call
+
+    def drop_repeated(self, asked: Iterable[_PendingCall]) -> None:
+        """Remove the calls that the model asks for again."""
+        for call in asked:
+            same = [each for each in self._find([call.by_arguments]) if not (each.call.id and call.call.id)]
+            if call.call.id:
+                same += [each for each in self._find([call.by_id]) if each.call.tool == call.call.tool]
+            self._remove(same)
+
+    def take_answered(self, results: Sequence[ToolResult]) -> list[tuple[_PendingCall, ToolResult]]:
+        """Remove the calls whose results are new, and return them with these.
+
+        Results are found by their ids, else by the number of results of the tool.
+        """
+        by_id, by_tool = _grouped(results, "id"), _grouped(results, "tool")
+        matched = [
+            (call, by_id[call.by_id][-1]) for call in self._find(by_id) if len(by_id[call.by_id]) > call.before_by_id
+        ]
+        self._remove(call for call, _ in matched)
+        taken = {id(result) for _, result in matched}
+        for call in self._find(by_tool):
+            rest = (each for each in by_tool[call.by_tool][call.before_by_tool :] if id(each) not in taken)
+            for result in islice(rest, 1):
+                taken.add(id(result))
+                matched.append((call, result))
+        self._remove(call for call, _ in matched)
+        return matched
+
+    def _find(self, keys: Iterable[_Key]) -> list[_PendingCall]:
+        found = [call for key in keys if key in self._by_key for call in self._by_key[key].values()]
+        return sorted(found, key=lambda call: call.place)
+
+    def _remove(self, calls: Iterable[_PendingCall]) -> None:
+        for call in calls:
+            for key in ((), call.by_id, call.by_tool, call.by_arguments):
+                self._by_key[key].pop(call.place, None)
+
+
+def _grouped(results: Sequence[ToolResult], name: Literal["id", "tool"]) -> dict[_Key, list[ToolResult]]:
+    """Return the results by the keys of their calls."""
+    groups: defaultdict[_Key, list[ToolResult]] = defaultdict(list)
+    for result in results:
+        groups[name, getattr(result, name)].append(result)
+    return dict(groups)

@@ -25,6 +25,7 @@ from offbook.faults import FaultPlan
 from offbook.recording.match.continuation import Continuation, gave_up_mark
 from offbook.subjects.inferred_tools import InferredTool
 from offbook.subjects.program_process import (
+    EffectCounter,
     EffectFile,
     Ledger,
     LedgerPart,
@@ -59,6 +60,9 @@ class _RunFiles:
         self.temporary.mkdir()
         self.effects = EffectFile(Path(folder) / "effects.jsonl")
         self.ledger: LedgerPart | None = None if ledger is None else ledger.start(self.temporary)
+        self._counters = [EffectCounter(self.effects.path)]
+        if self.ledger is not None:
+            self._counters.append(EffectCounter(self.ledger.path, self.ledger.start))
 
     def read_effects(self, *, is_cut_off: bool) -> list[Effect]:
         """Return the effects in the files, those of the ledger last."""
@@ -67,10 +71,7 @@ class _RunFiles:
 
     def count_effects(self) -> int:
         """Return how many effects the files have so far. What cannot be read is refused when the run has ended."""
-        try:
-            return len(self.read_effects(is_cut_off=True))
-        except InputError:
-            return 0
+        return sum(counter.count() for counter in self._counters)
 
 
 class _EndedRun(Struct, frozen=True, kw_only=True):

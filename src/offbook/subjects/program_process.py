@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from offbook.child_process import ChildProcess
 from offbook.clock import SYSTEM_CLOCK
-from offbook.effects import Effect, read_effect_lines
+from offbook.effects import Effect, parse_effects, read_effect_lines
 from offbook.errors import InputError
 from offbook.subjects.wire_observer import PendingAnswer, WireObserver
 
@@ -245,7 +246,7 @@ class LedgerPart(Struct, frozen=True):
             raise InputError(error.strerror or str(error), source=self.name) from None
         start = self.start if len(data) >= self.start else 0
         lines_before = data[:start].count(b"\n")
-        return read_effect_lines(b"\n" * lines_before + data[start:], source=self.name, is_cut_off=is_cut_off)
+        return read_effect_lines(data[start:], source=self.name, is_cut_off=is_cut_off, first_line=lines_before + 1)
 
 
 class EffectFile(Struct, frozen=True):
@@ -257,3 +258,36 @@ class EffectFile(Struct, frozen=True):
         """Return the effects that were reported. Raises InputError if a line is not an effect."""
         data = self.path.read_bytes() if self.path.exists() else b""
         return read_effect_lines(data, source="OFFBOOK_EFFECTS", is_cut_off=is_cut_off)
+
+
+class EffectCounter:
+    """Counts the effects in a file that grows, after its first `start` bytes. What was counted is not read again."""
+
+    def __init__(self, path: Path, start: int = 0) -> None:
+        self._path, self._start = path, start
+        self._position, self._counted = start, 0
+
+    def count(self) -> int:
+        """Return how many effects there are so far, without lines that are no effects."""
+        lines, newline, rest = self._read_new().rpartition(b"\n")
+        self._position += len(lines) + len(newline)
+        self._counted += sum(map(_count_in, lines.split(b"\n")))
+        return self._counted + _count_in(rest)
+
+    def _read_new(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < self._position:  # the program has written it anew
+                    self._position, self._counted = self._start if size >= self._start else 0, 0
+                file.seek(self._position)
+                return file.read()
+        except OSError:
+            return b""
+
+
+def _count_in(line: bytes) -> int:
+    try:
+        return len(parse_effects(line, source="")) if line.strip() else 0
+    except InputError:
+        return 0
