@@ -3,9 +3,6 @@
 from tests.explore.zoo.programs import STREAM, PlantedProgram
 
 TRIP = [{"content": "Oslo"}, {"content": "It has a view of the fjord."}]
-MAIL = [
-    {"content": "Order 42 is on its way.", "chunks": [[0.0, "Order 42 "], [0.0, "is on "], [0.0, "its way."]]},
-]
 DRAFT = [{"content": "A fine chair."}, {"content": "ok"}]
 
 
@@ -197,18 +194,6 @@ PYTHON = [
         evidence="send_mail",
         also=["undetected"],
     ),
-    PlantedProgram(
-        file="sdk.py",
-        name="mails a cut stream",
-        agent="mails_a_cut_stream",
-        answers=MAIL,
-        side_effects=["send_mail"],
-        deadline_s=15.0,
-        verdict="wrong effect",
-        at="call=1 attempt=1 chunk=3: stream_truncate raise=clean",
-        evidence="send_mail",
-        also=["undetected"],
-    ),
 ]
 NODE = [
     PlantedProgram(
@@ -258,16 +243,6 @@ NODE = [
         sound="serves",
         verdict="hung",
         at="since=1: one_more_tool",
-    ),
-    PlantedProgram(
-        file="sdk.mjs",
-        name="calls any tool",
-        agent="calls_any_tool",
-        reports=True,
-        deadline_s=15.0,
-        verdict="crashed",
-        at="call=1 attempt=1: unknown_tool",
-        evidence="TypeError",
     ),
     PlantedProgram(
         file="sdk.mjs",

@@ -1,4 +1,4 @@
-// Agents with the vendors' SDKs for Node: `sdk.mjs AGENT defect|sound FOLDER_OF_THE_SDKS`.
+// An agent with a vendor's SDK for Node: `sdk.mjs AGENT defect|sound FOLDER_OF_THE_SDKS`.
 import { appendFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
@@ -20,38 +20,7 @@ function refund({ order_id }) {
 
 const isRefund = (name, args) => name === "refund" && args?.order_id === 42;
 
-function parsed(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
-}
-
 const AGENTS = {
-  // Calls whatever tool the model names; the twin looks whether there is one.
-  async calls_any_tool() {
-    const OpenAI = await load("openai");
-    const client = new OpenAI({ maxRetries: 1, timeout: 800 });
-    const tools = [{ type: "function", function: { name: "refund", parameters: SCHEMA } }];
-    const messages = [{ role: "user", content: "Order 42 never came." }];
-    let paid = null;
-    for (let turn = 0; turn < 5; turn++) {
-      const answer = await client.chat.completions.create({ model: "gpt-4o", messages, tools }).catch(giveUp);
-      const choice = answer.choices?.[0] ?? giveUp("there is no answer");
-      if (!["stop", "tool_calls"].includes(choice.finish_reason)) giveUp("the answer is not complete");
-      if (!choice.message.tool_calls?.length) return finish(paid, choice.message.content);
-      messages.push(choice.message);
-      for (const call of choice.message.tool_calls) {
-        const args = parsed(call.function.arguments);
-        const handlers = { refund: (given) => (isRefund("refund", given) ? (paid ??= refund(given)) : "error: no") };
-        const handler = isSound ? (handlers[call.function.name] ?? (() => "error: no such tool")) : handlers[call.function.name];
-        messages.push({ role: "tool", tool_call_id: call.id, content: handler(args) });
-      }
-    }
-    throw new GaveUp("the model does not come to an end");
-  },
-
   // Prints what there is of an answer; the twin minds why it ended.
   async ignores_stop_reason() {
     const Anthropic = await load("@anthropic-ai/sdk");

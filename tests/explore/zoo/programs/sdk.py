@@ -1,4 +1,4 @@
-"""Agents with the vendors' SDKs for Python: `sdk.py AGENT defect|sound`."""
+"""An agent with a vendor's SDK for Python: `sdk.py AGENT defect|sound`."""
 
 from __future__ import annotations
 
@@ -37,24 +37,6 @@ def mails_whatever_comes(*, sound):
     if sound and (choice.finish_reason != "stop" or "42" not in (choice.message.content or "")):
         raise GaveUpError("the answer is not complete")
     return send_mail(choice.message.content)
-
-
-def mails_a_cut_stream(*, sound):
-    """Mails what Anthropic's client streams, however it ends; the twin looks at why it ended."""
-    from anthropic import Anthropic  # noqa: PLC0415 - it takes a second
-
-    client = Anthropic(max_retries=1, timeout=0.8)
-    text = reason = ""
-    try:
-        with client.messages.stream(model="claude", max_tokens=100, messages=QUESTION) as stream:
-            for event in stream:
-                text += event.text if event.type == "text" else ""
-                reason = event.delta.stop_reason if event.type == "message_delta" else reason
-    except Exception as error:
-        raise GaveUpError("the model does not answer") from error
-    if not text or (sound and (reason != "end_turn" or "42" not in text)):
-        raise GaveUpError("the answer is not complete")
-    return send_mail(text)
 
 
 def main(agent, twin):
