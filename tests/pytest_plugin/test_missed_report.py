@@ -84,3 +84,18 @@ def test_it(offbook):
     )
     result = recorded.run()
     result.stdout.fnmatch_lines([">       assert 1 == 2", "1 call not recorded:", "*hint: record the test again*"])
+
+
+@pytest.mark.parametrize("ending", ['pytest.fail("no")', "raise SystemExit(3)"])
+def test_a_test_that_fails_by_its_own_word_reports_its_unrecorded_calls_once(recorded, ending):
+    recorded.test(
+        f"""
+def test_it(offbook):
+    with pytest.raises(Exception):
+        greet(offbook, "Eve")
+    {ending}
+"""
+    )
+    result = recorded.run()
+    result.assert_outcomes(failed=1)
+    assert printed_output(result).count("1 call not recorded:") == 1

@@ -2,7 +2,7 @@
 
 import orjson
 
-from offbook.recording.tool_names import recorded_tool_names
+from offbook.recording.tool_names import called_tool_names, recorded_tool_names
 
 OFFERED = {"type": "function", "function": {"name": "refund", "parameters": {"type": "object"}}}
 ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "find_order", "arguments": {}}]}
@@ -22,7 +22,7 @@ def test_tools_are_called_or_offered_or_recorded(tmp_path):
     tools = {"mail": [{"arguments": {}, "result": "sent"}]}
     path = written(tmp_path / "run.json", {"any": [ASKING, {"content": "x", "request": request}], "_tools": tools})
     names = recorded_tool_names(path)
-    assert names.called == ("find_order", "mail")
+    assert names.called == called_tool_names(path) == ("find_order", "mail")
     assert names.offered == ("refund",)
     assert names.known == {"find_order", "mail", "refund"}
 

@@ -26,7 +26,7 @@ from offbook.pytest_plugin.plan import RecordingPlan
 from offbook.pytest_plugin.recordings import entry_names
 from offbook.recording.format.document import LENIENT_ADVICE
 from offbook.recording.format.keys import tool_key
-from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.match.cursor import Cursor, UnusedEntry
 from offbook.recording.record import RecordingProvider
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replay import MockProvider
@@ -342,10 +342,17 @@ class ReplayBackend(RecordingBackend):
         return [] if self._toolbox is None else self._toolbox.misses
 
     def unused(self) -> list[UnusedEntry]:
-        if not open_store(self.plan.location).exists():
+        store = open_store(self.plan.location)
+        if not store.exists():
             return []
-        tools = self.toolbox.unused()
-        return [*self._unused_calls(), *(UnusedEntry(tool_key(each.key), each.position) for each in tools)]
+        reader = store.read()
+        try:
+            calls = Cursor(reader) if self._provider is None else self._provider
+            tools = Cursor(reader.tools) if self._toolbox is None else self._toolbox
+            of_tools = [UnusedEntry(tool_key(each.key), each.position) for each in tools.unused()]
+            return [*self._not_over_http(calls.unused()), *of_tools]
+        finally:
+            reader.close()
 
     def close(self, *, passed: bool) -> RecordingUsage:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls
@@ -361,10 +368,10 @@ class ReplayBackend(RecordingBackend):
         served = self.log.served + len(tool_calls) - mismatches
         return RecordingUsage(recording=self.plan.location, served=served, missed=missed, unused=unused)
 
-    def _unused_calls(self) -> list[UnusedEntry]:
-        """Return the entries that neither the provider nor any session over HTTP has served."""
+    def _not_over_http(self, unused: list[UnusedEntry]) -> list[UnusedEntry]:
+        """Return those of the entries that no session over HTTP has served."""
         over_http = [] if self._http is None else self._http.unused()
-        return [entry for entry in self.provider.unused() if all(entry in others for others in over_http)]
+        return [entry for entry in unused if all(entry in others for others in over_http)]
 
     def _location(self) -> str:
         __tracebackhide__ = True

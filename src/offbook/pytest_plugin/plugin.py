@@ -145,7 +145,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Fail a test with an unrecorded call, a fault that never fired or, if that is an error, unused entries."""
     try:
         yield
-    except Exception:
+    except pytest.skip.Exception:
+        raise
+    except BaseException:  # pytest.fail and sys.exit raise no Exception
         if _FIXTURE in item.stash:
             item.stash[_MISSED] = item.stash[_FIXTURE].describe_missed()
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -33,22 +33,27 @@ def recorded_tool_names(location: str | os.PathLike[str]) -> RecordedToolNames:
     Raises:
         InputError: a recording cannot be read.
     """
+    documents = _documents(location)
+    offered = [name for document in documents for _, exchange in document for name in _offered(exchange)]
+    return RecordedToolNames(_called(documents), tuple(dict.fromkeys(offered)))
+
+
+def called_tool_names(location: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the `called` tools alone, without a look into the requests. Raises like `recorded_tool_names`."""
+    return _called(_documents(location))
+
+
+def _documents(location: str | os.PathLike[str]) -> list[Document]:
     text = os.fspath(location)
     is_folder = "://" not in text and Path(text).is_dir()
     files: Iterable[str | os.PathLike[str]] = sorted(Path(text).rglob("*.json")) if is_folder else [location]
-    documents = [open_store(file).load() for file in files]
-    exchanges = [exchange for document in documents for _, exchange in document]
-    called = [*(name for each in exchanges for name in _called(each)), *_recorded(documents)]
-    offered = [name for each in exchanges for name in _offered(each)]
-    return RecordedToolNames(tuple(dict.fromkeys(called)), tuple(dict.fromkeys(offered)))
+    return [open_store(file).load() for file in files]
 
 
-def _called(exchange: Exchange) -> Iterator[str]:
-    return (call.name for call in exchange.tool_calls or ())
-
-
-def _recorded(documents: Iterable[Document]) -> Iterator[str]:
-    return (tool for document in documents for tool in document.tools)
+def _called(documents: Sequence[Document]) -> tuple[str, ...]:
+    asked = [call.name for document in documents for _, each in document for call in each.tool_calls or ()]
+    recorded = [tool for document in documents for tool in document.tools]
+    return tuple(dict.fromkeys([*asked, *recorded]))
 
 
 def _offered(exchange: Exchange) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from offbook.errors import InputError
 from offbook.explore.explorer import Subject
 from offbook.explore.verdict import Invariant
-from offbook.recording.tool_names import recorded_tool_names
+from offbook.recording.tool_names import called_tool_names
 from offbook.subjects.specs import AnySubjectSpec, ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def real_tools(spec: ProgramSpec, settings: ExploreSettings) -> list[str]:
     Raises:
         InputError: the recording cannot be read.
     """
-    return [name for name in recorded_tool_names(spec.recording).called if name not in settings.read_only]
+    return [name for name in called_tool_names(spec.recording) if name not in settings.read_only]
 
 
 def check_real_tools(spec: ProgramSpec, settings: ExploreSettings) -> None:

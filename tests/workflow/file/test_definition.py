@@ -121,3 +121,7 @@ def test_the_retries_of_a_config_inside_another_come_first_however_they_are_said
     assert long.inside(short).retry_policy().max_retries == 5
     assert ConfigDefinition(model="m").inside(short).retry_policy().max_retries == 1
     assert ConfigDefinition().retry_policy() is None
+
+
+def test_a_key_that_no_file_can_have_is_a_problem():
+    assert problems_of(CALL, state={"days": {1: "monday"}}) == ["state.days: expected names as keys, got 1"]

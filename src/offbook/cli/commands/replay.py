@@ -63,6 +63,7 @@ def replay(
 
       offbook replay --plan regress/0007.json
     """
+    import shlex
     from pathlib import Path
 
     from offbook.cli.parse import check_models, parse_faults, parse_state
@@ -103,7 +104,7 @@ def replay(
     try:
         ending = run_workflow(definition, options, folder=folder_of(flow))
     except RecordingMismatchError as error:
-        again = f"offbook run {flow} --record {recording} --record-mode all"
+        again = f"offbook run {shlex.quote(flow)} --record {shlex.quote(recording)} --record-mode all"
         raise error.replace(hint=f"record it again, or undo the change: {again}") from None
     raise typer.Exit(ending.code)
 

@@ -24,7 +24,7 @@ from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_names import recorded_tool_names
+from offbook.recording.tool_names import called_tool_names
 from offbook.text import pluralize
 from offbook.vendors import keys_from_environment, upstreams_from_environment
 from offbook.wire.backend import UnusedExchange
@@ -153,7 +153,7 @@ def print_notes(options: WireArguments) -> None:
         InputError: the recording cannot be read.
     """
     if options.replay is not None:
-        tools = recorded_tool_names(options.replay).called
+        tools = called_tool_names(options.replay)
         if tools:
             message = f"the program runs its tools for real; the recording asks for {', '.join(tools)}"
             print_message("offbook: ", message, is_err=True)

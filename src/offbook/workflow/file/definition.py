@@ -48,7 +48,9 @@ def _check_json(value: object, path: DocumentPath, report: ProblemReport) -> Non
     """Report values that no file can have. Definitions are allowed: they were read before."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _check_json(inner, (*path, key), report)
+            if not isinstance(key, str):
+                report.add(path, f"expected names as keys, got {key!r}")
+            _check_json(inner, (*path, key if isinstance(key, str) else repr(key)), report)
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             _check_json(inner, (*path, index), report)
