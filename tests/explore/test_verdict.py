@@ -204,11 +204,12 @@ def test_a_refusal_that_a_model_has_seen_is_not_the_fault_of_the_agent():
 
 def test_the_evidence_names_the_continuation():
     assessment = assess(fired_run(effects=(PAID, PAID), diverged="new", continuation="stubborn"), PAYING)
-    assert assessment.evidence == (
-        "refund(order_id=42) ran 2 times instead of once",
-        "this is how it ends if the model, asked what was never recorded, repeats its answer, or asks for the failed tool "
-        "again (stubborn)",
+    often, how = assessment.evidence
+    assert often == "refund(order_id=42) ran 2 times instead of once"
+    assert how.startswith(
+        "this is how it ends if the model, asked what was never recorded, repeats its answer, or asks"
     )
+    assert how.endswith("(stubborn)")
 
 
 @pytest.mark.parametrize(
