@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from bench.contestants.wire_server import Case, RunningServer, WireContestant
+from bench.peers import import_peer
 
 BACKLOG = 2048
 
@@ -49,6 +48,7 @@ class SameBytes:
 
 def main() -> None:
     """Serve until the process is ended."""
+    uvicorn = import_peer("uvicorn")
     config = uvicorn.Config(
         SameBytes(Path(sys.argv[1]).read_bytes(), sys.argv[2]),
         loop="asyncio",
