@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from offbook.explore.explorer import Explorer
+from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
+from offbook.report.exploration.json_report import exploration_json
+from offbook.report.exploration.report_input import ReportInput
+from offbook.subjects.executors import executor_of
 from tests.explore.zoo import ledger
 from tests.explore.zoo.animals import ANIMALS, twins_of
 from tests.explore.zoo.census import explore
@@ -54,3 +59,31 @@ def test_the_zoo_is_as_large_as_it_is_said_to_be():
     assert len(ANIMALS) >= 80
     assert len(TWINS) >= 60
     assert len(programs) >= 15
+
+
+SOME_FAULTS = "http_error 500,empty_response,invalid_tool_args,tool_lost,tool_garbled"
+
+
+@pytest.mark.parametrize(
+    ("name", "faults"),
+    [
+        ("function: refunds again when it is asked to", SOME_FAULTS),
+        ("workflow: refunds when it is asked to", SOME_FAULTS),
+        ("scenario: refunds until it hears of it", SOME_FAULTS),
+        ("desk.py: starts over", "http_error 500,invalid_tool_args"),
+    ],
+)
+def test_the_same_exploration_has_the_same_bytes_with_any_number_of_workers(name, faults, tmp_path, monkeypatch):
+    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "ledger"))
+    planted = next(each for each in ANIMALS if f"{each.kind}: {each.name}" == name)
+    reports = [report_of(planted, tmp_path, faults, workers=workers) for workers in (1, 1, 2)]
+    assert reports[0] == reports[1] == reports[2]
+    assert f'"{planted.verdict}"'.encode() in reports[0]
+
+
+def report_of(planted, folder, faults, *, workers):
+    """The JSON report of a planted defect."""
+    with planted.open("defect", folder) as subject:
+        options = ExploreOptions(variants=select_variants(faults, getattr(subject, "variants", VARIANTS)))
+        exploration = Explorer(subject, options, executor=executor_of(subject, workers)).explore()
+    return exploration_json(ReportInput(exploration=exploration, reproduce=str))

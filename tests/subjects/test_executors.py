@@ -8,17 +8,13 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase
 from offbook.explore.explorer import Explorer, SerialExecutor
-from offbook.explore.options import VARIANTS, ExploreOptions, select_variants
+from offbook.explore.options import ExploreOptions, select_variants
 from offbook.faults import FaultPlan, parse_fault
-from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.report_input import ReportInput
 from offbook.subjects.executors import ForkExecutor, ThreadExecutor, executor_of
 from offbook.subjects.function import FunctionSubject
 from offbook.subjects.open import open_subject
 from offbook.subjects.specs import ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec
 from tests.explore.runs import write_recording
-from tests.explore.zoo import ledger
-from tests.explore.zoo.animals import ANIMALS
 from tests.fakes import user
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, DESK
 
@@ -133,34 +129,6 @@ def test_programs_run_in_threads_with_the_same_results_however_many(project):
     alone, together = (explored(spec, count, "http_error 500,http_error 401", settings=settings) for count in (1, 2))
     assert together == alone
     assert {each.verdict for each in together.results} == {"crashed"}
-
-
-SOME_FAULTS = "http_error 500,empty_response,invalid_tool_args,tool_lost,tool_garbled"
-
-
-@pytest.mark.parametrize(
-    ("name", "faults"),
-    [
-        ("function: refunds again when it is asked to", SOME_FAULTS),
-        ("workflow: refunds when it is asked to", SOME_FAULTS),
-        ("scenario: refunds until it hears of it", SOME_FAULTS),
-        ("desk.py: starts over", "http_error 500,invalid_tool_args"),
-    ],
-)
-def test_the_same_exploration_has_the_same_bytes_with_any_number_of_workers(name, faults, tmp_path, monkeypatch):
-    monkeypatch.setenv(ledger.VARIABLE, str(tmp_path / "ledger"))
-    planted = next(each for each in ANIMALS if f"{each.kind}: {each.name}" == name)
-    reports = [report_of(planted, tmp_path, faults, workers=workers) for workers in (1, 1, 2)]
-    assert reports[0] == reports[1] == reports[2]
-    assert f'"{planted.verdict}"'.encode() in reports[0]
-
-
-def report_of(planted, folder, faults, *, workers):
-    """The JSON report of a planted defect."""
-    with planted.open("defect", folder) as subject:
-        options = ExploreOptions(variants=select_variants(faults, getattr(subject, "variants", VARIANTS)))
-        exploration = Explorer(subject, options, executor=executor_of(subject, workers)).explore()
-    return exploration_json(ReportInput(exploration=exploration, reproduce=str))
 
 
 def test_each_kind_of_subject_has_its_executor(project, recording, monkeypatch):
