@@ -111,3 +111,7 @@ def test_a_thread_whose_wait_is_unknown_counts_as_idle_after_it_has_stood_still_
         assert not threads.are_idle([thread.ident], unknown, now_s=0.0)
         assert not threads.are_idle([thread.ident], unknown, now_s=0.0)
         assert becomes_idle(threads, thread.ident, step_s=STUCK_S)
+
+
+def test_a_thread_that_is_just_starting_is_not_idle():
+    assert not NewThreads().are_idle([0], lambda _: True, now_s=0.0)

@@ -20,17 +20,22 @@ class NewThreads:
         self._places: dict[int, tuple[FrameType, int, float]] = {}
 
     def others(self) -> list[int]:
-        """Return the identifiers of these threads, without the thread that asks."""
+        """Return the identifiers of these threads, without the thread that asks; 0 for one that is just starting."""
         if threading.active_count() == 1:
             return []
-        idents = [each.ident for each in threading.enumerate() if each not in self._old]
-        return [ident for ident in idents if ident is not None and ident != threading.get_ident()]
+        idents = [each.ident or 0 for each in threading.enumerate() if each not in self._old]
+        return [ident for ident in idents if ident != threading.get_ident()]
 
     def are_idle(self, idents: list[int], is_waiting: Callable[[int], bool | None], *, now_s: float) -> bool:
-        """Return whether all these threads wait at this real time. `is_waiting` says it of those that it knows."""
+        """Return whether all these threads wait at this real time. `is_waiting` says it of those that it knows.
+
+        A thread without a frame is starting, while the one that starts it waits for that.
+        """
         frames = sys._current_frames()  # noqa: SLF001 - all frames of the same moment
+        if not frames.keys() >= set(idents):
+            return False
         self._places = {ident: place for ident, place in self._places.items() if ident in frames}
-        verdicts = [(ident, is_waiting(ident)) for ident in idents if ident in frames]
+        verdicts = [(ident, is_waiting(ident)) for ident in idents]
         unknown = [ident for ident, waits in verdicts if waits is None and not is_idle(frames[ident], frames)]
         stuck = [self._is_stuck(ident, frames[ident], now_s) for ident in unknown]
         return all(stuck) and all(waits for _, waits in verdicts if waits is not None)
