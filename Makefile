@@ -14,13 +14,15 @@ NODE_SDKS := .scratch/node_sdks
 NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/wire/frameworks tests/wire/node tests/explore/test_agents.py
+CONFORMANCE := tests/wire/frameworks tests/wire/node
+# explored with every fault, which takes many minutes
+ZOO := tests/explore/test_agents.py
 
 # tests start many Python processes, and none should compile again what the one before has
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock node-sdks demo test check conformance coverage bench soak docs constraints format clean
+.PHONY: help setup aimock node-sdks demo test check conformance zoo coverage bench soak docs constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -62,10 +64,13 @@ check: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Formatting, lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE))
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
 
-conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run Node SDKs, frameworks and agents with planted defects against us
+conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run Node SDKs and frameworks against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
+
+zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(ZOO)
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins
@@ -85,7 +90,7 @@ soak: setup ## Run 100,000 calls through a gateway and 500 streams from a server
 	$(BIN)/python -m bench.soak
 
 coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run the tests and show which lines they leave out
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE))
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
 
 docs: setup ## Run every example of the documentation
 	$(BIN)/python -m pytest tests/docs

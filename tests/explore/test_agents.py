@@ -26,7 +26,7 @@ def planted(request, tmp_path, monkeypatch):
     if request.param.missing:
         pytest.skip(request.param.missing)
     if not any(Path(__file__).name in name for name in request.config.args):
-        pytest.skip("it takes minutes: name this file, as `make conformance` does")
+        pytest.skip("it takes minutes: name this file, as `make zoo` does")
     return request.param
 
 
