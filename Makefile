@@ -70,7 +70,7 @@ conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(ZOO)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --timeout 1200 $(ZOO)
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins

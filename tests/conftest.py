@@ -13,7 +13,9 @@ settings.load_profile("offbook")
 
 pytest_plugins = ["pytester"]
 
-# a shell starts background jobs with SIGINT ignored, and programs under test inherit that
+# background jobs of a shell and of nohup ignore some signals, and programs under test inherit that
+for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
