@@ -1,6 +1,7 @@
 """Stands in for the models and tools an LLM agent talks to, so that agents can be tested deterministically."""
 
 from offbook.lazy_names import lazy_names
-from offbook.version import __version__ as __version__
+
+__version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_names(__name__, __file__, "__version__")

@@ -1,7 +1,14 @@
 """The record of a run: its sites, and texts that are the same in every run."""
 
-from offbook.explore.run import normalize_text, recorded_run, sites_of
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offbook.explore.run import ChunkKinds, normalize_text, places_in, recorded_run, sites_of
 from offbook.faults import At
+from offbook.messages import ReasoningDelta, TextDelta, ToolCallDelta
 from offbook.recording.format.file import document_from_dict
 from tests.explore.runs import clean_run, model_call, streamed, tool_run
 
@@ -102,3 +109,80 @@ def test_without_recorded_tools_they_are_those_that_the_answers_ask_for():
     calls = [{"id": "a", "name": "refund", "arguments": {"order": 42}}]
     document = document_from_dict({"_version": 2, "agent": [{"tool_calls": calls}, {"content": "Done"}]}, source="test")
     assert recorded_run(document).trajectory == [("refund", {"order": 42})]
+
+
+def kinds_of(*pieces, index=0):
+    """The kinds of the chunks of a tool call whose arguments come in these pieces."""
+    kinds = ChunkKinds()
+    return [kinds.next(ToolCallDelta(index, piece)) for piece in pieces]
+
+
+def test_text_and_reasoning_are_distinguished():
+    kinds = ChunkKinds()
+    assert [kinds.next(delta) for delta in (ReasoningDelta("Hm"), TextDelta("So"))] == ["reasoning", "text"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "kinds"),
+    [
+        (["", '{"ord', 'er_id": 4', "2}"], ["tool_call", "tool_call", "tool_key", "tool_value"]),
+        (['{"a": "x', 'y", "', 'b": tr', "ue}"], ["tool_call", "tool_value", "tool_key", "tool_value"]),
+        (['{"a": "\\"', '", ', '"b": 1}'], ["tool_call", "tool_value", "tool_call"]),
+        (['{"a": ["', 'x"], "', 'b": {"c', '": 1}}'], ["tool_call", "tool_value", "tool_key", "tool_key"]),
+        (['{"a":', " 1,", ' "b": 2}'], ["tool_call", "tool_call", "tool_call"]),
+    ],
+)
+def test_a_chunk_of_a_tool_call_continues_a_key_or_a_value_or_begins_something(pieces, kinds):
+    assert kinds_of(*pieces) == kinds
+
+
+def test_every_tool_call_of_an_answer_has_arguments_of_its_own():
+    kinds = ChunkKinds()
+    deltas = [ToolCallDelta(0, '{"a": "'), ToolCallDelta(1, '{"b'), ToolCallDelta(0, 'x"}'), ToolCallDelta(1, '": 1}')]
+    assert [kinds.next(delta) for delta in deltas] == ["tool_call", "tool_call", "tool_value", "tool_key"]
+
+
+texts = st.text(max_size=4)
+
+
+@given(st.dictionaries(texts, texts | st.integers() | st.lists(texts, max_size=2), max_size=3))
+def test_a_whole_object_ends_outside_keys_and_values(arguments):
+    assert kinds_of(json.dumps(arguments), "")[-1] == "tool_call"
+    assert kinds_of(*json.dumps(arguments), "")[-1] == "tool_call"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "places"),
+    [
+        (["text"], [("start", 0)]),
+        (["text"] * 3, [("start", 0), ("text", 1), ("end", 3)]),
+        (["reasoning", "text"], [("start", 0), ("end", 2)]),
+        (
+            ["text", "text", "tool_call", "tool_key"],
+            [("start", 0), ("text", 1), ("tool call 1", 2), ("tool call 2", 3), ("end", 4)],
+        ),
+        (["tool_call", "tool_value"], [("start", 0), ("tool call 1", 1), ("end", 2)]),
+        (["other", "text", "text", "other", "other"], [("start", 0), ("text", 2), ("end", 3)]),
+        (["other", "text", "other"], [("start", 0), ("end", 2)]),
+        (["other", "other"], [("start", 0)]),
+    ],
+)
+def test_a_stream_has_places_before_it_inside_text_and_tool_calls_and_before_its_end(chunks, places):
+    assert list(places_in(chunks)) == places
+
+
+def test_few_places_inside_tool_calls_are_all_tried():
+    names = [name for name, _ in places_in(["other", *["tool_call"] * 8, "other"])]
+    assert names == ["start", *(f"tool call {number}" for number in range(1, 9)), "end"]
+
+
+def test_of_many_places_inside_tool_calls_one_of_each_kind_is_tried():
+    chunks = ["other", "tool_call", *["tool_key"] * 3, *["tool_value"] * 20, "tool_call", "other"]
+    assert list(places_in(chunks)) == [
+        ("start", 0),
+        ("tool call, first", 1),
+        ("tool call, key", 3),
+        ("tool call, value", 15),
+        ("tool call, last", 25),
+        ("end", 26),
+    ]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 
+import orjson
 import pytest
 
 from offbook import run
@@ -19,7 +20,7 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.tool_exchange import RecordedToolError, ToolExchange, hash_arguments
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_replay import ReplayedToolCall, replay_tools
+from offbook.recording.tool_replay import ReplayedToolCall, called_tool_names, recorded_tool_names, replay_tools
 from offbook.tools.dispatch import run_tool, run_tools
 from offbook.tools.function_tool import tool_of
 from offbook.tools.toolbox import Toolbox
@@ -270,3 +271,37 @@ async def test_replayed_tools_are_a_context_manager_either_way():
     async with replay({"result": 1}) as tools:
         assert tools["get_weather"]() == 1
     tools.close()
+
+
+OFFERED = {"type": "function", "function": {"name": "refund", "parameters": {"type": "object"}}}
+ASKING = {"content": "", "tool_calls": [{"id": "a", "name": "find_order", "arguments": {}}]}
+
+
+def written(path, document):
+    path.write_bytes(orjson.dumps({"_version": 2, **document}))
+    return path
+
+
+def test_tools_are_called_or_offered_or_recorded(tmp_path):
+    request = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [OFFERED, {"type": "web_search"}],
+    }
+    tools = {"mail": [{"arguments": {}, "result": "sent"}]}
+    path = written(tmp_path / "run.json", {"any": [ASKING, {"content": "x", "request": request}], "_tools": tools})
+    names = recorded_tool_names(path)
+    assert names.called == called_tool_names(path) == ("find_order", "mail")
+    assert names.offered == ("refund",)
+    assert names.known == {"find_order", "mail", "refund"}
+
+
+def test_a_recording_may_show_no_tools(tmp_path):
+    assert recorded_tool_names(written(tmp_path / "run.json", {"any": {"content": "Hi"}})).known == frozenset()
+
+
+def test_a_folder_shows_the_tools_of_all_its_recordings(tmp_path):
+    written(tmp_path / "a.json", {"any": [ASKING]})
+    (tmp_path / "more").mkdir()
+    written(tmp_path / "more" / "b.json", {"_tools": {"mail": [{"arguments": {}, "result": "sent"}]}})
+    assert recorded_tool_names(tmp_path).called == ("find_order", "mail")

@@ -12,8 +12,7 @@ from offbook.explore.options import ExploreOptions, select_variants
 from offbook.faults import FaultPlan, parse_fault
 from offbook.subjects.executors import ForkExecutor, ThreadExecutor, executor_of
 from offbook.subjects.function import FunctionSubject
-from offbook.subjects.open import open_subject
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec
+from offbook.subjects.specs import ExploreSettings, ProgramSpec, ScenarioSpec, WorkflowSpec, open_subject
 from tests.explore.runs import write_recording
 from tests.fakes import user
 from tests.subjects.projects import CARELESS, COUNT, COUNT_ANSWERS, DESK

@@ -13,11 +13,10 @@ from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.explore.run import ModelCall, Run, RunFailure
 from offbook.faults import parse_fault
+from offbook.subjects import is_regression
 from offbook.subjects.function import FunctionSubject
-from offbook.subjects.open import open_subject
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
-from offbook.subjects.regression_file import is_regression
-from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec
+from offbook.subjects.specs import ExploreSettings, ProgramSpec, WorkflowSpec, open_subject
 from tests.explore.runs import write_recording
 from tests.fakes import user
 from tests.subjects.projects import CARELESS, REFUND

@@ -6,8 +6,7 @@ from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
 from offbook.faults import FaultPlan
-from offbook.subjects.open import open_subject
-from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings, ScenarioSpec
+from offbook.subjects.specs import DEFAULT_SETTINGS, ExploreSettings, ScenarioSpec, open_subject
 from tests.servers.loopback import LoopbackServer
 from tests.servers.models import chat_answer
 from tests.subjects.projects import CONFIG, DESK, EAGER_DESK, SIM, SIM_ANSWERS

@@ -5,8 +5,7 @@ import pytest
 from offbook.errors import InputError
 from offbook.explore.explorer import Explorer
 from offbook.explore.options import ExploreOptions, select_variants
-from offbook.subjects.open import open_subject
-from offbook.subjects.specs import ExploreSettings
+from offbook.subjects.specs import ExploreSettings, open_subject
 from tests.subjects.projects import DESK
 from tests.subjects.test_scenario import spec
 

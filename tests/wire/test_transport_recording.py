@@ -11,7 +11,7 @@ import pytest
 
 import offbook
 from offbook.errors import InputError
-from offbook.wire.proxy.capture import MAX_KEPT_BYTES
+from offbook.wire.proxy.recorder import MAX_KEPT_BYTES
 
 pytestmark = pytest.mark.xdist_group("openai_sdk")
 

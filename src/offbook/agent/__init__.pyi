@@ -3,6 +3,7 @@
 from offbook.agent.clients import ChunkType as ChunkType
 from offbook.agent.clients import LLMClient as LLMClient
 from offbook.agent.clients import LLMResponse as LLMResponse
+from offbook.agent.clients import PromptedTools as PromptedTools
 from offbook.agent.clients import ProviderClient as ProviderClient
 from offbook.agent.clients import ScriptedClient as ScriptedClient
 from offbook.agent.clients import StreamChunk as StreamChunk
@@ -28,7 +29,6 @@ from offbook.agent.message import MessageRole as MessageRole
 from offbook.agent.message import MessageType as MessageType
 from offbook.agent.message import ToolCallInfo as ToolCallInfo
 from offbook.agent.message import Transcript as Transcript
-from offbook.agent.prompted_tools import PromptedTools as PromptedTools
 from offbook.agent.rescue import rescue as rescue
 from offbook.agent.runner import AgentRun as AgentRun
 from offbook.agent.runner import WorkflowRunner as WorkflowRunner

@@ -1,1 +1,19 @@
-"""The command line."""
+"""The command line, and the exit codes of its commands."""
+
+FINE = 0
+FAILED = 1
+"""There was a finding, or a step failed."""
+BAD_INPUT = 2
+MISMATCH = 3
+"""A replay did not match its recording."""
+TIMED_OUT = 124
+"""A command reached its time limit; the code that `timeout` uses."""
+NOT_EXECUTABLE = 126
+"""A command cannot be executed; the code that shells use."""
+NOT_FOUND = 127
+"""A command was not found; the code that shells use."""
+SIGNALLED = 128
+"""Added to the number of the signal that ended a command, as shells do."""
+INTERRUPTED = 130
+TERMINATED = 143
+"""Ended by SIGTERM."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from offbook.cli.exit_codes import BAD_INPUT
-from offbook.version import __version__
+from offbook import __version__
+from offbook.cli import BAD_INPUT
 
 
 class QuickParameters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from offbook.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
+from offbook.cli import BAD_INPUT, FAILED, INTERRUPTED, MISMATCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from threading import current_thread, main_thread
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Never, Self
 
-from offbook.cli.exit_codes import SIGNALLED
+from offbook.cli import SIGNALLED
 from offbook.clock import SYSTEM_CLOCK
 
 READ_BYTES = 64

@@ -17,9 +17,8 @@ from offbook.codecs.base import retry_after_s
 from offbook.effects import Effect, EffectOutcome, count_collected
 from offbook.errors import ProviderError, RecordingMismatchError
 from offbook.events import BreakerChanged, Event, FallbackTaken, RetryScheduled
-from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.replay import ExploredModels
-from offbook.explore.run import CallOutcome, ModelCall, ToolRun, error_text
+from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, ModelCall, ToolRun, error_text
 from offbook.messages import (
     JsonObject,
     Reply,

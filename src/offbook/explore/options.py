@@ -70,7 +70,7 @@ class Deadlines(Struct, frozen=True):
     real_s: float = 30.0
 
 
-DEFAULT_DEADLINES = Deadlines()
+DEFAULT_DEADLINES: Deadlines = Deadlines()
 
 OnDivergence = Literal["explore", "stop", "default", "live"]
 
@@ -93,5 +93,5 @@ class Divergence(Struct, frozen=True):
         return WholeReply(Response(self.default_response, request.model))
 
 
-EXPLORE_DIVERGENCE = Divergence()
+EXPLORE_DIVERGENCE: Divergence = Divergence()
 STOP_ON_DIVERGENCE = Divergence("stop")

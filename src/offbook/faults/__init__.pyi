@@ -20,7 +20,6 @@ from offbook.faults.injector import FaultInjector as FaultInjector
 from offbook.faults.injector import FaultLog as FaultLog
 from offbook.faults.injector import FaultyTools as FaultyTools
 from offbook.faults.injector import inject_tools as inject_tools
-from offbook.faults.mark import mark_of as mark_of
 from offbook.faults.plan import Chaos as Chaos
 from offbook.faults.plan import FaultPlan as FaultPlan
 from offbook.faults.plan import chaos as chaos
@@ -33,6 +32,7 @@ from offbook.faults.response import WrongShape as WrongShape
 from offbook.faults.site import At as At
 from offbook.faults.site import PlannedFault as PlannedFault
 from offbook.faults.site import ToolSite as ToolSite
+from offbook.faults.site import mark_of as mark_of
 from offbook.faults.stream import SlowDrip as SlowDrip
 from offbook.faults.stream import StreamStall as StreamStall
 from offbook.faults.stream import StreamTruncate as StreamTruncate

@@ -1,18 +1,121 @@
-"""The base of all faults: how a fault is declared, and how it acts on a model call."""
+"""The base of all faults: how a fault is declared and written as text, and how it acts on a model call."""
 
 from __future__ import annotations
 
+import json
+import re
 from abc import ABCMeta, abstractmethod
-from collections.abc import Awaitable, Callable, Sized
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sized
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar, get_args, get_origin
 
-from msgspec import Struct, StructMeta
+import msgspec
+import orjson
+from msgspec import NODEFAULT, Struct, StructMeta
+from msgspec.structs import FieldInfo
+from msgspec.structs import fields as struct_fields
 
-from offbook.faults.text_fields import field_words, join_words
 from offbook.messages import Reply, Request
 
 if TYPE_CHECKING:
     from offbook.clock import Clock
+
+
+_PLAIN = re.compile(r"[\w./+-]+")
+_NAME = re.compile(r'([A-Za-z_][^\s="]*)=')
+_SPACE = re.compile(r"\s+")
+_TEXT = (str, str | None)
+_EXACT_INTEGER = 2.0**53
+_scan_json = json.JSONDecoder().raw_decode
+
+
+def join_words(words: Iterable[tuple[str, str]]) -> str:
+    """Join words to one line, which `split_words` splits."""
+    return " ".join(f"{name}={value}" if name else value for name, value in words)
+
+
+def split_words(line: str) -> Iterator[tuple[str, str]]:
+    """Yield each word of a line: its name, or an empty str, and the text of its value."""
+    at = 0
+    line = line.strip()
+    while at < len(line):
+        name = _NAME.match(line, at)
+        start = name.end() if name else at
+        end = _value_end(line, start)
+        yield name[1] if name else "", line[start:end]
+        space = _SPACE.match(line, end)
+        at = space.end() if space else end
+
+
+def _value_end(line: str, start: int) -> int:
+    """Return the end of the value at `start`: after its JSON if it is in quotes or brackets, else before a space."""
+    space = _SPACE.search(line, start)
+    end = space.start() if space else len(line)
+    if line[start : start + 1] not in ('"', "{", "["):
+        return end
+    try:
+        json_end = _scan_json(line, start)[1]
+    except (json.JSONDecodeError, RecursionError):
+        return end
+    return json_end if json_end == len(line) or line[json_end].isspace() else end
+
+
+def parse_value(word: str, kind: Any) -> Any:
+    """Parse the value of a field of type `kind`."""
+    if _is_text(kind) and not word.startswith('"'):
+        return word
+    try:
+        return msgspec.json.decode(word)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return word
+
+
+def _is_text(kind: Any) -> bool:
+    return (get_args(kind)[0] if get_origin(kind) is Annotated else kind) in _TEXT
+
+
+def field_words(value: Struct) -> Iterator[tuple[str, str]]:
+    """Yield a word for each field of `value` that is not at its default."""
+    for info in _fields_of(type(value)):
+        field = getattr(value, info.name)
+        if field == _default(info):
+            continue
+        if get_origin(info.type) is dict:
+            yield from _entry_words(info, field)
+        else:
+            yield info.encode_name, _format_value(field, info.type)
+
+
+@cache
+def _fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    return struct_fields(kind)
+
+
+def _entry_words(info: FieldInfo, entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if all(_PLAIN.fullmatch(name) for name in entries):
+        kind = get_args(info.type)[1]
+        for name, entry in entries.items():
+            yield f"{info.encode_name}.{name}", _format_value(entry, kind)
+    else:
+        yield info.encode_name, _json(entries)
+
+
+def _format_value(value: Any, kind: Any) -> str:
+    """Format a value so that `parse_value` returns it."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and parse_value(value, kind) == value:
+        return value
+    if kind is not Any and isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_INTEGER:
+        return str(int(value))
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _default(info: FieldInfo) -> Any:
+    return info.default if info.default_factory is NODEFAULT else info.default_factory()
+
 
 UNANSWERED_MS = 60_000.0
 """How long a variant keeps silent: longer than any sensible timeout."""
@@ -139,3 +242,34 @@ class Fault(DeclaredFault, frozen=True):
     @abstractmethod
     async def apply(self, call: FaultedCall) -> Reply:
         """Make `call` fail: raise an error, or return a reply that is wrong."""
+
+
+def add_mark(text: str, mark: str) -> str:
+    """Return `text` with the mark at its end, or inside it if it is JSON, so that it stays JSON.
+
+    Without a mark, and if there is no text that could carry one, the text is returned as it is.
+    """
+    if not mark or not text.strip():
+        return text
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return f"{text} {mark}"
+    return orjson.dumps(_mark_json(value, mark)).decode()
+
+
+def _mark_json(value: Any, mark: str) -> Any:
+    """Return the JSON value with the mark: in its error message if it has one, else as a further item."""
+    match value:
+        case {"error": dict(error)}:
+            return value | {"error": _mark_json(error, mark)}
+        case {"message": str(message)}:
+            return value | {"message": f"{message} {mark}"}
+        case dict():
+            return value | {"mark": mark}
+        case list():
+            return [*value, mark]
+        case str():
+            return f"{value} {mark}"
+        case _:
+            return value

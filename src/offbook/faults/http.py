@@ -6,8 +6,7 @@ from msgspec import Meta, field
 
 from offbook.codecs.base import error_message, error_of_status
 from offbook.errors import ProviderConnectionError, ProviderTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant
-from offbook.faults.mark import add_mark
+from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant, add_mark
 from offbook.messages import Reply
 
 

@@ -17,9 +17,8 @@ from offbook.errors import RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, Sink
 from offbook.faults.catalog import AnyToolFault
 from offbook.faults.fault import FaultedCall
-from offbook.faults.mark import mark_of
 from offbook.faults.plan import FaultPlan
-from offbook.faults.site import At, PlannedFault, ToolSite
+from offbook.faults.site import At, PlannedFault, ToolSite, mark_of
 from offbook.faults.tools import FaultedToolCall
 from offbook.messages import JsonObject, Reply, Request, ToolCall
 from offbook.providers.provider import Provider

@@ -8,8 +8,7 @@ import orjson
 from msgspec.structs import replace
 
 from offbook.errors import MalformedResponseError
-from offbook.faults.fault import Fault, FaultedCall, FaultVariant
-from offbook.faults.mark import add_mark
+from offbook.faults.fault import Fault, FaultedCall, FaultVariant, add_mark
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, ToolCall, WholeReply
 
 

@@ -1,7 +1,8 @@
-"""Where a fault fires: the call and attempt of a request, and how a plan names such sites."""
+"""Where a fault fires: the call and attempt of a request, how a plan names such sites, and the mark of each."""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -10,8 +11,8 @@ from msgspec.structs import replace
 from offbook.call_numbers import Site
 from offbook.errors import InputError
 from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
+from offbook.faults.fault import field_words, join_words
 from offbook.faults.stream import StreamStall
-from offbook.faults.text_fields import field_words, join_words
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -124,3 +125,16 @@ class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __str__(self) -> str:
         return f"{self.at}: {self.fault.text(without='' if self.at.chunk is None else _STREAM_FIELD)}"
+
+
+_DIGITS = 6
+
+
+def mark_of(line: PlannedFault) -> str:
+    """Return the mark of a line of a plan, like `fault-3f9c1a`: the same for the same line."""
+    return f"fault-{short_digest(str(line))}"
+
+
+def short_digest(text: str) -> str:
+    """Return six hex digits that name a text."""
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:_DIGITS]

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from msgspec import Meta, field
 
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant
-from offbook.faults.mark import add_mark
+from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant, add_mark
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 
 TruncateEnding = Literal["ConnectionError", "TimeoutError", "clean", "cut", "error_event", "malformed"]

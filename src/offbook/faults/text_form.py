@@ -18,8 +18,8 @@ from offbook.faults.catalog import (
     explain_fault_error,
     fault_type_hint,
 )
+from offbook.faults.fault import join_words, parse_value, split_words
 from offbook.faults.site import At, PlannedFault
-from offbook.faults.text_fields import join_words, parse_value, split_words
 from offbook.schema_errors import explain_msgspec_error, shape_hint
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)

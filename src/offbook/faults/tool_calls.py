@@ -9,8 +9,7 @@ from typing import Any, Self
 from msgspec import field
 from msgspec.structs import replace
 
-from offbook.faults.fault import Fault, FaultedCall, FaultVariant
-from offbook.faults.mark import add_mark
+from offbook.faults.fault import Fault, FaultedCall, FaultVariant, add_mark
 from offbook.messages import JsonObject, Reply, Response, ToolCall, WholeReply, made_tool_calls
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self
 from msgspec import Meta, Struct
 
 from offbook.errors import ToolFaultError, ToolTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, DeclaredFault, FaultVariant
-from offbook.faults.mark import add_mark
+from offbook.faults.fault import UNANSWERED_MS, DeclaredFault, FaultVariant, add_mark
 from offbook.messages import JsonObject
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ class JsonLinesSink:
 
     def __init__(self, target: str | os.PathLike[str] | TextIO, *, clock: Clock | None = None) -> None:
         self._is_owner = isinstance(target, str | os.PathLike)
-        self._file = _open_for_writing(target) if isinstance(target, str | os.PathLike) else target
+        self._file = open_for_writing(target) if isinstance(target, str | os.PathLike) else target
         self._clock = clock
 
     def emit(self, event: Event) -> None:
@@ -72,7 +72,12 @@ def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
         raise InputError(str(error.strerror), source=os.fspath(path)) from error
 
 
-def _open_for_writing(path: str | os.PathLike[str]) -> TextIO:
+def open_for_writing(path: str | os.PathLike[str]) -> TextIO:
+    """Open a new text file, in a folder that is created if needed.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return Path(path).open("w", encoding="utf-8", newline="\n")

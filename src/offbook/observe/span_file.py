@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from offbook.errors import InputError
 from offbook.events import Event
+from offbook.observe.json_lines import open_for_writing
 from offbook.observe.otel import OtelSink
 
 try:
@@ -27,11 +27,7 @@ class SpanFileSink:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._file = Path(path).open("w", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed by close()
-        except OSError as error:
-            raise InputError(str(error.strerror), source=os.fspath(path)) from error
+        self._file = open_for_writing(path)
         self._provider = TracerProvider(shutdown_on_exit=False)
         self._provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=self._file, formatter=_line)))
         self._sink = OtelSink(self._provider)

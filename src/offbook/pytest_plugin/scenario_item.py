@@ -18,10 +18,10 @@ from offbook.pipeline import Live, Replay
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import OnDemandProvider, RecordingBackend, backend_for, record_again_hint
 from offbook.pytest_plugin.markers import OffbookMarker
-from offbook.pytest_plugin.plan import RecordingPlan, recording_plan
+from offbook.pytest_plugin.options import RecordingPlan, recording_plan
 from offbook.pytest_plugin.recordings import FOLDER, fail_if_unused
 from offbook.pytest_plugin.summary import PLAN, USAGE, has_passed
-from offbook.report.scenarios.failures import failure_notes, parse_location
+from offbook.report.scenarios.figures import failure_notes, parse_location
 from offbook.report.text import one_line
 from offbook.scenarios import ConversationResult, Scenario, ScenarioResult, ScenarioRunner
 

@@ -1,10 +1,16 @@
-"""What JUnit reports of scenarios and of explorations share: clean text, counts, and the XML document."""
+"""Scenario runs and explorations as JUnit XML."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from offbook.explore.explorer import CaseResult
+from offbook.report.exploration.report_input import ReportInput
+from offbook.report.scenarios.figures import failure_notes, figures_of, parse_location
+from offbook.report.text import one_line
+from offbook.scenarios.result import ScenarioResult, SuiteResult
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -37,3 +43,96 @@ def render_xml(root: Element) -> bytes:
     indent(root)
     xml: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
+
+
+def junit_report(result: SuiteResult) -> bytes:
+    """Return the run as JUnit XML: a suite for each file and agent, a case for each scenario.
+
+    A scenario that could not be run has an error, one that did not pass has a failure. Cost and tokens are properties
+    of the suite and output of the case. An interrupted run has an error of its own.
+    """
+    root = Element("testsuites", name="offbook")
+    for (file, agent), scenarios in _suites(result).items():
+        _add_suite(root, file, agent, scenarios)
+    if not result.is_complete:
+        suite = SubElement(root, "testsuite", name="offbook")
+        count_cases(suite, [add_incomplete(suite, "run")], latency_s=0.0)
+    count_cases(root, root.findall("testsuite/testcase"), latency_s=result.latency_s)
+    return render_xml(root)
+
+
+def _suites(result: SuiteResult) -> dict[tuple[str, str], list[ScenarioResult]]:
+    suites: dict[tuple[str, str], list[ScenarioResult]] = {}
+    for scenario in result.scenarios:
+        suites.setdefault((parse_location(scenario.source).file, scenario.agent), []).append(scenario)
+    return suites
+
+
+def _add_suite(root: Element, file: str, agent: str, scenarios: Sequence[ScenarioResult]) -> None:
+    name = " ".join(part for part in (file, f"[{agent}]" if agent else "") if part) or "scenarios"
+    suite = SubElement(root, "testsuite", name=clean_xml(name))
+    figures = [figures_of(scenario) for scenario in scenarios]
+    properties = SubElement(suite, "properties")
+    values = {
+        "agent": agent,
+        "cost_usd": f"{sum(each.cost_usd for each in figures):.6f}",
+        "tokens": str(sum(each.tokens for each in figures)),
+    }
+    for key, value in values.items():
+        SubElement(properties, "property", name=key, value=clean_xml(value))
+    for scenario in scenarios:
+        _add_case(suite, scenario, classname=name)
+    count_cases(suite, suite.findall("testcase"), latency_s=sum(each.latency_s for each in figures))
+
+
+def _add_case(suite: Element, scenario: ScenarioResult, *, classname: str) -> None:
+    figures, notes = figures_of(scenario), list(failure_notes(scenario))
+    case = SubElement(
+        suite,
+        "testcase",
+        classname=clean_xml(classname),
+        name=clean_xml(scenario.name),
+        time=f"{figures.latency_s:.3f}",
+    )
+    if notes:
+        chief = next((note for note in notes if note.is_error), notes[0])
+        tag = "error" if chief.is_error else "failure"
+        problem = SubElement(case, tag, type=chief.failure.kind, message=clean_xml(chief.headline))
+        problem.text = clean_xml("\n".join(line for note in notes for line in (note.headline, *note.detail)))
+    output = [f"{figures.passed_of_runs} conversations passed", figures.rate, *figures.usage]
+    SubElement(case, "system-out").text = ", ".join(part for part in output if part)
+
+
+MAX_EVIDENCE_CHARS = 300
+
+
+def exploration_junit(report_input: ReportInput) -> bytes:
+    """Return the exploration as JUnit XML: a test case for each of its cases.
+
+    A finding is a failure. A case that is undecided is skipped. An interrupted exploration
+    has an error of its own. Times are those of the runs by their own clocks.
+    """
+    root = Element("testsuites", name="offbook explore")
+    suite = SubElement(root, "testsuite", name=clean_xml(report_input.exploration.subject))
+    for explored in report_input.exploration.results:
+        _add_explored_case(suite, explored, report_input)
+    if not report_input.is_complete:
+        add_incomplete(suite, "exploration")
+    latency_s = sum(each.run.took_s for each in report_input.exploration.results)
+    for element in (root, suite):
+        count_cases(element, suite.findall("testcase"), latency_s=latency_s)
+    return render_xml(root)
+
+
+def _add_explored_case(suite: Element, explored: CaseResult, report_input: ReportInput) -> None:
+    name = clean_xml(f"{explored.case.id} {explored.case}")
+    classname = clean_xml(report_input.exploration.subject)
+    case = SubElement(suite, "testcase", classname=classname, name=name, time=f"{explored.run.took_s:.3f}")
+    evidence = "\n".join(explored.assessment.evidence)
+    message = clean_xml(one_line(evidence, MAX_EVIDENCE_CHARS))
+    output = clean_xml(f"{explored.verdict}: {evidence}\n{report_input.reproduce(explored.case)}")
+    if explored.is_finding:
+        SubElement(case, "failure", type=explored.verdict, message=message).text = output
+    elif explored.verdict == "undecided":
+        SubElement(case, "skipped", message=f"undecided: {message}")
+    SubElement(case, "system-out").text = output

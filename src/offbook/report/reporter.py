@@ -1,9 +1,13 @@
-"""What reporters of scenarios and of explorations share: how they are declared, their files and their console."""
+"""What reporters of scenarios and of explorations share: how they are declared, their files, pages and console."""
 
 from __future__ import annotations
 
 import sys
+from base64 import b64encode
 from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +17,7 @@ from offbook.text import suggestion
 
 if TYPE_CHECKING:
     from rich.console import Console
+
 
 PLAIN_COLUMNS = 200
 """The width of reports and tables that are not printed on a terminal."""
@@ -65,3 +70,31 @@ def stdout_console() -> Console:
 def encodable(text: str, encoding: str) -> str:
     """Return the text with `?` for each character that the encoding does not have."""
     return text.encode(encoding, "replace").decode(encoding)
+
+
+def standalone_page(name: str, data: bytes) -> bytes:
+    """Return the page `name` of the folder `page`, with its style, its script and the JSON that the script shows.
+
+    The page loads nothing, and its policy allows only the script and the style in it. No tag can begin in the data.
+    """
+    before, _, after = _page(name).partition(b"{{data}}")
+    return before + data.replace(b"<", rb"\u003c") + after
+
+
+@cache
+def _page(name: str) -> bytes:
+    folder = files("offbook.report") / "page"
+    page = folder.joinpath(f"{name}.html").read_bytes()
+    style, script = (
+        b"".join(folder.joinpath(f"{part}.{suffix}").read_bytes() for part in ("common", name))
+        for suffix in ("css", "js")
+    )
+    hashes = {b"{{style_hash}}": _csp_hash(style), b"{{script_hash}}": _csp_hash(script)}
+    for placeholder, value in {**hashes, b"{{style}}": style, b"{{script}}": script}.items():
+        page = page.replace(placeholder, value)
+    return page
+
+
+def _csp_hash(source: bytes) -> bytes:
+    """Return the source of a script or style as a content security policy names it."""
+    return b"sha256-" + b64encode(sha256(source).digest())

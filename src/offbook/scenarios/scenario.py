@@ -14,8 +14,7 @@ from offbook.scenarios.mocks import Mocks
 from offbook.scenarios.mocks.mocked_tools import UnmockedPolicy, mocks_by_tool
 from offbook.scenarios.mocks.real_tool import GivenSchema
 from offbook.scenarios.result import ConversationEnding
-from offbook.scenarios.trajectory.mapping_form import parse_assertions
-from offbook.scenarios.trajectory.trajectory import Trajectory
+from offbook.scenarios.trajectory.trajectory import Trajectory, parse_assertions
 
 Assertion: TypeAlias = Trajectory | Mapping[str, Any]
 Assertions: TypeAlias = Assertion | Iterable[Assertion]

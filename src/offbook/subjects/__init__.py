@@ -1,1 +1,18 @@
-"""Subjects of explorations (functions, programs, workflows, scenarios), executors of cases, kept regressions."""
+"""Subjects of explorations (functions, programs, workflows, scenarios), executors of cases, regression files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+FILE_START = b'{\n  "offbook": "regression"'
+"""The first bytes of such a file."""
+
+
+def is_regression(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file starts like a regression; False if it cannot be read."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(FILE_START)) == FILE_START
+    except OSError:
+        return False

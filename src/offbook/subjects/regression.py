@@ -21,9 +21,8 @@ from offbook.explore.run import Run
 from offbook.explore.verdict import Assessment, Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.schema_errors import explain_json_error, explain_msgspec_error
-from offbook.subjects.open import load_invariants, open_subject
-from offbook.subjects.regression_file import is_regression
-from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSettings
+from offbook.subjects import is_regression
+from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSettings, load_invariants, open_subject
 
 
 class Regression(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -10,9 +10,8 @@ from offbook.call_numbers import Site
 from offbook.clock import SYSTEM_CLOCK
 from offbook.codecs.base import Codec, retry_after_s
 from offbook.errors import OffbookError
-from offbook.explore.chunks import ChunkKind, ChunkKinds
 from offbook.explore.observers import lost_messages
-from offbook.explore.run import CallOutcome, ModelCall
+from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, ModelCall
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
 from offbook.subjects.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.wire.calls import CallAttempt, WireOutcome

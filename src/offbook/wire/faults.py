@@ -27,8 +27,8 @@ from offbook.faults import (
     WrongContentType,
     WrongShape,
 )
+from offbook.faults.fault import add_mark
 from offbook.faults.http import INJECTED_ERROR
-from offbook.faults.mark import add_mark
 from offbook.messages import Reply, Request, Response, WholeReply, deltas_of
 from offbook.wire.patch import patch_response
 from offbook.wire.request import ParsedRequest

@@ -10,8 +10,7 @@ from offbook.messages import Response, ToolCall, Usage, deltas_of
 from offbook.providers.pricing import Price, PriceTable
 from offbook.recording.format.exchange import StreamPiece
 from offbook.vendors import CODECS
-from offbook.wire.proxy.capture import ResponseCapture
-from offbook.wire.proxy.recorder import build_exchange, provider_name_of
+from offbook.wire.proxy.recorder import ResponseCapture, build_exchange, provider_name_of
 from offbook.wire.request import HttpRequest, parse_request
 from tests.wire.http_requests import PROTOCOLS, call_of, parsed_of
 

@@ -4,8 +4,8 @@ import pytest
 
 from offbook.faults import ConnectionReset, HttpError, StreamTruncate
 from offbook.recording.format.exchange import Exchange
-from offbook.wire.proxy.capture import CapturedResponse
 from offbook.wire.proxy.forwarding import describe_failure
+from offbook.wire.proxy.recorder import CapturedResponse
 from offbook.wire.response import HttpResponse
 
 

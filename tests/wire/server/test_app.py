@@ -8,8 +8,8 @@ from offbook.wire.api import serving
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
-from offbook.wire.server.app import Access, WireApp
 from offbook.wire.server.connection import RequestLimits
+from offbook.wire.server.wire_server import Access, WireApp
 from tests.wire.http_requests import PROTOCOLS, call_of
 from tests.wire.raw_client import ask
 

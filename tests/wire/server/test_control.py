@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from offbook.version import __version__
+from offbook import __version__
 from offbook.wire.api import serving
 from offbook.wire.request import HttpRequest
 from tests.wire.http_requests import call_of, entry_of, recording_of

@@ -24,7 +24,7 @@ def demo(
     """
     from importlib.resources import as_file, files
 
-    from offbook.cli.exit_codes import FAILED
+    from offbook.cli import FAILED
     from offbook.cli.runners.demo import Demonstration
     from offbook.faults import parse_fault
 

@@ -124,7 +124,7 @@ def _run(
     """Run the command next to a server, and return how it ended and the tally of its calls."""
     import os
 
-    from offbook.cli.exit_codes import SIGNALLED
+    from offbook.cli import SIGNALLED
     from offbook.cli.process import run_child
     from offbook.cli.runners.wire import (
         EffectReports,
@@ -156,7 +156,7 @@ def _run(
 
 def _print_not_started(name: str, error: OSError) -> int:
     """Print why the command could not be started, and return the exit code that shells use for it."""
-    from offbook.cli.exit_codes import NOT_EXECUTABLE, NOT_FOUND
+    from offbook.cli import NOT_EXECUTABLE, NOT_FOUND
     from offbook.cli.output.console import print_message
 
     is_missing = isinstance(error, FileNotFoundError)

@@ -91,7 +91,7 @@ def _requirement() -> str:
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
-    from offbook.version import __version__
+    from offbook import __version__
 
     try:
         source = json.loads(distribution("offbook").read_text("direct_url.json") or "{}")

@@ -67,8 +67,7 @@ def replay(
     from pathlib import Path
 
     from offbook.cli.parse import check_models, parse_faults, parse_state
-    from offbook.cli.runners.event_sinks import EventOptions
-    from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
+    from offbook.cli.runners.workflow import EventOptions, RunOptions, folder_of, run_workflow
     from offbook.errors import InputError, RecordingMismatchError
     from offbook.pipeline import Replay
     from offbook.workflow.file.load import load_workflow
@@ -111,6 +110,6 @@ def replay(
 
 def _is_regression(plan: str) -> bool:
     """Return whether a plan is a file of `explore --regress`, which names its own workflow."""
-    from offbook.subjects.regression_file import is_regression
+    from offbook.subjects import is_regression
 
     return is_regression(plan)

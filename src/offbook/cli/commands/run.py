@@ -75,9 +75,15 @@ def run(
       offbook run flow.yaml --mock-responses recordings/run.json --fault 'step=answer attempt=1: timeout'
     """
     from offbook.cli.parse import check_models, parse_faults, parse_state
-    from offbook.cli.runners.event_sinks import EventOptions
     from offbook.cli.runners.resume import resume_options, start_resumable
-    from offbook.cli.runners.workflow import RunOptions, folder_of, is_mocked, run_workflow, warn_if_recorded
+    from offbook.cli.runners.workflow import (
+        EventOptions,
+        RunOptions,
+        folder_of,
+        is_mocked,
+        run_workflow,
+        warn_if_recorded,
+    )
     from offbook.workflow.file.load import load_workflow
 
     _refuse_recording(recording, flow)

@@ -63,7 +63,7 @@ def _prune(store: RunStore, age: str | None, keep: int | None) -> list[str]:
 
 
 def _print(summaries: list[RunSummary], runs_dir: str) -> None:
-    from offbook.cli.output.table import print_table
+    from offbook.cli.output.console import print_table
 
     print_table(COLUMNS, [_cells(summary, runs_dir) for summary in summaries], numbers=(3, 4))
 
@@ -114,9 +114,8 @@ def resume(
     import msgspec
 
     from offbook.cli.commands.run import override_config
-    from offbook.cli.runners.event_sinks import EventOptions
     from offbook.cli.runners.resume import ResumeOptions, resume_run
-    from offbook.cli.runners.workflow import RunOptions
+    from offbook.cli.runners.workflow import EventOptions, RunOptions
     from offbook.errors import RunError
     from offbook.workflow.file.load import load_workflow
     from offbook.workflow.runs.store import RunStore

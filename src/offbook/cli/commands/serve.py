@@ -76,7 +76,7 @@ def serve(
     """
     import msgspec
 
-    from offbook.cli.exit_codes import FINE, MISMATCH
+    from offbook.cli import FINE, MISMATCH
     from offbook.cli.output.wire import WireSummary
     from offbook.cli.runners.wire import WireArguments, single_value
 

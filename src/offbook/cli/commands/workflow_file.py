@@ -26,7 +26,7 @@ def validate(flows: Flows, as_json: AsJson = False) -> None:
     """
     import orjson
 
-    from offbook.cli.exit_codes import BAD_INPUT
+    from offbook.cli import BAD_INPUT
     from offbook.text import printable
 
     problems, unnamed = dict[str, "tuple[Problem, ...]"](), dict[str, list[str]]()

@@ -1,14 +1,26 @@
-"""Prints styled messages, and the JSON document of a command that ended without a result."""
+"""Prints styled messages, tables and tallies, and the JSON document of a command that ended without a result."""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 import orjson
 import typer
+from msgspec import Struct
 
+from offbook.faults import PlannedFault
+from offbook.recording.match.cursor import UnusedEntry
+from offbook.report.reporter import PLAIN_COLUMNS, stdout_console
 from offbook.text import printable
+
+if TYPE_CHECKING:
+    from offbook.pipeline import FaultOutcome
+
 
 ERROR_FIELDS = ("reason", "source", "place", "hint", "kind", "key", "difference", "fired")
 
@@ -39,3 +51,87 @@ def ending_document(type: str, message: str, *, exit_code: int, **more: object) 
     """Return the JSON document of a command that ended without a result."""
     error = {"type": type, "message": message, "exit_code": exit_code, **more}
     return orjson.dumps({"status": "error", "error": error})
+
+
+_GAP = "  "
+_NARROW = re.compile(r"[ -~…·]*")
+"""Text on one line whose characters are certainly as wide as one column."""
+_RICH_VARIABLES = ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+_PLAIN_TERMINALS = ("dumb", "unknown")
+
+
+def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, numbers: tuple[int, ...] = ()) -> None:
+    """Print a table without lines, its columns named in bold. Those whose positions are in `numbers` end flush."""
+    lines = [columns, *rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    if not _fits((cell for line in lines for cell in line), sum(widths) + len(_GAP) * (len(widths) - 1)):
+        _print_with_rich(columns, lines[1:], numbers)
+        return
+    for number, line in enumerate(lines):
+        cells = enumerate(zip(line, widths, strict=True))
+        padded = (cell.rjust(width) if at in numbers else cell.ljust(width) for at, (cell, width) in cells)
+        _print_line(_GAP.join(padded), style="" if number else "bold")
+
+
+def print_total(text: str) -> None:
+    """Print what a table comes to, dimmed."""
+    if _fits([text], len(text)):
+        _print_line(text, style="dim")
+    else:
+        stdout_console().print(text, style="dim")
+
+
+def _fits(texts: Iterable[str], width: int) -> bool:
+    """Return whether the texts, which are `width` columns wide together, need no wrapping and no measuring."""
+    if any(os.environ.get(name) for name in _RICH_VARIABLES):
+        return False
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_COLUMNS
+    return width <= columns and all(map(_NARROW.fullmatch, texts))
+
+
+def _print_line(text: str, *, style: str) -> None:
+    is_styled = style and sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in _PLAIN_TERMINALS
+    typer.echo(typer.style(text, **{style: True}) if is_styled else text)
+
+
+def _print_with_rich(columns: tuple[str, ...], rows: list[tuple[str, ...]], numbers: tuple[int, ...]) -> None:
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for column in numbers:
+        table.columns[column].justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    stdout_console().print(table)
+
+
+_LOOP_ROUND = re.compile(r"(?<![^.])[^.\[\]]+\[\d+\]\.")
+
+
+class FaultTally(Struct, frozen=True):
+    """The faults that fired, and the planned faults that did not, each as a line of a plan."""
+
+    fired: list[str]
+    unfired: list[str]
+
+
+def tally_faults(outcome: FaultOutcome, *, completed_before: Collection[str]) -> FaultTally:
+    """Return the tally of a run. A fault that may have fired in a step of an earlier run does not count as unfired."""
+    steps = {_LOOP_ROUND.sub("", path) for path in completed_before}
+    missed = [line for line in outcome.unfired() if not _may_be_among(line, steps)]
+    return FaultTally([str(fired) for fired in outcome.fired()], [str(line) for line in missed])
+
+
+def _may_be_among(line: PlannedFault, steps: Collection[str]) -> bool:
+    return bool(steps) if line.at.step_id is None else line.at.step_id in steps
+
+
+SHOWN_UNUSED = 5
+
+
+def describe_unused(unused: list[UnusedEntry]) -> str:
+    """Return how many exchanges a replay did not use, and the first of them."""
+    names = [f"{printable(left.key)}[{left.position}]" for left in unused[:SHOWN_UNUSED]]
+    more = ", …" if len(unused) > SHOWN_UNUSED else ""
+    said = "exchange of the recording was" if len(unused) == 1 else "exchanges of the recording were"
+    return f"{len(unused):,} {said} not used: {', '.join(names)}{more}"

@@ -14,7 +14,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.cli.exit_codes import FAILED, FINE, INTERRUPTED
+from offbook.cli import FAILED, FINE, INTERRUPTED
 from offbook.cli.output.console import ending_document, print_message
 from offbook.cli.parse import check_models, parse_state
 from offbook.cli.process import Interruption, Termination
@@ -37,7 +37,6 @@ from offbook.report.exploration.json_report import exploration_json
 from offbook.report.exploration.report_input import ReportOptions, causes_of_findings, group_findings
 from offbook.report.reporter import stdout_console
 from offbook.subjects.executors import Workers, executor_of
-from offbook.subjects.open import load_invariants, open_subject, real_tools
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression, reproduce
 from offbook.subjects.scenario import config_of, scenario_of
 from offbook.subjects.specs import (
@@ -47,6 +46,9 @@ from offbook.subjects.specs import (
     ScenarioSpec,
     WorkflowSpec,
     explore_command,
+    load_invariants,
+    open_subject,
+    real_tools,
 )
 from offbook.text import did_you_mean, pluralize
 from offbook.workflow.file.load import load_workflow

@@ -16,8 +16,8 @@ from offbook.faults import FaultPlan
 from offbook.faults.plan import Chaos
 from offbook.faults.site import PlannedFault
 from offbook.pipeline import Live, Mode, Record
-from offbook.recording.failed_run import go_on_recording, recorded_by_failed_run
 from offbook.recording.record_mode import RecordMode
+from offbook.recording.replace_on_close import go_on_recording, recorded_by_failed_run
 from offbook.recording.stores.locate import open_store
 from offbook.vendors import MockableProviderName
 from offbook.workflow.engine.result import RunStatus

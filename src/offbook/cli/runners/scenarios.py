@@ -15,9 +15,8 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.cli.exit_codes import BAD_INPUT, FAILED, FINE, INTERRUPTED, MISMATCH
-from offbook.cli.output.console import print_message
-from offbook.cli.output.tally import describe_unused
+from offbook.cli import BAD_INPUT, FAILED, FINE, INTERRUPTED, MISMATCH
+from offbook.cli.output.console import describe_unused, print_message
 from offbook.cli.process import Termination
 from offbook.clock import run
 from offbook.config import (

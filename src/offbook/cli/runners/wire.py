@@ -14,17 +14,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.cli.exit_codes import FAILED, FINE, MISMATCH, TIMED_OUT
+from offbook.cli import FAILED, FINE, MISMATCH, TIMED_OUT
 from offbook.cli.options import LatencyModel, RecordMode
-from offbook.cli.output.console import print_message
-from offbook.cli.output.tally import FaultTally
+from offbook.cli.output.console import FaultTally, print_message
 from offbook.cli.process import ChildExit
 from offbook.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
-from offbook.recording.tool_names import called_tool_names
+from offbook.recording.tool_replay import called_tool_names
 from offbook.text import pluralize
 from offbook.vendors import keys_from_environment, upstreams_from_environment
 from offbook.wire.backend import UnusedExchange

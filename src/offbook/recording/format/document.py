@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct, field
 
+from offbook import __version__
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
 from offbook.recording.format.exchange import Exchange, is_conditional
@@ -15,7 +16,6 @@ from offbook.recording.format.keys import tool_key
 from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules
 from offbook.schema_errors import explain_msgspec_error, shape_hint
-from offbook.version import __version__
 
 
 class AnyExchange(Protocol):

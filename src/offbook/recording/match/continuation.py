@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.faults import FaultPlan
+from offbook.faults.site import short_digest
 from offbook.messages import JsonObject, Request, Response, ToolCall
 from offbook.recording.format.exchange import Condition, Exchange
 from offbook.recording.match.conversation import (
@@ -36,14 +37,13 @@ or gives the recorded next answer as if nothing had happened."""
 
 CONTINUATIONS: tuple[Continuation, ...] = get_args(Continuation)
 
-_MARK_DIGITS = 6
 _GO_ON = re.compile(r"continu|go on|carry on|left off|cut off|the rest|keep going|finish", re.IGNORECASE)
 
 
 def gave_up_mark(plan: FaultPlan) -> str:
     """Return the mark of a model that gives up in a run with this plan, like `gave-up-3f9c1a`."""
     lines = "; ".join(str(line) for line in plan)
-    return f"gave-up-{sha256(lines.encode('utf-8', 'replace')).hexdigest()[:_MARK_DIGITS]}"
+    return f"gave-up-{short_digest(lines)}"
 
 
 def gave_up_text(mark: str) -> str:

@@ -15,7 +15,7 @@ from offbook.report.exploration.heatmap import VERDICT_STYLES, heatmap_of
 from offbook.report.exploration.json_report import ComparisonReport, comparison_report
 from offbook.report.exploration.report_input import FindingGroup, ReportInput, group_findings
 from offbook.report.exploration.timeline import Timeline, TimelineStep, compare_tool_calls, timeline_of
-from offbook.report.html_page import standalone_page
+from offbook.report.reporter import standalone_page
 from offbook.report.text import encode_json
 
 

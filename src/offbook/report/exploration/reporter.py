@@ -14,9 +14,9 @@ from offbook.explore.run import Run
 from offbook.report.exploration.console import ExplorationConsoleReporter
 from offbook.report.exploration.github import ExplorationGithubReporter
 from offbook.report.exploration.json_report import exploration_json
-from offbook.report.exploration.junit import exploration_junit
 from offbook.report.exploration.page import exploration_page
 from offbook.report.exploration.report_input import ReportInput, ReportOptions, Reproduce
+from offbook.report.junit import exploration_junit
 from offbook.report.reporter import parse_reporter, write_report
 
 

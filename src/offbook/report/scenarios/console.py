@@ -9,8 +9,14 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from offbook.report.reporter import PLAIN_COLUMNS, encodable, stdout_console
-from offbook.report.scenarios.failures import causes_of, failure_notes
-from offbook.report.scenarios.figures import AgentComparison, compare_agents, figures_of, suite_totals
+from offbook.report.scenarios.figures import (
+    AgentComparison,
+    causes_of,
+    compare_agents,
+    failure_notes,
+    figures_of,
+    suite_totals,
+)
 from offbook.report.text import one_line
 from offbook.scenarios.result import ScenarioResult, SuiteResult
 from offbook.text import pluralize

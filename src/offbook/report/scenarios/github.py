@@ -15,8 +15,14 @@ from offbook.report.github import (
     more_than,
     print_command,
 )
-from offbook.report.scenarios.failures import causes_of, failure_notes, parse_location
-from offbook.report.scenarios.figures import compare_agents, figures_of, suite_totals
+from offbook.report.scenarios.figures import (
+    causes_of,
+    compare_agents,
+    failure_notes,
+    figures_of,
+    parse_location,
+    suite_totals,
+)
 from offbook.report.text import log_safe, one_line
 from offbook.scenarios.result import ScenarioResult, SuiteResult
 from offbook.text import format_usd

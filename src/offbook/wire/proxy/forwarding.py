@@ -12,14 +12,15 @@ from offbook.faults import HttpError
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
 from offbook.wire.calls import CallAttempt
-from offbook.wire.proxy.capture import (
+from offbook.wire.proxy.recorder import (
     CapturedResponse,
     DecompressionError,
     Decompressor,
+    RecordedExchange,
     ResponseCapture,
+    WireRecorder,
     decompressor_for,
 )
-from offbook.wire.proxy.recorder import RecordedExchange, WireRecorder
 from offbook.wire.proxy.upstream import RawHeaders, client_response_headers
 from offbook.wire.request import header_dict
 from offbook.wire.response import HttpResponse, ResponseEnding, error_response

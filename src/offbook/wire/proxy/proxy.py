@@ -14,7 +14,6 @@ from offbook.errors import InputError
 from offbook.vendors import SECRET_QUERY
 from offbook.wire.backend import AcceptedCall, split_session_path
 from offbook.wire.calls import CallAttempt
-from offbook.wire.proxy.capture import CapturedResponse, DecompressionError, Decompressor
 from offbook.wire.proxy.forwarding import (
     BAD_GATEWAY,
     GATEWAY_TIMEOUT,
@@ -22,7 +21,13 @@ from offbook.wire.proxy.forwarding import (
     describe_no_answer,
     ending_of,
 )
-from offbook.wire.proxy.recorder import RecordedExchange, WireRecorder
+from offbook.wire.proxy.recorder import (
+    CapturedResponse,
+    DecompressionError,
+    Decompressor,
+    RecordedExchange,
+    WireRecorder,
+)
 from offbook.wire.proxy.upstream import Upstreams, upstream_request_headers
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import (

@@ -41,7 +41,7 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
     header_bytes: int = 64 * 1024
 
 
-REQUEST_LIMITS = RequestLimits()
+REQUEST_LIMITS: RequestLimits = RequestLimits()
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLUSH_S = 0.001

@@ -9,11 +9,11 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from offbook import __version__
 from offbook.effects import parse_effects
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
 from offbook.text import did_you_mean, suggestion
-from offbook.version import __version__
 from offbook.wire.backend import SessionRegistry, split_session_path
 from offbook.wire.options import parse_fault_plan
 from offbook.wire.request import HttpRequest

@@ -12,15 +12,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from offbook import __version__
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RunError
 from offbook.messages import JsonObject
 from offbook.recording.record_mode import timestamp
 from offbook.text import did_you_mean
-from offbook.version import __version__
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.runs.calls import write_private
-from offbook.workflow.runs.log import read_progress
 from offbook.workflow.runs.resumable_run import (
     CALLS,
     LOG,
@@ -31,6 +30,7 @@ from offbook.workflow.runs.resumable_run import (
     is_locked,
     lock_folder,
     read_manifest,
+    read_progress,
     release_lock,
 )
 

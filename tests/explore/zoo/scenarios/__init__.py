@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from offbook.explore.explorer import Subject
-from offbook.subjects.open import open_subject
-from offbook.subjects.specs import ExploreSettings, ScenarioSpec
+from offbook.subjects.specs import ExploreSettings, ScenarioSpec, open_subject
 from tests.explore.zoo.planted import Planted, Twin, write_recording
 
 SIM = Path(__file__).with_name("sim_refunds.py")

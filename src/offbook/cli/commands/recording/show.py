@@ -126,7 +126,7 @@ def _print_json(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchan
 
 
 def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchange[ToolExchange]], file: str) -> None:
-    from offbook.cli.output.table import print_table, print_total
+    from offbook.cli.output.console import print_table, print_total
 
     if chosen or not calls:
         columns, *rows = _without_empty_wire([COLUMNS, *(_cells(stored) for stored in chosen)])

@@ -6,11 +6,11 @@ import orjson
 import pytest
 from hypothesis import given, settings
 
+from offbook.cli.commands.recording.check import disagreement
 from offbook.faults import ConnectionReset
 from offbook.messages import Response, ToolCall, deltas_of
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, recorded_calls
 from offbook.recording.format.wire_record import WireRecord, wire_text
-from offbook.recording.maintain.wire_check import disagreement
 from offbook.vendors import CODECS
 from tests.codecs.strategies import responses
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
-from offbook.cli.output.table import print_table, print_total
+from offbook.cli.output.console import print_table, print_total
 
 COLUMNS = ("key", "tokens", "answer")
 cells = st.text("abc XYZ.…·ä日\n🙂", max_size=12) | st.text("long ", min_size=150, max_size=220)
 rows = st.lists(st.tuples(cells, cells, cells), max_size=4)
 
 ON_A_TERMINAL = """
-from offbook.cli.output.table import print_table, print_total
+from offbook.cli.output.console import print_table, print_total
 print_table(("key", "answer"), [("a", "one two three four")], numbers=(0,))
 print_total("1 exchange")
 """

@@ -2,15 +2,18 @@
 
 import re
 from xml.etree import ElementTree as ET
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from offbook.report.scenarios.junit import junit_report
+from offbook.report.exploration.report_input import ReportOptions
+from offbook.report.junit import exploration_junit, junit_report
 from offbook.scenarios.result import Failure
 from tests.report import runs
+from tests.report.exploration import explorations
 
 COUNTS = {"name", "tests", "failures", "errors", "time"}
 SHAPE = {  # what CI servers accept: attributes that are required, that may be there, and children
@@ -95,3 +98,55 @@ def test_any_text_at_all_gives_xml_that_can_be_read(name, detail):
 def test_causes_are_left_out():
     result = runs.grouped()
     assert junit_report(result) == junit_report(replace(result, groups=()))
+
+
+def suite_of(exploration, **settings):
+    return fromstring(
+        exploration_junit(ReportOptions(explorations.reproduce).report_input(exploration, **settings))
+    ).find("testsuite")
+
+
+def test_every_case_is_a_test_case_and_findings_are_failures():
+    suite = suite_of(explorations.naive())
+    assert suite.attrib == {
+        "name": "refund_agent",
+        "tests": "6",
+        "failures": "3",
+        "errors": "0",
+        "skipped": "1",
+        "time": "1.000",
+    }
+    case = suite[5]
+    assert case.attrib == {
+        "classname": "refund_agent",
+        "name": "0006 tool=refund call=1: tool_lost",
+        "time": "0.000",
+    }
+    failure = case.find("failure")
+    assert failure.attrib == {"type": "repeated side effect", "message": "refund ran 2 times, usually once"}
+    assert failure.text.endswith("\noffbook explore refund.py --only 0006")
+
+
+def test_a_case_that_diverged_is_skipped_and_says_why():
+    skipped = suite_of(explorations.naive())[4].find("skipped")
+    assert skipped.attrib == {"message": "undecided: asked anew: messages[3]"}
+
+
+def test_what_is_no_finding_passes():
+    recovered = suite_of(explorations.naive())[0]
+    assert [child.tag for child in recovered] == ["system-out"]
+    assert recovered[0].text.startswith("recovered: the same result, with 1 further call")
+
+
+def test_an_exploration_that_was_cut_off_has_an_error():
+    suite = suite_of(explorations.naive(), is_complete=False)
+    assert suite.get("errors") == "1"
+    assert suite[-1].find("error").get("type") == "interrupted"
+
+
+def test_hostile_text_is_only_text_and_the_same_every_time():
+    suite = suite_of(explorations.hostile())
+    assert suite.get("name").startswith("</script><script>alert(1)")
+    manner = ReportOptions(explorations.reproduce)
+    one, other = (exploration_junit(manner.report_input(explorations.hostile())) for _ in range(2))
+    assert one == other

@@ -4,7 +4,7 @@ import pytest
 
 from offbook.errors import InputError
 from offbook.explore.run import Run
-from offbook.subjects.open import load_invariants
+from offbook.subjects.specs import load_invariants
 
 CHECKS = """\
 from limits import MOST
