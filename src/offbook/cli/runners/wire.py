@@ -213,18 +213,12 @@ def discard_empty_recording(location: str | None) -> Iterator[None]:
     Raises:
         InputError: the location names no store.
     """
-    was_there = location is None or "://" in location or open_store(location).exists()
+    was_there = location is None or open_store(location).exists()
     try:
         yield
     finally:
         if not was_there and location is not None:
-            _remove_if_empty(location)
-
-
-def _remove_if_empty(location: str) -> None:
-    store = open_store(location)
-    if store.exists() and store.load().size == 0:
-        Path(location).unlink(missing_ok=True)
+            open_store(location).remove_if_empty()
 
 
 class WireTally(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -14,6 +14,7 @@ from offbook.recording.format.document import Document, E, Entries, add_exchange
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.stores.store import Store
 
 MergeConflictPolicy = Literal["append", "first", "last"]
 
@@ -37,6 +38,43 @@ def merge_documents(documents: Sequence[Document], *, conflict: MergeConflictPol
     return merged
 
 
+def merge_stores(
+    sources: Sequence[Store], target: Store, *, conflict: MergeConflictPolicy = "append", force: bool = False
+) -> Document:
+    """Merge the recordings into `target`, which may be one of them, and return what it holds then.
+
+    If the target is one of them, what others append to it meanwhile is kept. `force` replaces a target that exists.
+
+    Raises:
+        InputError: the target exists and is not to be replaced, or the recordings cannot be read or merged.
+    """
+    if target.exists() and not force:
+        raise _exists_error(target)
+    documents = {store.path: store.load() for store in sources}
+    merged = Document()
+
+    def replace_content(document: Document) -> None:
+        nonlocal merged
+        if target.path in documents:
+            documents[target.path] = document
+        elif document.size:  # another process has created it
+            raise _exists_error(target)
+        merged = merge_documents([documents[store.path] for store in sources], conflict=conflict)
+        for name in Document.__struct_fields__:
+            setattr(document, name, getattr(merged, name))
+
+    if force and target.path not in documents:
+        merged = merge_documents([documents[store.path] for store in sources], conflict=conflict)
+        target.save(merged)
+    else:
+        target.update(replace_content)
+    return merged
+
+
+def _exists_error(target: Store) -> InputError:
+    return InputError("it already exists", source=target.location, hint="name another output, or pass --force")
+
+
 def _merge_into(
     merged: Entries[E], entries: Entries[E], conflict: MergeConflictPolicy, is_same: Callable[[E, E], bool]
 ) -> None:
@@ -48,6 +86,45 @@ def _merge_into(
             for exchange in exchanges_of(entries, key):
                 if not any(is_same(exchange, other) for other in known):
                     add_exchange(merged, key, exchange)
+
+
+class EditedRecording(Struct, frozen=True):
+    """How many exchanges of a recording were changed or removed, and how many it holds then."""
+
+    location: str
+    changed: int
+    size: int
+
+
+def edit_stores(
+    stores: Sequence[Store], edit: Callable[[Document], int], *, dry_run: bool = False
+) -> Iterator[EditedRecording]:
+    """Edit each recording by a function that returns how many exchanges it has changed; write those with a change.
+
+    What others append meanwhile is kept. No recording is changed unless all can be read. With `dry_run`, none is.
+
+    Raises:
+        InputError: a recording cannot be read or written.
+    """
+    documents = [store.load() for store in stores]
+    for store, found in zip(stores, documents, strict=True):
+        yield _edited(store, edit, found) if dry_run else _edit_in_place(store, edit)
+
+
+def _edited(store: Store, edit: Callable[[Document], int], document: Document) -> EditedRecording:
+    changed = edit(document)
+    return EditedRecording(store.location, changed, document.size)
+
+
+def _edit_in_place(store: Store, edit: Callable[[Document], int]) -> EditedRecording:
+    edited: list[EditedRecording] = []
+
+    def change(document: Document) -> bool:
+        edited.append(_edited(store, edit, document))
+        return edited[-1].changed > 0
+
+    store.update(change)
+    return edited[-1]
 
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

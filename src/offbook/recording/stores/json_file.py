@@ -88,13 +88,13 @@ class JsonFileStore:
         except OSError as error:
             raise self.unusable(error) from None
 
-    def update(self, change: Callable[[Document], None]) -> None:
+    def update(self, change: Callable[[Document], bool | None]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._locked_journal() as journal:
-                document, _ = self._read_all(journal)
-                change(document)
-                self._swap_in(render_document(document), journal)
+                document, has_more = self._read_all(journal)
+                if change(document) is not False or has_more:
+                    self._swap_in(render_document(document), journal)
         except OSError as error:
             raise self.unusable(error) from None
 
@@ -107,6 +107,15 @@ class JsonFileStore:
     def remove(self) -> None:
         for path in (self._journal_path, self._next, self.path):
             path.unlink(missing_ok=True)
+
+    def remove_if_empty(self) -> None:
+        try:
+            if self.exists():
+                with self._locked_journal() as journal:
+                    if self._read_all(journal)[0].size == 0:
+                        self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self.unusable(error) from None
 
     def fold(self, *, wait: bool = True) -> Document:
         """Move the content of the journal to the file, and return the recording. The file is created if missing.

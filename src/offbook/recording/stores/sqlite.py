@@ -30,7 +30,14 @@ from offbook.recording.format.exchange import CONDITIONAL, Exchange
 from offbook.recording.format.file import parse_exchange, parse_tool_exchange, parse_tools
 from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
 from offbook.recording.stores.memory import MemoryIndex
-from offbook.recording.stores.store import E_co, ForkGuarded, StoredExchange, create_sibling, unusable_error
+from offbook.recording.stores.store import (
+    E_co,
+    ForkGuarded,
+    StoredExchange,
+    create_sibling,
+    log_warning,
+    unusable_error,
+)
 
 BUSY_TIMEOUT_S = 60.0
 _FOREIGN_DATABASE_ERRORS = ("not a database", "malformed", "no such table", "no such column", "has no column")
@@ -82,6 +89,22 @@ class SqliteDatabase(ForkGuarded):
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise self._translate(error) from None
 
+    def erase_removed(self) -> None:
+        """Leave nothing of removed rows in the files: neither in free pages, nor in the log of WAL mode.
+
+        If that fails, or others keep the database busy, a warning is logged: the log has removed rows until the last
+        of them closes the database.
+        """
+        try:
+            self.run("VACUUM")
+            ((is_busy, *_),) = self.run("PRAGMA wal_checkpoint(TRUNCATE)")
+            reason = "others keep it busy" if is_busy else ""
+        except InputError as error:
+            reason = error.reason
+        if reason:
+            message = "%s: %s; what was removed may stay in %s-wal until all who have it open close it"
+            log_warning("offbook.recording", message, self.source, reason, self.path.name)
+
     def close(self) -> None:
         """Close the connection. It is opened again when needed."""
         with self.guard:
@@ -96,6 +119,7 @@ class SqliteDatabase(ForkGuarded):
             )
             self._disconnect = weakref.finalize(self, self._connection.close)
             self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA secure_delete = ON")
         return self._connection
 
     def _uri(self) -> str:
@@ -245,15 +269,19 @@ class SqliteStore:
         with self._opened() as database:
             with database.transaction():
                 _replace_all(database, document)
+            database.erase_removed()
             database.close()
 
-    def update(self, change: Callable[[Document], None]) -> None:
+    def update(self, change: Callable[[Document], bool | None]) -> None:
         self._make_folder()
         with self._opened() as database:
             with database.transaction():
                 document = SqliteReader(database).document()
-                change(document)
-                _replace_all(database, document)
+                is_changed = change(document) is not False
+                if is_changed:
+                    _replace_all(database, document)
+            if is_changed:
+                database.erase_removed()
             database.close()
 
     def sibling(self) -> SqliteStore:
@@ -265,6 +293,9 @@ class SqliteStore:
     def remove(self) -> None:
         for suffix in ("-wal", "-shm", ""):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
+
+    def remove_if_empty(self) -> None:
+        return None
 
     def _make_folder(self) -> None:
         try:

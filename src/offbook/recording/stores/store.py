@@ -156,8 +156,11 @@ class Store(Protocol):
         """Replace the whole recording. It is unchanged if that fails."""
         ...
 
-    def update(self, change: Callable[[Document], None]) -> None:
+    def update(self, change: Callable[[Document], bool | None]) -> None:
         """Change the recording while nobody else can write. It is created if it does not exist, unchanged on failure.
+
+        What others append meanwhile is there before `change` sees the recording, or it is added after. If `change`
+        returns False, it has changed nothing, and nothing is written.
 
         Raises:
             InputError: the file cannot be written, or is not a recording.
@@ -174,6 +177,16 @@ class Store(Protocol):
 
     def remove(self) -> None:
         """Remove the recording and its side files. Nobody may have it open."""
+        ...
+
+    def remove_if_empty(self) -> None:
+        """Remove a file that holds no exchange, while nobody else can write. What others append later makes a new one.
+
+        A database stays: others may have it open, and would go on writing to what is gone.
+
+        Raises:
+            InputError: the file cannot be read, or is not a recording.
+        """
         ...
 
 

@@ -38,15 +38,11 @@ def merge(
 
       offbook recording merge big.json --output sqlite:///big.db
     """
-    from offbook.errors import InputError
     from offbook.recording.maintain import edit as merging
     from offbook.recording.stores.locate import open_store
 
-    target = open_store(output)
-    if target.exists() and not force:
-        raise InputError("it already exists", source=output, hint="name another output, or pass --force")
-    merged = merging.merge_documents([open_store(file).load() for file in files], conflict=on_conflict.value)
-    target.save(merged)
+    sources = [open_store(file) for file in files]
+    merged = merging.merge_stores(sources, open_store(output), conflict=on_conflict.value, force=force)
     tools = f" and {pluralize(len(merged.tools), 'tool')}" if merged.tools else ""
     typer.echo(f"{output}: {pluralize(merged.size, 'exchange')} of {pluralize(len(merged.entries), 'key')}{tools}")
 
@@ -62,17 +58,18 @@ def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_ru
 
       offbook recording redact runs/*.json --pattern 'CUST-[0-9]{6}' --field email --dry-run
     """
+    from offbook.recording.maintain.edit import edit_stores
     from offbook.recording.redact.redactor import Redactor
     from offbook.recording.stores.locate import open_store
 
     redactor = Redactor(patterns=tuple(pattern), fields=tuple(field))
-    stores = [open_store(file) for file in files]
-    documents = [store.load() for store in stores]
-    for store, document in zip(stores, documents, strict=True):
-        changed = document.rewrite(redactor.redact, redactor.redact_tool)
-        if changed and not dry_run:
-            store.save(document)
-        typer.echo(f"{store.location}: {'would change' if dry_run else 'changed'} {pluralize(changed, 'exchange')}")
+    for edited in edit_stores(
+        [open_store(file) for file in files],
+        lambda document: document.rewrite(redactor.redact, redactor.redact_tool),
+        dry_run=dry_run,
+    ):
+        done = "would change" if dry_run else "changed"
+        typer.echo(f"{edited.location}: {done} {pluralize(edited.changed, 'exchange')}")
 
 
 def prune(
@@ -111,13 +108,11 @@ def prune(
     if older_than is not None:
         before = (SYSTEM_CLOCK.utc_now() - pruning.parse_age(older_than)).isoformat(timespec="microseconds")
     stores = [open_store(file) for file in files]
-    documents = [store.load() for store in stores]
-    known = [name for document in documents for name in document.keys]
+    known = [name for store in stores for name in store.load().keys] if key else []
     keys = frozenset(find_key(name, known, source="--key") for name in key)
     unwanted = pruning.PruneFilter(before=before, keys=keys, faults=faults)
-    for store, document in zip(stores, documents, strict=True):
-        removed = pruning.prune_document(document, unwanted)
-        if removed and not dry_run:
-            store.save(document)
+    for edited in pruning.edit_stores(
+        stores, lambda document: pruning.prune_document(document, unwanted), dry_run=dry_run
+    ):
         done = "would remove" if dry_run else "removed"
-        typer.echo(f"{store.location}: {done} {removed}, {document.size} left")
+        typer.echo(f"{edited.location}: {done} {edited.changed}, {edited.size} left")
