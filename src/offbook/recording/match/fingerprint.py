@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from offbook.errors import InputError, RequestError
 from offbook.messages import JsonObject, Request
+from offbook.patterns import UserPattern, compile_pattern
 
 MASK = "<masked>"
 _OPTIONS = orjson.OPT_SORT_KEYS
@@ -116,10 +117,7 @@ def check_rules(rules: NormaliseRules, *, source: str = "") -> None:
                 f"invalid path {path!r}", source=source, place="ignore", hint="like messages[*].content.id"
             )
     for pattern in rules.mask:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise InputError(f"invalid pattern {pattern!r}: {error}", source=source, place="mask") from None
+        compile_pattern(pattern, source=source, place="mask")
 
 
 def normalise_messages(messages: Sequence[JsonObject]) -> list[JsonObject] | None:
@@ -172,12 +170,19 @@ def _call_id(message: JsonObject) -> str:
 
 
 def apply_rules(fields: JsonObject, rules: NormaliseRules) -> JsonObject:
-    """Return the fields without what the rules ignore."""
+    """Return the fields without what the rules ignore.
+
+    Raises:
+        RequestError: a pattern of the rules takes too long.
+    """
     cleaned: Any = fields
     for path in rules.ignore:
         cleaned = _without(cleaned, _steps(path))
     if rules.mask or rules.whitespace:
-        cleaned = _mask(cleaned, rules)
+        try:
+            cleaned = _mask(cleaned, [compile_pattern(pattern) for pattern in rules.mask], whitespace=rules.whitespace)
+        except InputError as error:
+            raise RequestError(error.reason, place="normalise.mask", hint=error.hint) from None
     return dict(cleaned)
 
 
@@ -221,13 +226,13 @@ def _json_in(text: str) -> dict[str, Any] | list[Any] | None:
     return value if isinstance(value, dict | list) else None
 
 
-def _mask(value: Any, rules: NormaliseRules) -> Any:
+def _mask(value: Any, patterns: list[UserPattern], *, whitespace: bool) -> Any:
     if isinstance(value, str):
-        for pattern in rules.mask:
-            value = re.sub(pattern, MASK, value)
-        return " ".join(value.split()) if rules.whitespace else value
+        for pattern in patterns:
+            value = pattern.sub(MASK, value)
+        return " ".join(value.split()) if whitespace else value
     if isinstance(value, dict):
-        return {name: _mask(item, rules) for name, item in value.items()}
+        return {name: _mask(item, patterns, whitespace=whitespace) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_mask(item, rules) for item in value]
+        return [_mask(item, patterns, whitespace=whitespace) for item in value]
     return value
