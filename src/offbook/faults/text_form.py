@@ -23,6 +23,8 @@ from offbook.faults.site import At, PlannedFault
 from offbook.schema_errors import explain_msgspec_error, shape_hint
 
 _LINE = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":]|:(?!\s|$))*):(?:\s+|$)(.*)', re.DOTALL)
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+"""What Python makes of bytes of the command line that are not UTF-8."""
 _EXAMPLES = (
     "a fault is like 'call=3: http_error 500', 'step=answer attempt=1: timeout 5000', 'everywhere: timeout' "
     "or 'tool=refund: tool_lost'"
@@ -40,6 +42,8 @@ def parse_fault(text: str) -> PlannedFault:
     Raises:
         InputError: the text is not such a line.
     """
+    if _HALF_PAIR.search(text) is not None:
+        raise InputError("not UTF-8", source=repr(text), hint=_EXAMPLES)
     line = _LINE.fullmatch(text)
     if line is None:
         raise InputError("expected where, a colon and a fault", source=repr(text), hint=_EXAMPLES)

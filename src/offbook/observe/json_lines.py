@@ -92,7 +92,7 @@ def _event(line: bytes, *, source: str, place: str) -> Event:
             known = ", ".join(sorted(_KINDS))
             raise InputError(f"unknown event {name!r}", source=source, place=place, hint=f"events: {known}")
         event: Event = msgspec.json.decode(line, type=_KINDS[name])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         hint = 'write one event per line, like {"event": "BreakerChanged", "provider": "openai", "state": "open"}'
         raise InputError(str(error), source=source, place=place, hint=hint) from error
     return event

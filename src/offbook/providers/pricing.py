@@ -56,7 +56,7 @@ class PriceTable:
         """
         try:
             return _parse(Path(path).read_bytes())
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(
                 str(error),
                 source=str(path),

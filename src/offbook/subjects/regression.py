@@ -71,7 +71,7 @@ def load_regression(path: str | os.PathLike[str]) -> Regression:
     except msgspec.ValidationError as error:
         reason, place = explain_msgspec_error(error)
         raise InputError(reason, source=source, place=place.removeprefix(".")) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason, place = explain_json_error(data, error)
         raise InputError(reason, source=source, place=place) from None
 

@@ -167,7 +167,7 @@ _NAMES_OF_CALLS = ("tool", "tool_name", "function", "function_name")
 _ARGUMENTS = ("args", "arguments", "parameters", "params", "input", "tool_input", "tool_args", "action_input")
 _THOUGHTS = ("thought", "thoughts", "reasoning")
 _BESIDE = {"id", "call_id", "tool_call_id", "index", "type", *_THOUGHTS}
-_TYPES = {None, "function", "function_call", "tool", "tool_call", "tool_use"}
+_TYPES = (None, "function", "function_call", "tool", "tool_call", "tool_use")
 _WRAPPERS = ("function", "function_call", "tool_call")
 
 

@@ -285,4 +285,4 @@ def _is_medium(part: JsonObject) -> bool:
     kind = part.get("type")
     if kind == "text":
         return False
-    return kind in _MEDIA or any(isinstance(part.get(name), str) for name in _MEDIA_TYPES)
+    return (isinstance(kind, str) and kind in _MEDIA) or any(isinstance(part.get(name), str) for name in _MEDIA_TYPES)

@@ -120,7 +120,7 @@ def read_progress(path: Path) -> StoredProgress:
     for number, line in enumerate(lines, 1):
         try:
             progress.apply(_decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             hint = "remove the line to run the step again"
             raise RunError(str(error), source=str(path), place=f"line {number}", hint=hint) from None
     return progress
@@ -162,7 +162,7 @@ def read_manifest(path: Path) -> RunManifest:
         return msgspec.json.decode(path.read_bytes(), type=RunManifest)
     except OSError as error:
         raise RunError(error.strerror or str(error), source=str(path)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         hint = "resume it with the version of offbook that started it"
         raise RunError(f"not the manifest of a run: {error}", source=str(path), hint=hint) from None
 
