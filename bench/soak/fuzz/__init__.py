@@ -1,0 +1,1 @@
+"""Fuzzing: valid files and messages, changed at random, given to everything that reads what others wrote."""
