@@ -30,9 +30,10 @@ class UserPattern:
     is that of the processor: a busy machine changes nothing. Every method raises InputError if the time is over.
     """
 
-    def __init__(self, pattern: regex.Pattern[str]) -> None:
+    def __init__(self, pattern: regex.Pattern[str], *, allowed_s: float = ALLOWED_S) -> None:
+        self.text: str = pattern.pattern
         self._pattern = pattern
-        self._left_s = ALLOWED_S
+        self._left_s = self._allowed_s = allowed_s
 
     def sub(self, replacement: str, text: str) -> str:
         """Return `text` with `replacement` instead of each match."""
@@ -56,11 +57,11 @@ class UserPattern:
         except (TimeoutError, MemoryError) as error:
             problem = "time" if isinstance(error, TimeoutError) else "memory"
             raise InputError(
-                f"the pattern {shorten(self._pattern.pattern)!r} takes too much {problem}",
+                f"the pattern {shorten(self.text)!r} takes too much {problem}",
                 hint="do not repeat what can match the same text in several ways, like (a+)+ or (a|a)*",
             ) from None
         finally:
-            self._left_s = min(ALLOWED_S, max(0.0, limit_s - (time.thread_time() - started_s)))
+            self._left_s = min(self._allowed_s, max(0.0, limit_s - (time.thread_time() - started_s)))
 
 
 def compile_pattern(text: str, *, source: str = "", place: str = "") -> UserPattern:

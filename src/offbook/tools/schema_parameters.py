@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, SchemaResource
 
 from offbook.errors import InputError
 from offbook.messages import JsonObject
+from offbook.patterns import compile_pattern
 from offbook.tools.parameters import (
     argument_path,
     arguments_error,
@@ -61,7 +61,7 @@ def _object_schema(schema: Mapping[str, Any], *, tool: str) -> JsonObject:
 
 
 def _validator_of(schema: JsonObject, *, tool: str) -> Validator:
-    kind = validator_for(schema, default=Draft202012Validator)
+    kind = validator_class(schema)
     try:
         kind.check_schema(schema)
         _check_references(Resource.from_contents(schema, default_specification=DRAFT202012))
@@ -74,6 +74,41 @@ def _validator_of(schema: JsonObject, *, tool: str) -> Validator:
             f"$ref to {error.ref}, which does not exist", source=tool, place="parameters", hint=hint
         ) from None
     return kind(schema, registry=Registry(), format_checker=kind.FORMAT_CHECKER)
+
+
+def validator_class(schema: JsonObject) -> type[Validator]:
+    """Return the validator of the draft that the schema names, else of 2020-12, with patterns of bounded time."""
+    kind = validator_for(schema, default=Draft202012Validator)
+    known = {name: rule for name, rule in _PATTERN_RULES.items() if name in kind.VALIDATORS}
+    return cast("type[Validator]", extend(kind, known))  # type: ignore[no-untyped-call]
+
+
+def _check_pattern(validator: Any, pattern: str, value: Any, _: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "string") and not compile_pattern(pattern).is_in(value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _check_patterned(validator: Any, schemas: Mapping[str, Any], value: Any, _: Any) -> Iterator[ValidationError]:
+    for pattern, schema in schemas.items() if validator.is_type(value, "object") else ():
+        for name, item in value.items():
+            if compile_pattern(pattern).is_in(name):
+                yield from validator.descend(item, schema, path=name, schema_path=pattern)
+
+
+def _check_additional(validator: Any, rule: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    names = list(_additional(value, schema)) if validator.is_type(value, "object") else []
+    if validator.is_type(rule, "object"):
+        for name in names:
+            yield from validator.descend(value[name], rule, path=name)
+    elif not rule and names:
+        yield ValidationError(f"additional properties are not allowed: {', '.join(map(repr, names))}")
+
+
+_PATTERN_RULES = {
+    "pattern": _check_pattern,
+    "patternProperties": _check_patterned,
+    "additionalProperties": _check_additional,
+}
 
 
 def _check_references(root: SchemaResource) -> None:
@@ -102,5 +137,9 @@ def _problems(error: ValidationError) -> Iterator[str]:
 def _additional(given: JsonObject, schema: JsonObject) -> Iterator[str]:
     patterns = schema.get("patternProperties", {})
     for name in given:
-        if name not in schema.get("properties", {}) and not any(re.search(pattern, name) for pattern in patterns):
+        if name not in schema.get("properties", {}) and not _is_patterned(name, patterns):
             yield name
+
+
+def _is_patterned(name: str, patterns: Iterable[str]) -> bool:
+    return any(compile_pattern(pattern).is_in(name) for pattern in patterns)

@@ -108,8 +108,8 @@ def test_a_predicate_without_an_answer_yet_does_not_fit():
     [
         (any_of, "any_of: expected at least one option"),
         (lambda: is_type("int"), "is_type: expected a type, got 'int'"),
-        (lambda: matches("("), "matches: '(' is not a regular expression: missing ), unterminated subpattern"),
-        (lambda: matches(7), "matches: 7 is not a regular expression"),
+        (lambda: matches("("), "matches: invalid pattern '(': missing )"),
+        (lambda: matches(7), "matches: expected a regular expression, got 7"),
         (lambda: near("1", within=1), "near: number: expected a finite number, got '1'"),
         (lambda: near(1, within=float("nan")), "near: within: expected a finite number, got nan"),
         (lambda: near(True, within=1), "near: number: expected a finite number, got True"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -13,9 +12,9 @@ import orjson
 from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
-from offbook.errors import InputError
 from offbook.faults import AnyFault
 from offbook.messages import JsonObject
+from offbook.patterns import compile_pattern
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, TimedPiece
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.format.wire_record import PLAIN_HTTP, WireRecord, joined_texts, json_documents, wire_text
@@ -28,7 +27,6 @@ from offbook.recording.redact.secret_patterns import (
     may_hold_fields,
     may_hold_secrets,
     outside_marks,
-    pattern_spans,
     put_marks,
     quoted_names,
     secret_spans,
@@ -63,7 +61,7 @@ class Redactor:
     """
 
     def __init__(self, *, patterns: tuple[str, ...] = (), fields: tuple[str, ...] = ()) -> None:
-        self._patterns = [_compile(pattern) for pattern in patterns]
+        self._patterns = [compile_pattern(pattern, source="redaction") for pattern in patterns]
         self._fields = SECRET_FIELDS | {name.lower() for name in fields}
         self._field_patterns = field_patterns(self._fields)
         self._quoted = quoted_names(self._fields)
@@ -122,8 +120,8 @@ class Redactor:
         spans = list(secret_spans(text))
         for pattern in self._field_patterns:
             spans += field_spans(text, pattern)
-        for pattern in self._patterns:
-            spans += pattern_spans(text, pattern)
+        for added in self._patterns:
+            spans += (SecretSpan(*span, "user pattern") for span in added.spans(text))
         return outside_marks(text, spans) if spans else spans
 
     def texts(self, texts: list[str]) -> list[str]:
@@ -254,13 +252,6 @@ def _is_secret_value(value: Any) -> bool:
     if isinstance(value, str):
         return bool(value) and not is_mark(value)
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _compile(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"invalid pattern {pattern!r}: {error}", source="redaction") from None
 
 
 def _by_kind(chunks: list[TimedPiece]) -> list[list[int]]:

@@ -100,11 +100,6 @@ def secret_spans(text: str) -> Iterator[SecretSpan]:
         yield SecretSpan(*found.span(), kind, f"<redacted:{kind}:{digest}>")
 
 
-def pattern_spans(text: str, pattern: re.Pattern[str]) -> Iterator[SecretSpan]:
-    """Return the matches of a pattern that a user added."""
-    return (SecretSpan(*found.span(), "user pattern") for found in pattern.finditer(text))
-
-
 def field_patterns(names: Iterable[str]) -> list[re.Pattern[str]]:
     """Return patterns that find the values of fields with these names inside a text: in JSON, in JSON inside a str of
     other JSON, and in the repr of a dict. A value that breaks off extends to the end of the text."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
-from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from offbook.errors import InputError, MockError
 from offbook.messages import JsonObject
 from offbook.tools.parameters import argument_path, invalid_argument
+from offbook.tools.schema_parameters import validator_class
 
 
 class SchemaResultCheck:
@@ -26,7 +25,7 @@ class SchemaResultCheck:
     def __init__(self, schema: Mapping[str, Any], *, tool: str) -> None:
         self._tool = tool
         self.schema: JsonObject = dict(schema)
-        kind = validator_for(self.schema, default=Draft202012Validator)
+        kind = validator_class(self.schema)
         try:
             kind.check_schema(self.schema)
         except SchemaError as error:

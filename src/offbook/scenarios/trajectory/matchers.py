@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Any, TypeGuard
 
 from offbook.errors import InputError
+from offbook.patterns import UserPattern, compile_pattern
 from offbook.scenarios.trajectory.arguments import Matcher, differences
 
 _ROUNDING = 1e-9
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "a": re.ASCII}
 
 
 class Anything(Matcher, frozen=True):
@@ -56,15 +58,16 @@ class IsType(Matcher, frozen=True):
 class Matches(Matcher, frozen=True):
     """Matches a str that contains a match of a pattern."""
 
-    pattern: re.Pattern[str]
+    pattern: UserPattern
+    description: str
 
     def mismatch_reason(self, value: object) -> str:
         if not isinstance(value, str):
             return "not a str"
-        return "" if self.pattern.search(value) else "no match in it"
+        return "" if self.pattern.is_in(value) else "no match in it"
 
     def __repr__(self) -> str:
-        return f"matches({self.pattern.pattern!r})"
+        return f"matches({self.description!r})"
 
 
 class Near(Matcher, frozen=True):
@@ -133,11 +136,13 @@ def matches(pattern: str | re.Pattern[str]) -> Matches:
     Raises:
         InputError: `pattern` is not a regular expression.
     """
-    try:
-        return Matches(re.compile(pattern))
-    except (re.error, TypeError) as error:
+    text, flags = pattern, ""
+    if isinstance(pattern, re.Pattern):
+        text, flags = pattern.pattern, "".join(name for name, flag in _FLAGS.items() if pattern.flags & flag)
+    if not isinstance(text, str):
         hint = r'matches(r"^\d\d:\d\d$")'
-        raise InputError(f"{pattern!r} is not a regular expression: {error}", source="matches", hint=hint) from None
+        raise InputError(f"expected a regular expression, got {pattern!r}", source="matches", hint=hint)
+    return Matches(compile_pattern(f"(?{flags}){text}" if flags else text, source="matches"), text)
 
 
 def near(number: float, *, within: float) -> Near:
