@@ -21,7 +21,7 @@ from offbook.events import CallRecorded, Event, ReplayMissed, ReplayServed
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
-from offbook.pytest_plugin.options import RecordingPlan
+from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.recordings import entry_names
 from offbook.recording.format.document import LENIENT_ADVICE

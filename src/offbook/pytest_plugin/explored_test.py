@@ -27,8 +27,8 @@ from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import RecordingUsage
-from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of
-from offbook.pytest_plugin.options import OFFBOOK, recording_plan_of
+from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, recording_plan_of
+from offbook.pytest_plugin.options import OFFBOOK
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.regression import load_regression, reproduce

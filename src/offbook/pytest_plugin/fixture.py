@@ -25,7 +25,7 @@ from offbook.pytest_plugin.backend import (
     backend_for,
     record_again_hint,
 )
-from offbook.pytest_plugin.options import RecordingPlan
+from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.recordings import fail_if_unused
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.text import pluralize

@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _plan_recording(item: pytest.Item) -> None:
     from offbook.errors import InputError
-    from offbook.pytest_plugin.options import recording_plan_of
+    from offbook.pytest_plugin.markers import recording_plan_of
 
     try:
         plan = recording_plan_of(item)
@@ -107,7 +107,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _offbook(request: pytest.FixtureRequest) -> Iterator[Offbook | ExploredFixture]:
     """Models and tools for a test, answered from its recording: `provider`, `http_client()`, `tools(…)`."""
     from offbook.pytest_plugin.fixture import Offbook
-    from offbook.pytest_plugin.options import recording_plan_of
+    from offbook.pytest_plugin.markers import recording_plan_of
 
     item: pytest.Item = request.node
     explored = getattr(request, "param", None)

@@ -17,8 +17,7 @@ from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Replay
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import OnDemandProvider, RecordingBackend, backend_for, record_again_hint
-from offbook.pytest_plugin.markers import OffbookMarker
-from offbook.pytest_plugin.options import RecordingPlan, recording_plan
+from offbook.pytest_plugin.markers import OffbookMarker, RecordingPlan, recording_plan
 from offbook.pytest_plugin.recordings import FOLDER, fail_if_unused
 from offbook.pytest_plugin.summary import PLAN, USAGE, has_passed
 from offbook.report.scenarios.figures import failure_notes, parse_location

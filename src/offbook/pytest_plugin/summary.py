@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from _pytest._code.code import ExceptionRepr, TracebackEntry
 
     from offbook.pytest_plugin.backend import RecordingUsage
-    from offbook.pytest_plugin.options import RecordingPlan
+    from offbook.pytest_plugin.markers import RecordingPlan
 
 
 PLAN: pytest.StashKey[RecordingPlan] = pytest.StashKey()
