@@ -122,6 +122,23 @@ def test_recording_all_again_keeps_what_other_tests_of_the_same_run_recorded(pro
     assert contents(shared) == {"greet": ["Hello Ada", "Hello Ada"], "other": "kept"}
 
 
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+def test_what_others_record_meanwhile_stays_even_if_their_clock_is_behind(project, mode):
+    shared = project.write("shared.json", json.dumps(OLD))
+    others = f"""
+def test_others(offbook):
+    from offbook.recording.format.exchange import Exchange
+    from offbook.recording.stores.locate import open_store
+
+    writer = open_store({str(shared)!r}).write()
+    writer.append("greet", Exchange(content="of another", recorded_at="1999"))
+    writer.close()
+"""
+    project.test('pytestmark = pytest.mark.offbook(recording="shared.json")\n' + others + GREETS)
+    project.run(f"--offbook-record={mode}").assert_outcomes(passed=2)
+    assert contents(shared)["greet"] == ["of another", "Hello Ada"]
+
+
 def test_tests_that_share_a_recording_begin_it_afresh_once(project):
     mark = 'pytestmark = pytest.mark.offbook(recording="shared.json")\n'
     late = GREETS.replace("test_greets", "test_late").replace("greet(offbook)", "greet(offbook, 'Eve', step='late')")

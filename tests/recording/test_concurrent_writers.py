@@ -89,14 +89,12 @@ def run_threads(works):
     assert errors == []
 
 
-@pytest.mark.parametrize("forget_before", [None, "2000"])
-def test_threads_may_share_a_writer(location, forget_before):
+def test_threads_may_share_a_writer(location):
     writer = open_store(location).write()
 
     def append(name):
         for number in range(20):
-            exchange = Exchange(content=str(number), recorded_at="2001")
-            writer.append(f"thread {name}", exchange, forget_before=forget_before)
+            writer.append(f"thread {name}", Exchange(content=str(number)))
 
     run_threads([lambda name=name: append(name) for name in range(8)])
     writer.close()

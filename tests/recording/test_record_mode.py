@@ -1,11 +1,13 @@
 """Record modes: what is asked live, what is kept, and what becomes of what is there."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from offbook import MockProvider, RecordingProvider, run
+from offbook import MockProvider, RecordingProvider, record_tools, run
+from offbook.clock import SystemClock
 from offbook.errors import InputError, RecordingFormatError, RecordingMismatchError
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange
@@ -147,13 +149,28 @@ def test_all_replaces_what_was_recorded_in_virtual_time(location):
     assert contents(location) == {"a": ["x #1", "y #2"]}
 
 
-async def test_all_keeps_what_others_record_meanwhile(location):
+class ClockBehind(SystemClock):
+    """The clock of a machine that is six minutes behind."""
+
+    def utc_now(self):
+        return super().utc_now() - timedelta(minutes=6)
+
+
+@pytest.mark.parametrize("clock", [SystemClock(), ClockBehind()])
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+async def test_what_others_record_meanwhile_stays_even_if_their_clock_is_behind(location, mode, clock):
     await record(location, ("a", "old"))
-    recorder = RecordingProvider(Echo(), location, record="all")
-    await record(location, ("a", "of another"), ("b", "of another"))
+    recorder = RecordingProvider(Echo(), location, record=mode)
+    tools = record_tools({"get": lambda: "mine"}, location, record=mode)
+    await record(location, ("a", "of another"), ("b", "of another"), clock=clock)
+    with record_tools({"get": lambda: "of another"}, location, clock=clock) as others:
+        others["get"]()
     await recorder.complete(user("mine"), "m", step_id="a")
+    tools["get"]()
+    tools.close()
     await recorder.close()
     assert contents(location) == {"a": ["of another #1", "mine #1"], "b": ["of another #2"]}
+    assert [call.answer for call in open_store(location).load().tools["get"]] == ["of another", "mine"]
 
 
 async def test_all_of_the_same_run_replays_strictly(location):

@@ -119,7 +119,7 @@ class Journal(Target):
         writer = open_store(location).write()
         writer.append("greet", Exchange(content="Hello", latency_ms=3.0))
         writer.append_tool("look_up", ToolExchange(arguments={"a": 1}, result="found"))
-        writer.append("greet", Exchange(content="Hello again", model="m"), forget_before="2020-01-01T00:00:00Z")
+        writer.append("greet", Exchange(content="Hello again", model="m"))
         journal = Path(f"{location}.journal").read_bytes()
         writer.close()
         return [journal, journal + journal]

@@ -239,7 +239,7 @@ class LiveBackend(RecordingBackend):
     def __init__(self, plan: RecordingPlan, record: RecordMode, live: Callable[[], Provider]) -> None:
         super().__init__(plan)
         self._live = OnDemandProvider(live, name=plan.provider or "live")
-        self._pending = PendingRecording(plan.location, record, since=plan.since)
+        self._pending = PendingRecording(plan.location, record, found=plan.found)
         self._mode: RecordMode = "new" if record == "new" else "append"
         self._provider: RecordingProvider | None = None
         self._toolbox: RecordingTools | None = None

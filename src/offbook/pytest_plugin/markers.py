@@ -12,13 +12,13 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from offbook.clock import SYSTEM_CLOCK
 from offbook.errors import InputError
 from offbook.explore.options import DEFAULT_DEADLINES, Deadlines, Divergence
 from offbook.explore.verdict import FINDINGS, Verdict
 from offbook.pytest_plugin.options import EXPLORE, OFFBOOK, RecordOption, options_of
 from offbook.pytest_plugin.recordings import default_recording, resolve_recording
-from offbook.recording.record_mode import RecordMode, timestamp
+from offbook.recording.record_mode import RecordMode
+from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
 from offbook.text import did_you_mean
 from offbook.vendors import CODEC_NAMES
@@ -134,18 +134,19 @@ def _marker_error(item: pytest.Item, name: str, reason: str, *, hint: str) -> In
     return InputError(reason, source=item.nodeid, place=f"mark.{name}", hint=hint)
 
 
-_STARTED_AT = pytest.StashKey[str]()
+_FOUND = pytest.StashKey[dict[Path, FoundExchanges | None]]()
 
 
 class RecordingPlan(Struct, frozen=True, kw_only=True):
     """Where the recording of a test is, and how it is recorded; it is replayed if `record` is None.
 
-    `node_id` is the id of the test. `since` is a time before the first of all tests.
+    `node_id` is the id of the test. `found` is what the recording held before the first of all tests;
+    None if nothing of that is to be replaced.
     """
 
     location: str
     node_id: str
-    since: str
+    found: FoundExchanges | None = None
     record: RecordMode | None = None
     strict: bool = True
     provider: str | None = None
@@ -170,11 +171,12 @@ def recording_plan(item: pytest.Item, marker: OffbookMarker, recording: Path) ->
     """Return the plan for a marker. `recording` is used if the marker does not name one."""
     options = options_of(item.config)
     location = resolve_recording(marker.recording, item.path.parent) if marker.recording else str(recording)
+    record = _record_mode(options.record or marker.record or "none", location)
     return RecordingPlan(
         location=location,
         node_id=item.nodeid,
-        since=_started_at(item.config),
-        record=_record_mode(options.record or marker.record or "none", location),
+        found=_found_in(item.config, location) if record in ("all", "fresh") else None,
+        record=record,
         strict=marker.strict,
         provider=marker.provider,
         is_unused_error=options.strict_unused or marker.unused == "error",
@@ -195,6 +197,14 @@ def _recording_name(item: pytest.Item, *, is_explored: bool) -> str:
     return ".".join([*classes, item.name.partition("[")[0] if is_explored else item.name])
 
 
-def _started_at(config: pytest.Config) -> str:
-    """Return when this was first called: every test is planned before the first one runs."""
-    return config.stash.setdefault(_STARTED_AT, timestamp(SYSTEM_CLOCK))
+def _found_in(config: pytest.Config, location: str) -> FoundExchanges | None:
+    """Return what the recording held when this was first called for it: every test is planned before the first one
+    runs, also by the workers of pytest-xdist. None if it does not exist, or cannot be read, which its test reports.
+    """
+    store, found = open_store(location), config.stash.setdefault(_FOUND, {})
+    if store.path not in found:
+        try:
+            found[store.path] = FoundExchanges(store) if store.exists() else None
+        except InputError:
+            found[store.path] = None
+    return found[store.path]

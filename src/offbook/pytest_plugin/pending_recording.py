@@ -10,23 +10,14 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from offbook.recording.format.document import (
-    FORMAT_VERSION,
-    AnyExchange,
-    Document,
-    Entries,
-    exchanges_of,
-    forget_all_exchanges,
-)
+from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Document, Entries, exchanges_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.record_mode import RecordMode
+from offbook.recording.replace_on_close import FoundExchanges
 from offbook.recording.stores.locate import open_store
 
 E = TypeVar("E", bound=AnyExchange)
-
-_STARTED_FRESH: set[tuple[Path, str]] = set()
-"""Recordings that were started afresh, and since when: once for all tests of a run that share one."""
 
 
 class NewExchanges(Struct, frozen=True):
@@ -43,17 +34,16 @@ class NewExchanges(Struct, frozen=True):
 class PendingRecording:
     """A temporary recording at `location` that is merged into the real one when the test has passed.
 
-    With the mode `new` it starts with the entries of the real recording, with other modes empty. With the mode `all`,
-    entries from before `since` are removed when they are recorded again. With the mode `fresh`, all entries from before
-    the first test are removed that records to the same file.
+    With the mode `new` it starts with the entries of the real recording, with other modes empty. `found` is what a run
+    of tests is to replace: with the mode `all` the entries of the keys that are recorded again, with `fresh` all
+    entries, as soon as something is recorded.
 
     Raises:
         InputError: the real recording cannot be read.
     """
 
-    def __init__(self, real: str, record: RecordMode, *, since: str) -> None:
-        self._real, self._since = open_store(real), since if record == "all" else None
-        self._first = (self._real.path, since) if record == "fresh" else None
+    def __init__(self, real: str, record: RecordMode, *, found: FoundExchanges | None) -> None:
+        self._real, self._mode, self._found = open_store(real), record, found
         self._initial = self._real.load() if self._real.exists() else Document()
         if record != "new":
             self._initial.entries, self._initial.tools = {}, {}
@@ -73,24 +63,26 @@ class PendingRecording:
         Raises:
             InputError: it cannot be written.
         """
-        if self._first is not None:
-            self._real.update(partial(self._start_afresh, added))
+        if self._found is not None:
+            self._real.update(partial(self._replace, added, self._found))
             return
         writer = self._real.write()
         try:
             for key, exchange in added.calls:
-                writer.append(key, exchange, forget_before=self._since)
+                writer.append(key, exchange)
             for tool, call in added.tool_calls:
-                writer.append_tool(tool, call, forget_before=self._since)
+                writer.append_tool(tool, call)
         finally:
             writer.close()
 
-    def _start_afresh(self, added: NewExchanges, document: Document) -> None:
-        if added.size and self._first is not None and self._first not in _STARTED_FRESH:
-            _STARTED_FRESH.add(self._first)
+    def _replace(self, added: NewExchanges, found: FoundExchanges, document: Document) -> None:
+        if added.size and self._mode == "fresh":
             document.version = FORMAT_VERSION
-            forget_all_exchanges(document.entries, before=self._first[1])
-            forget_all_exchanges(document.tools, before=self._first[1])
+            found.remove_from(document, "models", document.entries)
+            found.remove_from(document, "tools", document.tools)
+        elif added.size:
+            found.remove_from(document, "models", [key for key, _ in added.calls])
+            found.remove_from(document, "tools", [tool for tool, _ in added.tool_calls])
         for key, exchange in added.calls:
             document.add(key, exchange)
         for tool, call in added.tool_calls:

@@ -5,30 +5,85 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from offbook.errors import InputError
-from offbook.messages import JsonObject
-from offbook.recording.format.document import Document, each_exchange, forget_all_exchanges, new_meta
-from offbook.recording.format.exchange import Exchange
+from offbook.messages import JsonObject, Usage
+from offbook.recording.format.document import Document, Entries, each_exchange, exchanges_of, new_meta
+from offbook.recording.format.exchange import Exchange, is_conditional
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import ForkGuarded, RecordingWriter, Store, log_warning
 
+E = TypeVar("E", Exchange, ToolExchange)
 ExchangeKind = Literal["models", "tools"]
 """What a recorder records: model calls, or tool calls."""
-
-_BEFORE_ALL_MOMENTS = "0"
-
 
 ReplaceMode = Literal["all", "fresh"]
 """`fresh` replaces all exchanges that the recording had, `all` only those of the keys that are recorded again."""
 
 FAILED_SUFFIX = ".failed"
+
+
+class FoundExchanges:
+    """The exchanges that a recording holds now. They can be removed later, when others have added to it and edited it.
+
+    An exchange is recognised by what it says, never by its timestamp: the clocks of two machines may differ. Of equal
+    exchanges, the first are removed, and only as many as were found. Those with a `when` stay: they were written by
+    hand, and no run records them.
+
+    Raises:
+        InputError: there is no recording, or it cannot be read.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._counts = Counter[tuple[ExchangeKind, str, bytes]]()
+        reader = store.read()
+        try:
+            for stored in reader:
+                self._counts["models", stored.key, _digest(stored.exchange)] += not stored.is_conditional
+            for call in reader.tools:
+                self._counts["tools", call.key, _digest(call.exchange)] += 1
+        finally:
+            reader.close()
+
+    def remove_from(self, document: Document, kind: ExchangeKind, keys: Iterable[str]) -> None:
+        """Remove the exchanges of these keys, or tools, that were found and have not been removed yet."""
+        for key in list(keys):
+            if kind == "models":
+                self._remove(document.entries, kind, key)
+            else:
+                self._remove(document.tools, kind, key)
+
+    def _remove(self, entries: Entries[E], kind: ExchangeKind, key: str) -> None:
+        left = [exchange for exchange in exchanges_of(entries, key) if not self._is_found(kind, key, exchange)]
+        entry = entries.pop(key, None)
+        if left:
+            entries[key] = left if isinstance(entry, list) else left[0]
+
+    def _is_found(self, kind: ExchangeKind, key: str, exchange: Exchange | ToolExchange) -> bool:
+        """Return whether the exchange is to be removed, and count it."""
+        known = (kind, key, _digest(exchange))
+        if is_conditional(exchange.fingerprint) or not self._counts[known]:
+            return False
+        self._counts[known] -= 1
+        return True
+
+
+def _digest(exchange: Exchange | ToolExchange) -> bytes:
+    """Identify an exchange, however its JSON is laid out. Its request is identified by its hash."""
+    if isinstance(exchange, Exchange):
+        exchange = replace(exchange, request=msgspec.Raw(), usage=exchange.usage or Usage())
+    return blake2b(msgspec.json.encode(exchange), digest_size=16).digest()
 
 
 class FreshRun:
@@ -48,7 +103,7 @@ class FreshRun:
         self.found_size, self.found_tool_size = found.size, found.tool_size
         self.has_failed = False
         self.mode = mode
-        self._store, self._found_until = store, moment_after(store, *get_args(ExchangeKind))
+        self._store, self._found = store, FoundExchanges(store)
         self.sibling = store.sibling()
         self.sibling.save(Document(meta=found.meta | new_meta()))
         self.has_replaced = False
@@ -98,70 +153,38 @@ class FreshRun:
         log_warning("offbook.recording", message, self._store.location, beside.location)
 
     def _write(self, recorded: Document) -> None:
-        if self.mode == "fresh":
-            self._store.update(partial(self._replace, recorded))
-            return
-        writer = self._store.write()
-        try:
-            self._replace_keys(recorded, writer)
-        finally:
-            writer.close()
-
-    def _replace_keys(self, recorded: Document, writer: RecordingWriter) -> None:
-        """Add the exchanges, the first of each key in place of those that the key had."""
-        if recorded.meta.get("normalise"):
-            writer.add_meta({"normalise": recorded.meta["normalise"]})
-        touched = set[tuple[ExchangeKind, str]]()
-        kept = self._keys_to_keep(recorded)
-        for key, exchange in recorded:
-            if key in kept:
-                continue
-            writer.append(key, exchange, forget_before=self._forget_before(("models", key), touched))
-        for tool, call in each_exchange(recorded.tools):
-            writer.append_tool(tool, call, forget_before=self._forget_before(("tools", tool), touched))
-
-    def _keys_to_keep(self, recorded: Document) -> frozenset[str]:
-        """Return the keys whose calls all failed, although the recording has an answer; they are reported."""
-        failed = [key for key in recorded.entries if not _has_answer(recorded, key)]
-        found = self._store.load() if failed else Document()
-        kept = [key for key in failed if _has_answer(found, key)]
+        kept = list[str]()
+        self._store.update(partial(self._replace, recorded, kept))
         if kept:
             message = "%s: the entries of %s stay as they were, because the new calls failed"
             log_warning("offbook.recording", message, self._store.location, ", ".join(kept))
-        return frozenset(kept)
 
-    def _forget_before(self, key: tuple[ExchangeKind, str], touched: set[tuple[ExchangeKind, str]]) -> str | None:
-        """Return the moment before which the exchanges of the key are dropped; None if none are."""
-        is_first = key not in touched
-        touched.add(key)
-        return self._found_until if is_first else None
-
-    def _replace(self, recorded: Document, document: Document) -> None:
-        if "models" in self._kinds:
-            forget_all_exchanges(document.entries, before=self._found_until)
-        if "tools" in self._kinds:
-            forget_all_exchanges(document.tools, before=self._found_until)
-        document.meta |= recorded.meta
+    def _replace(self, recorded: Document, kept: list[str], document: Document) -> None:
+        """Put what was recorded in the place of what was found; add to `kept` the keys whose entries stay."""
+        if self.mode == "fresh":
+            keys: dict[ExchangeKind, Iterable[str]] = {"models": document.entries, "tools": document.tools}
+            document.meta |= recorded.meta
+        else:
+            kept += _keys_to_keep(recorded, document)
+            keys = {"models": [key for key in recorded.entries if key not in kept], "tools": recorded.tools}
+            rules = recorded.meta.get("normalise")
+            document.meta |= {"normalise": rules} if rules else {}
+        for kind in self._kinds:
+            self._found.remove_from(document, kind, keys[kind])
         for key, exchange in recorded:
-            document.add(key, exchange)
+            if key not in kept:
+                document.add(key, exchange)
         for tool, call in each_exchange(recorded.tools):
             document.add_tool(tool, call)
 
 
+def _keys_to_keep(recorded: Document, document: Document) -> list[str]:
+    """Return the keys whose calls all failed, although the recording has an answer."""
+    return [key for key in recorded.entries if not _has_answer(recorded, key) and _has_answer(document, key)]
+
+
 def _has_answer(document: Document, key: str) -> bool:
     return any(exchange.fault is None for exchange in document.exchanges(key))
-
-
-def moment_after(store: Store, *kinds: ExchangeKind) -> str:
-    """Return a timestamp after all exchanges of these kinds in the recording, and before those recorded from now on."""
-    reader = store.read()
-    try:
-        moments = [stored.exchange.recorded_at or "" for stored in reader] if "models" in kinds else []
-        moments += [stored.exchange.recorded_at or "" for stored in reader.tools] if "tools" in kinds else []
-    finally:
-        reader.close()
-    latest = max(moments, default="")
-    return f"{latest}~" if latest else _BEFORE_ALL_MOMENTS
 
 
 class FreshRuns(ForkGuarded):
@@ -256,11 +279,11 @@ class ReplaceOnCloseWriter:
     def add_meta(self, meta: JsonObject) -> None:
         self._open_writer().add_meta(meta)
 
-    def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        self._open_writer().append(key, exchange, forget_before=forget_before)
+    def append(self, key: str, exchange: Exchange) -> None:
+        self._open_writer().append(key, exchange)
 
-    def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
-        self._open_writer().append_tool(tool, exchange, forget_before=forget_before)
+    def append_tool(self, tool: str, exchange: ToolExchange) -> None:
+        self._open_writer().append_tool(tool, exchange)
 
     @property
     def has_replaced(self) -> bool:

@@ -2,6 +2,7 @@
 
 import sqlite3
 import tempfile
+import threading
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from offbook.messages import Usage
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange, hash_arguments
+from offbook.recording.maintain.edit import PruneFilter, edit_stores, merge_stores, prune_document
+from offbook.recording.redact.redactor import Redactor
+from offbook.recording.replace_on_close import FoundExchanges, ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
 
 from .read_only import read_only
@@ -46,11 +50,19 @@ def said(content, *, request_hash=None, recorded_at=None):
     return Exchange(content=content, request_hash=request_hash, recorded_at=recorded_at)
 
 
-def append(store, *keyed, **options):
+def append(store, *keyed):
     """Open, append each exchange under its key, and close."""
     writer = store.write()
     for key, exchange in keyed:
-        writer.append(key, exchange, **options)
+        writer.append(key, exchange)
+    writer.close()
+
+
+def replace(store, *keyed):
+    """Put each exchange in the place of those of its key, as the mode `all` does."""
+    writer = ReplaceOnCloseWriter(store, "models", "all")
+    for key, exchange in keyed:
+        writer.append(key, exchange)
     writer.close()
 
 
@@ -153,27 +165,6 @@ class TestWriting:
         store.save(document)
         store.write().close()
         assert whole_meaning(store.load()) == whole_meaning(document)
-
-    def test_forgetting_drops_what_is_older_under_the_same_key_and_nothing_else(self, store):
-        old, new = "2024-01-01T00:00:00.000000+00:00", "2024-01-03T00:00:00.000000+00:00"
-        append(
-            store,
-            ("a", said("dated old", recorded_at=old)),
-            ("a", said("undated")),
-            ("a", said("dated new", recorded_at=new)),
-            ("b", said("dated old", recorded_at=old)),
-        )
-        moment = "2024-01-02T00:00:00.000000+00:00"
-        append(store, ("a", said("added", recorded_at=new)), forget_before=moment)
-        assert contents(store) == {"a": ["dated new", "added"], "b": "dated old"}
-        append(store, ("c", said("first")), forget_before=moment)
-        append(store, ("b", said("added")), forget_before=moment)
-        assert contents(store) == {"a": ["dated new", "added"], "b": "added", "c": "first"}
-
-    def test_what_was_recorded_at_the_very_moment_is_not_forgotten(self, store):
-        append(store, ("a", said("1", recorded_at="2024-01-02")))
-        append(store, ("a", said("2", recorded_at="2024-01-02")), forget_before="2024-01-02")
-        assert contents(store) == {"a": ["1", "2"]}
 
     def test_a_reader_sees_what_an_open_writer_has_appended(self, store):
         writer = store.write()
@@ -391,7 +382,7 @@ class TestSaving:
         with closing(store.write()) as writer:
             writer.append_tool("search", called("found"))
         assert store.load().version == 1
-        append(store, ("a", said("3", request_hash="y")), forget_before="9")
+        replace(store, ("a", said("3", request_hash="y")))
         assert (store.load().version, contents(store)) == (2, {"a": "3", "b": "2"})
 
     def test_a_tool_call_that_is_added_makes_it_the_current_version_too(self, store):
@@ -410,11 +401,11 @@ def called(result, *, arguments=UNSET, recorded_at=None):
     return ToolExchange(result=result, arguments=arguments, recorded_at=recorded_at)
 
 
-def append_tools(store, *named, **options):
+def append_tools(store, *named):
     """Open, append each exchange of a tool, and close."""
     writer = store.write()
     for tool, exchange in named:
-        writer.append_tool(tool, exchange, **options)
+        writer.append_tool(tool, exchange)
     writer.close()
 
 
@@ -450,17 +441,10 @@ class TestTools:
     def test_models_and_tools_of_one_name_do_not_get_in_each_others_way(self, store):
         append(store, ("get", said("model")))
         append_tools(store, ("get", called("tool")))
-        append(store, ("get", said("again")), forget_before="2000")
-        assert (contents(store), results(store)) == ({"get": "again"}, {"get": ["tool"]})
-        append_tools(store, ("get", called("again")), forget_before="2000")
-        assert (contents(store), results(store)) == ({"get": "again"}, {"get": ["again"]})
-
-    def test_forgetting_drops_what_is_older_of_the_same_tool_and_nothing_else(self, store):
-        append_tools(store, ("a", called(1, recorded_at="2024")), ("a", called(2)), ("b", called(3)))
-        append_tools(store, ("a", called(4, recorded_at="2026")), ("c", called(5)), forget_before="2023")
-        assert results(store) == {"a": [1, 4], "b": [3], "c": [5]}
-        append_tools(store, ("a", called(6, recorded_at="2027")), forget_before="2025")
-        assert results(store) == {"a": [4, 6], "b": [3], "c": [5]}
+        assert (contents(store), results(store)) == ({"get": "model"}, {"get": ["tool"]})
+        found = FoundExchanges(store)
+        store.update(lambda document: found.remove_from(document, "models", ["get"]))
+        assert (contents(store), results(store)) == ({}, {"get": ["tool"]})
 
     def test_a_writer_counts_models_and_tools_apart(self, store):
         append(store, ("a", said("1")))
@@ -508,6 +492,158 @@ class TestTools:
         with fresh_store(kind) as store:
             append_tools(store, *appended)
             assert store.load().tools == expected.tools
+
+
+SECRET = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
+
+
+def redact(document):
+    return document.rewrite(Redactor().redact, Redactor().redact_tool)
+
+
+def prune(document):
+    return prune_document(document, PruneFilter(keys=frozenset(["doomed"])))
+
+
+def add_one(document):
+    document.add("edited", said("1"))
+    return 1
+
+
+class TestEditingBesideWriters:
+    """Maintenance while others record: what they append is never lost."""
+
+    @pytest.mark.parametrize("edit", [redact, prune, add_one])
+    def test_what_is_appended_while_a_recording_is_edited_is_kept(self, store, edit):
+        """The other writer starts in the middle of the edit, and goes on as soon as the store lets it."""
+        append(store, ("doomed", said(SECRET)))
+        beside = store.write()
+        writers = []
+
+        def edit_slowly(document):
+            for target in (lambda: beside.append("a", said("1")), lambda: append_tools(store, ("get", called(1)))):
+                writers.append(threading.Thread(target=target))
+                writers[-1].start()
+            return edit(document)
+
+        list(edit_stores([store], edit_slowly))
+        for writer in writers:
+            writer.join()
+        beside.append("a", said("2"))
+        beside.close()
+        assert (contents(store)["a"], results(store)) == (["1", "2"], {"get": [1]})
+        assert SECRET not in contents(store).values() or edit is add_one
+
+    def test_what_is_appended_before_its_turn_is_edited_too(self, store, tmp_path):
+        """All recordings are read before the first is edited."""
+        first = open_store(tmp_path / "first.json")
+        for each in (first, store):
+            append(each, ("doomed", said("1")))
+        edits = edit_stores([first, store], prune)
+        next(edits)
+        append(store, ("doomed", said("2")), ("kept", said("3")))
+        assert [(edited.changed, edited.size) for edited in edits] == [(2, 1)]
+        assert contents(store) == {"kept": "3"}
+
+    def test_merging_into_one_of_the_merged_keeps_what_is_appended_to_it_meanwhile(self, store, tmp_path, monkeypatch):
+        other = open_store(tmp_path / "other.json")
+        append(other, ("b", said("1")))
+        append(store, ("a", said("1")))
+        load_other = other.load
+
+        def load_and_let_others_write():
+            append(store, ("a", said("2")))
+            return load_other()
+
+        monkeypatch.setattr(other, "load", load_and_let_others_write)
+        merged = merge_stores([store, other], store, force=True)
+        assert contents(store) == {"a": ["1", "2"], "b": "1"}
+        assert merged.size == 3
+
+    def test_merging_does_not_replace_what_another_has_made_in_the_meantime(self, store, tmp_path, monkeypatch):
+        source = open_store(tmp_path / "source.json")
+        append(source, ("a", said("1")))
+        load_source = source.load
+
+        def load_and_let_others_write():
+            append(store, ("b", said("of another")))
+            return load_source()
+
+        monkeypatch.setattr(source, "load", load_and_let_others_write)
+        with pytest.raises(InputError, match="already exists"):
+            merge_stores([source], store)
+        assert contents(store) == {"b": "of another"}
+
+    def test_an_edit_that_changes_nothing_writes_nothing(self, store):
+        append(store, ("a", said("1")))
+        before = store.path.stat()
+        store.update(lambda document: document.entries.clear() or False)
+        assert [(edited.changed, edited.size) for edited in edit_stores([store], prune)] == [(0, 1)]
+        after = store.path.stat()
+        assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+        assert contents(store) == {"a": "1"}
+
+    def test_a_dry_run_writes_nothing(self, store):
+        append(store, ("doomed", said("1")))
+        assert [edited.changed for edited in edit_stores([store], prune, dry_run=True)] == [1]
+        assert contents(store) == {"doomed": "1"}
+
+    def test_an_empty_recording_that_is_removed_is_made_again_by_a_writer_that_goes_on(self, store):
+        writer = store.write()
+        store.remove_if_empty()
+        writer.append("a", said("1"))
+        store.remove_if_empty()
+        writer.close()
+        store.remove_if_empty()
+        assert contents(store) == {"a": "1"}
+
+
+class TestReplacing:
+    """What a run that replaces finds at its start, and nothing else, goes at its end."""
+
+    @pytest.mark.parametrize("mode", ["all", "fresh"])
+    @pytest.mark.parametrize("recorded_at", ["1999", "2999", None])
+    def test_what_others_append_meanwhile_stays_whatever_their_clock_says(self, store, mode, recorded_at):
+        now = "2026-01-01T00:00:00.000000+00:00"
+        append(store, *(("a", said(text, recorded_at=now)) for text in ("old", "old")))
+        append_tools(store, ("get", called("old", recorded_at=now)))
+        models, tools = (ReplaceOnCloseWriter(store, kind, mode) for kind in ("models", "tools"))
+        append(store, ("a", said("of another", recorded_at=recorded_at)))
+        append_tools(store, ("get", called("of another", recorded_at=recorded_at)))
+        models.append("a", said("new", recorded_at=now))
+        tools.append_tool("get", called("new", recorded_at=now))
+        models.close()
+        tools.close()
+        assert contents(store) == {"a": ["of another", "new"]}
+        assert results(store) == {"get": ["of another", "new"]}
+
+    def test_it_goes_even_if_the_recording_was_written_again_meanwhile(self, store):
+        usage = Exchange(content="old", usage=Usage(), request=msgspec.Raw(b'{"model":  "m",\n"messages": []}'))
+        append(store, ("a", usage), ("a", said("old")), ("b", said("old")))
+        models = ReplaceOnCloseWriter(store, "models", "fresh")
+        store.update(lambda document: document.add("c", said("of another")))
+        models.append("a", said("new"))
+        models.close()
+        assert contents(store) == {"c": "of another", "a": "new"}
+
+    @pytest.mark.parametrize("mode", ["all", "fresh"])
+    def test_runs_that_overlap_replace_what_both_found_once(self, store, mode, tmp_path):
+        """The second run is of another process: it found the same, and ends when the first has replaced it."""
+        append(store, ("a", said("old")))
+        found = FoundExchanges(store)
+        first = ReplaceOnCloseWriter(store, "models", mode)
+        first.append("a", said("first"))
+        first.close()
+        store.update(lambda document: found.remove_from(document, "models", ["a"]))
+        assert contents(store) == {"a": "first"}
+
+    def test_of_equal_exchanges_as_many_go_as_were_found(self, store):
+        append(store, ("a", said("same")), ("a", said("same")))
+        found = FoundExchanges(store)
+        append(store, ("a", said("same")))
+        for _ in range(2):
+            store.update(lambda document: found.remove_from(document, "models", ["a", "unknown"]))
+            assert contents(store) == {"a": ["same"]}
 
 
 class TestMissing:
@@ -673,7 +809,7 @@ class TestAnswersWrittenByHand:
 
     def test_they_stay_when_the_others_of_their_key_are_replaced(self, store):
         store.save(Document(entries={"a": [said("old"), Exchange(when="any", content="by hand")]}))
-        append(store, ("a", said("new")), forget_before="9")
+        replace(store, ("a", said("new")))
         assert [exchange.content for exchange in store.load().exchanges("a")] == ["by hand", "new"]
 
     @pytest.mark.parametrize("position", [0, 1])

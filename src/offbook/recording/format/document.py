@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from offbook import __version__
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
-from offbook.recording.format.exchange import Exchange, is_conditional
+from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import tool_key
 from offbook.recording.format.tool_exchange import ToolEntry, ToolExchange
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules
@@ -64,30 +64,6 @@ def rewrite_exchanges(entries: Entries[E], change: Callable[[E], E]) -> int:
         changed += sum(after is not before for after, before in zip(new, exchanges_of(entries, key), strict=True))
         entries[key] = new if isinstance(entry, list) else new[0]
     return changed
-
-
-def forget_exchanges(entries: Entries[E], key: str, *, before: str) -> None:
-    """Remove the exchanges of a key that were recorded before a moment, and those without a timestamp.
-
-    Those with a `when` stay: they were written by hand, and no run records them.
-    """
-    entry = entries.pop(key, None)
-    if isinstance(entry, list):
-        left = [exchange for exchange in entry if _stays(exchange, before)]
-        if left:
-            entries[key] = left
-    elif entry is not None and _stays(entry, before):
-        entries[key] = entry
-
-
-def _stays(exchange: AnyExchange, before: str) -> bool:
-    return (exchange.recorded_at or "") >= before or is_conditional(exchange.fingerprint)
-
-
-def forget_all_exchanges(entries: Entries[E], *, before: str) -> None:
-    """Do what `forget_exchanges` does, for every key."""
-    for key in list(entries):
-        forget_exchanges(entries, key, before=before)
 
 
 FORMAT_VERSION = 2
@@ -146,10 +122,6 @@ class Document(Struct):
         """Replace each exchange by what its function returns, and return how many became another object."""
         return rewrite_exchanges(self.entries, change) + rewrite_exchanges(self.tools, change_tool)
 
-    def forget(self, key: str, *, before: str) -> None:
-        """Remove the exchanges of a key that were recorded before a moment, and those without a timestamp."""
-        forget_exchanges(self.entries, key, before=before)
-
     def add_tool(self, tool: str, exchange: ToolExchange) -> None:
         """Add an exchange after those of its tool, in a list even if it is the first. The version is as for `add`."""
         self._bring_up_to_date()
@@ -158,10 +130,6 @@ class Document(Struct):
     def _bring_up_to_date(self) -> None:
         if self.version < FORMAT_VERSION and all(exchange.fingerprint is not None for _, exchange in self):
             self.version = FORMAT_VERSION
-
-    def forget_tool(self, tool: str, *, before: str) -> None:
-        """Remove exchanges of a tool, like `forget`."""
-        forget_exchanges(self.tools, tool, before=before)
 
 
 def rules_from_meta(meta: JsonObject, *, source: str) -> NormaliseRules:

@@ -35,7 +35,6 @@ class _JournalLine(Struct, omit_defaults=True, forbid_unknown_fields=True):
     entry: Exchange | None = None
     tool: str | None = None
     call: ToolExchange | None = None
-    forget_before: str | None = None
     meta: JsonObject | None = None
     folded: str | None = None
 
@@ -112,8 +111,11 @@ class JsonFileStore:
         try:
             if self.exists():
                 with self._locked_journal() as journal:
-                    if self._read_all(journal)[0].size == 0:
+                    document, has_more = self._read_all(journal)
+                    if document.size == 0:
                         self.path.unlink(missing_ok=True)
+                    elif has_more:
+                        self._swap_in(render_document(document), journal)
         except OSError as error:
             raise self.unusable(error) from None
 
@@ -160,7 +162,9 @@ class JsonFileStore:
 
     @contextmanager
     def _locked_journal(self, *, wait: bool = True) -> Iterator[Journal]:
-        """Lock the journal. It is removed at the end, unless an error is raised while it has lines."""
+        """Lock the journal. It is removed at the end, when all its lines must be in the file, unless an error is raised
+        while it has lines.
+        """
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         journal = self._journal()
@@ -281,12 +285,8 @@ def _apply(lines: list[_JournalLine], document: Document) -> None:
         if line.meta is not None:
             document.meta |= line.meta
         if line.key is not None and line.entry is not None:
-            if line.forget_before is not None:
-                document.forget(line.key, before=line.forget_before)
             document.add(line.key, line.entry)
         if line.tool is not None and line.call is not None:
-            if line.forget_before is not None:
-                document.forget_tool(line.tool, before=line.forget_before)
             document.add_tool(line.tool, line.call)
 
 
@@ -302,11 +302,11 @@ class JsonFileWriter:
     def add_meta(self, meta: JsonObject) -> None:
         self._add(_JournalLine(meta=meta))
 
-    def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        self._add(_JournalLine(key=key, entry=exchange, forget_before=forget_before))
+    def append(self, key: str, exchange: Exchange) -> None:
+        self._add(_JournalLine(key=key, entry=exchange))
 
-    def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
-        self._add(_JournalLine(tool=tool, call=exchange, forget_before=forget_before))
+    def append_tool(self, tool: str, exchange: ToolExchange) -> None:
+        self._add(_JournalLine(tool=tool, call=exchange))
 
     def _add(self, line: _JournalLine) -> None:
         data = _on_one_line(_encoder.encode(line))

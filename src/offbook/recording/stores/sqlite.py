@@ -224,8 +224,6 @@ _SCHEMA = (_METADATA, *_schema_of("exchanges"))
 _TOOL_SCHEMA = _schema_of("tool_exchanges", prefix="tools_")
 _INSERT = "INSERT INTO exchanges (key, fingerprint, recorded_at, listed, entry) VALUES (?, ?, ?, ?, ?)"
 _INSERT_TOOL = _INSERT.replace("exchanges", "tool_exchanges")
-_FORGET = f"DELETE FROM exchanges WHERE key = ? AND recorded_at < ? AND NOT {_IS_CONDITIONAL}"  # noqa: S608 - no values
-_FORGET_TOOL = _FORGET.replace("exchanges", "tool_exchanges")
 _FIND_ANSWER_TO_ANY = "SELECT 1 FROM exchanges WHERE fingerprint = '' LIMIT 1"
 _ADD_METADATA = "INSERT INTO metadata VALUES (?, ?) ON CONFLICT (name) DO NOTHING"
 _SET_METADATA = "INSERT OR REPLACE INTO metadata VALUES (?, ?)"
@@ -380,19 +378,17 @@ class SqliteWriter:
             merged = _metadata(self._database)["_meta"] | meta
             self._database.run(_SET_METADATA, "_meta", orjson.dumps(merged))
 
-    def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        self._append(_INSERT, _row_values(key, exchange, listed=False), _FORGET, forget_before)
+    def append(self, key: str, exchange: Exchange) -> None:
+        self._append(_INSERT, _row_values(key, exchange, listed=False))
 
-    def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
-        self._append(_INSERT_TOOL, _row_values(tool, exchange, listed=True), _FORGET_TOOL, forget_before)
+    def append_tool(self, tool: str, exchange: ToolExchange) -> None:
+        self._append(_INSERT_TOOL, _row_values(tool, exchange, listed=True))
 
-    def _append(self, insert: str, row: tuple[Any, ...], forget: str, forget_before: str | None) -> None:
-        if forget_before is None and self._version == FORMAT_VERSION:
+    def _append(self, insert: str, row: tuple[Any, ...]) -> None:
+        if self._version == FORMAT_VERSION:
             self._database.run(insert, *row)
             return
         with self._database.transaction():
-            if forget_before is not None:
-                self._database.run(forget, row[0], forget_before)
             version = self._version if self._database.run(_FIND_ANSWER_TO_ANY) else FORMAT_VERSION
             self._database.run(insert, *row)
             if version != self._version:

@@ -102,8 +102,8 @@ class RecordingWriter(Protocol):
         """Add to the metadata of the recording."""
         ...
 
-    def append(self, key: str, exchange: Exchange, *, forget_before: str | None = None) -> None:
-        """Append an exchange. `forget_before` first removes those of the key that were recorded before that moment.
+    def append(self, key: str, exchange: Exchange) -> None:
+        """Append an exchange.
 
         Works after `close`, too: the recording is opened again.
 
@@ -112,7 +112,7 @@ class RecordingWriter(Protocol):
         """
         ...
 
-    def append_tool(self, tool: str, exchange: ToolExchange, *, forget_before: str | None = None) -> None:
+    def append_tool(self, tool: str, exchange: ToolExchange) -> None:
         """Append a tool exchange, like `append`."""
         ...
 

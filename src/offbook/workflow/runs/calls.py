@@ -128,13 +128,17 @@ class StepCalls:
 
 def _load_reusable(path: Path, *, has_failed: bool) -> Document:
     """Load the reusable calls of a recording, and remove the others from the file."""
-    if not path.exists():
-        return Document()
-    store = open_store(path)
-    recorded = store.load()
-    reusable = reusable_calls(recorded, has_failed=has_failed)
-    if reusable.size != recorded.size:
-        store.save(reusable)
+    reusable = Document()
+
+    def keep_reusable(document: Document) -> bool:
+        nonlocal reusable
+        reusable = reusable_calls(document, has_failed=has_failed)
+        is_changed = reusable.size != document.size
+        document.entries, document.tools = reusable.entries, reusable.tools
+        return is_changed
+
+    if path.exists():
+        open_store(path).update(keep_reusable)
     return reusable
 
 
