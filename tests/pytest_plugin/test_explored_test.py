@@ -275,11 +275,118 @@ def test_a_marker_of_that_name_on_a_test_that_is_not_ours_is_left_alone(project)
     project.run().assert_outcomes(passed=1)
 
 
-def test_an_exit_is_an_ending_of_its_case_alone(explored):
-    explored.write("agent.py", AGENT.replace("                raise\n", "                raise SystemExit(3)\n"))
+REMEMBERS = """
+from agent import HI
+
+ANSWERS = {{}}
+
+async def agent(provider):
+    if "hello" not in ANSWERS:
+        ANSWERS["hello"] = await provider.complete(HI, "m", step_id="hello")
+    return ANSWERS["hello"].content
+
+@pytest.mark.explore(recording="run.json", faults="connection_reset", budget=1{more})
+def test_agent(offbook):
+    assert offbook.run(agent(offbook.provider)) == "Hello!"
+"""
+
+
+@pytest.mark.parametrize(("more", "outcomes"), [("", {"passed": 1, "failed": 1}), (", isolated=False", {"passed": 2})])
+def test_what_a_module_remembers_hides_no_case_unless_all_run_in_one_process(explored, more, outcomes):
+    explored.test(REMEMBERS.format(more=more))
+    result = explored.run()
+    result.assert_outcomes(**outcomes)
+    assert ("crashed: ProviderConnectionError" in printed_output(result)) is (more == "")
+
+
+@pytest.mark.parametrize(
+    ("ending", "finding"),
+    [
+        ("raise SystemExit(3)", "crashed: SystemExit: it called sys.exit(3)"),
+        ("os._exit(7)", "crashed: ProcessEnded: the process ended with exit status 7"),
+        ("os.abort()", "crashed: ProcessEnded: signal 6 ended the process"),
+        (
+            "while True:\n                try: time.sleep(1)\n                except BaseException: pass",
+            "hung: it had not ended after 3600 s; it waited in agent.py:",
+        ),
+    ],
+)
+def test_however_a_case_ends_it_is_an_ending_of_this_case_alone(explored, ending, finding):
+    agent = AGENT.replace("if not left:\n                raise", ending)
+    assert agent != AGENT
+    explored.write("agent.py", f"import os\nimport time\n{agent}")
     result = explored.run()
     result.assert_outcomes(passed=5, failed=2)
-    assert "crashed: SystemExit: it called sys.exit(3)" in printed_output(result)
+    assert finding in printed_output(result)
+
+
+SPEAKS = """
+import logging
+
+@pytest.mark.explore(recording="run.json", faults="tool_lost")
+def test_speaks(offbook):
+    print("printed by", "the case")
+    logging.getLogger("agent").warning("logged by %s", "the case")
+    {end}
+"""
+
+
+@pytest.mark.parametrize("capture", ["--capture=fd", "--capture=sys", "--capture=tee-sys", "--capture=no"])
+def test_what_a_case_prints_and_logs_is_in_its_report(explored, capture):
+    explored.test(SPEAKS.format(end="raise ValueError(1 + 1)"))
+    result = explored.run("-k", "clean", capture)
+    result.assert_outcomes(failed=1)
+    for text in ("printed by the case", "logged by the case", "ValueError: 2"):
+        assert text in printed_output(result)
+
+
+@pytest.mark.parametrize(
+    ("end", "outcomes"),
+    [("pytest.skip('not here')", {"skipped": 1}), ("pytest.xfail('not yet')", {"xfailed": 1})],
+)
+def test_a_test_may_skip_itself(explored, end, outcomes):
+    explored.test(SPEAKS.format(end=end))
+    result = explored.run("-k", "clean", "-rsx")
+    result.assert_outcomes(**outcomes)
+    assert "not " in printed_output(result)
+
+
+def test_every_run_starts_from_what_the_fixtures_have_made(explored):
+    explored.test(
+        """
+from agent import refund
+
+@pytest.fixture
+def numbers():
+    return [1]
+
+@pytest.mark.explore(recording="run.json", faults="tool_lost", declared="ToolFaultError")
+def test_speaks(offbook, numbers, capsys):
+    numbers.append(2)
+    print(numbers)
+    assert capsys.readouterr().out == "[1, 2]\\n"
+    offbook.tools(refund)["refund"](order=42)
+"""
+    )
+    explored.run("-k", "always").assert_outcomes(passed=1)  # after a clean run with the same fixtures
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "is_forked"),
+    [("", (), True), (", isolated=False", (), False), ("", ("--pdb", "--pdbcls=bdb:Bdb"), False)],
+)
+def test_every_run_is_forked_unless_it_is_debugged_or_must_not_be(explored, more, arguments, is_forked):
+    explored.test(
+        f"""
+import os
+PID = os.getpid()
+
+@pytest.mark.explore(recording="run.json", faults="tool_lost"{more})
+def test_agent(offbook):
+    assert (os.getpid() != PID) is {is_forked}
+"""
+    )
+    explored.run("-k", "clean", *arguments).assert_outcomes(passed=1)
 
 
 TELLS_ITS_MODEL = """

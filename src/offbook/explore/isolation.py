@@ -62,8 +62,8 @@ class CaseProcess:
 
     current: ClassVar[CaseProcess | None] = None
 
-    def __init__(self, pipe: int, clock: VirtualTime) -> None:
-        self.clock = clock
+    def __init__(self, pipe: int, clock: VirtualTime, *, is_silent: bool = True) -> None:
+        self.clock, self._is_silent = clock, is_silent
         self._pipe, self._reporting, self._pid = pipe, threading.Lock(), os.getpid()
 
     @property
@@ -77,6 +77,8 @@ class CaseProcess:
             _exit_now(1)
         with self._reporting:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
+            if not self._is_silent:
+                _flush_output()
             left = memoryview(_MARK + _LENGTH.pack(len(data)) + data)
             while left:
                 left = left[os.write(self._pipe, left) :]
@@ -92,14 +94,19 @@ class CaseProcess:
 class ForkedProcess:
     """A forked process in a process group of its own, in which `work` runs in virtual time and returns the report.
 
-    It is killed after `limit_s`. Whatever it has started in its group ends with it.
+    It is killed after `limit_s`. Whatever it has started in its group ends with it. What it prints is discarded, unless
+    `is_silent` is False.
     """
 
-    def __init__(self, work: Callable[[], bytes], *, references: TimeReferences, limit_s: float) -> None:
+    def __init__(
+        self, work: Callable[[], bytes], *, references: TimeReferences, limit_s: float, is_silent: bool = True
+    ) -> None:
         self._pipe, child_pipe = map(_beyond_standard_files, os.pipe())
+        if not is_silent:
+            _flush_output()  # or both processes would write what is buffered now
         self._pid = _fork()
         if self._pid == 0:
-            _run_child(work, child_pipe, references)
+            _run_child(work, child_pipe, references, is_silent=is_silent)
         os.close(child_pipe)
         os.set_blocking(self._pipe, False)
         with suppress(PermissionError, ProcessLookupError):  # the child has done it, and perhaps ended
@@ -203,16 +210,18 @@ def _fork() -> int:
         return os.fork()
 
 
-def _run_child(work: Callable[[], bytes], pipe: int, references: TimeReferences) -> NoReturn:
+def _run_child(work: Callable[[], bytes], pipe: int, references: TimeReferences, *, is_silent: bool) -> NoReturn:
     """Run `work` and report what it returns. Nothing of the parent runs in here: no handler, no exit hook."""
     try:
         os.setpgid(0, 0)
         gc.freeze()  # what is garbage of the parent is not collected here, and its memory stays shared
         _reset_signals()
-        _silence()
+        _close_input()
+        if is_silent:
+            _silence()
         random.seed(0)
         clock = VirtualTime(START_S, is_exact=True)
-        CaseProcess.current = CaseProcess(pipe, clock)
+        CaseProcess.current = CaseProcess(pipe, clock, is_silent=is_silent)
         references.follow(clock, epoch_s=VIRTUAL_EPOCH.timestamp())
         CaseProcess.current.report(work())
     finally:
@@ -229,12 +238,27 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def _close_input() -> None:
+    """Replace standard input by the null device."""
+    _open_null_device(0)
+
+
 def _silence() -> None:
     """Replace standard input, output and error by the null device, whatever stands for them."""
+    _open_null_device(1, 2)
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - it is open until the process ends
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _open_null_device(*numbers: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
+    for number in numbers:
         os.dup2(null, number)
     if null > 2:
         os.close(null)
-    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - it is open until the process ends
-    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # whatever a run has put in its place
+            stream.flush()

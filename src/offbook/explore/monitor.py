@@ -130,9 +130,11 @@ class CaseReport(Struct, frozen=True, kw_only=True):
     """What the process of a case reports: its run, or why there is none.
 
     The clean run also reports its `script`, and the `modules` that it has loaded from outside the agent's own code.
+    `notes` are what the subject notes beside.
     """
 
     run: Run | None = None
+    notes: dict[str, str] = {}
     script: CleanScript | None = None
     modules: tuple[str, ...] = ()
     refusal: dict[str, str] | None = None

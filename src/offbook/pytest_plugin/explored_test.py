@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from inspect import iscoroutinefunction, signature
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
-from traceback import format_exception
-from typing import Any, Never, TypeVar, cast
+from typing import Any, Never, TypeVar
 
 import pytest
 from msgspec import Struct
-from msgspec.structs import replace
 
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of
 from offbook.explore.explorer import next_continuation
-from offbook.explore.harness import Harness, HarnessFactory
+from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import select_variants
 from offbook.explore.run import ModelCall, Run, recorded_run, sites_of
@@ -27,6 +24,7 @@ from offbook.gateway.gateway import ProviderGateway
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import RecordingUsage
+from offbook.pytest_plugin.explored_run import ObservedRun, TestSubject
 from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, recording_plan_of
 from offbook.pytest_plugin.options import OFFBOOK
 from offbook.recording.match.cursor import UnusedEntry
@@ -208,30 +206,7 @@ def finding_text(assessment: Assessment, case: str, again: str) -> str:
     return "\n  ".join([f"{assessment.verdict}: {first}", *more, f"fault: {case}", f"again: {again}"])
 
 
-ASSERTION_ERRORS = (AssertionError, pytest.fail.Exception)
-_RECORDINGS = pytest.StashKey["dict[object, ExploredRecording]"]()
-
-
-class ExploredRecording:
-    """The recording of an explored test in this process, and its clean run, once it was made."""
-
-    def __init__(self, explored: ExploredCase) -> None:
-        self.harnesses = HarnessFactory(open_store(explored.recording).read(), explored.marker.divergence)
-        self.clean: Run | None = None
-
-
-class ObservedRun(Struct, frozen=True):
-    """A run of the test, and the error that ended it, if any."""
-
-    run: Run
-    error: BaseException | None = None
-
-    @property
-    def problem(self) -> str:
-        """Why the clean run has failed; empty if it has not."""
-        if self.error is not None:
-            return f"{type(self.error).__name__}: {self.error}"
-        return self.run.hung or self.run.diverged
+_SUBJECTS = pytest.StashKey["dict[object, TestSubject]"]()
 
 
 class ExploredTest:
@@ -239,64 +214,36 @@ class ExploredTest:
 
     def __init__(self, item: pytest.Function, explored: ExploredCase) -> None:
         self._item, self._explored = item, explored
-        self._offbook = cast("ExploredFixture", item.funcargs[OFFBOOK])
 
     def run(self) -> RecordingUsage:
         """Run the case, fail if its verdict is one to fail on, and return the usage of the recording."""
         __tracebackhide__ = True
-        recording = self._recording()
-        case = self._explored.case
-        if recording.clean is None or case is None:
-            observed = self._observe(recording.harnesses.create(FaultPlan()))
+        subject, case = self._subject(), self._explored.case
+        if subject.clean is None or case is None:
+            observed = subject.observe(self._item, FaultPlan())
             self._check_clean(observed)
-            recording.clean = recording.clean or observed.run
+            subject.clean = subject.clean or observed.run
         if case is None:
-            return self._usage(recording.clean)
-        observed, assessment = self._worst(case.plan, recording, recording.clean)
+            return self._usage(subject.clean)
+        observed, assessment = self._worst(case.plan, subject, subject.clean)
         self._check(observed, assessment)
         return self._usage(observed.run)
 
-    def _worst(self, plan: FaultPlan, recording: ExploredRecording, clean: Run) -> tuple[ObservedRun, Assessment]:
+    def _worst(self, plan: FaultPlan, subject: TestSubject, clean: Run) -> tuple[ObservedRun, Assessment]:
         """Run the case, also with every continuation if one was needed, and return the run with the worst verdict."""
-        observed, optional = [self._observe(recording.harnesses.create(plan))], self._explored.marker.optional
+        observed, optional = [subject.observe(self._item, plan)], self._explored.marker.optional
         while (continuation := next_continuation([each.run for each in observed])) is not None:
-            observed.append(self._observe(recording.harnesses.create(plan, continuation)))
+            observed.append(subject.observe(self._item, plan, continuation))
         assessed = [(each, assess(each.run, clean, optional=optional)) for each in observed]
         return min(assessed, key=lambda pair: pair[1].severity)
 
-    def _recording(self) -> ExploredRecording:
-        recordings = self._item.session.stash.setdefault(_RECORDINGS, {})
+    def _subject(self) -> TestSubject:
+        subjects = self._item.session.stash.setdefault(_SUBJECTS, {})
         others = {name: place for name, place in self._item.callspec.indices.items() if name != OFFBOOK}
         key = self._item.nodeid.partition("[")[0], tuple(sorted(others.items()))
-        if key not in recordings:
-            recordings[key] = ExploredRecording(self._explored)
-        return recordings[key]
-
-    def _observe(self, harness: Harness) -> ObservedRun:
-        """Run the test on the harness. An assertion of the test that does not hold is broken."""
-        marker, errors = self._explored.marker, list[BaseException]()
-        monitor = RunMonitor(harness, declared=marker.declared, deadlines=marker.deadlines)
-        self._offbook.bind(harness, monitor)
-
-        def work() -> Any:
-            try:
-                return self._call(monitor)
-            except ASSERTION_ERRORS as error:
-                errors.append(error)
-            except (Exception, SystemExit) as error:
-                errors.append(error)
-                raise
-
-        run = monitor.observe(work)
-        broken = [str(error) or type(error).__name__ for error in errors if isinstance(error, ASSERTION_ERRORS)]
-        return ObservedRun(replace(run, broken=tuple(broken)), errors[0] if errors else None)
-
-    def _call(self, monitor: RunMonitor) -> Any:
-        function, values = _test_function(self._item.obj), self._item.funcargs
-        arguments = {name: values[name] for name in signature(function).parameters if name in values}
-        if iscoroutinefunction(function):
-            return monitor.run(function(**arguments))
-        return function(**arguments)
+        if key not in subjects:
+            subjects[key] = TestSubject(self._explored.recording, self._explored.marker)
+        return subjects[key]
 
     def _check_clean(self, observed: ObservedRun) -> None:
         __tracebackhide__ = True
@@ -304,32 +251,19 @@ class ExploredTest:
             return
         if observed.error is not None and self._explored.case is None:
             raise observed.error
+        if observed.ending.failure and self._explored.case is None:
+            pytest.fail(f"{observed.problem}\n\n{observed.ending.failure}", pytrace=False)
         pytest.fail(f"the run fails without any fault: {observed.problem}", pytrace=False)
 
     def _check(self, observed: ObservedRun, assessment: Assessment) -> None:
         __tracebackhide__ = True
-        if observed.error is not None:
-            self._item.add_report_section("call", "error", _traceback(observed.error))
+        self._item.add_report_section("call", "error", observed.ending.traceback)
         if assessment.verdict in self._explored.marker.fail_on:
             again = f"pytest {shlex.quote(self._item.nodeid)}"
             pytest.fail(finding_text(assessment, str(self._explored.case), again), pytrace=False)
 
     def _usage(self, run: Run) -> RecordingUsage:
         return RecordingUsage(recording=self._explored.recording, served=len(run.calls) + len(run.tools))
-
-
-def _traceback(error: BaseException) -> str:
-    """Return the traceback of an error, from the test on."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return "".join(format_exception(type(error), error, trace))
-
-
-def _test_function(found: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of the test, inside the wrapper of a plugin that runs async tests in real time."""
-    inner = getattr(found, "__wrapped__", None)
-    return inner if inner is not None and iscoroutinefunction(inner) and not iscoroutinefunction(found) else found
 
 
 def explored_case_of(item: pytest.Item) -> ExploredCase | None:

@@ -48,6 +48,7 @@ class ExploreMarker(Struct, frozen=True, kw_only=True):
     on_divergence: Literal["explore", "stop", "default"] = "explore"
     default_response: str = "Mock response"
     deadline_s: float = DEFAULT_DEADLINES.virtual_s
+    isolated: bool = True
 
     @property
     def divergence(self) -> Divergence:

@@ -9,6 +9,9 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from traceback import format_exc
+from typing import ClassVar
+
+from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.harness import HarnessFactory
@@ -34,14 +37,19 @@ class IsolatedSubject(ABC):
     So nothing that a run does, loads or changes is there for the next one, except for what the clean run was answered.
     What it has loaded from outside the agent's own code is loaded here afterwards, so that other runs need not.
 
+    `notes` are what `run_here` has noted about the run beside its report: set there, and here after the last run.
+    What runs print is discarded if the subject `is_silent`.
+
     Raises:
         InputError: from `run` and `finish`, if `run_here` has raised it.
     """
 
     name: str
+    is_silent: ClassVar[bool] = True
 
     def __init__(self, harnesses: HarnessFactory, deadlines: Deadlines) -> None:
         self._harnesses, self._deadlines = harnesses, deadlines
+        self.notes: dict[str, str] = {}
         self._references: TimeReferences | None = None
 
     @abstractmethod
@@ -63,15 +71,18 @@ class IsolatedSubject(ABC):
             self._references = TimeReferences()
         work = partial(self._report, plan, continuation)
         limit_s = self._deadlines.real_s + GRACE_S
-        return StartedRun(ForkedProcess(work, references=self._references, limit_s=limit_s), plan)
+        references, is_silent = self._references, self.is_silent
+        return StartedRun(ForkedProcess(work, references=references, limit_s=limit_s, is_silent=is_silent), plan)
 
     def finish(self, started: StartedRun) -> Run:
         """Return a run whose process has ended."""
         ending = started.process.ending
         assert ending is not None
+        self.notes = {}
         if not ending.report:
             return self._cut_run(started.plan, ending)
         report = CaseReport.from_bytes(ending.report)
+        self.notes = report.notes
         if report.refusal is not None:
             raise InputError(**report.refusal)
         if report.run is None:
@@ -88,9 +99,9 @@ class IsolatedSubject(ABC):
         is_clean, before = not self._harnesses.has_script, set(sys.modules)
         try:
             run = self.run_here(plan, continuation)
-            report = CaseReport(run=run)
+            report = CaseReport(run=run, notes=self.notes)
             if is_clean:
-                report = CaseReport(run=run, script=self._harnesses.script, modules=_foreign_modules(before))
+                report = replace(report, script=self._harnesses.script, modules=_foreign_modules(before))
         except InputError as error:
             fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
             report = CaseReport(refusal=fields)

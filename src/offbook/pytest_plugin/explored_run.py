@@ -1,0 +1,191 @@
+"""One run of the function of an explored test: in a forked process, with what pytest shows of it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import iscoroutinefunction, signature
+from io import StringIO
+from traceback import format_exception
+from typing import Any, ClassVar
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from offbook.explore.harness import HarnessFactory
+from offbook.explore.isolation import CaseProcess
+from offbook.explore.monitor import RunMonitor
+from offbook.explore.run import Run
+from offbook.faults import FaultPlan
+from offbook.pytest_plugin.markers import ExploreMarker
+from offbook.pytest_plugin.options import OFFBOOK
+from offbook.recording.match.continuation import Continuation
+from offbook.recording.stores.locate import open_store
+from offbook.subjects.isolated import IsolatedSubject
+
+ASSERTION_ERRORS = (AssertionError, pytest.fail.Exception)
+CONTROL_ERRORS = (pytest.skip.Exception, pytest.xfail.Exception, pytest.exit.Exception)
+"""What a test raises to tell pytest something."""
+
+
+class TestEnding(Struct, frozen=True, kw_only=True):
+    """How the function of a test ended, as texts, so that a forked run can send them.
+
+    `problem` is its error on one line, `failure` what pytest shows of it, `control` the class of an error that tells
+    pytest something, with its `reason`. `log`, `out` and `err` are what it has logged and printed, if pytest captures
+    that in memory.
+    """
+
+    __test__: ClassVar[bool] = False
+
+    problem: str = ""
+    traceback: str = ""
+    failure: str = ""
+    control: str = ""
+    reason: str = ""
+    log: str = ""
+    out: str = ""
+    err: str = ""
+
+
+class ObservedRun(Struct, frozen=True):
+    """A run of the test, how its function ended, and its error, if the run was made in this process."""
+
+    run: Run
+    ending: TestEnding
+    error: BaseException | None = None
+
+    @property
+    def problem(self) -> str:
+        """Why the clean run has failed; empty if it has not."""
+        failure = self.run.error
+        text = self.ending.problem or (f"{failure.type}: {failure.message}" if failure else "")
+        return text or self.run.hung or self.run.diverged
+
+
+class TestSubject(IsolatedSubject):
+    """An explored test as a subject, with its recording and, once it was made, its clean run.
+
+    The call of its function is what runs in a forked process. Its fixtures are set up before that, for each item, so
+    that every run of an item starts from what they have made.
+    """
+
+    __test__ = False
+    is_silent = False
+
+    def __init__(self, recording: str, marker: ExploreMarker) -> None:
+        self._marker = marker
+        super().__init__(HarnessFactory(open_store(recording).read(), marker.divergence), marker.deadlines)
+        self.name = recording
+        self.clean: Run | None = None
+        self._item: pytest.Function | None = None
+        self._error: BaseException | None = None
+
+    def observe(self, item: pytest.Function, plan: FaultPlan, continuation: Continuation = "stubborn") -> ObservedRun:
+        """Run the function of the item, in a forked process unless it is debugged."""
+        self._item, self._error, self.notes = item, None, {}
+        run = self.run(plan, continuation) if self._is_forked(item) else self.run_here(plan, continuation)
+        observed = ObservedRun(run, TestEnding(**self.notes), self._error)
+        _show_output(item, observed.ending)
+        _raise_control(observed.ending)
+        return observed
+
+    def _is_forked(self, item: pytest.Function) -> bool:
+        is_debugged = item.config.getoption("usepdb", default=False) or item.config.getoption("trace", default=False)
+        return self._marker.isolated and not is_debugged
+
+    def run_here(self, plan: FaultPlan, continuation: Continuation) -> Run:
+        """Run the function. An assertion that does not hold is broken."""
+        assert self._item is not None
+        harness = self._harnesses.create(plan, continuation)
+        monitor = RunMonitor(harness, declared=self._marker.declared, deadlines=self._marker.deadlines)
+        fixture: Any = self._item.funcargs[OFFBOOK]
+        fixture.bind(harness, monitor)
+        before, errors = _captured_output(), list[BaseException]()
+        run = monitor.observe(partial(_call_test, self._item, monitor, errors))
+        broken = [str(error) or type(error).__name__ for error in errors if isinstance(error, ASSERTION_ERRORS)]
+        self._error = errors[0] if errors else None
+        if CaseProcess.current is not None:
+            self.notes = _notes(self._item, self._error, before)
+            _save_coverage(self._item)
+        elif self._error is not None:
+            self.notes = {"problem": _problem(self._error), "traceback": _traceback(self._error)}
+        return replace(run, broken=tuple(broken))
+
+
+def _call_test(item: pytest.Function, monitor: RunMonitor, errors: list[BaseException]) -> Any:
+    """Call the function of a test and return its result. Its error is added to `errors`."""
+    function = _test_function(item.obj)
+    arguments = {name: item.funcargs[name] for name in signature(function).parameters if name in item.funcargs}
+    try:
+        return monitor.run(function(**arguments)) if iscoroutinefunction(function) else function(**arguments)
+    except ASSERTION_ERRORS as error:
+        errors.append(error)
+    except (Exception, SystemExit, *CONTROL_ERRORS) as error:
+        errors.append(error)
+        raise
+
+
+def _notes(item: pytest.Function, error: BaseException | None, before: Sequence[str]) -> dict[str, str]:
+    """Return the ending of a function in a forked process."""
+    out, err = [text.removeprefix(earlier) for text, earlier in zip(_captured_output(), before, strict=True)]
+    notes = {"out": out, "err": err, "log": _captured_log()}
+    if isinstance(error, CONTROL_ERRORS):
+        notes |= {"control": type(error).__name__, "reason": str(error)}
+    elif error is not None:
+        failure = str(item.repr_failure(pytest.ExceptionInfo.from_exception(error)))
+        notes |= {"problem": _problem(error), "traceback": _traceback(error), "failure": failure}
+    return {name: text for name, text in notes.items() if text}
+
+
+def _captured_output() -> tuple[str, str]:
+    """Return what was printed, if it is captured in memory. What is captured in files is the parent's too."""
+    out, err = (getattr(stream, "getvalue", str)() for stream in (sys.stdout, sys.stderr))
+    return str(out), str(err)
+
+
+def _captured_log() -> str:
+    streams = [getattr(handler, "stream", None) for handler in logging.getLogger().handlers]
+    return max((stream.getvalue() for stream in streams if isinstance(stream, StringIO)), key=len, default="")
+
+
+def _save_coverage(item: pytest.Function) -> None:
+    """Save which lines a forked run has covered, where that has a file of its own beside that of the parent."""
+    coverage = sys.modules.get("coverage")
+    current = None if coverage is None else coverage.Coverage.current()
+    if current is not None and (item.config.pluginmanager.hasplugin("_cov") or current.get_option("run:parallel")):
+        current.stop()
+        current.save()
+
+
+def _show_output(item: pytest.Function, ending: TestEnding) -> None:
+    """Add what a forked run has printed and logged in memory to the report of the item."""
+    for name, text in (("stdout", ending.out), ("stderr", ending.err), ("log", ending.log.strip())):
+        item.add_report_section("call", name, text)
+
+
+def _raise_control(ending: TestEnding) -> None:
+    for error in CONTROL_ERRORS if ending.control else ():
+        if error.__name__ == ending.control:
+            raise error(ending.reason)
+
+
+def _problem(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _traceback(error: BaseException) -> str:
+    """Return the traceback of an error, from the test on."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return "".join(format_exception(type(error), error, trace))
+
+
+def _test_function(found: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of the test, inside the wrapper of a plugin that runs async tests in real time."""
+    inner = getattr(found, "__wrapped__", None)
+    return inner if inner is not None and iscoroutinefunction(inner) and not iscoroutinefunction(found) else found
