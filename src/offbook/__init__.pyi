@@ -42,6 +42,7 @@ from offbook.errors import ProviderTimeoutError as ProviderTimeoutError
 from offbook.errors import RateLimitError as RateLimitError
 from offbook.errors import RecordingFormatError as RecordingFormatError
 from offbook.errors import RecordingMismatchError as RecordingMismatchError
+from offbook.errors import RecordingWriteError as RecordingWriteError
 from offbook.errors import RequestError as RequestError
 from offbook.errors import RunError as RunError
 from offbook.errors import ScriptError as ScriptError

@@ -3,6 +3,7 @@
 OffbookError
 ├── InputError                     something that a user gave is wrong: reason, source, place, hint (exit code 2)
 │   ├── RecordingFormatError       a file cannot be read as a recording
+│   ├── RecordingWriteError        a call was made, but could not be recorded
 │   ├── RequestError               a request cannot be sent, matched or recorded
 │   ├── NoProviderError            no registered provider accepts the model of a request
 │   ├── ExpressionError            an expression cannot be parsed or evaluated
@@ -77,6 +78,10 @@ class InputError(OffbookError):
 
 class RecordingFormatError(InputError):
     """A file cannot be read as a recording."""
+
+
+class RecordingWriteError(InputError):
+    """A call was made, but could not be recorded. No agent gets it as the failure of a model or a tool."""
 
 
 class RequestError(InputError):

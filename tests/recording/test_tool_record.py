@@ -13,6 +13,7 @@ from offbook.errors import (
     InputError,
     RecordingFormatError,
     RecordingMismatchError,
+    RecordingWriteError,
     ToolArgumentsError,
     ToolResolutionError,
     ToolTimeoutError,
@@ -302,6 +303,16 @@ def test_threads_may_share_recorded_tools(location):
         for thread in threads:
             thread.join()
     assert sorted(call.answer for call in calls_of(location, "double")) == [2 * n for n in range(200)]
+
+
+async def test_a_call_that_cannot_be_recorded_is_an_error_that_no_model_gets(tmp_path):
+    """`run_tool` gives other errors of a tool to the model, which would go on without the recording."""
+    path = tmp_path / "runs" / "run.json"
+    tools = record_tools({"get": lambda: "rain"}, path)
+    path.unlink()
+    path.parent.rmdir()
+    with pytest.raises(RecordingWriteError, match="no such file or directory"):
+        await run_tool(tools["get"], ToolCall("get", {}))
 
 
 def test_a_call_is_on_disk_before_its_caller_goes_on(location):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, get_args
 
 import msgspec
 
 from offbook.clock import Clock
-from offbook.errors import InputError
+from offbook.errors import InputError, RecordingWriteError
 from offbook.recording.format.document import Document, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
@@ -80,15 +82,25 @@ class OpenRecording:
         """Record an exchange. In mode `all`, those of a key replace those found under the key when the run has ended.
 
         Raises:
-            InputError: the exchange cannot be written.
+            RecordingWriteError: the exchange cannot be written.
         """
-        with self._lock:
+        with self._writing():
             self._writer.append(key, exchange)
 
     def append_tool(self, tool: str, exchange: ToolExchange) -> None:
         """Record a tool exchange, like `append`."""
-        with self._lock:
+        with self._writing():
             self._writer.append_tool(tool, exchange)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except InputError as error:
+                raise RecordingWriteError(
+                    error.reason, source=error.source, place=error.place, hint=error.hint
+                ) from None
 
     def keep(self) -> None:
         """Let the recording stay as it was, because the run has failed. Without effect in modes that only add to it."""

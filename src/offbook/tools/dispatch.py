@@ -14,7 +14,14 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec import Struct
 
 from offbook.clock import time_limit
-from offbook.errors import EventLoopError, MockError, RecordingMismatchError, ToolResolutionError, ToolTimeoutError
+from offbook.errors import (
+    EventLoopError,
+    MockError,
+    RecordingMismatchError,
+    RecordingWriteError,
+    ToolResolutionError,
+    ToolTimeoutError,
+)
 from offbook.messages import JsonObject, ToolCall
 from offbook.tools.definition import ToolDef
 from offbook.tools.parameters import arguments_error
@@ -75,7 +82,7 @@ def error_text(error: Exception) -> str:
     return f"[ToolError] {type(error).__name__}: {message}" if message else f"[ToolError] {type(error).__name__}"
 
 
-TEST_ERRORS = (RecordingMismatchError, MockError, EventLoopError)
+TEST_ERRORS = (RecordingMismatchError, RecordingWriteError, MockError, EventLoopError)
 """Errors of the test, not of the tool. No model gets them: it could continue as if nothing had happened."""
 
 
@@ -109,7 +116,7 @@ async def run_tool(tool: ToolDef, call: ToolCall) -> ToolOutcome:
     Every `Exception` becomes an outcome, except errors of the test.
 
     Raises:
-        RecordingMismatchError, MockError, EventLoopError: raised by the tool, alone or in a group.
+        RecordingMismatchError, RecordingWriteError, MockError, EventLoopError: raised by the tool, alone or in a group.
     """
     try:
         args = _bind_arguments(tool, call)
@@ -133,7 +140,7 @@ async def run_tools(toolbox: Toolbox, calls: Sequence[ToolCall]) -> tuple[ToolOu
     before this raises.
 
     Raises:
-        RecordingMismatchError, MockError, EventLoopError: as `run_tool` does.
+        RecordingMismatchError, RecordingWriteError, MockError, EventLoopError: as `run_tool` does.
     """
     if len(calls) == 1:
         return (await _run_from(toolbox, calls[0]),)

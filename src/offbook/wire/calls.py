@@ -120,7 +120,7 @@ WireOutcome = Literal["served", "fault", "default", "continued", "synthetic", "r
 """`served` from the recording; `fault` if one fired; `default` response where the recording has nothing; `continued` by
 a continuation in an exploration; `synthetic` (an embedding, a list of models); `recorded` from upstream; `passed` on
 from there without being recorded (too large, or the client left before anything arrived); `missed`; or `refused`,
-because the request cannot be answered."""
+because the request cannot be answered, or its answer could not be recorded."""
 
 
 class WireCall(Struct, frozen=True, gc=False):
@@ -128,7 +128,8 @@ class WireCall(Struct, frozen=True, gc=False):
 
     `number` counts all requests of the session from 1. `call` counts its model calls, as fault plans do, and is 0 for
     other requests; `attempt` counts the attempts of one call. `status` is None if the client got no response; `key` is
-    the entry that answered, or was recorded. `failure` says how the real API failed. `request` is the model request.
+    the entry that answered, or was recorded. `failure` says how the real API failed, or why its answer could not be
+    recorded. `request` is the model request.
     """
 
     number: int

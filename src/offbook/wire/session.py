@@ -69,6 +69,7 @@ class WireSession:
         self.call_count = 0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
+        self.unrecorded: Counter[str] = Counter()
         self._parser, self._sink = parser, sink
         self._explored_run = explored_run
         self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
@@ -107,8 +108,12 @@ class WireSession:
         *,
         key: str | None = None,
         failure: str = "",
+        unrecorded: str = "",
     ) -> HttpResponse:
-        """Add the call to the list of calls, with its outcome, and return `answer`."""
+        """Add the call to the list of calls, with its outcome, and return `answer`.
+
+        `failure` says how the real API failed, and `unrecorded` why its answer could not be recorded.
+        """
         is_late = self._explored_run is not None and attempt.fault is not None and answer.end_ms > 0
         if is_late:
             self._late.add(attempt.number)
@@ -128,13 +133,15 @@ class WireSession:
             request=parsed.request,
             method=parsed.method,
             call=attempt.call,
-            failure=failure,
+            failure=f"not recorded: {unrecorded}" if unrecorded else failure,
         )
         self.calls.append(call)
         self.call_count += attempt.attempt_number == 1
         self.outcomes[outcome] += 1
         if failure:
             self.failures[failure] += 1
+        if unrecorded:
+            self.unrecorded[unrecorded] += 1
         self._on_call(call)
         self._observer.answered(attempt, answer, outcome)
         return answer
@@ -344,14 +351,16 @@ class RecordingUse(Struct, frozen=True):
 class SessionTotals:
     """Counts over all sessions that had a call.
 
-    `calls` counts calls, `outcomes` the outcomes of all attempts, and `failures` the failures of real APIs that were
-    recorded, by their descriptions. `fired` are the latest faults, `fired_lines` the lines of plans that fired.
+    `calls` counts calls, `outcomes` the outcomes of all attempts, `failures` the failures of real APIs that were
+    recorded, by their descriptions, and `unrecorded` the calls that could not be recorded, by the reasons. `fired` are
+    the latest faults, `fired_lines` the lines of plans that fired.
     """
 
     def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
         self.calls = 0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
+        self.unrecorded: Counter[str] = Counter()
         self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
         self.fired_lines: list[PlannedFault] = []
         self.uses: dict[ReplaySource, RecordingUse] = {}
@@ -370,6 +379,7 @@ class SessionTotals:
         self.calls += session.call_count
         self.outcomes.update(session.outcomes)
         self.failures.update(session.failures)
+        self.unrecorded.update(session.unrecorded)
         self.fired.extend(session.fired)
         self.fired_lines += [line for line in session.fired_lines if line not in self.fired_lines]
         if session.replay is not None:
@@ -384,6 +394,7 @@ class SessionTotals:
         totals.calls += self.calls
         totals.outcomes.update(self.outcomes)
         totals.failures.update(self.failures)
+        totals.unrecorded.update(self.unrecorded)
         totals.fired.extendleft(reversed(self.fired))
         totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
         for source, use in self.uses.items():

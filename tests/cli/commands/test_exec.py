@@ -514,6 +514,23 @@ def test_what_failed_while_recording_is_reported_even_quietly_and_in_the_report(
     assert [call["failure"] for call in report["calls"]] == [failure] * 2
 
 
+def test_a_call_that_cannot_be_recorded_fails_the_command_though_the_program_goes_on(execute, upstream):
+    options = ["--record", "runs/new.json", "--upstream", f"openai={upstream.url}/v1"]
+    program = """
+import contextlib, os, shutil, urllib.request
+shutil.rmtree("runs")
+with contextlib.suppress(Exception):
+    urllib.request.urlopen(os.environ["OPENAI_BASE_URL"] + "/models").read()
+"""
+    code, out, err = execute(*options, "--report", "report.json", "--", sys.executable, "-c", program)
+    assert (code, out) == (1, "")
+    assert err.endswith("offbook: 1 call could not be recorded in runs/new.json: no such file or directory\n")
+    assert "Traceback" not in err
+    report = json.loads(Path("report.json").read_text())
+    assert (report["exit_code"], report["counts"]["unrecorded"]) == (1, 1)
+    assert report["calls"][0]["failure"] == "not recorded: no such file or directory"
+
+
 def test_a_real_api_that_refuses_is_reported_by_its_status(execute, upstream):
     options = ["--record", "new.json", "--upstream", f"openai={upstream.url}/v1"]
     _, _, err = execute(*options, "--", *ASK, "Hi")

@@ -5,10 +5,12 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from queue import Queue
 
@@ -44,10 +46,10 @@ def ask(url, text, *, path="/v1/chat/completions", key=""):
     """The status that a question gets, and the answer."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
     body = {"model": "demo", "messages": [{"role": "user", "content": text}]}
-    connection.request("POST", path, json.dumps(body), {"authorization": f"Bearer {key}"} if key else {})
-    answer = connection.getresponse()
-    status, read = answer.status, answer.read()
-    connection.close()
+    with closing(connection):
+        connection.request("POST", path, json.dumps(body), {"authorization": f"Bearer {key}"} if key else {})
+        answer = connection.getresponse()
+        status, read = answer.status, answer.read()
     return status, json.loads(read)["choices"][0]["message"]["content"] if status == 200 else read.decode()
 
 
@@ -227,6 +229,26 @@ def test_a_real_api_that_fails_is_reported_as_such(serve):
     assert f"POST /v1/chat/completions  502  recorded  demo  {failure}\n" in err
     assert f"offbook: 1 call, 1 recorded, of which 1 {failure} (new.json)\n" in err
     assert "1 recorded" not in out
+
+
+@pytest.mark.parametrize("more", [[], ["--json"], ["--quiet"]])
+def test_calls_that_cannot_be_recorded_fail_the_command_and_are_counted(serve, more):
+    def client(url):
+        assert ask(url, "Hi") == (200, "Hello!")
+        shutil.rmtree("runs")
+        for text in ("Ho", "Ha"):
+            with pytest.raises((http.client.HTTPException, ConnectionError)):
+                ask(url, text)
+
+    with offbook.serving(responses={"a": {"content": "Hello!"}}) as real:
+        options = ["--record", "runs/new.json", "--upstream", f"openai={real.url}/v1", *more]
+        code, out, err = serve(*options, client=client)
+    assert code == 1
+    assert err.endswith("offbook: 2 calls could not be recorded in runs/new.json: no such file or directory\n")
+    assert "Traceback" not in err
+    if "--json" in more:
+        counts = {"calls": 3, "tries": 3, "recorded": 1, "refused": 2, "unrecorded": 2}
+        assert json.loads(out.splitlines()[1])["counts"] == counts
 
 
 def test_nothing_recorded_leaves_no_file(serve):

@@ -17,7 +17,7 @@ from offbook.events import CallRecorded, FaultFired
 from offbook.faults import ConnectionReset, HttpError, MalformedResponse, StreamTruncate, Timeout
 from offbook.messages import Usage
 from offbook.recording.stores.locate import open_store
-from offbook.wire.proxy import capture
+from offbook.wire.proxy import recorder as capture
 from tests.servers.loopback import PATIENCE_S, LoopbackServer
 from tests.servers.models import chat_answer
 from tests.wire.http_requests import call_of

@@ -71,7 +71,7 @@ def execute(
 
     Exits with 3 if the recording had no answer for a call, even if the program
     succeeded, and if the program made no call; with 1 if a planned fault never
-    fired; with 124 at the time limit; with 2 on bad input; with 126 or 127 if
+    fired, or a call could not be recorded; with 124 at the time limit; with 2 on bad input; with 126 or 127 if
     the program cannot be started.
 
     [bold]Examples[/bold]

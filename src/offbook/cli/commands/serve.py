@@ -63,8 +63,9 @@ def serve(
 
     Serves the APIs of OpenAI, Anthropic, Gemini and Ollama until Ctrl-C or
     SIGTERM, and writes a line for each call to stderr. A call that the recording
-    has no answer for gets an error response. Exits with 0; with 3 if
-    --strict-unused is given and an exchange was not used; with 2 on bad input.
+    has no answer for gets an error response. Exits with 0; with 1 if a call could
+    not be recorded; with 3 if --strict-unused is given and an exchange was not
+    used; with 2 on bad input.
 
     [bold]Examples[/bold]
 
@@ -76,7 +77,7 @@ def serve(
     """
     import msgspec
 
-    from offbook.cli import FINE, MISMATCH
+    from offbook.cli import FAILED, FINE, MISMATCH
     from offbook.cli.output.wire import WireSummary
     from offbook.cli.runners.wire import WireArguments, single_value
 
@@ -94,18 +95,21 @@ def serve(
         retry_after_ms=retry_after_ms,
     )
     tally = _serve(options, ListenAddress(host, port, api_key), is_json=as_json, is_quiet=quiet)
+    summary = WireSummary(
+        tally,
+        options.recording,
+        is_folder=options.is_folder,
+        is_quiet=quiet,
+        is_strict=strict_unused,
+        is_closing_log=True,
+    )
     if as_json:
         typer.echo(msgspec.json.encode(tally.document(with_calls=False)).decode())
+        summary.print_unrecorded()
     else:
-        summary = WireSummary(
-            tally,
-            options.recording,
-            is_folder=options.is_folder,
-            is_quiet=quiet,
-            is_strict=strict_unused,
-            is_closing_log=True,
-        )
         summary.print()
+    if tally.unrecorded:
+        raise typer.Exit(FAILED)
     raise typer.Exit(MISMATCH if strict_unused and tally.unused else FINE)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -191,10 +191,7 @@ class WireSummary(Struct, frozen=True):
             self._say(_describe_fired(fired))
         if self.tally.effects and not self.is_quiet:
             self._say(_describe_effects(self.tally.effects))
-        if not self.is_closing_log:
-            self._print_misses()
-        for line in self.tally.faults.unfired:
-            self._say(_describe_unfired(line), is_wrong=True)
+        self._print_problems()
         if self.tally.unused and (self.is_strict or not self.is_quiet):
             unused = describe_unused_wire(
                 self.tally.unused, self.recording, is_folder=self.is_folder, has_fired=bool(self.tally.faults.fired)
@@ -202,6 +199,19 @@ class WireSummary(Struct, frozen=True):
             self._say(unused, is_wrong=self.is_strict)
         if decision is not None and decision.reason:
             self._say(f"{decision.reason}\n  hint: {decision.hint}", is_wrong=True)
+
+    def _print_problems(self) -> None:
+        """Print misses, calls that could not be recorded, and faults that never fired."""
+        if not self.is_closing_log:
+            self._print_misses()
+        self.print_unrecorded()
+        for line in self.tally.faults.unfired:
+            self._say(_describe_unfired(line), is_wrong=True)
+
+    def print_unrecorded(self) -> None:
+        """Print how many calls could not be recorded, and why, if there are any."""
+        if self.tally.unrecorded:
+            self._say(_describe_unrecorded(self.tally.totals.unrecorded, self.recording), is_wrong=True)
 
     def _print_misses(self) -> None:
         misses = self.tally.misses
@@ -243,6 +253,12 @@ def _describe_effects(effects: Sequence[Effect]) -> str:
     shown = [f"{effect}{'' if effect.outcome == 'done' else f' {effect.outcome}'}" for effect in effects]
     more = ", …" if len(effects) > SHOWN_EFFECTS else ""
     return f"{pluralize(len(effects), 'effect')} reported: {', '.join(shown[:SHOWN_EFFECTS])}{more}"
+
+
+def _describe_unrecorded(reasons: Mapping[str, int], recording: str) -> str:
+    calls = pluralize(sum(reasons.values()), "call")
+    shown = "; ".join(list(reasons)[:SHOWN_FAILURES]) + ("; …" if len(reasons) > SHOWN_FAILURES else "")
+    return f"{calls} could not be recorded in {recording}: {shown}"
 
 
 def _describe_unfired(line: str) -> str:

@@ -240,11 +240,17 @@ class WireTally(Struct, frozen=True):
         return self.totals.failures.total()
 
     @property
+    def unrecorded(self) -> int:
+        """How many calls could not be recorded."""
+        return self.totals.unrecorded.total()
+
+    @property
     def counts(self) -> dict[str, int]:
         """The number of calls and attempts, and the number of attempts with each outcome."""
         counts = {"calls": self.totals.calls, "tries": self.totals.tries}
         counts |= self.totals.outcomes.items()
-        return counts | {"failed": self.failed} if self.failed else counts
+        counts |= {"failed": self.failed} if self.failed else {}
+        return counts | ({"unrecorded": self.unrecorded} if self.unrecorded else {})
 
     def document(self, *, with_calls: bool) -> dict[str, Any]:
         """Return it for JSON, without the requests: they may be large, and secret."""
@@ -286,7 +292,8 @@ class ExitPolicy(Struct, frozen=True):
     A command that was stopped at its time limit is late, whatever it did before. A miss counts more than the exit code
     of the command; the hint to record again is left out if a fault had fired before every miss. Without a miss, the
     exit code of a command that failed stands. One that succeeded is refused if it made no call (unless it
-    `may_ask_nothing`), if a planned fault never fired, or, if `is_strict`, if exchanges were not used.
+    `may_ask_nothing`), if a call could not be recorded, if a planned fault never fired, or, if `is_strict`, if
+    exchanges were not used.
     """
 
     options: WireArguments
@@ -304,7 +311,7 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(end.code)
         if not tally.totals.tries and not self.may_ask_nothing:
             return ExitDecision(MISMATCH, "the command made no call to the server", _BASE_URL_HINT)
-        if tally.faults.unfired:
+        if tally.unrecorded or tally.faults.unfired:
             return ExitDecision(FAILED)
         return ExitDecision(MISMATCH if self.is_strict and tally.unused else FINE)
 

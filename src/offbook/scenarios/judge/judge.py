@@ -8,7 +8,7 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from offbook.errors import EventLoopError, InputError, OffbookError, RecordingMismatchError
+from offbook.errors import EventLoopError, InputError, OffbookError, RecordingMismatchError, RecordingWriteError
 from offbook.providers.provider import Provider
 from offbook.scenarios.judge.builtin_metrics import METRICS, builtin_metric, metrics_by_name
 from offbook.scenarios.judge.error_groups import GROUPING_PROMPT, GROUPING_STEP
@@ -98,7 +98,7 @@ class Judge:
         async with slots:
             try:
                 result = await task.metric.judge(task.input, self._query)
-            except (RecordingMismatchError, EventLoopError):
+            except (RecordingMismatchError, RecordingWriteError, EventLoopError):
                 raise
             except Exception as error:  # a metric that fails is one failed judgement
                 return Judgement(name, turn_index=task.turn_index, error=_error_text(error))

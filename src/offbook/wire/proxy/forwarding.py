@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from msgspec.structs import replace
 
-from offbook.errors import InputError
+from offbook.errors import InputError, RecordingWriteError
 from offbook.faults import HttpError
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
 from offbook.wire.calls import CallAttempt
 from offbook.wire.proxy.recorder import (
+    MAX_KEPT_BYTES,
     CapturedResponse,
     DecompressionError,
     Decompressor,
@@ -95,12 +96,17 @@ class ForwardedCall:
         """Record the response and note the call. Safe to call again: the first call counts.
 
         Raises:
-            InputError: the exchange cannot be written.
+            RecordingWriteError: the exchange cannot be written; the call counts as refused.
         """
         if self._captured is None:
             captured = self._captured = self._capture.end(ending, failure=failure, has_client_left=has_client_left)
             with self._guard:
-                self._recorded = self._record(captured)
+                try:
+                    self._recorded = self._record(captured)
+                except RecordingWriteError as error:
+                    attempt, no_answer = replace(self._attempt, fault=None), HttpResponse(None, ending="cut")
+                    self._session.note(attempt, no_answer, "refused", unrecorded=error.reason)
+                    raise
                 if not self._fault_applies(captured):
                     self._note(captured, self._error_response(captured) or captured.answer)
         return self._captured
@@ -135,7 +141,8 @@ class ForwardedCall:
     def _note(self, captured: CapturedResponse, answer: HttpResponse) -> None:
         attempt, recorded = replace(self._attempt, fault=None), self._recorded
         if recorded is None:
-            self._session.note(attempt, answer, "passed")
+            reason = f"the response has more than {MAX_KEPT_BYTES:,} bytes" if captured.is_too_large else ""
+            self._session.note(attempt, answer, "passed", unrecorded=reason)
         else:
             failure = describe_failure(recorded.exchange, captured, self._address)
             self._session.note(attempt, answer, "recorded", key=recorded.key, failure=failure)

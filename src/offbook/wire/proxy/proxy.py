@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from offbook.errors import InputError
+from offbook.errors import InputError, RecordingWriteError
 from offbook.vendors import SECRET_QUERY
 from offbook.wire.backend import AcceptedCall, split_session_path
 from offbook.wire.calls import CallAttempt
@@ -80,7 +80,11 @@ class Proxy:
             session.note(replace(attempt, fault=None), answer, "refused")
             await send_response(answer, scope, receive, send)
             return
-        captured = await _while_client_waits(forwarder.run(self._client(vendor), upstream_request), receive)
+        try:
+            captured = await _while_client_waits(forwarder.run(self._client(vendor), upstream_request), receive)
+        except RecordingWriteError:
+            await _break_off(HttpResponse(None, ending="cut"), scope, receive)
+            return
         if captured is None:
             return
         replacement = forwarder.replacement_response()
@@ -195,7 +199,7 @@ class StreamForwarder(ForwardedCall):
     def _record(self, captured: CapturedResponse) -> RecordedExchange | None:
         try:
             return super()._record(captured)
-        except InputError as error:
+        except RecordingWriteError as error:
             logger.error("%s: not recorded, and so not answered: %s", self._attempt.parsed.place, error)  # noqa: TRY400
             raise
 

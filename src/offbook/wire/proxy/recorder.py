@@ -194,7 +194,7 @@ class WireRecorder:
         """Record the response to a call. Nothing is recorded, and None returned, if it is too large or nothing came.
 
         Raises:
-            InputError: the exchange cannot be written.
+            RecordingWriteError: the exchange cannot be written.
         """
         parsed, answer = attempt.parsed, captured.answer
         if captured.is_too_large:

@@ -10,7 +10,14 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from offbook.clock import SYSTEM_CLOCK, time_limit
-from offbook.errors import EventLoopError, MockError, RecordingMismatchError, StepError, StepTimeoutError
+from offbook.errors import (
+    EventLoopError,
+    MockError,
+    RecordingMismatchError,
+    RecordingWriteError,
+    StepError,
+    StepTimeoutError,
+)
 from offbook.events import AttemptStarted, CallEnded, Event, StepEnded, StepStarted
 from offbook.recording.format.tool_exchange import json_form
 from offbook.workflow.engine.result import StepResult
@@ -89,7 +96,7 @@ class UsageMeter:
                 self.cost_usd += event.cost_usd
 
 
-FATAL_ERRORS = (RecordingMismatchError, MockError, EventLoopError)
+FATAL_ERRORS = (RecordingMismatchError, RecordingWriteError, MockError, EventLoopError)
 """Errors in the setup of the run instead of a step: they end the run, so that they are not hidden in a result."""
 
 
