@@ -75,6 +75,16 @@ Upstreams: TypeAlias = Annotated[
     list[str],
     typer.Option("--upstream", metavar="VENDOR=URL", help="The address of an API: openai=http://host/v1. Repeatable."),
 ]
+UpstreamEndWait: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        "--upstream-end-wait",
+        metavar="SECONDS",
+        min=0,
+        show_default=False,
+        help="Hold the last frame of a stream so long for what the API sends behind it.",
+    ),
+]
 Lenient: TypeAlias = Annotated[
     bool, typer.Option("--lenient", help="Answer requests that are not recorded with a default.")
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_RESPONSE = "Mock response"
 LOOPBACK = "127.0.0.1"
+END_WAIT_S = 2.0
 
 
 class StandInOptions(TypedDict, total=False):
@@ -46,6 +48,7 @@ class ServingOptions(StandInOptions, total=False):
     upstreams: Mapping[str, str] | None
     upstream_keys: Mapping[str, str] | None
     upstream_timeout_s: float | None
+    upstream_end_wait_s: float
 
 
 class WireOptions(Struct, frozen=True, kw_only=True):
@@ -67,6 +70,8 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             variables; by default the vendors' own.
         upstream_keys: API keys by vendor, sent upstream instead of those of the clients.
         upstream_timeout_s: the longest wait for a real API to send more; None waits forever.
+        upstream_end_wait_s: how long a frame that clients treat as the last, like `[DONE]`, waits for what the real API
+            sends behind it, and for the end of its response, so that all of that is recorded.
         redactor: removes secrets from what is recorded.
     """
 
@@ -86,6 +91,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     upstreams: Mapping[str, str] | None = None
     upstream_keys: Mapping[str, str] | None = None
     upstream_timeout_s: float | None = None
+    upstream_end_wait_s: float = END_WAIT_S
     redactor: Redactor | None = None
 
     @property
@@ -110,6 +116,9 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             raise InputError("there is nothing to answer with", hint=hint)
 
     def _check_record(self) -> None:
+        if not 0.0 <= self.upstream_end_wait_s < inf:
+            reason = f"{self.upstream_end_wait_s:g} is not a number of seconds"
+            raise InputError(reason, source="upstream_end_wait_s", hint="use 0 or more")
         if self.recording is not None or self.responses is not None:
             hint = "record_mode='new' answers from what the recording has, and records the rest"
             raise InputError("give record, or else a recording or responses", source="record", hint=hint)

@@ -121,7 +121,7 @@ class TestPassingOn:
             is_read.set()
             assert b"".join(pieces).endswith(DONE)
 
-    def test_the_last_frame_is_not_held_for_long_if_upstream_does_not_end(self, server, upstream, path):
+    def test_the_last_frame_is_not_held_for_long_if_upstream_does_not_end(self, upstream, path):
         is_read = threading.Event()
 
         def answer(call):
@@ -130,7 +130,7 @@ class TestPassingOn:
             call.chunk(b": late\n\n")
 
         upstream.answer = answer
-        with streamed(server) as stream:
+        with recording(path, upstream.url, upstream_end_wait_s=0.01) as server, streamed(server) as stream:
             read = b""
             for piece in stream.iter_raw():
                 read += piece
@@ -138,6 +138,25 @@ class TestPassingOn:
                     is_read.set()
         assert read == b"".join(FRAMES) + b": late\n\n"
         assert exchanges(path)[0].wire.content() == read
+
+    def test_what_comes_behind_the_last_frame_is_recorded_before_a_client_can_leave_at_that_frame(self, upstream, path):
+        """A call to the server between two pieces makes them arrive apart."""
+
+        def answer(call):
+            call.stream(*FRAMES)
+            for number in range(3):
+                assert HTTP.get(f"{server.url}/_offbook/sessions/x{number}").status_code
+                call.chunk(b": late %d\n\n" % number)
+
+        upstream.answer = answer
+        with recording(path, upstream.url, upstream_end_wait_s=PATIENCE_S) as server, streamed(server) as stream:
+            read = b""
+            for piece in stream.iter_raw():
+                read += piece
+                if DONE in read:
+                    break
+        late = b"".join(b": late %d\n\n" % number for number in range(3))
+        assert exchanges(path)[0].wire.content() == b"".join(FRAMES) + late
 
     def test_a_head_request_and_an_empty_answer_are_passed_on(self, server, upstream, path):
         upstream.answer = lambda call: call.begin(200, "text/plain", content_length="7")
@@ -488,7 +507,7 @@ class TestClientsThatLeave:
         assert (exchange.fault, exchange.content) == (StreamTruncate(2, "clean"), "Hello")
         assert (exchange.wire.content(), server.calls[0].outcome) == (read, "recorded")
 
-    def test_one_that_leaves_behind_the_last_event_has_got_all(self, server, upstream, path):
+    def test_one_that_leaves_behind_the_last_event_has_got_all(self, upstream, path):
         has_stopped = threading.Event()
 
         def answer(call):
@@ -497,14 +516,14 @@ class TestClientsThatLeave:
                 has_stopped.set()
 
         upstream.answer = answer
-        with streamed(server) as stream:
-            read = b""
-            for piece in stream.iter_raw():
-                read += piece
-                if read.endswith(DONE):
-                    break
-        assert has_stopped.wait(PATIENCE_S)
-        server.stop()
+        with recording(path, upstream.url, upstream_end_wait_s=0.01) as server:
+            with streamed(server) as stream:
+                read = b""
+                for piece in stream.iter_raw():
+                    read += piece
+                    if read.endswith(DONE):
+                        break
+            assert has_stopped.wait(PATIENCE_S)
         (exchange,) = exchanges(path)
         assert (exchange.fault, exchange.content, exchange.finish_reason) == (None, "Hello", "stop")
 

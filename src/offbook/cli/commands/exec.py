@@ -22,6 +22,7 @@ from offbook.cli.options import (
     ReplayFrom,
     RetryAfterMs,
     StrictUnused,
+    UpstreamEndWait,
     Upstreams,
 )
 
@@ -57,6 +58,7 @@ def execute(
     latency_ms: LatencyMs = 0.0,
     retry_after_ms: RetryAfterMs = None,
     upstream: Upstreams = [],  # noqa: B006
+    upstream_end_wait: UpstreamEndWait = None,
     port: Port = 0,
     report: Annotated[
         str | None, typer.Option("--report", metavar="PATH", help="Write the outcome of each call to this JSON file.")
@@ -97,6 +99,7 @@ def execute(
         faults=fault,
         plan=plan,
         upstreams=upstream,
+        upstream_end_wait_s=upstream_end_wait,
         is_lenient=lenient,
         default_response=default_response,
         latency_model=latency_model,

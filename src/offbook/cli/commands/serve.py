@@ -21,6 +21,7 @@ from offbook.cli.options import (
     ReplayFrom,
     RetryAfterMs,
     StrictUnused,
+    UpstreamEndWait,
     Upstreams,
 )
 
@@ -49,6 +50,7 @@ def serve(
     latency_ms: LatencyMs = 0.0,
     retry_after_ms: RetryAfterMs = None,
     upstream: Upstreams = [],  # noqa: B006
+    upstream_end_wait: UpstreamEndWait = None,
     host: Annotated[
         str, typer.Option(help="Listen on this address; other than loopback requires --api-key.")
     ] = "127.0.0.1",
@@ -88,6 +90,7 @@ def serve(
         faults=fault,
         plan=plan,
         upstreams=upstream,
+        upstream_end_wait_s=upstream_end_wait,
         is_lenient=lenient,
         default_response=default_response,
         latency_model=latency_model,

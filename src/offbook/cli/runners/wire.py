@@ -28,7 +28,7 @@ from offbook.text import pluralize
 from offbook.vendors import keys_from_environment, upstreams_from_environment
 from offbook.wire.backend import UnusedExchange
 from offbook.wire.calls import Miss, WireCall, ignore_call
-from offbook.wire.options import WireOptions
+from offbook.wire.options import END_WAIT_S, WireOptions
 from offbook.wire.server.wire_server import WireServer, no_proxy_variables
 from offbook.wire.session import SessionTotals
 
@@ -59,6 +59,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     faults: Sequence[str] = ()
     plan: str | None = None
     upstreams: Sequence[str] = ()
+    upstream_end_wait_s: float | None = None
     is_lenient: bool = False
     default_response: str | None = None
     latency_model: LatencyModel = "constant"
@@ -110,6 +111,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             record_mode=self.record_mode or "append",
             upstreams=None if self.record is None else parse_upstreams(self.upstreams, environment),
             upstream_keys=keys_from_environment(environment) if has_own_key and self.record is not None else None,
+            upstream_end_wait_s=END_WAIT_S if self.upstream_end_wait_s is None else self.upstream_end_wait_s,
         )
 
     def check(self) -> None:
@@ -118,9 +120,14 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             reason = "--record and --replay exclude each other" if self.record else "--replay or --record is required"
             hint = "leave one of them out" if self.record else "add --replay PATH, or --record PATH to make a recording"
             raise InputError(reason, hint=hint)
-        if self.record is None and (self.record_mode is not None or self.upstreams):
-            option = "--upstream" if self.upstreams else "--record-mode"
-            raise InputError(f"{option} requires --record", hint="add --record PATH")
+        recording_options = {
+            "--upstream": bool(self.upstreams),
+            "--upstream-end-wait": self.upstream_end_wait_s is not None,
+            "--record-mode": self.record_mode is not None,
+        }
+        for option, is_given in recording_options.items():
+            if self.record is None and is_given:
+                raise InputError(f"{option} requires --record", hint="add --record PATH")
         if self.replay is None and (self.is_lenient or self.default_response is not None):
             option = "--lenient" if self.is_lenient else "--default-response"
             raise InputError(f"{option} requires --replay", hint="leave it out")

@@ -14,6 +14,7 @@ from offbook.errors import InputError, RecordingWriteError
 from offbook.vendors import SECRET_QUERY
 from offbook.wire.backend import AcceptedCall, split_session_path
 from offbook.wire.calls import CallAttempt
+from offbook.wire.options import END_WAIT_S
 from offbook.wire.proxy.forwarding import (
     BAD_GATEWAY,
     GATEWAY_TIMEOUT,
@@ -48,21 +49,27 @@ T = TypeVar("T")
 logger = logging.getLogger("offbook.wire")
 
 CONNECT_TIMEOUT_S = 10.0
-END_PATIENCE_S = 0.25
-"""How long a piece that seems to be the last is held back, to find out first whether it is."""
-
 _LARGEST_STATUS = 599
 
 
 class Proxy:
     """Forwards calls to `upstreams`, and records what they answer.
 
-    `timeout_s` is the longest wait for a real API to send more; None waits forever. Faults change what clients get, not
-    what is recorded.
+    `timeout_s` is the longest wait for a real API to send more; None waits forever. A piece that a client may treat as
+    the last waits for up to `end_wait_s` until the API has ended its response. Faults change what clients get, not what
+    is recorded.
     """
 
-    def __init__(self, upstreams: Upstreams, recorder: WireRecorder, *, timeout_s: float | None = None) -> None:
-        self._upstreams, self._recorder, self._timeout_s = upstreams, recorder, timeout_s
+    def __init__(
+        self,
+        upstreams: Upstreams,
+        recorder: WireRecorder,
+        *,
+        timeout_s: float | None = None,
+        end_wait_s: float = END_WAIT_S,
+    ) -> None:
+        self._upstreams, self._recorder = upstreams, recorder
+        self._timeout_s, self._end_wait_s = timeout_s, end_wait_s
         self._clients: dict[str, httpx2.AsyncClient] = {}
 
     async def forward(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,8 +78,9 @@ class Proxy:
         assert attempt is not None
         vendor = attempt.parsed.route.vendor
         try:
+            address = self._upstreams.address(vendor)
             forwarder = StreamForwarder(
-                session, attempt, self._recorder, address=self._upstreams.address(vendor), send=send
+                session, attempt, self._recorder, address=address, send=send, end_wait_s=self._end_wait_s
             )
             upstream_request = self._upstream_request(attempt, accepted.request, scope)
         except InputError as error:
@@ -136,9 +144,17 @@ class StreamForwarder(ForwardedCall):
     """
 
     def __init__(
-        self, session: WireSession, attempt: CallAttempt, recorder: WireRecorder, *, address: str, send: Send
+        self,
+        session: WireSession,
+        attempt: CallAttempt,
+        recorder: WireRecorder,
+        *,
+        address: str,
+        send: Send,
+        end_wait_s: float,
     ) -> None:
         super().__init__(session, attempt, recorder, address=address)
+        self._end_wait_s = end_wait_s
         self._send = _discard if self.has_fault else send
 
     async def run(self, client: httpx2.AsyncClient, request: httpx2.Request) -> CapturedResponse:
@@ -184,17 +200,29 @@ class StreamForwarder(ForwardedCall):
 
     async def _forward_body(self, pieces: AsyncGenerator[bytes, None]) -> None:
         """Forward each piece at once. One that a client may treat as the last is held until upstream has ended."""
-        upcoming = _next_piece(pieces)
+        reader = _PieceReader(pieces)
         try:
-            while (piece := await upcoming) is not None:
-                upcoming = _next_piece(pieces)
-                if self._capture.feed(piece) and await _ends_soon(upcoming):
-                    self.end("complete")
-                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            while (piece := await reader.take()) is not None:
+                held = [piece]
+                if self._capture.feed(piece):
+                    held += await self._until_end(reader)
+                for each in held:
+                    await self._send({"type": "http.response.body", "body": each, "more_body": True})
         finally:
-            upcoming.cancel()
-            await asyncio.wait([upcoming])
-            await pieces.aclose()
+            await reader.close()
+
+    async def _until_end(self, reader: _PieceReader) -> list[bytes]:
+        """Return what follows until upstream ends, and record the response then; or until the wait is over."""
+        loop = asyncio.get_running_loop()
+        deadline_s, pieces = loop.time() + self._end_wait_s, list[bytes]()
+        while await reader.is_ready(deadline_s - loop.time()):
+            piece = await reader.take()
+            if piece is None:
+                self.end("complete")
+                break
+            self._capture.feed(piece)
+            pieces.append(piece)
+        return pieces
 
     def _record(self, captured: CapturedResponse) -> RecordedExchange | None:
         try:
@@ -220,15 +248,32 @@ def _is_bodiless(response: httpx2.Response) -> bool:
     return is_empty or response.request.method == "HEAD"
 
 
-def _next_piece(pieces: AsyncIterator[bytes]) -> asyncio.Future[bytes | None]:
-    """Return the next piece, or None at the end."""
-    return asyncio.ensure_future(anext(pieces, None))
+class _PieceReader:
+    """Reads pieces one ahead, so that somebody can wait for the next one, give up, and read on."""
 
+    def __init__(self, pieces: AsyncGenerator[bytes, None]) -> None:
+        self._pieces = pieces
+        self._upcoming = self._read()
 
-async def _ends_soon(upcoming: asyncio.Future[bytes | None]) -> bool:
-    """Return whether the end arrives soon, and nothing before it."""
-    await asyncio.wait([upcoming], timeout=END_PATIENCE_S)
-    return upcoming.done() and upcoming.exception() is None and upcoming.result() is None
+    async def is_ready(self, wait_s: float) -> bool:
+        """Wait, and return whether there is a next piece, or the end, that was read without an error."""
+        await asyncio.wait([self._upcoming], timeout=max(wait_s, 0.0))
+        return self._upcoming.done() and self._upcoming.exception() is None
+
+    async def take(self) -> bytes | None:
+        """Return the next piece; None at the end."""
+        piece = await self._upcoming
+        if piece is not None:
+            self._upcoming = self._read()
+        return piece
+
+    async def close(self) -> None:
+        self._upcoming.cancel()
+        await asyncio.wait([self._upcoming])
+        await self._pieces.aclose()
+
+    def _read(self) -> asyncio.Future[bytes | None]:
+        return asyncio.ensure_future(anext(self._pieces, None))
 
 
 async def _decompressed(pieces: AsyncIterator[bytes], decompressor: Decompressor | None) -> AsyncGenerator[bytes, None]:

@@ -310,7 +310,12 @@ class WireServer(CallInspection):
             raise InputError(reason, source="port", hint=f"use another port, or set upstreams: {vendor}")
         from offbook.wire.proxy.proxy import Proxy  # noqa: PLC0415 - only recording needs it
 
-        return Proxy(upstreams, self._backend.recorder, timeout_s=self._options.upstream_timeout_s)
+        return Proxy(
+            upstreams,
+            self._backend.recorder,
+            timeout_s=self._options.upstream_timeout_s,
+            end_wait_s=self._options.upstream_end_wait_s,
+        )
 
     def start(self) -> Self:
         self._thread.start()
