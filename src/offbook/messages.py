@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -15,6 +16,16 @@ from offbook.errors import ProviderConnectionError, RequestError, ToolFaultError
 
 JsonObject: TypeAlias = dict[str, Any]
 Content: TypeAlias = str | list[JsonObject] | None
+
+
+def json_text(value: Any) -> str:
+    """Return a JSON value as compact text. Unlike orjson, it writes integers beyond 64 bits."""
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:
+        if "64-bit" not in str(error):
+            raise
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class ToolCall(Struct, frozen=True):
@@ -47,7 +58,7 @@ class ToolCall(Struct, frozen=True):
     @property
     def arguments(self) -> str:
         """The arguments as JSON text, as they are sent."""
-        return orjson.dumps(self.args).decode() if self.raw_arguments is None else self.raw_arguments
+        return json_text(self.args) if self.raw_arguments is None else self.raw_arguments
 
     def raise_for_fault(self) -> None:
         """Raise the error of an injected fault. Code that runs tools calls this where the tool itself could raise.

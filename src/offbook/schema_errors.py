@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+from codecs import BOM_UTF8
 from typing import Any, get_args
 
-from msgspec import Struct
+import msgspec
+from msgspec import DecodeError, Struct
 from msgspec.structs import fields as struct_fields
 
 from offbook.errors import InputError
-from offbook.text import suggestion
+from offbook.text import shorten, suggestion
 
 
 def check_type(value: object, kind: type, *, source: str, hint: str = "") -> None:
@@ -50,6 +53,7 @@ _REWORDINGS = (
     (r"^Invalid enum value ", "unknown value "),
     (r"^Expected `str` matching regex .*", _OTHER_FORM),
     (r"^Expected ", "expected "),
+    (r"^Number out of range", "a number that is too large"),
     (r" of length >= (\d+)$", r" of length \1 or more"),
     (r" >= (-?\d+)(\.0)?$", r" of at least \1"),
     (r" <= (-?\d+)(\.0)?$", r" of at most \1"),
@@ -105,15 +109,50 @@ def value_at(value: Any, path: str) -> Any:
     return value
 
 
+def json_value_at(data: bytes, path: str) -> Any:
+    """Return the value at a path of a JSON document; None if the document cannot be decoded."""
+    try:
+        return value_at(msgspec.json.decode(data), path)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+class RepeatedKeyError(DecodeError):
+    """An object has the same key twice. JSON allows that, but one of the two values would be lost."""
+
+
+def check_keys(data: bytes) -> None:
+    """Raise RepeatedKeyError if an object in the JSON has a key twice. What is not JSON passes."""
+    try:
+        json.loads(data, object_pairs_hook=_check_pairs, parse_int=len, parse_float=len)
+    except RepeatedKeyError:
+        raise
+    except (ValueError, RecursionError):
+        return
+
+
+def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            raise RepeatedKeyError(f"the key {shorten(name)!r} is there twice")
+        names.add(name)
+
+
 def explain_json_error(data: bytes, error: Exception) -> tuple[str, str]:
     """Return what is wrong with `data` that is not JSON, with its line and column."""
-    reason = str(error)
     if isinstance(error, UnicodeDecodeError):
         return f"not UTF-8: {error.reason}", _line_and_column(data[: error.start])
-    if isinstance(error, RecursionError):
-        return "nested too deep", ""
-    if not data.strip():
+    if isinstance(error, RecursionError | RepeatedKeyError):
+        return "nested too deep" if isinstance(error, RecursionError) else str(error), ""
+    return _explain_syntax(data, str(error))
+
+
+def _explain_syntax(data: bytes, reason: str) -> tuple[str, str]:
+    if not data.removeprefix(BOM_UTF8).strip():
         return "the file is empty", ""
+    if data.startswith(BOM_UTF8):
+        return "the file starts with a byte order mark; save it as UTF-8 without one", _line_and_column(b"")
     if "truncated" in reason:
         return "the JSON ends in the middle", _line_and_column(data)
     found = re.search(r" \(byte (\d+)\)", reason)

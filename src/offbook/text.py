@@ -33,6 +33,8 @@ def shorten(text: str, limit: int = 120) -> str:
 
 def printable(text: str) -> str:
     """Return the text without characters that could control a terminal. Line breaks stay."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 
 

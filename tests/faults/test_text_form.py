@@ -229,3 +229,8 @@ def test_any_text_is_read_or_refused(text):
     except InputError as error:
         outcome = error
     assert isinstance(outcome, PlannedFault) or outcome.hint
+
+
+def test_a_number_with_thousands_of_digits_is_refused():
+    with pytest.raises(InputError, match="headers"):
+        parse_fault(f"call=1: http_error 500 headers={{{'9' * 5000}: 1}}")

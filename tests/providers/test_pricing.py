@@ -100,16 +100,16 @@ def test_a_file_of_prices_is_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "truncated"),
-        (b"[]", "Expected `object`, got `array`"),
+        (b"", "the file is empty"),
+        (b"[]", "expected an object, got a list"),
         (b'{"models": {}}', "as_of"),
         (b'{"as_of": "x"}', "models"),
-        (b'{"as_of": "x", "models": {}, "extra": 1}', "unknown field `extra`"),
-        (b'{"as_of": "x", "models": {"m": {"prompt": "1", "completion": 2}}}', "$.models[...].prompt"),
+        (b'{"as_of": "x", "models": {}, "extra": 1}', "unknown field 'extra'"),
+        (b'{"as_of": "x", "models": {"m": {"prompt": "1", "completion": 2}}}', "models[...].prompt: expected a number"),
         (b'{"as_of": "x", "models": {"m": {"prompt": 1}}}', "completion"),
-        (b'{"as_of": "x", "models": {"m": {"prompt": -1, "completion": 2}}}', ">= 0"),
+        (b'{"as_of": "x", "models": {"m": {"prompt": -1, "completion": 2}}}', "at least 0"),
         (b'{"as_of": "x", "models": {"m": {"prompt": 1, "completion": 2, "cache": 3}}}', "cache"),
-        (b'{"as_of": "x", "models": {"\xff": {"prompt": 1, "completion": 2}}}', "decode"),
+        (b'{"as_of": "x", "models": {"\xff": {"prompt": 1, "completion": 2}}}', "not UTF-8"),
         (b"\xff\xfe", "malformed"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_table_of_prices_is_refused_with_place_and_example(tmp
     path.write_bytes(data)
     with pytest.raises(InputError) as caught:
         PriceTable.load(path)
-    assert message in caught.value.reason
+    assert message in str(caught.value)
     assert caught.value.source == str(path)
     assert '"models"' in caught.value.hint
 

@@ -13,6 +13,7 @@ from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
 from offbook.faults.site import At
 from offbook.messages import JsonObject
+from offbook.schema_errors import RepeatedKeyError, check_keys
 from offbook.text import did_you_mean
 from offbook.workflow.file.schema import AnyStep, ModelFields, ToolStep, WorkflowDefinition
 from offbook.workflow.file.tree import steps_by_id, steps_without_model, tools_of
@@ -90,9 +91,13 @@ def parse_state(declared: JsonObject, *, settings: list[str], file: str | None) 
 
 def _read_state_file(file: str) -> JsonObject:
     try:
-        state = orjson.loads(Path(file).read_bytes())
+        data = Path(file).read_bytes()
+        check_keys(data)
+        state = orjson.loads(data)
     except OSError as error:
         raise InputError(error.strerror or str(error), source=file) from None
+    except RepeatedKeyError as error:
+        raise InputError(str(error), source=file) from None
     except orjson.JSONDecodeError as error:
         raise InputError(f"not JSON: {error}", source=file) from None
     if not isinstance(state, dict):

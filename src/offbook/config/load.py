@@ -129,8 +129,12 @@ def _document(file: Path) -> dict[str, Any]:
         raise InputError(error.strerror or str(error), source=str(file)) from None
     except UnicodeDecodeError:
         raise InputError("the file is not UTF-8", source=str(file), hint="save it as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise InputError("invalid TOML: nested too deep", source=str(file)) from None
+    except tomllib.TOMLDecodeError as error:
         raise InputError(f"invalid TOML: {error}", source=str(file)) from None
+    except ValueError:  # what Python says of an integer with thousands of digits
+        raise InputError("invalid TOML: a number that is too large", source=str(file)) from None
 
 
 def _section(document: Mapping[str, Any]) -> dict[str, Any] | None:

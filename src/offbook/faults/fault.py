@@ -55,7 +55,7 @@ def _value_end(line: str, start: int) -> int:
         return end
     try:
         json_end = _scan_json(line, start)[1]
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # not JSON, or a number with thousands of digits
         return end
     return json_end if json_end == len(line) or line[json_end].isspace() else end
 

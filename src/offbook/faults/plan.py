@@ -17,7 +17,7 @@ from offbook.errors import InputError
 from offbook.faults.catalog import FAULT_TYPES, PLANNED_FAULT_TYPES, AnyFault, AnyToolFault, explain_fault_error
 from offbook.faults.site import At, PlannedFault, ToolSite
 from offbook.faults.tools import ToolFault
-from offbook.schema_errors import explain_json_error, explain_msgspec_error, shape_hint, value_at
+from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error, json_value_at, shape_hint
 
 
 class Chaos(Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,10 +129,13 @@ def _encode(plan: _PlanFile) -> bytes:
 
 def _decode(data: bytes, *, source: str) -> _PlanFile:
     try:
-        declared = msgspec.json.decode(data.decode())
+        data.decode()
+        msgspec.json.decode(data, type=msgspec.Raw)  # the syntax comes before the shape
+        if source:
+            check_keys(data)
         plan = msgspec.json.decode(data, type=_PlanFile)
     except msgspec.ValidationError as error:
-        raise _shape_error(declared, error, source) from None
+        raise _shape_error(data, error, source) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason, place = explain_json_error(data, error)
         raise InputError(reason, source=source, place=place, hint=f"a plan is like {_EXAMPLE}") from None
@@ -149,12 +152,12 @@ def _check_line(planned: PlannedFault, index: int, source: str) -> PlannedFault:
         raise InputError(error.reason, source=source, place=place, hint=error.hint) from None
 
 
-def _shape_error(declared: object, error: Exception, source: str) -> InputError:
+def _shape_error(data: bytes, error: Exception, source: str) -> InputError:
     reason, path = explain_msgspec_error(error)
     hint = f"a plan is like {_EXAMPLE}"
     if found := re.match(r"(\.faults\[\d+\]\.fault|\.chaos\.faults\[\d+\])(.*)", path):
         types = FAULT_TYPES if path.startswith(".chaos") else PLANNED_FAULT_TYPES
-        reason, hint = explain_fault_error(reason, found[2], value_at(declared, found[1]), types)
+        reason, hint = explain_fault_error(reason, found[2], json_value_at(data, found[1]), types)
     elif "unknown field" in reason:
         hint = shape_hint(reason, "", _shape_at(path))
     return InputError(reason, source=source, place=path.removeprefix("."), hint=hint)

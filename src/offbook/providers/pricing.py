@@ -14,6 +14,9 @@ from msgspec import Meta, Struct
 
 from offbook.errors import InputError
 from offbook.messages import Usage
+from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
+
+_EXAMPLE = '{"as_of": "2026-01-31", "models": {"name": {"prompt": 1.0, "completion": 2.0}}}'
 
 logger = logging.getLogger("offbook.pricing")
 TOKENS_PER_UNIT = 1_000_000
@@ -55,13 +58,17 @@ class PriceTable:
             InputError: the file cannot be read as a price table.
         """
         try:
-            return _parse(Path(path).read_bytes())
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise InputError(
-                str(error),
-                source=str(path),
-                hint='{"as_of": "2026-01-31", "models": {"name": {"prompt": 1.0, "completion": 2.0}}}',
-            ) from None
+            data = Path(path).read_bytes()
+            check_keys(data)
+            return _parse(data)
+        except OSError as error:
+            raise InputError(error.strerror or str(error), source=str(path), hint=_EXAMPLE) from None
+        except msgspec.ValidationError as error:
+            reason, place = explain_msgspec_error(error)
+            raise InputError(reason, source=str(path), place=place.removeprefix("."), hint=_EXAMPLE) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            reason, place = explain_json_error(data, error)
+            raise InputError(reason, source=str(path), place=place, hint=_EXAMPLE) from None
 
     @staticmethod
     def shipped() -> PriceTable:

@@ -20,7 +20,7 @@ from offbook.explore.options import ExploreOptions
 from offbook.explore.run import Run
 from offbook.explore.verdict import Assessment, Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
-from offbook.schema_errors import explain_json_error, explain_msgspec_error
+from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 from offbook.subjects import is_regression
 from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSettings, load_invariants, open_subject
 
@@ -65,6 +65,7 @@ def load_regression(path: str | os.PathLike[str]) -> Regression:
     source = os.fspath(path)
     try:
         data = Path(path).read_bytes()
+        check_keys(data)
         return msgspec.json.decode(data, type=Regression)
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source) from None

@@ -96,7 +96,7 @@ def test_writing_what_was_read_gives_the_same_bytes(document):
         ('{"get": {"error": "ValueError"}}', "_tools.get.error", "expected an object"),
         ('{"get": {"error": {}}}', "_tools.get.error", "the field type is missing"),
         ('{"get": {"error": {"type": 5}}}', "_tools.get.error.type", "expected a string"),
-        ('{"get": {"result": 1e999}}', "_tools.get.result", "out of range"),
+        ('{"get": {"result": 1e999}}', "_tools.get.result", "too large"),
         ('{"get-it": {"recorded_at": 5}}', "_tools.get-it.recorded_at", "expected a string"),
         ('{"a b": {"recorded_at": 5}}', "_tools['a b'].recorded_at", "expected a string"),
         ('{"a\\u0000b": {}}', "_tools['a\\x00b']", "control characters"),

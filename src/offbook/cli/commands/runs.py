@@ -70,13 +70,12 @@ def _print(summaries: list[RunSummary], runs_dir: str) -> None:
 
 def _cells(summary: RunSummary, runs_dir: str) -> tuple[str, ...]:
     from offbook.cli.runners.resume import resume_command
-    from offbook.text import printable
 
     if summary.problem:
-        return summary.id, "", summary.status, "", "", "", printable(summary.problem.splitlines()[0])
+        return summary.id, "", summary.status, "", "", "", summary.problem.splitlines()[0]
     return (
         summary.id,
-        printable(summary.workflow),
+        summary.workflow,
         summary.status,
         f"{summary.settled_steps}/{summary.steps}",
         format_usd(summary.cost_usd),

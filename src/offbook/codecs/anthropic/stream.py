@@ -36,6 +36,7 @@ from offbook.messages import (
     TextDelta,
     ToolCallDelta,
     incomplete_stream_error,
+    json_text,
 )
 
 
@@ -143,7 +144,7 @@ class AnthropicStreamDecoder:
         call_index = self._call_count
         self._call_count += 1
         if block.input:  # sent whole, so pieces that follow only repeat it
-            return [ToolCallDelta(call_index, orjson.dumps(block.input).decode(), block.id, block.name)]
+            return [ToolCallDelta(call_index, json_text(block.input), block.id, block.name)]
         self._call_of_block[start.index] = call_index
         return [ToolCallDelta(call_index, "", block.id, block.name)]
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -18,6 +17,7 @@ from offbook.messages import (
     TextDelta,
     ToolCallDelta,
     Usage,
+    json_text,
 )
 
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
@@ -129,7 +129,7 @@ def decode_deltas(parts: list[PartShape], *, calls_before: int = 0) -> list[Stre
 
 
 def _decode_call(call: FunctionCallShape, index: int) -> ToolCallDelta:
-    return ToolCallDelta(index, orjson.dumps(call.args or {}).decode(), call.id or f"call_{index}", call.name)
+    return ToolCallDelta(index, json_text(call.args or {}), call.id or f"call_{index}", call.name)
 
 
 def with_finish_reason(response: Response, end: str | None) -> Response:

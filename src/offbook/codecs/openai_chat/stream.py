@@ -33,6 +33,7 @@ from offbook.messages import (
     TextDelta,
     ToolCallDelta,
     incomplete_stream_error,
+    json_text,
 )
 from offbook.text import shorten
 
@@ -111,7 +112,7 @@ def _deltas(message: MessageShape) -> list[StreamDelta]:
 
 def _call_delta(call: ToolCallShape, position: int) -> ToolCallDelta:
     arguments = call.function.arguments
-    text = orjson.dumps(arguments).decode() if isinstance(arguments, dict) else arguments or ""
+    text = json_text(arguments) if isinstance(arguments, dict) else arguments or ""
     return ToolCallDelta(position if call.index is None else call.index, text, call.id, call.function.name or None)
 
 

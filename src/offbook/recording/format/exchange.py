@@ -10,6 +10,7 @@ import orjson
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from offbook.errors import RecordingFormatError
 from offbook.faults import AnyFault
 from offbook.messages import (
     JsonObject,
@@ -21,6 +22,7 @@ from offbook.messages import (
     ToolCallDelta,
     Usage,
     deltas_of,
+    json_text,
 )
 from offbook.recording.format.wire_record import WireRecord
 from offbook.text import printable
@@ -152,7 +154,12 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
         return "" if fields is None else printable(f"{fields['method']} {fields['path']}").replace("\n", " ")
 
     def _decode_request(self) -> JsonObject:
-        fields = msgspec.json.decode(self.request) if bytes(self.request) else None
+        try:
+            fields = msgspec.json.decode(self.request) if bytes(self.request) else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RecordingFormatError(
+                f"a recorded request cannot be read: {error}", place="request", hint="record the call again"
+            ) from None
         return fields if isinstance(fields, dict) else {}
 
 
@@ -167,7 +174,7 @@ def _split_words(delta: TextDelta) -> list[TextDelta]:
 
 def _tool_call_from_record(call: RecordedToolCall) -> ToolCall:
     if isinstance(call.arguments, dict):
-        args = orjson.loads(orjson.dumps(call.arguments))  # the caller may change them
+        args = orjson.loads(json_text(call.arguments))  # the caller may change them
         return ToolCall(call.name, args, call.id, call.reasoning)
     return replace(ToolCall.parse(call.name, call.arguments, id=call.id), reasoning=call.reasoning)
 

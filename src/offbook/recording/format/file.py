@@ -26,7 +26,7 @@ from offbook.recording.format.exchange import (
 from offbook.recording.format.keys import KEY_HINT, quote_name, tool_key, unfit_reason, unfit_tool_reason
 from offbook.recording.format.tool_exchange import RecordedError, ToolEntry, ToolExchange
 from offbook.recording.format.wire_record import Base64, TimedFrame, WireRecord
-from offbook.schema_errors import explain_json_error, explain_msgspec_error, shape_hint, value_at
+from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error, json_value_at, shape_hint
 from offbook.text import suggestion
 
 MAX_FILE_BYTES = 512 * 1024 * 1024
@@ -34,6 +34,7 @@ MAX_TEXT_CHARS = 32 * 1024 * 1024
 SPARE_NESTING_LEVELS = 200
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_KEY_START = b'\n  "'
 _NO_TOOLS = Raw(b"{}")
 _outer_decoder = msgspec.json.Decoder(dict[str, Raw])
 _entry_decoder = msgspec.json.Decoder(Exchange | list[Exchange])
@@ -82,8 +83,14 @@ def parse_document(data: bytes, *, source: str) -> Document:
         if not data.isascii():
             data.decode()
         outer = _outer_decoder.decode(data)
+        if data.count(_KEY_START) != len(outer):  # not as we write it: one key on each line that is indented once
+            check_keys(data)
     except _UNREADABLE as error:
         raise _syntax_error(data, error, source) from None
+    return _parse_outer(outer, source)
+
+
+def _parse_outer(outer: dict[str, Raw], source: str) -> Document:
     tools = parse_tools(outer.pop("_tools", _NO_TOOLS), source=source)
     metadata = {key: _parse_metadata(key, value, source) for key, value in outer.items() if key.startswith("_")}
     try:
@@ -108,7 +115,7 @@ def document_from_dict(responses: Mapping[str, Any], *, source: str) -> Document
     except TypeError as error:
         reason = f"cannot be written as JSON: {error}"
         raise RecordingFormatError(reason, source=source, hint="pass plain JSON values") from None
-    return parse_document(data, source=source)
+    return _parse_outer(_outer_decoder.decode(data), source)
 
 
 def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
@@ -127,12 +134,23 @@ def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
 
 def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
     """Parse one exchange of a key, like `parse_document`."""
+    _check_utf8(data, place=_place(key), source=source)
     return _single(_parse_entry(key, data, source), place=_place(key), source=source)
 
 
 def parse_tool_exchange(name: str, data: bytes, *, source: str) -> ToolExchange:
     """Parse one exchange of a tool, like `parse_tools`."""
+    _check_utf8(data, place=tool_key(name), source=source)
     return _single(_parse_tool_entry(name, data, source), place=tool_key(name), source=source)
+
+
+def _check_utf8(data: bytes, *, place: str, source: str) -> None:
+    """Check what the parser leaves for later: a request is decoded when it is needed."""
+    try:
+        if not data.isascii():
+            data.decode()
+    except UnicodeDecodeError as error:
+        raise RecordingFormatError(f"not UTF-8: {error.reason}", source=source, place=place) from None
 
 
 def _single(entry: E | list[E], *, place: str, source: str) -> E:
@@ -253,13 +271,13 @@ def _shape_error(key: str, data: bytes | Raw, error: Exception, source: str) -> 
     reason, path = explain_msgspec_error(error)
     hint = _ENTRY_HINT
     if found := re.match(r"(.*\.fault)\b(.*)", path):
-        reason, hint = explain_fault_error(reason, found[2], value_at(msgspec.json.decode(data), found[1]))
+        reason, hint = explain_fault_error(reason, found[2], json_value_at(bytes(data), found[1]))
     elif "unknown field" in reason:
         hint = shape_hint(reason, path, _shape_at(path))
     elif ".wire" in path:
         hint = _WIRE_HINT
     elif path.endswith(".when"):
-        given = value_at(msgspec.json.decode(data), path)
+        given = json_value_at(bytes(data), path)
         hint = suggestion(given if isinstance(given, str) else "", get_args(Condition), kind="conditions")
     return RecordingFormatError(reason, source=source, place=_place(key) + path, hint=hint)
 

@@ -62,6 +62,8 @@ class SqliteDatabase(ForkGuarded):
                 return self._connect().execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise self._translate(error) from None
+        except UnicodeDecodeError as error:  # of a value, or of SQLite's own message
+            raise RecordingFormatError(f"not a recording: not UTF-8: {error.reason}", source=self.source) from None
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from offbook.explore.verdict import Assessment, Verdict
 from offbook.faults import PlannedFault
 from offbook.report.exploration.report_input import ReportInput
 from offbook.report.text import encode_json
-from offbook.schema_errors import explain_json_error, explain_msgspec_error
+from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 
 VERSION = 1
 _HINT = "write one with the reporter json=exploration.json"
@@ -157,6 +157,7 @@ def _case_report(explored: CaseResult, report_input: ReportInput) -> CaseReport:
 def _read(data: bytes, *, source: str) -> _StoredExploration:
     try:
         data.decode()
+        check_keys(data)
         version = msgspec.json.decode(data, type=_ReportVersion).version
         if version != VERSION:
             hint = f"this offbook reads version {VERSION}; explore again"

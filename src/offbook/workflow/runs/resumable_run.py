@@ -18,6 +18,7 @@ from offbook.errors import RunError
 from offbook.messages import JsonObject
 from offbook.recording.record_mode import timestamp
 from offbook.recording.stores.journal import Journal
+from offbook.schema_errors import check_keys
 from offbook.workflow.engine.result import RunStatus, StepResult
 from offbook.workflow.file.schema import WorkflowDefinition
 from offbook.workflow.file.tree import included_files
@@ -117,6 +118,8 @@ def read_progress(path: Path) -> StoredProgress:
         lines = path.read_bytes().split(b"\n")[:-1]
     except FileNotFoundError:
         return progress
+    except OSError as error:
+        raise RunError(error.strerror or str(error), source=str(path)) from None
     for number, line in enumerate(lines, 1):
         try:
             progress.apply(_decoder.decode(line))
@@ -159,7 +162,9 @@ def read_manifest(path: Path) -> RunManifest:
         RunError: the file cannot be read, or is not a manifest.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunManifest)
+        data = path.read_bytes()
+        check_keys(data)
+        return msgspec.json.decode(data, type=RunManifest)
     except OSError as error:
         raise RunError(error.strerror or str(error), source=str(path)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

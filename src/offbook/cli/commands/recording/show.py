@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -130,9 +130,9 @@ def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExch
 
     if chosen or not calls:
         columns, *rows = _without_empty_wire([COLUMNS, *(_cells(stored) for stored in chosen)])
-        print_table(columns, _printable(rows), numbers=(3, 4, 5))
+        print_table(columns, rows, numbers=(3, 4, 5))
     if calls:
-        print_table(TOOL_COLUMNS, _printable(_call_cells(stored) for stored in calls), numbers=(2,))
+        print_table(TOOL_COLUMNS, (_call_cells(stored) for stored in calls), numbers=(2,))
     cost_usd = sum(stored.exchange.cost_usd for stored in chosen)
     keys = len({stored.key for stored in chosen})
     totals = f"{file}: {pluralize(len(chosen), 'exchange')} of {pluralize(keys, 'key')}"
@@ -146,10 +146,6 @@ def _without_empty_wire(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """Return the rows, names of columns first, without the column for the wire if no exchange has a wire record."""
     wire = COLUMNS.index("wire")
     return rows if any(row[wire] for row in rows[1:]) else [row[:wire] + row[wire + 1 :] for row in rows]
-
-
-def _printable(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return [tuple(map(printable, row)) for row in rows]
 
 
 def _call_cells(stored: StoredExchange[ToolExchange]) -> tuple[str, ...]:
