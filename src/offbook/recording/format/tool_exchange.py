@@ -72,10 +72,6 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """A copy of the result that the caller may change; None if there is none."""
         return None if self.result is UNSET else msgspec.json.decode(msgspec.json.encode(self.result))
 
-    def is_same(self, other: ToolExchange) -> bool:
-        """Return whether the other is a copy of this exchange."""
-        return msgspec.json.encode(self) == msgspec.json.encode(other)
-
 
 ToolEntry: TypeAlias = ToolExchange | list[ToolExchange]
 

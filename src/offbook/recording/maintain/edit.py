@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from offbook.errors import InputError
@@ -33,8 +34,8 @@ def merge_documents(documents: Sequence[Document], *, conflict: MergeConflictPol
         if document.meta.get("normalise") != merged.meta.get("normalise"):
             raise InputError("the recordings were made with different normalise rules", hint="merge like with like")
         merged.rest = document.rest | merged.rest
-        _merge_into(merged.entries, document.entries, conflict, Exchange.is_same)
-        _merge_into(merged.tools, document.tools, conflict, ToolExchange.is_same)
+        _merge_into(merged.entries, document.entries, conflict)
+        _merge_into(merged.tools, document.tools, conflict)
     return merged
 
 
@@ -75,16 +76,14 @@ def _exists_error(target: Store) -> InputError:
     return InputError("it already exists", source=target.location, hint="name another output, or pass --force")
 
 
-def _merge_into(
-    merged: Entries[E], entries: Entries[E], conflict: MergeConflictPolicy, is_same: Callable[[E, E], bool]
-) -> None:
+def _merge_into(merged: Entries[E], entries: Entries[E], conflict: MergeConflictPolicy) -> None:
     for key, entry in entries.items():
         if key not in merged or conflict == "last":
             merged[key] = list(entry) if isinstance(entry, list) else entry  # a copy, which may be added to
         elif conflict == "append":
-            known = list(exchanges_of(merged, key))
+            known = {msgspec.json.encode(exchange) for exchange in exchanges_of(merged, key)}
             for exchange in exchanges_of(entries, key):
-                if not any(is_same(exchange, other) for other in known):
+                if msgspec.json.encode(exchange) not in known:
                     add_exchange(merged, key, exchange)
 
 
