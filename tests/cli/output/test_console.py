@@ -80,3 +80,10 @@ def test_a_table_is_wrapped_to_the_width_of_the_terminal(columns):
     lines = re.sub(r"\x1b\[\d*m", "", shown_on_a_terminal(columns=columns)).splitlines()
     assert len(lines) > 3
     assert max(map(len, lines)) <= columns
+
+
+def test_a_table_with_very_many_rows_is_printed_without_wrapping():
+    rows = [("é" * 300, str(number), "two\nlines") for number in range(1_001)]
+    lines = printed_by(print_table, COLUMNS, rows, numbers=(1,)).splitlines()
+    assert len(lines) == 1_002
+    assert lines[-1] == f"{'é' * 300}    1000  two lines"

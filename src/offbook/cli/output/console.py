@@ -64,14 +64,14 @@ _PLAIN_TERMINALS = ("dumb", "unknown")
 
 def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, numbers: tuple[int, ...] = ()) -> None:
     """Print a table without lines, its columns named in bold. Those whose positions are in `numbers` end flush."""
-    lines = [columns, *(tuple(printable(cell).replace("\n", " ") for cell in row) for row in rows)]
+    lines = [columns, *(tuple(map(printable, row)) for row in rows)]
     widths = [max(map(_width, cells)) for cells in zip(*lines, strict=True)]
     if len(lines) <= MANY_ROWS and not _fits(
         (cell for line in lines for cell in line), sum(widths) + len(_GAP) * (len(widths) - 1)
     ):
         _print_with_rich(columns, lines[1:], numbers)
         return
-    texts = [_GAP.join(_pad(line, widths, numbers)) for line in lines]
+    texts = [_GAP.join(_pad(line, widths, numbers)).replace("\n", " ") for line in lines]
     _print_line(texts[0], style="bold")
     if len(texts) > 1:
         typer.echo("\n".join(texts[1:]))
