@@ -130,11 +130,7 @@ class PlannedFault(Struct, frozen=True, forbid_unknown_fields=True):
 _DIGITS = 6
 
 
-def mark_of(line: PlannedFault) -> str:
-    """Return the mark of a line of a plan, like `fault-3f9c1a`: the same for the same line."""
-    return f"fault-{short_digest(str(line))}"
-
-
-def short_digest(text: str) -> str:
-    """Return six hex digits that name a text."""
-    return sha256(text.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
+def mark_of(*lines: PlannedFault, kind: str = "fault") -> str:
+    """Return the mark of lines of a plan, like `fault-3f9c1a`: the same for the same lines."""
+    text = "; ".join(str(line) for line in lines)
+    return f"{kind}-{sha256(text.encode('utf-8', 'replace')).hexdigest()[:_DIGITS]}"

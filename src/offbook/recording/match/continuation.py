@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.faults import FaultPlan
-from offbook.faults.site import short_digest
+from offbook.faults.site import mark_of
 from offbook.messages import JsonObject, Request, Response, ToolCall
 from offbook.recording.format.exchange import Condition, Exchange
 from offbook.recording.match.conversation import (
@@ -42,8 +42,7 @@ _GO_ON = re.compile(r"continu|go on|carry on|left off|cut off|the rest|keep goin
 
 def gave_up_mark(plan: FaultPlan) -> str:
     """Return the mark of a model that gives up in a run with this plan, like `gave-up-3f9c1a`."""
-    lines = "; ".join(str(line) for line in plan)
-    return f"gave-up-{short_digest(lines)}"
+    return mark_of(*plan, kind="gave-up")
 
 
 def gave_up_text(mark: str) -> str:
