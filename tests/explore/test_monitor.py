@@ -239,7 +239,7 @@ def test_the_place_is_the_innermost_line_of_the_agent():
     def here():
         return place_of(sys._getframe(), inside=outermost.__code__)
 
-    assert outermost(here) == f"test_own_code.py:{here.__code__.co_firstlineno + 1} here"
+    assert outermost(here) == f"test_monitor.py:{here.__code__.co_firstlineno + 1} here"
 
 
 def test_what_called_the_run_is_not_the_agent():
@@ -264,7 +264,7 @@ def test_if_the_loop_waits_the_place_is_where_the_first_task_waits():
         await task
         return place
 
-    assert asyncio.run(look()) == f"test_own_code.py:{waits.__code__.co_firstlineno + 1} waits"
+    assert asyncio.run(look()) == f"test_monitor.py:{waits.__code__.co_firstlineno + 1} waits"
 
 
 DUMP = f"""\

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from msgspec import Struct, field
 
 from offbook.call_numbers import CallNumbers
-from offbook.effects import Effect, ToolDeclaration, net_effects
+from offbook.effects import Effect, ToolDeclaration, net_effects, volatile_values
 from offbook.faults import At
 from offbook.messages import JsonObject, ReasoningDelta, StreamDelta, TextDelta
 from offbook.recording.format.document import Document, each_exchange
@@ -179,7 +180,7 @@ class RunFailure(Struct, frozen=True):
     message: str
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class Run(Struct, frozen=True, kw_only=True, dict=True):
     """One run, from start to end.
 
     `result` is its result as JSON. `broken` lists the assertions that do not hold, `fired` the faults that fired.
@@ -204,6 +205,11 @@ class Run(Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...] = ()
     took_s: float = 0.0
     paths: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def requested_values(self) -> set[str]:
+        """The UUIDs and times in what its models have asked for, derived once: they are the same in every replay."""
+        return volatile_values([call.asks_for for call in self.calls])
 
     @property
     def trajectory(self) -> list[tuple[str, JsonObject]]:

@@ -9,10 +9,11 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from offbook.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects, volatile_values
+from offbook.effects import UNDECLARED, Effect, EffectDifference, compare_effects, net_effects
 from offbook.explore.broken_result import admits_failure, broken_parts, is_empty_result
 from offbook.explore.run import ModelCall, Run, ToolRun
 from offbook.faults import PlannedFault, parse_fault
+from offbook.faults.fault import FaultTrait
 from offbook.text import pluralize, shorten
 
 Verdict = Literal[
@@ -94,7 +95,7 @@ class _Claims:
 
     def __iter__(self) -> Iterator[Assessment]:
         run = self._run
-        stable = volatile_values([call.asks_for for call in self._clean.calls])  # a recorded model asks for the same
+        stable = self._clean.requested_values  # a recorded model asks for the same
         difference = compare_effects(run.effects, self._clean.effects, self._declarations, stable=stable)
         yield from self._more_effects(difference)
         yield from self._broken_checks()
@@ -112,7 +113,7 @@ class _Claims:
             yield from self._success(difference)
 
     def _more_effects(self, difference: EffectDifference) -> Iterator[Assessment]:
-        if self._has_fired("one_more_tool"):  # the model asked for it, and the question is when the agent stops
+        if self._has_fired("asks_for_more"):  # the model asked for it, and the question is when the agent stops
             return
         observed = [each for each in difference.repeated if self._is_observed(each[0].tool)]
         inferred = [each for each in difference.repeated if not self._is_observed(each[0].tool)]
@@ -146,7 +147,7 @@ class _Claims:
         for call in [each for each in calls if each.is_too_soon][:1]:
             yield Assessment("came too soon", (f"call {call.row} came sooner than the last answer asked for",))
         for call in [each for each in calls if each.forgot][:1]:
-            if not self._has_fired("context_overflow"):
+            if not self._has_fired("wants_less"):
                 lost = f"the request after the failure lacks {pluralize(call.forgot, 'message')} of its conversation"
                 yield Assessment("wrong", (lost,))
         yield from self._retries_in_vain()
@@ -211,9 +212,9 @@ class _Claims:
     def _accepted_broken_data(self) -> Iterator[Assessment]:
         run, clean = self._run, self._clean
         yield from self._marked_effects()
-        is_legitimately_empty = self._has_fired("tool_empty") and is_empty_result(run.result) and run.result is not None
+        is_empty = is_empty_result(run.result) and run.result is not None
         for part in broken_parts(run.result, clean.result, run.marks) if run.result != clean.result else ():
-            if not is_legitimately_empty:
+            if not (is_empty and self._has_fired("may_be_true")):
                 yield Assessment("undetected", (part,))
         if run.result == clean.result and not run.continuation:
             yield from self._ignored_results()
@@ -226,17 +227,17 @@ class _Claims:
 
     def _was_approved(self, effect: Effect) -> bool:
         """Return whether a model saw the refusal that stands in an effect: nothing but a model can tell what it is."""
-        return self._has_fired("refusal") and self._was_told and _carries(effect.arguments, self._run.marks)
+        return self._has_fired("reads_like_answer") and self._was_told and _carries(effect.arguments, self._run.marks)
 
     def _ignored_results(self) -> Iterator[Assessment]:
         """Yield what shows that a broken answer of a tool or a model made no difference."""
         run, clean = self._run, self._clean
         for planned in self._faults:
             tool = planned.at.tool
-            is_broken = planned.fault.type in ("tool_garbled", "tool_empty") and tool not in self._optional
+            is_broken = "breaks_result" in planned.fault.traits and tool not in self._optional
             if is_broken and len(run.tools) == len(clean.tools) and run.tools != clean.tools:
                 yield Assessment("undetected", (f"{tool} returned a broken result, and the answer is the same",))
-        for call in self._unanswered(lambda call: self._is_hit(call, _CUTTING)):
+        for call in self._unanswered(lambda call: self._is_hit(call, "cuts_answer")):
             cut = f"the answer to call {call.row} was cut off (length), and the run went on with it"
             yield Assessment("undetected", (cut,))
 
@@ -244,7 +245,7 @@ class _Claims:
         """Yield the calls that failed for good, though the result is the same as if they had not."""
         if self._was_told:
             return
-        for call in self._unanswered(lambda call: call.outcome == "failed" or self._is_hit(call, _EMPTYING)):
+        for call in self._unanswered(lambda call: call.outcome == "failed" or self._is_hit(call, "empties_answer")):
             never = f"call {call.row} never got a good answer, and the result is the same"
             yield Assessment("went on without", (never,))
         for run in self._failed_tools():
@@ -268,8 +269,8 @@ class _Claims:
         has_later_call = any(each.number > call.number for each in self._run.calls)
         return has_later_effect or has_later_call or not self._clean.effects
 
-    def _is_hit(self, call: ModelCall, faults: Collection[str]) -> bool:
-        return any(planned.fault.type in faults for planned in self._hits(call))
+    def _is_hit(self, call: ModelCall, trait: FaultTrait) -> bool:
+        return any(trait in planned.fault.traits for planned in self._hits(call))
 
     def _failed_tools(self) -> list[ToolRun]:
         """Return the calls of tools that a fault prevented and that nothing replaced."""
@@ -287,8 +288,8 @@ class _Claims:
         for effect in difference.other:
             yield f"{effect} was asked for, and its result sent"
 
-    def _has_fired(self, fault: str) -> bool:
-        return any(planned.fault.type == fault for planned in self._faults)
+    def _has_fired(self, trait: FaultTrait) -> bool:
+        return any(trait in planned.fault.traits for planned in self._faults)
 
     def _hits(self, call: ModelCall) -> Iterator[PlannedFault]:
         """Yield the faults that fired at this attempt of a call."""
@@ -299,9 +300,6 @@ class _Claims:
             if at.tool is None and all(wanted in (None, value) for wanted, value in fields):
                 yield planned
 
-
-_CUTTING = ("partial_response",)
-_EMPTYING = ("empty_response", "content_filter")
 
 MAX_ATTEMPTS = 10
 """How often one call may be sent before that is a storm."""
@@ -314,8 +312,6 @@ _HOPELESS = frozenset((400, 401, 403, 404, 422))
 
 def _hopeless_status(planned: PlannedFault) -> int | None:
     """Return the status of a fault that the same request would get again."""
-    if planned.fault.type == "context_overflow":
-        return 400
     status = getattr(planned.fault, "status_code", None)
     return status if status in _HOPELESS else None
 

@@ -7,7 +7,20 @@ import re
 from abc import ABCMeta, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sized
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 import orjson
@@ -125,10 +138,23 @@ class _FaultMeta(StructMeta, ABCMeta):
     """Lets a Struct have abstract methods."""
 
 
+FaultTrait: TypeAlias = Literal[
+    "breaks_result", "may_be_true", "cuts_answer", "empties_answer", "reads_like_answer", "asks_for_more", "wants_less"
+]
+"""What an exploration must know about a fault to judge a run.
+
+`breaks_result`: the result of the tool is broken or missing. `may_be_true`: what it returns can be the truth.
+`cuts_answer`, `empties_answer`: nothing, or not all, of the model's answer arrives. `reads_like_answer`: only a model
+can tell that it is none. `asks_for_more`: the model asks for further calls of tools, which are no defect of the agent.
+`wants_less`: the agent has to shorten its conversation.
+"""
+
+
 class DeclaredFault(Struct, frozen=True, tag_field="type", forbid_unknown_fields=True, metaclass=_FaultMeta):
     """A way to fail, declared as `{"type": …}` with the fields of its class."""
 
     is_for_tools: ClassVar[bool] = False
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset()
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
@@ -190,6 +216,7 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
             call.
         is_only_persistent: it is tried only as a fault that lasts.
         is_optional: it is tried only if it is named, because a sound agent may not withstand it.
+        is_spread: unless it is named, it takes turns with the others that are spread: one of them at each call.
         needs_stream: it can fire in streamed calls only.
         needs_tools: it can fire only in calls whose model may call tools.
         needs_tool_calls: it can fire only in calls whose answer asks for tools.
@@ -203,6 +230,7 @@ class FaultVariant(Struct, Generic[F_co], frozen=True):
     outlasts_call: bool = False
     is_only_persistent: bool = False
     is_optional: bool = False
+    is_spread: bool = False
     needs_stream: bool = False
     needs_tools: bool = False
     needs_tool_calls: bool = False

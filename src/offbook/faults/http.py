@@ -1,12 +1,12 @@
 """Faults of HTTP: the connection fails, the answer is late, the status is an error, or the content type is wrong."""
 
-from typing import Annotated, NoReturn, Self
+from typing import Annotated, ClassVar, NoReturn, Self
 
 from msgspec import Meta, field
 
 from offbook.codecs.base import error_message, error_of_status
 from offbook.errors import ProviderConnectionError, ProviderTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant, add_mark
+from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultTrait, FaultVariant, add_mark
 from offbook.messages import Reply
 
 
@@ -80,6 +80,16 @@ class HttpError(Fault, frozen=True, tag="http_error"):
             FaultVariant("http_error 400", cls(400), is_persistent=True),
             FaultVariant("http_error 401", cls(401), is_persistent=True),
             FaultVariant("http_error 404", cls(404), is_persistent=True),
+            FaultVariant("http_error 503", cls(503), is_persistent=True, is_spread=True),
+            FaultVariant("http_error 403", cls(403), is_persistent=True, is_spread=True),
+            FaultVariant(
+                "http_error 503 retry-after",
+                cls(503, headers={"retry-after": "7"}),
+                is_persistent=True,
+                is_spread=True,
+                http_fault=cls(503, headers={"retry-after": "1"}),
+            ),
+            FaultVariant("http_error 422", cls(422), is_persistent=True, is_spread=True),
         )
 
     async def apply(self, call: FaultedCall) -> NoReturn:
@@ -105,6 +115,8 @@ _CONTEXT_LENGTH_EXCEEDED = HttpError(
 class ContextOverflow(Fault, frozen=True, tag="context_overflow"):
     """Raises the ProviderError of a 400 whose body has the code `context_length_exceeded`."""
 
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"wants_less"})
+
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("context_overflow", cls(), is_persistent=True),)
@@ -113,6 +125,11 @@ class ContextOverflow(Fault, frozen=True, tag="context_overflow"):
     def body(self) -> str:
         """The response body, in OpenAI's words."""
         return _CONTEXT_LENGTH_EXCEEDED.body
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status."""
+        return _CONTEXT_LENGTH_EXCEEDED.status_code
 
     async def apply(self, call: FaultedCall) -> NoReturn:
         await _CONTEXT_LENGTH_EXCEEDED.apply(call)

@@ -8,7 +8,7 @@ import orjson
 from msgspec.structs import replace
 
 from offbook.errors import MalformedResponseError
-from offbook.faults.fault import Fault, FaultedCall, FaultVariant, add_mark
+from offbook.faults.fault import Fault, FaultedCall, FaultTrait, FaultVariant, add_mark
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, ToolCall, WholeReply
 
 
@@ -63,6 +63,8 @@ class WrongShape(Fault, frozen=True, tag="wrong_shape"):
 class EmptyResponse(Fault, frozen=True, tag="empty_response"):
     """Answers without text and tool calls, with the finish reason `stop`."""
 
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"empties_answer"})
+
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("empty_response", cls(), is_persistent=True, outlasts_call=True),)
@@ -74,6 +76,8 @@ class EmptyResponse(Fault, frozen=True, tag="empty_response"):
 class ContentFilter(Fault, frozen=True, tag="content_filter"):
     """Answers without text and tool calls, with the finish reason `content_filter`."""
 
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"empties_answer"})
+
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("content_filter", cls(), is_persistent=True, outlasts_call=True),)
@@ -84,6 +88,8 @@ class ContentFilter(Fault, frozen=True, tag="content_filter"):
 
 class Refusal(Fault, frozen=True, tag="refusal"):
     """Answers with a refusal as `content` and without tool calls, with the finish reason `stop`."""
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"reads_like_answer"})
 
     content: str = "I'm sorry, but I can't help with that."
 
@@ -102,6 +108,8 @@ class PartialResponse(Fault, frozen=True, tag="partial_response"):
     The `content` is all there (`whole`), or it breaks off (`half`): the text in its middle, or, if there are tool
     calls, the arguments of the last one, which are then not complete JSON.
     """
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"cuts_answer"})
 
     content: Literal["whole", "half"] = "whole"
 

@@ -4,12 +4,12 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from msgspec import field
 from msgspec.structs import replace
 
-from offbook.faults.fault import Fault, FaultedCall, FaultVariant, add_mark
+from offbook.faults.fault import Fault, FaultedCall, FaultTrait, FaultVariant, add_mark
 from offbook.messages import JsonObject, Reply, Response, ToolCall, WholeReply, made_tool_calls
 
 
@@ -63,6 +63,8 @@ class OneMoreTool(Fault, frozen=True, tag="one_more_tool"):
 
     Agents look before they act, so the first call seldom has a side effect; what is tried is whether a loop ends.
     """
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"asks_for_more"})
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:

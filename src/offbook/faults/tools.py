@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self
 from msgspec import Meta, Struct
 
 from offbook.errors import ToolFaultError, ToolTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, DeclaredFault, FaultVariant, add_mark
+from offbook.faults.fault import UNANSWERED_MS, DeclaredFault, FaultTrait, FaultVariant, add_mark
 from offbook.messages import JsonObject
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class ToolFault(DeclaredFault, frozen=True):
 class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
     """Runs the tool, and returns None instead of its result."""
 
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"breaks_result", "may_be_true"})
+
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_empty", cls(), is_persistent=True),)
@@ -78,6 +80,8 @@ class ToolError(ToolFault, frozen=True, tag="tool_error"):
 
 class ToolGarbled(ToolFault, frozen=True, tag="tool_garbled"):
     """Runs the tool, and returns `result` instead of its result: by default, JSON that breaks off."""
+
+    traits: ClassVar[frozenset[FaultTrait]] = frozenset({"breaks_result"})
 
     result: str = '{"status": "ok", "resu'
 
