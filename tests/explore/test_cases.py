@@ -31,6 +31,21 @@ def test_each_fault_goes_round_all_sites_once_and_then_lasts():
     ]
 
 
+SPREAD = ("503", "403", "503 headers.retry-after=7", "422")
+MANY = sites_of(clean_run(calls=tuple(model_call(number) for number in range(1, 7)), tools=(tool_run(),)))
+
+
+def test_some_statuses_take_turns_at_the_calls_unless_they_are_named():
+    spread = {f"call={call}: http_error {SPREAD[(call - 1) % 4]}" for call in range(1, 7)}
+    assert {each for each in lines_of(cases_of(MANY, select_variants("all"))) if each.endswith(SPREAD)} == {
+        *spread,
+        *(line.replace(":", " attempt=1:") for line in spread),
+    }
+    for names in ("http_error", "all,http_error"):
+        named = lines_of(cases_of(MANY, select_variants(names)))
+        assert {f"call={call}: http_error {status}" for call in range(1, 7) for status in SPREAD} <= set(named)
+
+
 def test_an_answer_that_arrives_lasts_from_its_call_on():
     sites = sites_of(clean_run(calls=(model_call(1), model_call(2, step_id="a", step_call=1))))
     assert lines_of(cases_of(sites, select_variants("empty_response"))) == [

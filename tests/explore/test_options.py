@@ -29,6 +29,10 @@ def test_faults_are_chosen_by_their_own_names_or_by_their_types_in_the_order_of_
         "http_error 400",
         "http_error 401",
         "http_error 404",
+        "http_error 503",
+        "http_error 403",
+        "http_error 503 retry-after",
+        "http_error 422",
         "tool_lost",
     ]
 

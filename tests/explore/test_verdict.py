@@ -164,7 +164,10 @@ def test_a_run_may_go_on_without_what_is_optional():
         ("came too soon", fired_run(calls=(model_call(), model_call(attempt=2, is_too_soon=True)))),
         ("wrong", fired_run(calls=(model_call(), model_call(2, forgot=3)), diverged="new")),
         ("undecided", fault_run("context_overflow", calls=(model_call(2, forgot=3),), diverged="new")),
-        ("retried in vain", fault_run("http_error 401", calls=(FAILED, AGAIN))),
+        *(
+            ("retried in vain", fault_run(f"http_error {status}", calls=(FAILED, AGAIN)))
+            for status in (400, 401, 403, 404, 422)
+        ),
         ("retried in vain", fault_run("context_overflow", calls=(FAILED, AGAIN))),
         ("recovered", fault_run("http_error 503", calls=(FAILED, AGAIN))),
         ("recovered", fault_run("http_error 401", calls=(FAILED, model_call(2)))),

@@ -45,12 +45,24 @@ def cases_of(
     Equivalent cases are one. A `budget` is the largest number of cases: the most telling ones.
     """
     found: dict[str, tuple[PlannedFault, list[HeatmapCell]]] = {}
+    variants = list(variants)
     for variant in variants:
-        for column, line, site in _planned_faults(variant, sites):
+        for column, line, site in _planned_faults(variant, _its_turns(variant, variants, sites)):
             found.setdefault(str(line), (line, []))[1].append(HeatmapCell(site.row, column))
     numbered = enumerate(found.values(), 1)
     cases = [FaultCase(f"{number:04}", (line,), tuple(cells)) for number, (line, cells) in numbered]
     return most_telling(cases, budget)
+
+
+def _its_turns(
+    variant: FaultVariant, variants: Sequence[FaultVariant], sites: Sequence[ExploredSite]
+) -> Sequence[ExploredSite]:
+    """Return the sites at which it is the turn of a variant: all, unless it is spread."""
+    spread = [each for each in variants if each.is_spread]
+    if variant not in spread:
+        return sites
+    of_models = [site for site in sites if not site.is_tool]
+    return of_models[spread.index(variant) :: len(spread)]
 
 
 def most_telling(cases: Sequence[FaultCase], budget: int | None) -> list[FaultCase]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.errors import InputError
 from offbook.explore.verdict import Invariant
@@ -29,7 +30,7 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
     """Return the variants of those names, in their order.
 
     A name is that of a variant (`http_error 500`), the type of its fault, or `all`; several can be joined by commas.
-    Optional variants are not in `all`: `all,wrong_values` tries one of them too.
+    Optional variants are not in `all`: `all,wrong_values` tries one of them too. A variant that is named is not spread.
 
     Raises:
         InputError: there is no such fault.
@@ -41,13 +42,14 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
         if name != "all" and name not in known:
             hint = did_you_mean(name, sorted(known), kind="faults")
             raise InputError(f"there is no fault {name!r} to try", source="faults", hint=hint)
-    return [variant for variant in among if _is_wanted(variant, wanted)]
+    return [chosen for variant in among if (chosen := _choose(variant, wanted)) is not None]
 
 
-def _is_wanted(variant: FaultVariant, names: Sequence[str]) -> bool:
+def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:
+    """Return the variant as it is tried if these names are given; None if it is not."""
     if variant.name in names or variant.fault.type in names:
-        return True
-    return "all" in names and not variant.is_optional
+        return replace(variant, is_spread=False)
+    return variant if "all" in names and not variant.is_optional else None
 
 
 class ExploreOptions(Struct, frozen=True, kw_only=True):
