@@ -47,6 +47,26 @@ def test_no_path_leads_to_another_server():
     assert Upstreams().url(route_of("GET", "/", anthropic), "@evil", "") == "https://api.anthropic.com/@evil"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/../../../x", "/v1/..", "/../v1/models", "/v1/./models", "/v1/%2e%2e/x", "/v1/.%2E/x", "/v1%2f..%2fx"),
+        *("/v1/..\\x", "/v1\\..\\x", "/v1/%5c..%5cx", "/v1/%252e%252e/x", "/v1/..;a=b/x", "/v1/%25252e%25252e%25252fx"),
+        "/v1/" + "%25" * 3 + "2525252525252e",
+    ],
+)
+def test_a_path_that_leads_out_of_the_api_is_refused(path):
+    with pytest.raises(InputError, match="not sent upstream"):
+        url_of(Upstreams({"openai": "https://proxy.example/openai/v1"}), "GET", path)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/models/..a", "/v1/models/a..b", "/v1/files/100%25", "/v1//models", "/v1/%E4%B8%AD"]
+)
+def test_dots_and_percent_signs_within_a_name_are_fine(path):
+    assert url_of(Upstreams(), "GET", path) == f"https://api.openai.com{path}"
+
+
 def test_the_clients_key_goes_upstream_unless_there_is_one_of_our_own():
     route = route_of("POST", "/v1beta/models/m:generateContent", {})
     assert Upstreams().auth(route) is None

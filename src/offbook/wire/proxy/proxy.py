@@ -117,6 +117,9 @@ class Proxy:
             url = httpx2.URL(self._upstreams.url(route, raw_path, request.query))
         except httpx2.InvalidURL:
             raise InputError("the path cannot be requested upstream") from None
+        upstream = httpx2.URL(self._upstreams.address(route.vendor))
+        if (url.scheme, url.netloc, url.userinfo) != (upstream.scheme, upstream.netloc, b""):
+            raise InputError("the path leads to another server than the upstream")
         logged_url = _without_secrets(url)  # httpx2 logs the URLs that it requests
         extensions = {"target": url.raw_path} if logged_url != url else None
         return httpx2.Request(request.method, logged_url, headers=headers, content=request.body, extensions=extensions)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from offbook.errors import InputError
 from offbook.text import suggestion
 from offbook.vendors import KEY_HEADERS, SECRET_QUERY, VENDORS
 from offbook.wire.request import ApiRoute
+
+MAX_DECODED = 5
+"""How often a path is decoded to see where it leads. One that is encoded more often is refused."""
 
 
 class Upstreams:
@@ -44,7 +47,13 @@ class Upstreams:
         self._clients_use_own_key = clients_use_own_key
 
     def url(self, route: ApiRoute, path: str, query: str) -> str:
-        """Return the URL for a request of `path`, which is percent-encoded as it arrived."""
+        """Return the URL for a request of `path`, which is percent-encoded as it arrived.
+
+        Raises:
+            InputError: the path leads out of the API.
+        """
+        if _leads_out(path):
+            raise InputError("a path with '.' or '..' between slashes is not sent upstream")
         root = VENDORS[route.vendor].root_path
         if root and (path == root or path.startswith(f"{root}/")):
             path = path.removeprefix(root)
@@ -72,6 +81,22 @@ class Upstreams:
         """Return the vendor whose server is at a port of this machine, if there is one."""
         ports = {vendor: urlsplit(url).port for vendor, url in self._urls.items() if self.is_loopback(vendor)}
         return next((vendor for vendor, known in ports.items() if known == port), None)
+
+
+def _leads_out(path: str) -> bool:
+    """Return whether a server could read the path as one with `.` or `..` in it.
+
+    Some decode twice, take a backslash for a slash, or leave out what follows a semicolon.
+    """
+    for _ in range(MAX_DECODED):
+        segments = path.replace("\\", "/").split("/")
+        if any(segment.partition(";")[0] in (".", "..") for segment in segments):
+            return True
+        decoded = unquote(path, "latin-1")
+        if decoded == path:
+            return False
+        path = decoded
+    return True
 
 
 def _check_vendor(name: str, *, source: str) -> None:
