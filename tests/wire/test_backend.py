@@ -23,7 +23,8 @@ from offbook.wire.backend import (
     split_session_path,
 )
 from offbook.wire.request import HttpRequest, RequestParser
-from offbook.wire.session import WireSession
+from offbook.wire.response import HttpResponse
+from offbook.wire.session import CALL_BYTES, RequestMemory, WireSession
 from tests.wire.http_requests import answer_to, call_of, entry_of, recording_of, text_of
 
 LINE = "call=1: http_error 500"
@@ -157,6 +158,32 @@ def test_what_became_of_a_session_outlasts_it():
         assert [str(fired) for fired in each.fired] == ["call=1 attempt=1: http_error 500"] * 2
         assert [str(line) for line in each.fired_lines] == ["call=1 attempt=1: http_error 500"]
         assert made.unused_exchanges(each) == []
+
+
+def test_only_the_latest_requests_are_remembered_whatever_their_sessions():
+    memory = RequestMemory(limit_bytes=3 * (CALL_BYTES + 400))
+    sessions = {
+        name: WireSession(name, parser=RequestParser(), replay=None, is_live=True, memory=memory) for name in "ab"
+    }
+    for number, name in enumerate("aabbb"):
+        attempt = sessions[name].start(call_of(text=str(number) * 300))
+        sessions[name].note(attempt, HttpResponse(200), "passed")
+    kept = {name: [call.request is not None for call in session.calls] for name, session in sessions.items()}
+    assert kept == {"a": [False, False], "b": [True, True, True]}
+    sessions["b"].close()
+    large = sessions["a"].start(call_of(text="x" * 10_000))
+    sessions["a"].note(large, HttpResponse(200), "passed")
+    assert [call.request is not None for call in sessions["a"].calls] == [False, False, True]
+    assert [call.number for call in sessions["a"].calls] == [1, 2, 3]
+
+
+def test_a_session_that_is_in_use_outlives_those_that_are_not():
+    sessions = SessionRegistry(lambda name, plan: WireSession(name, parser=RequestParser(), replay=None, plan=plan))
+    for number in range(MAX_SESSIONS + 2):
+        sessions.named("used")
+        sessions.named(str(number))
+    assert sessions.find("used") is not None
+    assert [each.name for each in sessions][:2] == ["used", "3"]
 
 
 def test_the_oldest_sessions_are_forgotten_when_there_are_too_many():

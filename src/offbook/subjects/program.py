@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self, TypeVar
@@ -198,7 +198,7 @@ class ProgramSubject:
 
     @staticmethod
     def _reported(files: _RunFiles, session: WireSession, *, is_cut_off: bool) -> list[Effect]:
-        for problem in session.refused_effects[:1]:
+        for problem in islice(session.refused_effects, 1):
             raise problem
         return [*files.read_effects(is_cut_off=is_cut_off), *session.effects]
 

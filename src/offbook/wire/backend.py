@@ -27,7 +27,7 @@ from offbook.wire.replay import ExploredReplay, ExploredRun, WireReplay
 from offbook.wire.replay_source import RecordingSet, ReplaySource
 from offbook.wire.request import HttpRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.session import RecordingUse, SessionTotals, WireSession
+from offbook.wire.session import RecordingUse, RequestMemory, SessionTotals, WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.recorder import WireRecorder
@@ -104,6 +104,7 @@ def _answer_text(exchange: Exchange) -> str:
 
 
 MAX_SESSIONS = 10_000
+MAX_SESSION_NAME_CHARS = 2_000
 SESSION_HEADER = "x-offbook-session"
 _PREFIX = re.compile(r"/s/([^/]{1,2000})(/.*)", re.DOTALL)
 
@@ -122,13 +123,16 @@ def session_prefix(name: str) -> str:
 class SessionRegistry:
     """The sessions by name. A session is created when its name is first used, with the fault plan of the server.
 
-    Above 10,000 sessions the oldest is deleted. `past` has the totals of deleted sessions.
+    Above 10,000 sessions, the one that was not used for the longest time is deleted. `past` has the totals of deleted
+    sessions.
     """
 
     def __init__(self, create: Callable[[str, FaultPlan], WireSession], plan: FaultPlan = NO_FAULTS) -> None:
         self._create, self._plan = create, plan
         self.past = SessionTotals()
         self._sessions: dict[str, WireSession] = {}
+        self._by_use: dict[str, WireSession] = {}
+        self._latest: WireSession | None = None
 
     def for_request(self, request: HttpRequest) -> tuple[WireSession, HttpRequest]:
         """Return the session that the request names by path or header, and the request without the path prefix."""
@@ -140,7 +144,11 @@ class SessionRegistry:
     def named(self, name: str) -> WireSession:
         """Return the session of that name, and create it if there is none."""
         session = self._sessions.get(name)
-        return self.start(name, self._plan) if session is None else session
+        if session is None:
+            return self.start(name, self._plan)
+        if session is not self._latest:
+            self._latest = self._by_use[name] = self._by_use.pop(name)
+        return session
 
     def find(self, name: str) -> WireSession | None:
         """Return the session of that name, if there is one."""
@@ -154,8 +162,8 @@ class SessionRegistry:
         """Add a session, which replaces one of its name."""
         self.forget(session.name)
         if len(self._sessions) >= MAX_SESSIONS:
-            self.forget(next(iter(self._sessions)))
-        self._sessions[session.name] = session
+            self.forget(next(iter(self._by_use)))
+        self._latest = self._by_use[session.name] = self._sessions[session.name] = session
         return session
 
     def follow(self, plan: FaultPlan) -> None:
@@ -168,7 +176,10 @@ class SessionRegistry:
         """Delete a session, and return whether there was one of that name."""
         session = self._sessions.pop(name, None)
         if session is not None:
+            del self._by_use[name]
+            self._latest = None
             self.past.add(session)
+            session.close()
         return session is not None
 
     def __iter__(self) -> Iterator[WireSession]:
@@ -195,6 +206,7 @@ class WireBackend:
             self.close()
             raise
         self._parser = RequestParser(NO_RULES if self.recorder is None else self.recorder.rules)
+        self._request_memory = RequestMemory()
         self.sessions = SessionRegistry(self._session, plan)
 
     @property
@@ -238,6 +250,7 @@ class WireBackend:
             sink=guard_sink(options.sink),
             on_call=options.on_call,
             explored_run=explored_run,
+            memory=self._request_memory,
         )
 
     def _replay(self, source: ReplaySource, explored_run: ExploredRun | None) -> WireReplay:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,15 +32,45 @@ MAX_ERROR_CHARS = 4_000
 MAX_CALLS = 10_000
 """How many calls are remembered: the latest."""
 
+MAX_EFFECTS = 100_000
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""How much of model requests is remembered, over all sessions: the latest. Calls before them are, without requests."""
+CALL_BYTES = 1_000
+"""About what a call takes besides its request."""
+
 _RETRY_HEADERS = frozenset(("retry-after", "retry-after-ms"))
+
+
+class RequestMemory:
+    """Limits what the sessions of a backend remember of model requests: the oldest are forgotten first."""
+
+    def __init__(self, limit_bytes: int = MAX_REQUEST_BYTES) -> None:
+        self._limit_bytes, self._bytes = limit_bytes, 0
+        self._kept: deque[tuple[WireSession, int]] = deque()
+
+    def keep(self, session: WireSession, size: int) -> None:
+        """Keep the request of the latest call of a session, of `size` bytes."""
+        self._kept.append((session, size))
+        self._bytes += size
+        while self._bytes > self._limit_bytes and len(self._kept) > 1:
+            oldest, size = self._kept.popleft()
+            self._bytes -= size
+            oldest.forget_request()
+
+    def forget(self, session: WireSession) -> None:
+        """Stop counting the requests of a session."""
+        if any(kept is session for kept, _ in self._kept):
+            self._kept = deque(kept for kept in self._kept if kept[0] is not session)
+            self._bytes = sum(size for _, size in self._kept)
 
 
 class WireSession:
     """Answers the calls of one run from a recording, with the faults of a plan.
 
-    `calls` are the latest calls with their outcomes, `misses` those that the recording has no answer for. `call_count`
-    counts all calls, `outcomes` the outcomes of all attempts, and `failures` the failures of real APIs that were
-    recorded, by their descriptions. A session that `is_live` leaves calls without a recorded answer to the real API.
+    `calls` are the latest calls with their outcomes; `memory` limits how many of them keep their requests. `misses` are
+    those that the recording has no answer for. `call_count` counts all calls, `outcomes` the outcomes of all attempts,
+    and `failures` the failures of real APIs that were recorded, by their descriptions. A session that `is_live` leaves
+    calls without a recorded answer to the real API.
     `diverged` is the first miss of a model call: other calls, such as for a list of models, change no conversation.
     `effects` are the side effects that the program has reported over HTTP, `refused_effects` the reports that could not
     be read.
@@ -59,17 +89,20 @@ class WireSession:
         sink: Sink = NULL_SINK,
         on_call: Callable[[WireCall], None] = ignore_call,
         explored_run: ExploredRun | None = None,
+        memory: RequestMemory | None = None,
     ) -> None:
         self.name, self.is_live, self.replay = name, is_live, replay
         self.calls: deque[WireCall] = deque(maxlen=MAX_CALLS)
         self.misses: deque[Miss] = deque(maxlen=MAX_CALLS)
         self.diverged = ""
         self.effects: list[Effect] = []
-        self.refused_effects: list[InputError] = []
+        self.refused_effects: deque[InputError] = deque(maxlen=MAX_CALLS)
         self.call_count = 0
         self.outcomes: Counter[WireOutcome] = Counter()
         self.failures: Counter[str] = Counter()
         self.unrecorded: Counter[str] = Counter()
+        self._memory = RequestMemory() if memory is None else memory
+        self._with_request = 0
         self._parser, self._sink = parser, sink
         self._explored_run = explored_run
         self._observer = NULL_OBSERVER if explored_run is None else explored_run.observer
@@ -136,6 +169,8 @@ class WireSession:
             failure=f"not recorded: {unrecorded}" if unrecorded else failure,
         )
         self.calls.append(call)
+        self._with_request += 1
+        self._memory.keep(self, CALL_BYTES + len(parsed.fields))
         self.call_count += attempt.attempt_number == 1
         self.outcomes[outcome] += 1
         if failure:
@@ -145,6 +180,27 @@ class WireSession:
         self._on_call(call)
         self._observer.answered(attempt, answer, outcome)
         return answer
+
+    def add_effects(self, effects: Sequence[Effect]) -> None:
+        """Note effects that the program has reported.
+
+        Raises:
+            InputError: these are too many; none is noted.
+        """
+        if len(self.effects) + len(effects) > MAX_EFFECTS:
+            raise InputError(f"a session has at most {MAX_EFFECTS:,} effects", hint="use a session for each run")
+        self.effects += effects
+
+    def forget_request(self) -> None:
+        """Forget the oldest model request that is remembered. Its call stays."""
+        at = len(self.calls) - self._with_request
+        if at >= 0:
+            self.calls[at] = replace(self.calls[at], request=None)
+        self._with_request -= 1
+
+    def close(self) -> None:
+        """Stop counting against what all sessions may remember."""
+        self._memory.forget(self)
 
     def _has_failed(self, attempt: CallAttempt, answer: HttpResponse) -> bool:
         """Return whether the same request again is a further attempt. In an exploration, it is after every error."""

@@ -18,7 +18,7 @@ from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.match.cursor import ExchangeMatch
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_fields, plain_request
 from offbook.recording.stores.store import ExchangeIndex, RecordingReader, StoredExchange
-from offbook.text import did_you_mean, pluralize, printable, shorten
+from offbook.text import did_you_mean, pluralize, printable_line, shorten
 
 COMPARED_CHARS = 2_000
 SEARCHED_ENTRIES = 2_000
@@ -74,7 +74,7 @@ def http_mismatch_error(
         vendor: the API that was called.
         problem: why the request is not a model call, if it was sent to an address of one.
     """
-    place = shorten(printable(place), SHOWN_PLACE_CHARS)
+    place = shorten(printable_line(place), SHOWN_PLACE_CHARS)
     if match.mismatch == "exhausted":
         message = f"{place}: all its recorded answers were served already."
     elif problem:

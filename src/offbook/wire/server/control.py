@@ -79,7 +79,7 @@ def _answer_effects(request: HttpRequest, sessions: SessionRegistry) -> HttpResp
         return _no_endpoint(request, 405)
     session = sessions.for_request(request)[0]
     try:
-        session.effects += parse_effects(request.body, source=_EFFECTS)
+        session.add_effects(parse_effects(request.body, source=_EFFECTS))
     except InputError as error:
         session.refused_effects.append(error)
         return _error_json(error, 400)
