@@ -133,10 +133,8 @@ class Crowd:
     async def _ask(self, session: int) -> Connection:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         body = orjson.dumps({"model": MODEL, "messages": MESSAGES, "stream": True})
-        head = (
-            f"POST /s/run-{session}/v1/chat/completions HTTP/1.1\r\nhost: soak\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        writer.write(head.encode() + body)
+        head = f"POST /s/run-{session}/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         return reader, writer
 
     async def _read(self, reader: asyncio.StreamReader, lot: Lot) -> None:

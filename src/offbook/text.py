@@ -38,6 +38,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 
 
+def printable_line(text: str) -> str:
+    """Return the text without characters that could control a terminal, on one line."""
+    return printable(text).replace("\n", " ")
+
+
 def ordinal(number: int) -> str:
     """Return `1st`, `2nd`, `3rd`, `11th`."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

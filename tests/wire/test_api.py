@@ -44,6 +44,10 @@ def test_options_are_those_of_a_server_that_make_sense_without_one():
     assert {name: every[name] for name in server} == declared
     assert set(every) - set(server) == {"on_call", "recording"}
     assert set(server) - set(stand_in) == {"upstream_end_wait_s", "upstream_keys", "upstream_timeout_s", "upstreams"}
+    assert set(server) - set(stand_in) == {
+        *("upstream_keys", "upstream_timeout_s", "upstreams"),
+        *("allow_hosts", "allow_origins"),
+    }
 
 
 def test_all_clients_share_one_way_along_the_recording(recording):

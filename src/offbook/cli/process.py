@@ -40,6 +40,12 @@ class SignalPipe:
         has_come = poll.poll(None if wait_s is None else max(wait_s, 0.0) * 1000.0)
         return [Signals(number) for number in os.read(self._reading, READ_BYTES)] if has_come else []
 
+    def restore(self) -> None:
+        """Restore the handlers before the end of the block, so that a second signal ends the process."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
     def __enter__(self) -> Self:
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
@@ -50,8 +56,7 @@ class SignalPipe:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self.restore()
         signal.set_wakeup_fd(self._fd_before)
         os.close(self._reading)
         os.close(self._writing)

@@ -49,6 +49,8 @@ class ServingOptions(StandInOptions, total=False):
     upstream_keys: Mapping[str, str] | None
     upstream_timeout_s: float | None
     upstream_end_wait_s: float
+    allow_hosts: Iterable[str]
+    allow_origins: Iterable[str]
 
 
 class WireOptions(Struct, frozen=True, kw_only=True):
@@ -73,6 +75,9 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         upstream_end_wait_s: how long a frame that clients treat as the last, like `[DONE]`, waits for what the real API
             sends behind it, and for the end of its response, so that all of that is recorded.
         redactor: removes secrets from what is recorded.
+        allow_hosts: names of this server besides loopback and the host that it listens at, which requests may have as
+            their Host: `agent.test`, `*.agent.test`, or `*`.
+        allow_origins: origins besides loopback whose pages may use this server: `https://app.test`, or `*`.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -93,6 +98,8 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     upstream_timeout_s: float | None = None
     upstream_end_wait_s: float = END_WAIT_S
     redactor: Redactor | None = None
+    allow_hosts: Iterable[str] = ()
+    allow_origins: Iterable[str] = ()
 
     @property
     def is_strict(self) -> bool:

@@ -3,6 +3,7 @@
 import http.client
 import io
 import json
+import logging
 import os
 import re
 import shutil
@@ -18,7 +19,7 @@ import pytest
 
 import offbook
 from offbook.cli.main import main
-from offbook.cli.output.wire import MAX_WAITING, WireCallLog
+from offbook.cli.output.wire import MAX_ALIKE, MAX_WAITING, RATE_S, WireCallLog
 from offbook.recording.stores.locate import open_store
 from offbook.wire.calls import WireCall
 from tests.cli import flows
@@ -340,3 +341,34 @@ def test_a_reader_who_reads_nothing_holds_up_nothing(monkeypatch):
         free.set()
     writer.join(TIMEOUT_S)
     assert stuck.getvalue().count("POST /more") == MAX_WAITING
+
+
+class SetClock:
+    now_s = 0.0
+
+    def monotonic_s(self):
+        return self.now_s
+
+
+def test_of_many_messages_of_one_kind_the_log_says_how_many_there_were(capsys):
+    clock, logger = SetClock(), logging.getLogger("offbook.wire")
+    with WireCallLog(clock=clock):
+        for number in range(MAX_ALIKE + 1_234):
+            logger.warning("refused %d", number)
+        logger.warning("another kind")
+        clock.now_s += RATE_S
+        logger.warning("refused %d", -1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[MAX_ALIKE - 1] == f"refused {MAX_ALIKE - 1}"
+    assert sorted(lines[MAX_ALIKE:]) == ["another kind", "refused -1", "… and 1,234 more"]
+
+
+def test_a_message_cannot_forge_a_line_or_control_the_terminal(capsys):
+    call = WireCall(1, "s\u202e", "openai", "/v1/x\nPOST /v1/y  200  served", "served", model="m\x1b[2J", status=200)
+    with WireCallLog() as log:
+        logging.getLogger("offbook.wire").warning("no answer to %s", "a\nPOST /v1/z  200  served\x1b[2J")
+        log.on_call(call)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert [line.startswith("POST") for line in lines] == [False, False, True]
+    assert "POST /v1/x POST /v1/y  200  served  200  served  m [2J  session s " in lines[2]

@@ -8,8 +8,9 @@ from offbook.wire.api import serving
 from offbook.wire.backend import WireBackend
 from offbook.wire.options import WireOptions
 from offbook.wire.request import HttpRequest
+from offbook.wire.server.access import Access
 from offbook.wire.server.connection import RequestLimits
-from offbook.wire.server.wire_server import Access, WireApp
+from offbook.wire.server.wire_server import WireApp
 from tests.wire.http_requests import PROTOCOLS, call_of
 from tests.wire.raw_client import ask
 
@@ -113,7 +114,7 @@ def call(query="", **headers):
     ],
 )
 def test_a_key_is_found_where_clients_put_it(carrying):
-    assert Access(KEY).allows(carrying)
+    assert Access(KEY).refusal(carrying.headers, carrying.query) is None
 
 
 @pytest.mark.parametrize(
@@ -129,11 +130,11 @@ def test_a_key_is_found_where_clients_put_it(carrying):
     ],
 )
 def test_without_the_key_nobody_may_ask(carrying):
-    assert not Access(KEY).allows(carrying)
+    assert Access(KEY).refusal(carrying.headers, carrying.query).status == 401
 
 
 def test_a_server_without_a_key_lets_everybody_ask():
-    assert Access().allows(call())
+    assert Access().refusal({}, "") is None
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -164,3 +165,36 @@ def test_the_servers_own_endpoints_need_the_key_too(server, path):
 
 def test_the_variables_for_clients_hold_the_key(server):
     assert server.env["OPENAI_API_KEY"] == server.env["ANTHROPIC_API_KEY"] == KEY
+
+
+async def test_bodies_that_are_received_at_the_same_time_have_a_limit_together():
+    responses = {"a": {"content": "x"}}
+    app = WireApp(
+        WireBackend(WireOptions(responses=responses)).sessions,
+        access=Access(),
+        limits=RequestLimits(body_bytes=1_000, all_bodies_bytes=1_500),
+    )
+
+    async def status_of(size, while_waiting=()):
+        pieces, sent, waited = [b"x" * size, b""], [], []
+
+        async def receive():
+            if len(pieces) == 1:
+                waited.extend([await each for each in while_waiting])
+            piece = pieces.pop(0) if pieces else None
+            return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+
+        async def send(message):
+            sent.append(message)
+
+        await app(scope_of(call_of()), receive, send)
+        return [sent[0]["status"], *waited]
+
+    assert await status_of(900, while_waiting=[status_of(500), status_of(700)]) == [400, [400], [503]]
+    assert await status_of(900) == [400]
+
+
+async def test_a_length_that_is_too_large_is_refused_before_the_body():
+    call = HttpRequest("POST", "/v1/chat/completions", "", {"content-length": str(LIMIT + 1)}, b"")
+    head, _ = await messages_sent(call)
+    assert head["status"] == 413

@@ -1,5 +1,7 @@
 """What a connection takes, and what it refuses."""
 
+import contextlib
+
 import pytest
 
 from offbook.wire.api import serving
@@ -27,7 +29,7 @@ def client(server):
 
 
 def head(*lines):
-    return "\r\n".join(["POST /v1/chat/completions HTTP/1.1", "host: x", *lines, "", ""]).encode("latin-1")
+    return "\r\n".join(["POST /v1/chat/completions HTTP/1.1", "host: localhost", *lines, "", ""]).encode("latin-1")
 
 
 def with_headers(size):
@@ -47,14 +49,15 @@ def test_headers_that_are_too_long_are_refused(client):
 @pytest.mark.parametrize(
     "data",
     [
-        b"GET /" + b"a" * 80_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /" + b"a" * REQUEST_LIMITS.url_bytes + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
         head(*(f"x-{number}: y" for number in range(12_000))),
+        head(*("x: y" for _ in range(REQUEST_LIMITS.header_count))),
     ],
-    ids=["path", "number"],
+    ids=["path", "size", "number"],
 )
 def test_all_of_a_head_counts(client, data):
     client.send(data)
-    assert client.hear().status == 431
+    assert client.hear().status == (414 if data.startswith(b"GET") else 431)
 
 
 def test_a_head_that_never_ends_is_refused(client):
@@ -161,14 +164,14 @@ def test_other_methods_find_nothing(client, method):
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"BREW /v1/models HTTP/1.1\r\n\r\n",
         b"GET /v1/models HTTP/9.9\r\n\r\n",
-        b"GET /v1/\xff HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"GET http://api.openai.com HTTP/1.1\r\nhost: x\r\n\r\n",
-        b"CONNECT api.openai.com:443 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"GET /v1/\xff HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"GET http://api.openai.com HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"CONNECT api.openai.com:443 HTTP/1.1\r\nhost: localhost\r\n\r\n",
         head("content-length: -1"),
         head("content-length: 5", "transfer-encoding: chunked") + b"0\r\n\r\n",
         head("transfer-encoding: chunked") + b"zz\r\n",
         head("bad header"),
-        b"POST http://[ HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"POST http://[ HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ],
 )
 def test_what_is_no_http_is_refused(client, data):
@@ -197,10 +200,85 @@ def test_odd_paths_find_nothing(client, path):
 
 
 def test_a_path_may_be_a_whole_address(client):
-    assert (
-        client.ask(HttpRequest("POST", "http://api.openai.com/v1/chat/completions", "", {}, call_of().body)).status
-        == 200
-    )
+    address = "http://localhost:80/v1/chat/completions"
+    assert client.ask(HttpRequest("POST", address, "", {}, call_of().body)).status == 200
+
+
+BODY = call_of().body
+
+
+@pytest.mark.parametrize(
+    ("lines", "body", "status"),
+    [
+        (["content-length: 5", "content-length: 5"], b"{}...", 400),
+        (["content-length: 5, 5"], b"{}...", 400),
+        (["content-length: +5"], b"{}...", 400),
+        (["content-length : 5"], b"{}...", 400),
+        (["content-length: 5", "transfer-encoding: chunked"], b"0\r\n\r\n", 400),
+        (["transfer-encoding: chunked", "content-length: 5"], b"0\r\n\r\n", 400),
+        (["transfer-encoding: chunked", "transfer-encoding: chunked"], b"0\r\n\r\n", 400),
+        (["transfer-encoding: chunked, identity"], b"0\r\n\r\n", 400),
+        (["transfer-encoding: gzip, chunked"], b"0\r\n\r\n", 501),
+        (["transfer-encoding: xchunked"], b"0\r\n\r\n", 501),
+        (["transfer-encoding:\x0bchunked"], b"0\r\n\r\n", 400),
+        (["x: folded", " content-length: 5"], b"{}...", 400),
+        (["x: bare\ncontent-length: 5"], b"{}...", 400),
+        (["x: bare\rcontent-length: 5"], b"{}...", 400),
+        (["x: nul\0"], b"", 400),
+        (["transfer-encoding: chunked"], b"5 \r\n{}...\r\n0\r\n\r\n", 400),
+        (["transfer-encoding: chunked"], b"5\n{}...\n0\n\n", 400),
+        (["transfer-encoding: chunked"], b"0x5\r\n{}...\r\n0\r\n\r\n", 400),
+        (["transfer-encoding: chunked"], b"-5\r\n", 400),
+        (["transfer-encoding: chunked"], b"fffffffffffffffff5\r\n", 400),
+        (["transfer-encoding: chunked"], b"5\r\n{}......\r\n0\r\n\r\n", 400),
+    ],
+)
+def test_a_request_that_could_be_read_in_two_ways_is_refused_and_what_follows_it_is_not_read(
+    server, client, lines, body, status
+):
+    before = len(server.calls)
+    client.send(head(*lines) + body + bytes_of(MODELS))
+    assert client.hear().status == status
+    assert client.rest() in [("closed", b""), ("reset", b"")]
+    assert len(server.calls) == before
+
+
+def test_chunks_may_have_extensions_and_trailers_which_change_nothing(server, client):
+    server.start_session("smuggled")
+    chunk = b'%x;a=b;c="d"\r\n%b\r\n' % (len(BODY), BODY)
+    trailers = b"x-offbook-session: smuggled\r\nhost: evil.test\r\norigin: https://evil.test\r\n"
+    client.send(head("transfer-encoding: chunked") + chunk + b"0\r\n" + trailers + b"\r\n")
+    assert client.hear().status == 200
+    assert not server.session("smuggled").calls
+
+
+@pytest.mark.parametrize("endless", [b"5;a=" + b"x" * 8_192, b"0\r\nx: " + b"x" * 8_192], ids=["extension", "trailer"])
+def test_what_surrounds_a_body_has_a_limit(client, endless):
+    client.send(head("transfer-encoding: chunked") + endless)
+    with contextlib.suppress(OSError):
+        for _ in range(100):
+            client.send(b"x" * 8_192)
+    end, data = client.rest()
+    assert end in ("closed", "reset")
+    assert not data or data.startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("version", ["0.9", "1.2", "2.0"])
+def test_other_versions_are_refused(client, version):
+    client.send(bytes_of(MODELS, version=version))
+    assert client.hear().status in (400, 505)
+
+
+@pytest.mark.parametrize("at", [10, 60, 100, 150, 200])
+def test_a_request_to_upgrade_keeps_its_body_wherever_it_is_cut(client, at):
+    call = call_of(text="whole")
+    data = bytes_of(HttpRequest("POST", call.path, "", dict(H2C), call.body))
+    client.send(bytes_of(call_of()) + data[:at])
+    assert client.hear().status == 200
+    client.send(data[at:] + data + bytes_of(MODELS))
+    answers = [client.hear() for _ in range(3)]
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert b'"object":"list"' in answers[2].body.replace(b" ", b"")
 
 
 def test_of_headers_that_come_twice_the_last_counts(server, client):

@@ -58,6 +58,12 @@ def serve(
     api_key: Annotated[
         str, typer.Option(envvar="OFFBOOK_API_KEY", show_default=False, help="The key that clients must send.")
     ] = "",
+    allow_host: Annotated[
+        list[str], typer.Option(help="A name of this server besides localhost: agent.test, *.test. Repeatable.")
+    ] = [],  # noqa: B006
+    allow_origin: Annotated[
+        list[str], typer.Option(help="Let pages of this site use the server: https://app.test. Repeatable.")
+    ] = [],  # noqa: B006
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -96,6 +102,8 @@ def serve(
         latency_model=latency_model,
         latency_ms=latency_ms,
         retry_after_ms=retry_after_ms,
+        allow_hosts=allow_host,
+        allow_origins=allow_origin,
     )
     tally = _serve(options, ListenAddress(host, port, api_key), is_json=as_json, is_quiet=quiet)
     summary = WireSummary(
@@ -133,5 +141,6 @@ def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_qu
         with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
             print_serving_notice(server, options, api_key=place.api_key, is_json=is_json)
             next(iter(signals))
+            signals.restore()
             unused = server.unused_exchanges()
     return tally_wire_calls(server, unused, options.fault_plan())

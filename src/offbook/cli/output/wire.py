@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -19,11 +20,12 @@ from msgspec import Struct
 
 from offbook.cli.output.console import print_message
 from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
+from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.effects import Effect
 from offbook.errors import InputError
 from offbook.faults import parse_fault
 from offbook.recording.format.keys import short_fingerprint
-from offbook.text import pluralize, printable
+from offbook.text import pluralize, printable, printable_line
 from offbook.wire.backend import UnusedExchange
 from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.server.wire_server import WireServer
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MAX_WAITING = 1_000
+MAX_ALIKE, RATE_S = 100, 10.0
 CLOSING_S = 0.3
 STYLES = {"missed": "bold red", "refused": "bold red", "default": "yellow", "fault": "magenta"}
 FAILED_STYLE = "bold red"
@@ -42,12 +45,16 @@ class WireCallLog(logging.Handler):
     """Writes a line for each call to stderr, and the log of the server.
 
     It writes on its own thread, so that neither a slow reader of stderr nor the import of rich delays an answer. It
-    drops lines when a thousand are waiting. If quiet, it does not write calls.
+    drops lines when a thousand are waiting, and messages of one kind above a hundred in ten seconds, and says how many.
+    If quiet, it does not write calls.
     """
 
-    def __init__(self, *, is_quiet: bool = False) -> None:
+    def __init__(self, *, is_quiet: bool = False, clock: Clock = SYSTEM_CLOCK) -> None:
         super().__init__(logging.WARNING)
-        self._is_quiet = is_quiet
+        self._is_quiet, self._clock = is_quiet, clock
+        self._counts: Counter[str] = Counter()
+        self._since_s = -RATE_S
+        self._dropped = 0
         self._lines: Queue[WireCall | str | None] = Queue(MAX_WAITING)
         self._thread = Thread(target=self._write, name="offbook-call-log", daemon=True)
 
@@ -56,7 +63,14 @@ class WireCallLog(logging.Handler):
             self._put(call)
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._put(printable(self.format(record)))
+        now_s, kind = self._clock.monotonic_s(), str(record.msg)
+        if now_s - self._since_s >= RATE_S:
+            self._since_s, self._counts = now_s, Counter()
+        self._counts[kind] += 1
+        if self._counts[kind] <= MAX_ALIKE:
+            self._put(printable(self.format(record)).replace("\n", "\n  "))
+        else:
+            self._dropped += 1
 
     def __enter__(self) -> Self:
         logging.getLogger("offbook.wire").addHandler(self)
@@ -70,12 +84,22 @@ class WireCallLog(logging.Handler):
         self._thread.join(CLOSING_S)
 
     def _put(self, line: WireCall | str) -> None:
-        with suppress(Full):
+        try:
             self._lines.put_nowait(line)
+        except Full:
+            self._dropped += 1
 
     def _write(self) -> None:
         while (line := self._lines.get()) is not None:
+            self._write_dropped()
             self._console.print(_red_line(line) if isinstance(line, str) else call_line(line))
+        self._write_dropped()
+
+    def _write_dropped(self) -> None:
+        """Say how many lines were left out before the next one."""
+        dropped, self._dropped = self._dropped, 0
+        if dropped:
+            self._console.print(_red_line(f"… and {dropped:,} more"))
 
     @cached_property
     def _console(self) -> Console:
@@ -103,12 +127,15 @@ def call_line(call: WireCall) -> Text:
         f"failed: {call.failure}" if call.failure else "",
     ]
     style = FAILED_STYLE if call.failure else STYLES.get(call.outcome, "green")
-    details = printable("".join(f"  {part}" for part in more if part)).replace("\n", " ")
+    details = printable_line("".join(f"  {part}" for part in more if part))
     return Text.assemble(
-        printable(f"{call.method} {call.place}  {status}  "),
+        printable_line(f"{call.method} {call.place}  {status}  "),
         (call.outcome, style),
         details,
     )
+
+
+ALL_INTERFACES_NOTE = "clients that use a name of this machine are refused; allow it with --allow-host NAME"
 
 
 def print_serving_notice(server: WireServer, options: WireArguments, *, api_key: str, is_json: bool) -> None:
@@ -117,6 +144,8 @@ def print_serving_notice(server: WireServer, options: WireArguments, *, api_key:
     if is_json:
         typer.echo(msgspec.json.encode({"url": url, "env": variables}).decode())
         return
+    if server.is_on_all_interfaces and not options.allow_hosts:
+        print_message("offbook: ", ALL_INTERFACES_NOTE, is_err=True)
     does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
     typer.echo(f"{url}: {printable(does)}; Ctrl-C stops it")
     for name, value in variables.items():
@@ -148,7 +177,7 @@ def _unused_line(left: UnusedExchange, *, is_folder: bool) -> str:
     where = [left.recording if is_folder else "", f"session {left.session}" if left.session else ""]
     source = ", ".join(filter(None, where))
     line = f"{short_fingerprint(left.key)}[{left.position}]  {left.about}{f'  ({source})' if source else ''}"
-    return printable(line).replace("\n", " ")
+    return printable_line(line)
 
 
 SHOWN_MISSES = 10

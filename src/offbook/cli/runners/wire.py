@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -65,6 +66,8 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     latency_model: LatencyModel = "constant"
     latency_ms: float = 0.0
     retry_after_ms: float | None = None
+    allow_hosts: Sequence[str] = ()
+    allow_origins: Sequence[str] = ()
 
     @property
     def recording(self) -> str:
@@ -112,6 +115,8 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             upstreams=None if self.record is None else parse_upstreams(self.upstreams, environment),
             upstream_keys=keys_from_environment(environment) if has_own_key and self.record is not None else None,
             upstream_end_wait_s=END_WAIT_S if self.upstream_end_wait_s is None else self.upstream_end_wait_s,
+            allow_hosts=self.allow_hosts,
+            allow_origins=self.allow_origins,
         )
 
     def check(self) -> None:
@@ -198,7 +203,7 @@ class EffectReports:
             InputError: a report is not an effect.
         """
         for session in server.sessions:
-            for problem in session.refused_effects[:1]:
+            for problem in islice(session.refused_effects, 1):
                 raise problem
         data = self._file.read_bytes() if self._file.exists() else b""
         in_file = read_effect_lines(data, source=EFFECTS_VARIABLE, is_cut_off=is_cut_off)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import re
 import socket
 import struct
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Callable, MutableMapping
 from itertools import chain
 from math import isfinite
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import httptools
 from msgspec import Struct
@@ -35,39 +34,55 @@ from offbook.wire.server.http_protocol import (
 
 
 class RequestLimits(Struct, frozen=True, kw_only=True):
-    """The maximum sizes of a request's body, and of all its headers together, in bytes."""
+    """The maximum sizes of a request in bytes: its body, its URL, and URL and headers together; and how many headers.
+
+    `all_bodies_bytes` is the maximum of all bodies that are being received at the same time.
+    """
 
     body_bytes: int = 64 * 1024 * 1024
+    all_bodies_bytes: int = 512 * 1024 * 1024
     header_bytes: int = 64 * 1024
+    header_count: int = 1_000
+    url_bytes: int = 32 * 1024
 
 
 REQUEST_LIMITS: RequestLimits = RequestLimits()
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _FLUSH_S = 0.001
-_UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-_TOO_LARGE = b"the headers are too large"
-_TOO_LARGE_RESPONSE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TOO_LARGE), _TOO_LARGE)
-)
+_MAX_FRAMING = 8
+"""How many bytes of chunk sizes and extensions a byte of a body may have: one in a chunk of its own has five."""
+
+
+class _RefusedRequestError(Exception):
+    """A request whose head is refused, by status and message. The parser turns it into an error of its own."""
 
 
 class ClientConnection(HttpConnection):
-    """One connection. Upgrade requests are ignored; headers that are too large are refused with a 431."""
+    """One connection, which refuses requests that are too large or could be read in two ways (RFC 9112).
+
+    The parser refuses the rest of what is ambiguous: two lengths, a length beside chunks, folded headers, bare line
+    feeds, and spaces before a colon.
+    """
 
     def __init__(self, application: Application, open_connections: OpenConnections) -> None:
         super().__init__(application, open_connections)
-        self._header_bytes = self._unparsed_bytes = 0
+        self._refusal: tuple[int, str] | None = None
+        self._unparsed_bytes = self._begun_at_bytes = self._body_bytes = self._host_count = 0
+        self._transfer_encoding = b""
         self._earlier: list[RequestCycle] = []
 
     def data_received(self, data: bytes) -> None:
-        was_in_head = self._is_in_head
-        super().data_received(data if self.is_in_body else _without_upgrade(data))
-        if was_in_head and self._is_in_head:
-            self._unparsed_bytes += len(data)
-            if self._unparsed_bytes > REQUEST_LIMITS.header_bytes and not self.transport.is_closing():
-                self._refuse()
+        was_in_head = self.is_in_head
+        super().data_received(data)
+        if self.is_in_head:
+            self._unparsed_bytes += len(data) if was_in_head else 0
+            if self._unparsed_bytes > REQUEST_LIMITS.header_bytes:
+                self.refuse(431, "the headers are too large")
+        elif self.is_in_body:
+            framing_bytes = self.received_bytes - self._begun_at_bytes - len(data) - self._body_bytes
+            if framing_bytes > REQUEST_LIMITS.header_bytes + _MAX_FRAMING * self._body_bytes:
+                self.refuse(400, "the body is mostly chunk extensions or trailers")
 
     def connection_lost(self, exc: Exception | None) -> None:
         for cycle in self._earlier:
@@ -77,50 +92,62 @@ class ClientConnection(HttpConnection):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._header_bytes = self._unparsed_bytes = 0
+        self._unparsed_bytes = self._body_bytes = self._host_count = 0
+        self._begun_at_bytes, self._transfer_encoding = self.received_bytes, b""
+
+    def note_header(self, name: bytes, value: bytes) -> None:
+        super().note_header(name, value)
+        if name == b"host":
+            self._host_count += 1
+        elif name == b"transfer-encoding":
+            self._transfer_encoding = value
 
     def on_headers_complete(self) -> None:
-        self._header_bytes = len(self.url) + sum(map(len, chain.from_iterable(self.headers)))
-        if self._header_bytes > REQUEST_LIMITS.header_bytes:
-            raise ValueError("the headers are too large")  # the parser turns it into an error of its own
-        self.on_head()
+        try:
+            self._check_head()
+        except _RefusedRequestError as error:
+            self._refusal = error.args
+            raise
+        super().on_headers_complete()
+
+    def _check_head(self) -> None:
+        if len(self.url) > REQUEST_LIMITS.url_bytes:
+            raise _RefusedRequestError(414, "the URL is too long")
+        if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > REQUEST_LIMITS.header_bytes:
+            raise _RefusedRequestError(431, "the headers are too large")
+        if len(self.headers) > REQUEST_LIMITS.header_count:
+            raise _RefusedRequestError(431, "there are too many headers")
+        version = self.parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise _RefusedRequestError(505, "this server speaks HTTP/1.1")
+        if self._host_count != 1 and (version == "1.1" or self._host_count):
+            raise _RefusedRequestError(400, "a request names one Host")
+        if self._transfer_encoding and (version == "1.0" or self._transfer_encoding.lower() != b"chunked"):
+            raise _RefusedRequestError(501, "this transfer encoding is not supported, only chunked")
+        if not self.url.startswith(b"/"):
+            self._take_host_of_target()
+
+    def _take_host_of_target(self) -> None:
+        """Let the host of `GET http://host/path` be the Host, whatever the header says."""
+        target = urlsplit(self.url)
+        if target.netloc:
+            self.headers[:] = [(b"host", target.netloc), *(header for header in self.headers if header[0] != b"host")]
 
     def on_head(self) -> None:
-        """Hand a request whose head is complete to the application."""
         earlier = self.cycle
-        super().on_headers_complete()
+        super().on_head()
         if earlier is not None and not earlier.response_complete:
             self._earlier = [*(cycle for cycle in self._earlier if not cycle.response_complete), earlier]
 
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
     def refuse_invalid(self) -> None:
-        if self._header_bytes > REQUEST_LIMITS.header_bytes:
-            self._refuse()
-        else:
+        if self._refusal is None:
             super().refuse_invalid()
-
-    @property
-    def _is_in_head(self) -> bool:
-        return self.scope is not None and "method" not in self.scope
-
-    @property
-    def is_in_body(self) -> bool:
-        """Whether the head of a request is complete, and its body is not."""
-        return self.cycle is not None and self.cycle.more_body and not self._is_in_head
-
-    def _refuse(self) -> None:
-        self.transport.write(_TOO_LARGE_RESPONSE)
-        self.transport.close()
-
-
-def _without_upgrade(data: bytes) -> bytes:
-    """Rename an Upgrade header, which would make the parser leave the body unread.
-
-    Java's HTTP client asks for HTTP/2 with its first request.
-    """
-    if b"pgrade:" not in data:
-        return data
-    head, end, rest = data.partition(b"\r\n\r\n")
-    return _UPGRADE.sub(b"\r\nx-upgrade:", head) + end + rest
+        else:
+            self.refuse(*self._refusal)
 
 
 async def reset_connection(transport: asyncio.Transport) -> None:
@@ -264,7 +291,6 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         self._accept, self._buffer = accept, buffer
         self._is_held = False
         self._pieces: list[bytes] = []
-        self._held_bytes = 0
         self._receiver: AcceptedCall | None = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -287,7 +313,7 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
         if self.scope is not None and self._may_be_held():
             self.scope["method"] = "POST"
             self._is_held = True
-            self._pieces, self._held_bytes = [], 0
+            self._pieces = []
         else:
             super().on_head()
 
@@ -296,8 +322,8 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
             super().on_body(body)
             return
         self._pieces.append(body)
-        self._held_bytes += len(body)
-        if self._held_bytes > MAX_HELD_BYTES:
+        self._body_bytes += len(body)
+        if self._body_bytes > MAX_HELD_BYTES:
             self._hand_over()
 
     def on_message_complete(self) -> None:
@@ -344,4 +370,4 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
             self.scope[ACCEPTED_CALL] = accepted
         super().on_head()
         if self._pieces:
-            super().on_body(b"".join(self._pieces))
+            HttpConnection.on_body(self, b"".join(self._pieces))

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote
 
 import httptools
@@ -26,6 +26,12 @@ TRANSPORT = "offbook.transport"
 
 MAX_UNREAD_BYTES = 64 * 1024
 """How much of a body is kept that the application has not received. Above it, nothing more is read."""
+
+MAX_DISCARDED_BYTES = 256 * 1024 * 1024
+"""How much is read of a body that is already answered, so that its client reads the answer. Above it, the connection is
+closed."""
+
+NOTED_HEADERS = frozenset((b"expect", b"host", b"transfer-encoding"))
 
 logger = logging.getLogger("offbook.wire.http")  # what clients send or leave unread is not logged
 logger.addHandler(logging.NullHandler())
@@ -53,6 +59,10 @@ class FlowControl:
     @property
     def is_writing_paused(self) -> bool:
         return not self._is_writable.is_set()
+
+    @property
+    def is_reading_paused(self) -> bool:
+        return self._is_reading_paused
 
     async def until_writable(self) -> None:
         await self._is_writable.wait()
@@ -212,8 +222,16 @@ class OpenConnections:
         self.tasks: set[asyncio.Task[None]] = set()
 
 
+Phase: TypeAlias = Literal["new", "idle", "head", "body", "response"]
+"""What a connection waits for: its first request, the next one, the rest of a head or of a body, or its response."""
+
+
 class HttpConnection(asyncio.Protocol):
-    """One connection of a client. Requests that are sent ahead wait until those before them are answered."""
+    """One connection of a client. Requests that are sent ahead wait until those before them are answered.
+
+    A request to upgrade to another protocol is answered as if it had no Upgrade header. Trailers are ignored.
+    `message_count` and `received_bytes` count what has arrived.
+    """
 
     transport: asyncio.Transport
     flow: FlowControl
@@ -223,11 +241,18 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, application: Application, open_connections: OpenConnections) -> None:
         self._application, self._open = application, open_connections
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # the client may have sent more requests
+        self.parser = self._new_parser()
         self.scope: Scope | None = None
         self.cycle: RequestCycle | None = None
+        self.message_count = self.received_bytes = 0
         self._waiting: deque[RequestCycle] = deque()
+        self._is_upgrade = self._is_head_complete = False
+        self._discarded_bytes = 0
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)  # the client may have sent more requests
+        return parser
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -242,19 +267,88 @@ class HttpConnection(asyncio.Protocol):
         self.flow.resume_writing()
         del self.parser  # it refers to this connection, which would not be freed at once
 
+    @property
+    def phase(self) -> Phase:
+        """What the connection waits for."""
+        if self.is_in_head:
+            return "head"
+        if self.is_in_body:
+            return "body"
+        if self.cycle is not None and not self.cycle.response_complete:
+            return "response"
+        return "idle" if self.message_count else "new"
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether nothing but its client keeps the connection from going on."""
+        match self.phase:
+            case "response":
+                return self.flow.is_writing_paused
+            case "body":
+                return not self.flow.is_reading_paused
+            case _:
+                return True
+
+    @property
+    def progress(self) -> tuple[object, ...]:
+        """What changes while a response is being read by its client, or may not be received yet."""
+        unsent_bytes = self.transport.get_write_buffer_size() if self.flow.is_writing_paused else 0
+        return self.flow.is_reading_paused, self.flow.is_writing_paused, unsent_bytes
+
+    @property
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
+
+    def give_up(self) -> None:
+        """Close a connection whose client takes too long, and say so if it has begun a request."""
+        if self.phase in ("head", "body") and not self.flow.is_writing_paused:
+            self.refuse(408, "the request did not arrive in time")
+        else:
+            self.transport.abort()
+
+    @property
+    def is_in_head(self) -> bool:
+        """Whether a request has begun whose head is not complete."""
+        return self.scope is not None and "method" not in self.scope
+
+    @property
+    def is_in_body(self) -> bool:
+        """Whether the head of a request is complete, and its body is not."""
+        return self.cycle is not None and self.cycle.more_body and not self.is_in_head
+
     def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
             self.refuse_invalid()
-        except httptools.HttpParserUpgrade:
-            logger.warning("a request for another protocol is ignored")
+        except httptools.HttpParserUpgrade as upgrade:
+            self._go_on_without_upgrade(data[upgrade.args[0] :])
+
+    def _go_on_without_upgrade(self, rest: bytes) -> None:
+        """Parse a request again without its Upgrade header, which makes the parser leave the body unread.
+
+        Java's HTTP client asks for HTTP/2 with its first request.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        self._is_upgrade, self.parser = False, self._new_parser()
+        self.message_count -= 1
+        head = b"\r\n".join([b"%b %b HTTP/%b" % (method, self.url, version), *lines, b"", b""])
+        self.received_bytes -= len(head) + len(rest)
+        self.data_received(head + rest)
 
     def refuse_invalid(self) -> None:
         """Answer what is not HTTP, and close the connection."""
-        message = b"Invalid HTTP request received."
-        head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close" % len(message)
-        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%b\r\n\r\n%b" % (head, message))
+        self.refuse(400, "Invalid HTTP request received.")
+
+    def refuse(self, status: int, message: str) -> None:
+        """Answer before or instead of the application, and close the connection."""
+        if self.transport.is_closing():
+            return
+        body = message.encode()
+        head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close" % len(body)
+        self.transport.write(b"HTTP/1.1 %d %b\r\n%b\r\n\r\n%b" % (status, _PHRASES[status].encode(), head, body))
         self.transport.close()
 
     def pause_writing(self) -> None:
@@ -264,19 +358,37 @@ class HttpConnection(asyncio.Protocol):
         self.flow.resume_writing()
 
     def on_message_begin(self) -> None:
-        self.url, self.headers, self.expects_100 = b"", [], False
+        self.message_count += 1
+        self.url, self.headers, self.expects_100, self._is_head_complete = b"", [], False, False
         self.scope = {"type": "http", "http_version": "1.1", "headers": self.headers, TRANSPORT: self.transport}
 
     def on_url(self, url: bytes) -> None:
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_head_complete:
+            return  # it is a trailer
         name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expects_100 = True
+        if name in NOTED_HEADERS:
+            self.note_header(name, value)
         self.headers.append((name, value))
 
+    def note_header(self, name: bytes, value: bytes) -> None:
+        """Note one of the headers that change how a request is read."""
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expects_100 = True
+
     def on_headers_complete(self) -> None:
+        self._is_head_complete = True
+        if not self.parser.should_upgrade():
+            self.on_head()
+        elif self.parser.get_method() == b"CONNECT":
+            raise ValueError("there is nothing to connect to")  # the parser turns it into an error of its own
+        else:
+            self._is_upgrade = True
+
+    def on_head(self) -> None:
+        """Hand a request whose head is complete to the application."""
         assert self.scope is not None
         version, earlier = self.parser.get_http_version(), self.cycle
         self.scope.update(method=self.parser.get_method().decode("ascii"), http_version=version, **_place(self.url))
@@ -295,6 +407,9 @@ class HttpConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         if self.cycle is None or self.cycle.response_complete:
+            self._discarded_bytes += len(body)
+            if self._discarded_bytes > MAX_DISCARDED_BYTES:
+                self.transport.abort()
             return
         self.cycle.body += body
         if len(self.cycle.body) > MAX_UNREAD_BYTES:
@@ -302,7 +417,7 @@ class HttpConnection(asyncio.Protocol):
         self.cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
+        if self.cycle is None or self._is_upgrade:
             return
         self.cycle.more_body = False
         self.cycle.message_event.set()

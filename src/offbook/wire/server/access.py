@@ -1,0 +1,160 @@
+"""Who may use a server: requests for a name of this machine, not from a page of another site, and with the key."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from offbook.errors import InputError
+from offbook.text import printable_line, shorten
+from offbook.vendors import KEY_HEADERS
+from offbook.wire.backend import MAX_SESSION_NAME_CHARS, SESSION_HEADER
+
+ANY = "*"
+ALL_INTERFACES = ("0.0.0.0", "::", "")  # noqa: S104
+MAX_REMEMBERED_HOSTS = 64
+MAX_SHOWN_CHARS = 100
+_PLAIN_KEY_HEADERS = sorted(KEY_HEADERS - {"authorization"})
+_HOST_HEADER = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]+)(:\d{1,5})?", re.IGNORECASE)
+_HOST_NAME = re.compile(r"(\*\.)?[^\[\]:/@*\s]+|[0-9a-f:.]+", re.IGNORECASE)
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused."""
+
+    status: int
+    message: str
+
+
+class Access:
+    """Decides which requests a server answers.
+
+    A page in a browser can send requests to this machine, and read the answers if its own name is made to point here
+    (DNS rebinding). So the Host of a request must be a loopback name, `bound_to`, or one of `hosts`; and its Origin, if
+    it has one, a loopback origin or one of `origins`. A server that is bound to all interfaces accepts every address,
+    as only names can be rebound. `*` allows all, `*.example.org` every name below.
+
+    With an `api_key`, requests must carry it where the vendors' clients put a key.
+
+    Raises:
+        InputError: a host or an origin is not one.
+    """
+
+    def __init__(
+        self, api_key: str = "", *, bound_to: str = "127.0.0.1", hosts: Iterable[str] = (), origins: Iterable[str] = ()
+    ) -> None:
+        self._api_key = api_key.encode()
+        self._hosts = frozenset((*map(_checked_host, hosts), _normal_host(bound_to)))
+        self._origins = frozenset(map(_checked_origin, origins))
+        self._accepts_addresses = bound_to in ALL_INTERFACES
+        self._known: set[str] = set()
+
+    def refusal(self, headers: Mapping[str, str], query: str) -> Refusal | None:
+        """Return why a request with these headers and this query is refused; None if it is not."""
+        host = headers.get("host", "")
+        if host not in self._known and not self._remembers(host):
+            shown = _shown(host)
+            hint = f"if it is, start the server with --allow-host {shown}, or allow_hosts=[{shown!r}] in Python"
+            return Refusal(403, f"the Host {shown!r} is not a name of this server; {hint}")
+        if ("origin" in headers or "sec-fetch-site" in headers) and not self._allows_page(headers):
+            shown = _shown(headers.get("origin") or "another site")
+            hint = f"if it may, start the server with --allow-origin {shown}, or allow_origins=[{shown!r}] in Python"
+            return Refusal(403, f"a page of {shown} may not use this server; {hint}")
+        if self._api_key and not self._has_key(headers, query):
+            return Refusal(401, "the API key is not that of this server")
+        if len(headers.get(SESSION_HEADER, "")) > MAX_SESSION_NAME_CHARS:
+            return Refusal(400, f"the name of a session has at most {MAX_SESSION_NAME_CHARS:,} characters")
+        return None
+
+    def _remembers(self, host: str) -> bool:
+        """Return whether a Host is allowed, and look it up faster the next time."""
+        is_allowed = not host or self._allows_host(host)
+        if is_allowed and len(self._known) < MAX_REMEMBERED_HOSTS:
+            self._known.add(host)
+        return is_allowed
+
+    def _allows_host(self, header: str) -> bool:
+        """Return whether a Host is allowed. Without one, it is no browser: only an HTTP/1.0 client may leave it out."""
+        found = _HOST_HEADER.fullmatch(header)
+        if found is None:
+            return False
+        host = _normal_host(found[1])
+        if is_loopback_name(host) or host in self._hosts or ANY in self._hosts:
+            return True
+        parents = host.split(".")[1:]
+        if any(f"*.{'.'.join(parents[at:])}" in self._hosts for at in range(len(parents))):
+            return True
+        return self._accepts_addresses and _is_address(host)
+
+    def _allows_page(self, headers: Mapping[str, str]) -> bool:
+        origin = headers.get("origin", "").lower()
+        if not origin:
+            return headers.get("sec-fetch-site") != "cross-site" or ANY in self._origins
+        if origin in self._origins or ANY in self._origins:
+            return True
+        try:
+            parts = urlsplit(origin)
+            host = parts.hostname or ""
+        except ValueError:
+            return False
+        return parts.scheme in ("http", "https") and (is_loopback_name(host) or self._is_own(host))
+
+    def _is_own(self, host: str) -> bool:
+        """Return whether the page is on a host that was named as one of this server."""
+        return host in self._hosts and host not in ALL_INTERFACES
+
+    def _has_key(self, headers: Mapping[str, str], query: str) -> bool:
+        return any(hmac.compare_digest(key.encode(), self._api_key) for key in _keys_in(headers, query))
+
+
+def is_loopback_name(host: str) -> bool:
+    """Return whether a name or an address can only be this machine: `localhost`, `*.localhost`, 127.0.0.0/8, `::1`."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _normal_host(host: str) -> str:
+    return host.strip("[]").lower().removesuffix(".")
+
+
+def _keys_in(headers: Mapping[str, str], query: str) -> list[str]:
+    bearer = headers.get("authorization", "").partition(" ")[2]
+    keys = [bearer, *(headers.get(name, "") for name in _PLAIN_KEY_HEADERS)]
+    return keys + parse_qs(query).get("key", []) if query else keys
+
+
+def _checked_host(host: str) -> str:
+    if host != ANY and not _HOST_NAME.fullmatch(host.strip("[]")):
+        hint = "a name without a port, like agent.test, *.agent.test, or * for all"
+        raise InputError(f"expected a host, got {_shown(host)!r}", source="allow_hosts", hint=hint)
+    return _normal_host(host)
+
+
+def _checked_origin(origin: str) -> str:
+    is_special = origin in (ANY, "null")
+    if not is_special and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#\s]+", origin, re.IGNORECASE):
+        hint = "a scheme and a host, like https://app.test or http://app.test:3000, or * for all"
+        raise InputError(f"expected an origin, got {_shown(origin)!r}", source="allow_origins", hint=hint)
+    return origin.lower()
+
+
+def _shown(text: str) -> str:
+    return shorten(printable_line(text), MAX_SHOWN_CHARS)
