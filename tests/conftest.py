@@ -1,5 +1,6 @@
 """Settings for the whole suite."""
 
+import gc
 import os
 import random
 import signal
@@ -17,6 +18,15 @@ pytest_plugins = ["pytester"]
 for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+gc.disable()  # nothing that is made while tests are collected is garbage
+
+
+def pytest_collection_finish():
+    """Keep what is there before the first test out of collections of garbage, which would read all of it each time."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):

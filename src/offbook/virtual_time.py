@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import chain, repeat
 from types import FunctionType
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeGuard, TypeVar
 
 from offbook.idle_threads import NewThreads
 
@@ -259,7 +259,8 @@ class TimeReferences:
     def __init__(self) -> None:
         holders = gc.get_referrers(*_REAL.values())
         self._names: _Names = [each for holder in holders for each in _module_names(holder)]
-        self._functions = [each for each in gc.get_referrers(*holders) if _has_default(each)]
+        defaults = [each for each in holders if isinstance(each, tuple | dict) and not _is_namespace(each)]
+        self._functions = [each for each in gc.get_referrers(*defaults) if _has_default(each)]
 
     def follow(self, clock: VirtualTime, *, epoch_s: float) -> None:
         """Let `time`, these references and new event loops follow a virtual clock, until this process ends.
@@ -284,12 +285,16 @@ def _name_of(value: object) -> str | None:
 
 def _module_names(holder: object) -> Iterator[tuple[dict[str, Any], str, str]]:
     """Yield the names by which a module holds functions of `time`, if it is one, and not of the standard library."""
-    if not isinstance(holder, dict) or "__name__" not in holder or _is_standard_library(holder):
+    if not _is_namespace(holder) or _is_standard_library(holder):
         return
     for alias, value in list(holder.items()):
         name = _name_of(value)
         if name is not None:
             yield holder, alias, name
+
+
+def _is_namespace(holder: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(holder, dict) and "__name__" in holder
 
 
 def _has_default(holder: object) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import gc
 import multiprocessing
 import os
 import random
@@ -297,11 +298,20 @@ def test_modules_from_elsewhere_are_loaded_once_and_those_of_the_agent_in_each_r
     assert sys.modules.pop("this_week_only_colorsys").__file__.startswith(str(package))
 
 
+@pytest.fixture
+def _readable_memory():
+    """Let functions of `time` be found in this module, too: what was there before the first test is frozen."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 def sleep_by_default(seconds, sleep=time.sleep, *, later=rest):
     sleep(seconds)
     later(seconds)
 
 
+@pytest.mark.usefixtures("_readable_memory")
 def test_sleeping_lets_virtual_time_pass_for_everybody(faulty_run):
     async def wait(_):
         loop = asyncio.get_running_loop()
@@ -353,6 +363,7 @@ def test_an_agent_that_waits_by_sleeping_does_not_come_too_soon(recording):
     assert [call.is_too_soon for call in run.calls] == [False, False]
 
 
+@pytest.mark.usefixtures("_readable_memory")
 def test_threads_that_sleep_let_time_pass_too(faulty_run):
     async def wait(harness):
         await asyncio.to_thread(time.sleep, 600)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -116,11 +116,12 @@ class IsolatedSubject(ABC):
             return Run(hung=killed_text(self._deadlines, ending.dump), fired=fired)
         return Run(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(ending.exit_code)), fired=fired)
 
-    def _load(self, modules: Iterable[str]) -> None:
+    def _load(self, modules: Sequence[str]) -> None:
         for name in modules:
             with suppress(Exception):  # it may need something that only the run has, and then the run loads it
                 import_module(name)
-        self._references = None
+        if modules:
+            self._references = None
 
 
 def _foreign_modules(before: set[str]) -> tuple[str, ...]:
