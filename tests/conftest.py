@@ -9,8 +9,9 @@ import sys
 import pytest
 from hypothesis import settings
 
-settings.register_profile("offbook", deadline=None, derandomize=True, database=None, max_examples=60)
-settings.load_profile("offbook")
+for profile, examples in (("quick", 25), ("thorough", 300)):
+    settings.register_profile(profile, deadline=None, derandomize=True, database=None, max_examples=examples)
+settings.load_profile(os.environ.get("OFFBOOK_HYPOTHESIS_PROFILE", "quick"))
 
 pytest_plugins = ["pytester"]
 

@@ -3,7 +3,7 @@
 import msgspec
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import ProviderConnectionError, ProviderError, RequestError
@@ -49,7 +49,6 @@ async def events_of(reply):
     return [event async for event in reply]
 
 
-@settings(max_examples=30)
 @given(args=arguments)
 def test_a_tool_call_survives_as_text(args):
     call = ToolCall("get", args, "call_1")
@@ -161,7 +160,6 @@ def test_a_total_that_was_counted_stays():
     assert Usage(total_tokens=5) == Usage(0, 0, 5)
 
 
-@settings(max_examples=30)
 @given(stream=streams())
 def test_deltas_join_to_the_response_they_were_cut_from(stream):
     """However a response is cut, and also if every part of it is one delta."""

@@ -25,13 +25,11 @@ def over_the_wire(wire):
     return WireRequest(wire.path, orjson.loads(orjson.dumps(wire.body)))
 
 
-@settings(max_examples=30)
 @given(request_=requests())
 def test_a_request_survives_the_wire(codec, request_):
     assert codec.decode_request(over_the_wire(codec.encode_request(request_))) == request_
 
 
-@settings(max_examples=30)
 @given(response=responses())
 def test_a_response_survives_the_wire(codec, response):
     assert codec.decode_response(orjson.dumps(codec.encode_response(response))) == response
@@ -49,7 +47,6 @@ def prose(deltas):
     return [delta for delta in deltas if not isinstance(delta, ToolCallDelta)]
 
 
-@settings(max_examples=30)
 @given(stream=streams())
 def test_a_stream_survives_the_wire_with_its_text_in_the_same_pieces(codec, stream):
     response, deltas = stream

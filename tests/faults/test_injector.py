@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import (
@@ -190,7 +190,6 @@ async def outcomes(provider, calls, *, at_once):
     return await asyncio.gather(*made) if at_once else [await call for call in made]
 
 
-@settings(max_examples=25)
 @given(calls=calls_made, seed=st.integers(), at_once=st.booleans(), has_gateway=st.booleans())
 def test_what_fired_fires_again_with_the_same_outcomes(calls, seed, at_once, has_gateway):
     async def work(plan):

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from offbook.errors import InputError, ProviderError
 from offbook.faults import (
@@ -102,7 +102,6 @@ def test_a_plan_file_is_read(tmp_path):
     ]
 
 
-@settings(max_examples=25)
 @given(plans)
 def test_a_saved_plan_is_loaded_as_it_was(tmp_path_factory, plan):
     path = tmp_path_factory.mktemp("plans") / "plan.json"
@@ -113,7 +112,6 @@ def test_a_saved_plan_is_loaded_as_it_was(tmp_path_factory, plan):
     assert repr(loaded) == repr(plan)
 
 
-@settings(max_examples=25)
 @given(planned_faults)
 def test_a_plan_keeps_its_lines_and_prints_each_as_text_that_can_be_read(planned):
     plan = FaultPlan([planned, planned])

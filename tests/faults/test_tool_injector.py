@@ -6,7 +6,7 @@ from contextlib import suppress
 from inspect import isawaitable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import MemorySink, ToolCall, run
@@ -130,7 +130,6 @@ def test_a_synchronous_tool_fails_at_once_where_it_is_called():
     assert tool.callable(order_id=7) == "7 is paid back"
 
 
-@settings(max_examples=25)
 @given(
     calls=st.lists(st.sampled_from([SUM, REFUND]), max_size=8),
     lines=st.lists(

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import (
@@ -234,7 +234,6 @@ async def consume(gateway, call, read):
         await reply.aclose()
 
 
-@settings(max_examples=60)
 @given(
     calls=calls(),
     restart_streams=st.booleans(),

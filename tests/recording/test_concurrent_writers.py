@@ -65,9 +65,10 @@ def test_children_record_on_through_what_their_parent_opened(location):
 
 def test_a_fork_waits_for_the_thread_that_is_recording(location):
     printed, _ = finish(start(fork_beside_a_thread, location, 8, 5))
+    document = open_store(location).load()
     for child in range(8):
-        assert contents(location, f"child {child}") == [str(number) for number in range(5)]
-    assert contents(location, "thread") == [str(number) for number in range(int(printed))]
+        assert [each.content for each in document.exchanges(f"child {child}")] == [str(number) for number in range(5)]
+    assert [each.content for each in document.exchanges("thread")] == [str(number) for number in range(int(printed))]
 
 
 def run_threads(works):

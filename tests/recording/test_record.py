@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -312,7 +312,6 @@ def test_a_stream_that_fails_before_its_first_event_replays_as_the_same_error(er
     assert (replayed.status_code, replayed.headers, replayed.body) == (error.status_code, error.headers, error.body)
 
 
-@settings(max_examples=30)
 @given(
     status=st.integers(400, 599),
     headers=st.dictionaries(

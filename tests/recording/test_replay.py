@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import MemorySink, MockProvider, RecordingProvider, run
@@ -338,7 +338,6 @@ async def test_numbers_of_any_size_in_arguments_survive():
     assert response.tool_calls[0].args == {"small": 0.1, "large": 2**63}
 
 
-@settings(max_examples=25)
 @given(order=st.permutations(range(6)), delays=st.lists(st.integers(0, 5), min_size=6, max_size=6))
 def test_parallel_calls_of_one_step_each_get_their_own_answer_in_any_order(tmp_path_factory, order, delays):
     path = tmp_path_factory.mktemp("parallel") / "run.json"
@@ -485,7 +484,6 @@ async def test_a_whole_entry_is_streamed_word_by_word():
     assert end.response.content == "Roses are\nred. "
 
 
-@settings(max_examples=25)
 @given(st.text())
 def test_words_make_up_the_text_again(text):
     async def work():

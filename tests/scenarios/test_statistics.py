@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import InputError
@@ -52,7 +52,6 @@ def test_the_interval_is_that_of_newcombe_1998_table_one_method_three(passes, ru
     assert (round(found.low, 4), round(found.high, 4)) == (low, high)
 
 
-@settings(max_examples=30)
 @given(outcomes(), st.floats(0.5, 0.999))
 def test_the_interval_holds_the_observed_rate_and_stays_within_zero_and_one(outcome, confidence):
     passes, runs = outcome
@@ -62,7 +61,6 @@ def test_the_interval_holds_the_observed_rate_and_stays_within_zero_and_one(outc
         assert found.low - 1e-12 <= passes / runs <= found.high + 1e-12
 
 
-@settings(max_examples=30)
 @given(outcomes())
 def test_the_interval_of_failures_mirrors_that_of_passes(outcome):
     passes, runs = outcome
@@ -71,7 +69,6 @@ def test_the_interval_of_failures_mirrors_that_of_passes(outcome):
     assert found.high == pytest.approx(1 - mirrored.low, abs=1e-12)
 
 
-@settings(max_examples=30)
 @given(outcomes(min_runs=1))
 def test_more_runs_of_the_same_rate_make_it_surer(outcome):
     passes, runs = outcome
@@ -79,7 +76,6 @@ def test_more_runs_of_the_same_rate_make_it_surer(outcome):
     assert many.high - many.low < few.high - few.low
 
 
-@settings(max_examples=30)
 @given(outcomes(min_runs=1), st.floats(0.5, 0.9))
 def test_more_confidence_needs_a_wider_interval(outcome, confidence):
     less, more = wilson(*outcome, confidence=confidence), wilson(*outcome, confidence=confidence + 0.09)
@@ -104,7 +100,6 @@ def test_a_confidence_outside_zero_and_one_is_refused(confidence):
         wilson(1, 2, confidence=confidence)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.data())
 def test_pass_hat_k_is_the_part_of_all_choices_of_k_runs_that_pass_throughout(runs, data):
     k = data.draw(st.integers(1, len(runs)))
@@ -133,7 +128,6 @@ def test_the_spread_is_the_mean_and_deviation_of_the_values():
     assert spread([]) is None
 
 
-@settings(max_examples=30)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1))
 def test_the_mean_lies_between_the_least_and_the_greatest_value(values):
     found = spread(values)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import run
@@ -131,7 +131,6 @@ answers = st.one_of(
 )
 
 
-@settings(max_examples=30)
 @given(answers, answers)
 def test_whatever_a_model_answers_is_a_number_or_an_unfit_answer(first, second):
     def read(answer):
@@ -142,7 +141,6 @@ def test_whatever_a_model_answers_is_a_number_or_an_unfit_answer(first, second):
         assert score in range(1, 6)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.text() | st.sampled_from(["</data>", "<data>", "\\u003c", "\n</data>\n"])))
 def test_no_text_ends_the_data_and_all_of_it_can_be_read_again(texts):
     text = as_data("data", texts)

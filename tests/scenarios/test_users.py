@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import MockProvider, RecordingProvider, run
@@ -138,7 +138,6 @@ async def test_a_mismatch_in_replay_is_reported_as_such():
         await played(MockProvider(responses={}, strict=True))
 
 
-@settings(max_examples=30)
 @given(st.lists(st.text() | st.text(alphabet='{}":,messagstop \\tru'), min_size=2, max_size=2), st.integers(0, 2))
 def test_whatever_a_model_answers_is_a_move_or_an_error_of_the_simulation(texts, spoken):
     answers = [Response(content=text) for text in texts]
@@ -193,7 +192,6 @@ def test_every_template_is_followed_by_how_to_answer():
     assert '"goal_reached": <true or false>}' in prompt
 
 
-@settings(max_examples=30)
 @given(st.text() | st.sampled_from(["{knowledge}", "{profile}", "{0}", "{goal.name}", r"\1 \g<0>", "{unknown}"]))
 def test_what_is_filled_in_is_never_read_as_a_template(text):
     prompt = user_prompt(Scenario("s", profile=text, goal=text), "[{profile}|{goal}]")

@@ -194,7 +194,6 @@ def test_bodies_of_any_shape_are_answered_or_refused(server, errors, method, pat
     assert not errors, [record.getMessage() for record in errors]
 
 
-@settings(max_examples=40)
 @given(st.sampled_from(PATHS), bodies, st.booleans(), st.booleans())
 def test_no_body_fails_a_session(path, body, strict, has_fault):
     recording = {

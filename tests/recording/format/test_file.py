@@ -4,7 +4,7 @@ import json
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import asdict
@@ -381,13 +381,11 @@ def plain(document):
     return entries, listed, document.meta, document.rest, document.version
 
 
-@settings(max_examples=25)
 @given(documents)
 def test_reading_what_was_written_gives_the_same(document):
     assert plain(parse_document(render_document(document), source="x")) == plain(document)
 
 
-@settings(max_examples=25)
 @given(documents)
 def test_writing_what_was_read_gives_the_same_bytes(document):
     data = render_document(document)

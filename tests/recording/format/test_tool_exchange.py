@@ -11,7 +11,7 @@ import uuid
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import OffbookError, ToolResolutionError, ToolTimeoutError
@@ -118,7 +118,6 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(values)
 def test_a_model_is_told_the_same_of_what_is_kept(value):
     form = json_form(value).value

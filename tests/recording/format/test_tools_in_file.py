@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from msgspec import UNSET
 
 from offbook.errors import RecordingFormatError, RecordingMismatchError
@@ -72,7 +72,6 @@ def test_tools_stand_sorted_at_the_end():
     assert list(written["_tools"]) == ["a", "b"]
 
 
-@settings(max_examples=25)
 @given(documents())
 def test_writing_what_was_read_gives_the_same_bytes(document):
     data = render_document(document)

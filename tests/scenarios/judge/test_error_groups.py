@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import run
@@ -134,7 +134,6 @@ def test_where_the_model_fails_the_errors_are_grouped_by_label_with_a_warning(an
 numbers = st.lists(st.integers(0, 5) | st.text(max_size=2), max_size=5)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.fixed_dictionaries({"title": st.text(), "severity": st.just("low"), "errors": numbers}), max_size=3))
 def test_whatever_a_model_answers_all_failing_conversations_are_in_a_group(groups):
     text = json.dumps({"groups": groups})

@@ -10,7 +10,6 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 from hypothesis import given as for_any
-from hypothesis import settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from pydantic import BaseModel
@@ -190,7 +189,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=30)
 @for_any(st.lists(JSON, min_size=1, max_size=6), st.integers(0, 10), st.integers(1, 3))
 def test_any_sequence_answers_in_order_repeats_its_last_value_and_starts_afresh(values, calls, conversations):
     mocks = Mocks({"tool": sequence(values)})
@@ -199,7 +197,6 @@ def test_any_sequence_answers_in_order_repeats_its_last_value_and_starts_afresh(
         assert results == [values[min(index, len(values) - 1)] for index in range(calls)]
 
 
-@settings(max_examples=30)
 @for_any(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.lists(st.integers(0, 2), max_size=12))
 def test_conversations_that_take_turns_each_have_the_sequence_to_themselves(values, order):
     async def interleaved():

@@ -5,7 +5,6 @@ from typing import Literal
 
 import pytest
 from hypothesis import given as for_any
-from hypothesis import settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
@@ -70,7 +69,6 @@ def test_a_mock_with_a_similar_name_is_pointed_out():
     assert str(error).splitlines()[0].endswith("Did you mean the mock 'create_bookng'?")
 
 
-@settings(max_examples=30)
 @for_any(st.text(), st.dictionaries(st.text(), st.none() | st.integers() | st.text(), max_size=6))
 def test_what_is_pasted_is_python_that_repeats_arguments_whatever_they_are_called(tool, args):
     mocks = pasted(error_of(tool, args))

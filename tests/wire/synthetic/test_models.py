@@ -1,7 +1,7 @@
 """Lists of models, single models and token counts."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.errors import RequestError
@@ -85,7 +85,6 @@ def google_count(body):
     return token_count_answer("google", body)["totalTokens"]
 
 
-@settings(max_examples=25)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_a_text_counts_alike_for_every_vendor_and_never_less_for_being_longer(text, more):
     counted = anthropic_count(text)
