@@ -22,7 +22,7 @@ ZOO := tests/explore/test_agents.py
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock node-sdks demo test check conformance zoo coverage bench soak docs constraints format clean
+.PHONY: help setup aimock node-sdks demo test check types tests conformance zoo coverage bench soak docs constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -59,11 +59,16 @@ demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, and explore an
 test: setup ## Run all checks and tests
 	@$(MAKE) --no-print-directory check
 
-check: setup $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Formatting, lint, types, layers, tests
+check: setup $(if $(NPM),$(AIMOCK_STAMP)) ## Formatting, lint, types, layers, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory --jobs 2 types tests
+
+types: setup # beside the tests: one process, which is quicker than they are
+	$(BIN)/mypy
+
+tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
 
 conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run Node SDKs and frameworks against us
@@ -86,10 +91,11 @@ format: setup ## Format the code and fix what lint can fix
 bench: setup $(GROUP_STAMP)-bench $(if $(NPM),$(AIMOCK_STAMP)) ## Measure replay, recording, gateway, agent, workflow, scenarios and server beside peers and a floor
 	$(BIN)/python -m bench
 
-soak: setup ## Run 100,000 calls through a gateway and 500 streams from a server, and see that nothing grows
+soak: setup ## Run 100,000 calls through a gateway, 500 streams from a server, and property tests with more examples
 	$(BIN)/python -m bench.soak
+	OFFBOOK_HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses auto -m hypothesis
 
-coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run the tests and show which lines they leave out
+coverage: setup $(GROUP_STAMP)-coverage $(if $(NPM),$(AIMOCK_STAMP)) ## Run the tests and show which lines they leave out
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov --cov-report term $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
 
 docs: setup ## Run every example of the documentation
