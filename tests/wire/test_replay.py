@@ -344,7 +344,7 @@ def test_a_late_answer_that_the_client_did_not_wait_for_is_tried_again():
 
 
 def post(url, body, **options):
-    with httpx2.Client(trust_env=False, timeout=5.0) as client:
+    with httpx2.Client(trust_env=False, timeout=30.0) as client:
         return client.post(f"{url}/v1/chat/completions", json=body, **options)
 
 

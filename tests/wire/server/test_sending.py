@@ -138,7 +138,7 @@ def test_half_of_a_whole_answer_arrives_before_it_breaks_off(answer_with, how, e
 def test_an_http_client_takes_a_cut_for_what_it_is(server):
     server.start_session("cut", faults=["everywhere: stream_truncate 2 raise=cut"])
     place = urlsplit(server.session_url("cut"))
-    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=5)
+    connection = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
     connection.request("POST", place.path + "/v1/chat/completions", call_of(stream=True).body)
     with pytest.raises(http.client.IncompleteRead):
         connection.getresponse().read()
