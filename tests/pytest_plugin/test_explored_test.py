@@ -205,17 +205,17 @@ def test_without_a_recording_there_is_the_clean_run_alone_which_makes_it(project
 
 
 USES = """
+from agent import refund
+
 @pytest.mark.explore(recording="run.json", faults="tool_lost")
 def test_uses(offbook):
     {use}
+    offbook.tools(refund)["refund"](order=42)
 """
 
 
 def test_what_an_explored_test_cannot_use_is_refused(explored):
-    explored.test(
-        """
-@pytest.mark.explore(recording="run.json", faults="tool_lost")
-def test_uses(offbook):
+    use = """
     with pytest.raises(Exception, match="the faults of an explored test come from its case"):
         offbook.faults("call=1: timeout")
     with pytest.raises(Exception, match="HTTP clients are not explored in a test"):
@@ -223,7 +223,7 @@ def test_uses(offbook):
     with pytest.raises(AttributeError, match="has no attribute 'typo'"):
         offbook.typo
 """
-    )
+    explored.test(USES.format(use=use))
     explored.run("-k", "clean").assert_outcomes(passed=1)
 
 
@@ -270,9 +270,56 @@ def test_a_wrong_marker_fails_its_test_and_no_other(project):
         assert reason in printed_output(result)
 
 
-def test_a_marker_of_that_name_on_a_test_that_is_not_ours_is_left_alone(project):
-    project.test("@pytest.mark.explore\ndef test_other():\n    pass\n")
-    project.run().assert_outcomes(passed=1)
+NOT_EXPLORED = """
+class TestPlain:
+    pytestmark = pytest.mark.explore
+
+    def test_other(self):
+        pass
+
+@pytest.mark.explore{arguments}
+def test_idle({fixture}):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("fixture", "arguments", "outcomes", "problem"),
+    [
+        ("", "", {"errors": 1}, "it does not use offbook\n  hint: def test_idle(offbook): …"),
+        (
+            "offbook",
+            '(recording="run.json", faults="tool_lost")',
+            {"failed": 3},
+            "the run made no call that could fail",
+        ),
+        ("offbook", "", {"failed": 1}, "the run made no call that could fail"),
+    ],
+    ids=["no fixture", "recorded", "not recorded"],
+)
+def test_a_test_that_explores_nothing_fails_unless_its_class_alone_is_marked(
+    explored, fixture, arguments, outcomes, problem
+):
+    explored.test(NOT_EXPLORED.format(fixture=fixture, arguments=arguments))
+    result = explored.run()
+    result.assert_outcomes(passed=1, **outcomes)
+    assert problem in printed_output(result)
+
+
+HTTP_TEST = """
+@pytest.mark.explore
+def test_asks(offbook):
+    offbook.{used}
+"""
+
+
+@pytest.mark.parametrize("used", ["http_client()", "sync_http_client()", "serving()", "stand_in"])
+def test_http_clients_are_refused_before_anything_is_recorded(project, used):
+    project.test(HTTP_TEST.format(used=used))
+    result = project.record()
+    result.assert_outcomes(failed=1)
+    assert f"offbook.{used.removesuffix('()')}: HTTP clients are not explored in a test" in printed_output(result)
+    assert "offbook explore --replay PATH --run-tools -- COMMAND" in printed_output(result)
 
 
 REMEMBERS = """
@@ -379,11 +426,13 @@ def test_every_run_is_forked_unless_it_is_debugged_or_must_not_be(explored, more
     explored.test(
         f"""
 import os
+from agent import refund
 PID = os.getpid()
 
 @pytest.mark.explore(recording="run.json", faults="tool_lost"{more})
 def test_agent(offbook):
     assert (os.getpid() != PID) is {is_forked}
+    offbook.tools(refund)["refund"](order=42)
 """
     )
     explored.run("-k", "clean", *arguments).assert_outcomes(passed=1)

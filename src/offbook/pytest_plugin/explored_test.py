@@ -25,6 +25,7 @@ from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import RecordingUsage
 from offbook.pytest_plugin.explored_run import ObservedRun, TestSubject
+from offbook.pytest_plugin.fixture import NOTHING_EXPLORED, refuse_http
 from offbook.pytest_plugin.markers import ExploreMarker, explore_marker_of, recording_plan_of
 from offbook.pytest_plugin.options import OFFBOOK
 from offbook.recording.match.cursor import UnusedEntry
@@ -173,8 +174,7 @@ class ExploredFixture:
 
     def __getattr__(self, name: str) -> Never:
         if name in {"stand_in", "http_client", "sync_http_client", "serving"}:
-            hint = "use offbook.provider, or explore it as a program: offbook explore --replay PATH -- COMMAND"
-            raise InputError("HTTP clients are not explored in a test", source=f"offbook.{name}", hint=hint)
+            refuse_http(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _on_current_harness(self, tool: ToolDef) -> ToolDef:
@@ -248,6 +248,8 @@ class ExploredTest:
     def _check_clean(self, observed: ObservedRun) -> None:
         __tracebackhide__ = True
         if not observed.problem:
+            if not observed.run.calls and not observed.run.tools:
+                pytest.fail(NOTHING_EXPLORED, pytrace=False)
             return
         if observed.error is not None and self._explored.case is None:
             raise observed.error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 import pytest
 
@@ -65,6 +65,17 @@ class RuntimeFaultInjector(Provider):
 
 
 MAX_SHOWN_MISSES = 3
+NOTHING_EXPLORED = (
+    "the run made no call that could fail\n"
+    "  hint: let the test use offbook.provider, offbook.gateway or offbook.tools(…), or remove mark.explore"
+)
+
+
+def refuse_http(name: str) -> Never:
+    """Refuse what an explored test cannot use, also while it is recorded."""
+    __tracebackhide__ = True
+    hint = "use offbook.provider, or explore it as a program: offbook explore --replay PATH --run-tools -- COMMAND"
+    raise InputError("HTTP clients are not explored in a test", source=f"offbook.{name}", hint=hint)
 
 
 T = TypeVar("T")
@@ -118,9 +129,9 @@ class Offbook:
 
     @property
     def stand_in(self) -> StandIn:
-        """The stand-in for the APIs of HTTP clients in this process. Raises like `provider`."""
+        """The stand-in for the APIs of HTTP clients in this process. Raises like `provider`, also in explored tests."""
         __tracebackhide__ = True
-        return self._http().stand_in
+        return self._http("stand_in").stand_in
 
     def http_client(self, transport: httpx2.AsyncBaseTransport | None = None) -> httpx2.AsyncClient:
         """Return a client for an SDK: `AsyncOpenAI(http_client=offbook.http_client())`.
@@ -128,12 +139,12 @@ class Offbook:
         Recording goes through `transport`, by default over the network. Raises like `provider`.
         """
         __tracebackhide__ = True
-        return self.stand_in.http_client(transport)
+        return self._http("http_client").stand_in.http_client(transport)
 
     def sync_http_client(self, transport: httpx2.BaseTransport | None = None) -> httpx2.Client:
         """Return a client for a synchronous SDK: `OpenAI(http_client=offbook.sync_http_client())`."""
         __tracebackhide__ = True
-        return self.stand_in.sync_http_client(transport)
+        return self._http("sync_http_client").stand_in.sync_http_client(transport)
 
     def serving(
         self,
@@ -147,7 +158,7 @@ class Offbook:
         SDK, which environment variables like OPENAI_BASE_URL may set. Raises like `provider`.
         """
         __tracebackhide__ = True
-        return self._http().serving(upstreams=upstreams, upstream_keys=upstream_keys)
+        return self._http("serving").serving(upstreams=upstreams, upstream_keys=upstream_keys)
 
     @property
     def calls(self) -> list[AnsweredCall]:
@@ -240,6 +251,12 @@ class Offbook:
         if self._plan.is_unused_error and not self.is_recording:
             fail_if_unused(self.unused(), self.recording)
 
+    def check_explored(self) -> None:
+        """Fail a test that is to be explored, but uses nothing that could fail."""
+        __tracebackhide__ = True
+        if self._plan.is_explored and "_backend" not in vars(self):
+            pytest.fail(NOTHING_EXPLORED, pytrace=False)
+
     def close(self, *, passed: bool) -> RecordingUsage:
         """Close the recording, and save what was recorded if the test has passed."""
         return (
@@ -266,8 +283,10 @@ class Offbook:
     def _has_fired(self) -> bool:
         return bool(self._fired())
 
-    def _http(self) -> HttpDoubles:
+    def _http(self, name: str) -> HttpDoubles:
         __tracebackhide__ = True
+        if self._plan.is_explored:
+            refuse_http(name)
         http = self._backend.http
         if not self._has_http:
             http.follow(self._faults)

@@ -141,8 +141,8 @@ _FOUND = pytest.StashKey[dict[Path, FoundExchanges | None]]()
 class RecordingPlan(Struct, frozen=True, kw_only=True):
     """Where the recording of a test is, and how it is recorded; it is replayed if `record` is None.
 
-    `node_id` is the id of the test. `found` is what the recording held before the first of all tests;
-    None if nothing of that is to be replaced.
+    `node_id` is the id of the test, which `is_explored` once it has a recording. `found` is what the recording held
+    before the first of all tests; None if nothing of that is to be replaced.
     """
 
     location: str
@@ -153,6 +153,7 @@ class RecordingPlan(Struct, frozen=True, kw_only=True):
     provider: str | None = None
     is_unused_error: bool = False
     keeps_failed: bool = False
+    is_explored: bool = False
 
 
 def recording_plan_of(item: pytest.Item) -> RecordingPlan:
@@ -165,7 +166,8 @@ def recording_plan_of(item: pytest.Item) -> RecordingPlan:
     if explore_marker is not None:
         marker = replace(marker, recording=explore_marker.recording or marker.recording)
     name = _recording_name(item, is_explored=explore_marker is not None)
-    return recording_plan(item, marker, default_recording(item.path, name))
+    plan = recording_plan(item, marker, default_recording(item.path, name))
+    return replace(plan, is_explored=explore_marker is not None)
 
 
 def recording_plan(item: pytest.Item, marker: OffbookMarker, recording: Path) -> RecordingPlan:

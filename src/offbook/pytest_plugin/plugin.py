@@ -79,8 +79,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Plan the recording of each test before anything runs."""
     for item in items:
-        if item.get_closest_marker(OFFBOOK) is not None or OFFBOOK in getattr(item, "fixturenames", ()):
+        has_fixture = OFFBOOK in getattr(item, "fixturenames", ())
+        if item.get_closest_marker(OFFBOOK) is not None or has_fixture:
             _plan_recording(item)
+        if not has_fixture and any(mark.name == EXPLORE for mark in item.own_markers):
+            hint = f"def {item.name.partition('[')[0]}({OFFBOOK}): …, or remove mark.{EXPLORE}"
+            item.stash[_MARKER_ERROR] = f"the test is not explored: it does not use {OFFBOOK}\n  hint: {hint}"
 
 
 def _plan_recording(item: pytest.Item) -> None:
@@ -156,6 +160,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         offbook.check_missed()
         offbook.check_unfired()
         offbook.check_unused()
+        offbook.check_explored()
 
 
 @pytest.hookimpl(wrapper=True)
