@@ -293,3 +293,7 @@ async def test_a_streamed_reply_may_stand_on_an_iterator_that_cannot_be_closed()
 @given(text=st.text())
 def test_parsing_arguments_never_fails(text):
     assert ToolCall.parse("get", text).tool == "get"
+
+
+def test_arguments_may_have_integers_of_any_size():
+    assert ToolCall("look_up", {"a": [10**30, "é"]}).arguments == '{"a":[1000000000000000000000000000000,"é"]}'

@@ -376,3 +376,27 @@ async def test_a_harnessed_pipeline_calls_its_doubles_behind_the_retry_of_the_co
         assert (await pipeline.gateway.complete(QUESTION, model="demo")).content == "staged"
         tools = pipeline.wrap_tools({"find": tool_of(lambda: "real", name="find")})
         assert tools["find"].callable() == "staged"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../answers.json", "/tmp/answers.json", "sqlite:////tmp/answers.db", "link/answers.json", "a\0b", "x/../../y"],
+)
+async def test_a_config_names_no_recording_outside_of_its_folder(name, tmp_path):
+    folder = tmp_path / "flow"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    written(tmp_path / "answers.json", greet={"content": "Hello!"})
+    with pytest.raises(
+        InputError, match=r"responses_file: .* leaves the folder of the workflow\n  hint: .*--recording"
+    ):
+        await answer_of(config(provider="mock", responses_file=name), Live(), folder=folder)
+
+
+async def test_a_config_may_name_a_recording_through_its_folder(tmp_path):
+    (tmp_path / "parts").mkdir()
+    written(tmp_path / "answers.json", greet={"content": "Hello!"})
+    assert (
+        await answer_of(config(provider="mock", responses_file="parts/../answers.json"), Live(), folder=tmp_path)
+        == "Hello!"
+    )

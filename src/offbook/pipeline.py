@@ -317,11 +317,30 @@ def _is_strict(mode: Mock | Replay) -> bool:
 
 
 def _responses_path(config: ConfigDefinition, mode: Mock | Replay, folder: Path) -> str | None:
-    """Return the path of the recording to replay, if there is one."""
+    """Return the path of the recording to replay, if there is one.
+
+    Raises:
+        InputError: the config names one outside of the folder. Only the caller may, by the path of the mode.
+    """
     if mode.path is not None or config.responses_file is None:
         return mode.path
     scheme, separator, path = config.responses_file.rpartition(":///")
+    if not _is_inside(folder, path):
+        raise InputError(
+            f"{config.responses_file} leaves the folder of the workflow",
+            source="config",
+            place="responses_file",
+            hint="to use it all the same, name it yourself: offbook replay FLOW --recording PATH",
+        )
     return f"{scheme}{separator}{folder / path}"
+
+
+def _is_inside(folder: Path, path: str) -> bool:
+    """Return whether a path leads to something in the folder, through links as well."""
+    try:
+        return not Path(path).is_absolute() and (folder / path).resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 def _tool_recordings(config: ConfigDefinition, mode: Mode | Harnessed, folder: Path) -> Iterator[ClosableToolbox]:

@@ -83,6 +83,8 @@ def shape_hint(reason: str, path: str, shape: type[Struct]) -> str:
 
 def explain_msgspec_error(error: Exception) -> tuple[str, str]:
     """Return msgspec's error in plain words, and its path, like `.faults[1].at`."""
+    if isinstance(error, RecursionError):
+        return "nested too deep", ""
     reason, _, path = str(error).partition(" - at `$")
     return reword(reason), path.rstrip("`")
 

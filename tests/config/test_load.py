@@ -3,6 +3,7 @@
 import pytest
 
 from offbook.config import find_config, load_config
+from offbook.config.collect import scenario_files
 from offbook.errors import InputError
 
 AGENT = '[agent]\nhandler = "my_agent:handle"\n'
@@ -116,3 +117,11 @@ def test_what_is_wrong_is_reported_with_its_key(config, text, complaint):
 def test_a_file_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         load_config(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("pattern", ["**x/*.py", "/tmp/*.py"])
+def test_a_pattern_of_scenarios_that_is_none_is_bad_input(tmp_path, pattern):
+    path = tmp_path / "offbook.toml"
+    path.write_text(f'[run]\nscenarios = ["{pattern}"]\n')
+    with pytest.raises(InputError, match=r"^run\.scenarios: "):
+        scenario_files(load_config(path))

@@ -14,6 +14,7 @@ from offbook.config.schema import Config
 from offbook.errors import InputError
 from offbook.scenarios.runner import NO_USER_MODEL, check_agent
 from offbook.scenarios.scenario import Scenario, collect_declared
+from offbook.text import shorten
 
 IGNORED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 PROJECT_SUFFIXES = (".py", ".toml", ".yaml", ".yml")
@@ -39,8 +40,16 @@ def _files_at(place: Path, config: Config) -> Iterable[Path]:
         return [place]
     if not place.is_dir():
         raise InputError("there is no such file or folder", source=str(place))
-    found = {file for pattern in config.run.scenarios for file in place.glob(pattern) if _is_project_file(file, place)}
-    return sorted(found)
+    found = {file for pattern in config.run.scenarios for file in _matches(place, pattern)}
+    return sorted(file for file in found if _is_project_file(file, place))
+
+
+def _matches(place: Path, pattern: str) -> list[Path]:
+    try:
+        return list(place.glob(pattern))
+    except (ValueError, NotImplementedError, RecursionError) as error:
+        hint = "a pattern is relative to the folder of the config, like **/sim_*.py"
+        raise InputError(f"{shorten(pattern)!r}: {error}", source="run.scenarios", hint=hint) from None
 
 
 def _is_project_file(file: Path, place: Path) -> bool:

@@ -457,3 +457,12 @@ class TestFolding:
         writer.append("b", Exchange(content="2"))
         writer.close()
         assert contents(store) == {"b": "2"}
+
+
+@pytest.mark.parametrize("value", ["1e400", "9" * 5_000, "[" * 5_000 + "]" * 5_000])
+def test_a_complete_line_with_a_value_that_cannot_be_read_is_not_dropped(store, tmp_path, value):
+    (tmp_path / FILE).write_text('{"_version": 2}')
+    line = f'{{"key": "a", "exchange": {{"content": "x", "latency_ms": {value}}}}}'
+    (tmp_path / JOURNAL).write_text(f"{line}\n")
+    with pytest.raises(RecordingFormatError, match=r"run\.json\.journal: line 1: "):
+        store.load()

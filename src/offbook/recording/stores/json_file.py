@@ -225,7 +225,7 @@ class JsonFileStore:
             try:
                 if raw:
                     lines.append(_decoder.decode(raw))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 if _is_json(raw):
                     raise self._line_error(number, error) from None
                 log_warning(
@@ -265,8 +265,11 @@ class JsonFileStore:
 
 
 def _is_json(raw: bytes) -> bool:
+    """Return whether the line is complete, even if a value in it cannot be read: too large, or nested too deep."""
     try:
-        msgspec.json.decode(raw)
+        msgspec.json.decode(raw, type=msgspec.Raw)
+    except RecursionError:
+        return True
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
     return True
