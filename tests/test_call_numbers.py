@@ -157,6 +157,31 @@ def test_where_nothing_is_planned_the_wire_counts_calls_alike(script):
         assert (started[0].call, started[0].attempt_number) == (started[1].call, started[1].attempt_number)
 
 
+restarts = st.lists(st.tuples(st.sampled_from(["Hi", "Ho"]), st.integers(1, 3), st.booleans()), min_size=1, max_size=8)
+"""Requests in turn: what is asked, which attempt of its SDK it is, and whether it fails."""
+
+
+@given(script=restarts)
+@settings(max_examples=50, deadline=None)
+def test_an_agent_that_starts_over_is_numbered_alike_in_all_sessions(script):
+    counters = [CallCounter(EVERYWHERE), CallCounter(EVERYWHERE, counts_all=True)]
+    for text, attempt, fails in script:
+        call = call_of(text=text, headers={"x-stainless-retry-count": str(attempt - 1)})
+        for counter in counters:
+            counter.finish(counter.start(call, parse_request(call)), failed=fails)
+    assert named(counters[0].fired) == named(counters[1].fired)
+
+
+def test_a_request_that_failed_stays_the_same_call_when_an_agent_starts_over():
+    counter, numbers = CallCounter(EVERYWHERE), []
+    for text, retry, fails in [("Hi", 0, False), ("Ho", 0, True), ("Ho", 1, True), ("Hi", 0, False), ("Ho", 0, False)]:
+        call = call_of(text=text, headers={"x-stainless-retry-count": str(retry)})
+        started = counter.start(call, parse_request(call))
+        counter.finish(started, failed=fails)
+        numbers.append((started.call, started.attempt_number))
+    assert numbers == [(1, 1), (2, 1), (2, 2), (3, 1), (2, 3)]
+
+
 def test_a_repeated_request_continues_the_first_call_that_failed_with_it():
     call_numbers, step = CallNumbers(), ("", "a")
     sites = [call_numbers.start(step, "Hi") for _ in range(3)]

@@ -104,6 +104,7 @@ class StandIn(CallInspection):
         with self._lock:
             accepted = accept(self._backend.sessions, request)
         if accepted.answer is not None:
+            accepted.delivered()  # nothing reports later whether the client has waited for it
             return accepted.answer
         from offbook.wire.proxy.forwarding import InProcessForwarder  # noqa: PLC0415 - only recording needs it
 

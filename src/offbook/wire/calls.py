@@ -42,10 +42,10 @@ _FAULTED_OPERATIONS = ("generate", "embed")
 class CallCounter:
     """Numbers calls as they arrive, and finds the planned fault of each.
 
-    Faults apply to model calls and embeddings. If a client does not send the number of its attempt, a repeated request
-    whose last answer failed counts as the next attempt. With `counts_all`, model calls are counted even without a plan,
-    and a repeated request is the next attempt whatever its client sends: an agent may retry what its SDK has given up.
-    With `marked`, the texts of faults carry marks; `marks` are those so far.
+    Faults apply to model calls and embeddings. A repeated request whose last answer failed is the next attempt, even if
+    its client numbers its attempts from 1 again: an agent may retry what its SDK has given up. With `counts_all`, model
+    calls are counted exactly even without a plan. With `marked`, the texts of faults carry marks; `marks` are those so
+    far.
     """
 
     def __init__(self, plan: FaultPlan, *, counts_all: bool = False, marked: bool = False) -> None:
@@ -68,7 +68,7 @@ class CallCounter:
             site = self._site(parsed, request.attempt, step_id)
             fault, mark = self._fault_at(site)
             return CallAttempt(parsed, self.total, site.attempt, step_id, fault, site, site.overall, mark)
-        attempt_number = request.attempt or self._failed_attempts.get(parsed.request_hash, 0) + 1
+        attempt_number = max(request.attempt or 0, self._failed_attempts.get(parsed.request_hash, 0) + 1)
         if not is_model_call:
             return CallAttempt(parsed, self.total, attempt_number, step_id)
         self._calls += attempt_number == 1 or not self._calls
@@ -95,7 +95,7 @@ class CallCounter:
     def _site(self, parsed: ParsedRequest, client_attempt: int | None, step_id: str | None) -> Site:
         """Return the site of a call; `client_attempt` is the number of the attempt that its client sends."""
         numbers, step, identity = self._call_numbers, ("", step_id), parsed.request_hash
-        is_repeated = self._counts_all and (client_attempt or 0) <= numbers.next_attempt(step, identity)
+        is_repeated = (client_attempt or 0) <= numbers.next_attempt(step, identity)
         return numbers.start(step, identity, attempt=None if is_repeated else client_attempt)
 
     def _fault_at(self, site: Site) -> tuple[AnyFault | None, str]:

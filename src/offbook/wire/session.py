@@ -147,7 +147,7 @@ class WireSession:
 
         `failure` says how the real API failed, and `unrecorded` why its answer could not be recorded.
         """
-        is_late = self._explored_run is not None and attempt.fault is not None and answer.end_ms > 0
+        is_late = attempt.fault is not None and answer.end_ms > 0
         if is_late:
             self._late.add(attempt.number)
         self._counter.finish(attempt, failed=is_late or self._has_failed(attempt, answer))
@@ -203,9 +203,9 @@ class WireSession:
         self._memory.forget(self)
 
     def _has_failed(self, attempt: CallAttempt, answer: HttpResponse) -> bool:
-        """Return whether the same request again is a further attempt. In an exploration, it is after every error."""
+        """Return whether the same request again is a further attempt: it is after every error of a fault."""
         is_error = attempt.fault is not None and answer.status is not None and answer.status >= 400
-        return spoils_answer(attempt.fault, answer) or (is_error and self._explored_run is not None)
+        return is_error or spoils_answer(attempt.fault, answer)
 
     def delivered(self, attempt: CallAttempt) -> None:
         """Note that the answer was sent completely before the client left, if a fault had delayed it."""
