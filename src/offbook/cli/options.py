@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from offbook.cli.app import QuickCommand
+from offbook.errors import InputError
 
 Recording: TypeAlias = Annotated[str, typer.Argument(help="A recording: path.json, or sqlite:///path.db.")]
 Recordings: TypeAlias = Annotated[list[str], typer.Argument(help="Recordings: path.json, or sqlite:///path.db.")]
@@ -113,7 +114,11 @@ PROGRAM_ARGS_KEY = "offbook.program_args"
 
 
 class ProgramCommand(QuickCommand):
-    """Takes what follows the first `--` out of the arguments, for `program_args`."""
+    """Takes what follows the first `--` out of the arguments, for `program_args`.
+
+    Raises:
+        InputError: there is no `--`, and the first argument is a program.
+    """
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND]"]
@@ -123,7 +128,31 @@ class ProgramCommand(QuickCommand):
             place = args.index("--")
             ctx.meta[PROGRAM_ARGS_KEY] = args[place + 1 :]
             args = args[:place]
+        elif (first := self._first_argument(args)) is not None:
+            _refuse_program(str(ctx.info_name), args, first)
         return super().parse_args(ctx, args)
+
+    def _first_argument(self, args: list[str]) -> int | None:
+        """Return the place of the first argument that is neither an option nor the value of one."""
+        flags = {name for param in self.params if getattr(param, "is_flag", False) for name in param.opts}
+        flags |= {"--help", "-h"}
+        is_value = False
+        for place, arg in enumerate(args):
+            if not is_value and not arg.startswith("-"):
+                return place
+            is_value = not is_value and arg not in flags and "=" not in arg
+        return None
+
+
+def _refuse_program(name: str, args: list[str], place: int) -> None:
+    """Raise InputError if the argument at this place is a program, unless it is a file of Python."""
+    import shlex
+    from shutil import which
+
+    if args[place].endswith(".py") or which(args[place]) is None:
+        return
+    command = shlex.join(["offbook", name, *args[:place], "--", *args[place:]])
+    raise InputError("a program comes after --", source=args[place], hint=f"type: {command}")
 
 
 def program_args(ctx: typer.Context) -> list[str] | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -389,6 +390,21 @@ def test_a_fault_that_is_never_reached_is_no_success(paying):
     code, _, err = paying("--run-tools", "--fault", "call=9: connection_reset")
     assert code == 1
     assert "the run never reached call=9: connection_reset" in err
+
+
+@pytest.mark.parametrize(
+    ("before", "program"),
+    [
+        (("--replay", "run.json"), ("python3", "agent.py")),
+        (("--replay=run.json", "--run-tools", "--budget", "3"), ("bash", "-c", "agent --verbose")),
+        ((), ("/bin/sh",)),
+    ],
+)
+def test_a_program_that_does_not_come_after_dashes_is_told_what_to_type(run, before, program):
+    code, _, err = run("explore", *before, *program)
+    assert code == 2
+    assert f"{program[0]}: a program comes after --" in err
+    assert f"type: offbook explore {shlex.join([*before, '--', *program])}" in err
 
 
 def test_a_program_without_dashes_is_told_how_to_explore_it(run, paying, monkeypatch):
