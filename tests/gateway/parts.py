@@ -120,6 +120,7 @@ def no_generator_left():
         hooks.finalizer(generator)
 
     sys.set_asyncgen_hooks(begin, drop)
+    gc.freeze()  # so that collecting below looks at what is new alone
     try:
         yield
         assert [generator for generator in opened if generator.ag_frame is not None] == []

@@ -61,9 +61,7 @@ def test_a_recording_that_is_not_there_is_refused(tmp_path):
 
 def test_the_same_exploration_twice_is_the_same(recording):
     def explore():
-        return Explorer(
-            FunctionSubject(agent, recording), ExploreOptions(variants=select_variants("all"), pairs=True)
-        ).explore()
+        return Explorer(FunctionSubject(agent, recording), ExploreOptions(variants=select_variants("all"))).explore()
 
     assert explore() == explore()
 

@@ -112,11 +112,11 @@ def test_the_summary_never_outgrows_what_github_takes(tmp_path):
     detail = "\n".join(["y" * 230] * 60)
     many = [
         runs.scenario(str(index), conversations=(), failures=(Failure("assertion", reason, detail),) * 10)
-        for index in range(100)
+        for index in range(10)
     ]
     summary = summary_of(runs.suite(*many), tmp_path / "s.md")
     assert 500_000 < len(summary.encode()) <= 1_000_000
-    assert "0 of 100 scenarios passed" in summary
+    assert "0 of 10 scenarios passed" in summary
     assert summary.rstrip().endswith("</details>")
 
 
