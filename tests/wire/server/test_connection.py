@@ -347,3 +347,8 @@ def test_a_call_that_waits_for_its_body_is_not_answered_before(client_direct_con
     client_direct_connection.socket.settimeout(5.0)
     client_direct_connection.send(data[-1:])
     assert client_direct_connection.hear().status == 200
+
+
+def test_a_length_that_is_too_large_is_refused_before_anything_of_the_body_has_come(client):
+    client.send(head(f"content-length: {REQUEST_LIMITS.body_bytes + 1}"))
+    assert client.hear().status == 413

@@ -68,21 +68,22 @@ class ClientConnection(HttpConnection):
     def __init__(self, application: Application, open_connections: OpenConnections) -> None:
         super().__init__(application, open_connections)
         self._refusal: tuple[int, str] | None = None
-        self._unparsed_bytes = self._begun_at_bytes = self._body_bytes = self._host_count = 0
-        self._transfer_encoding = b""
+        self._begun_at_bytes = self._body_bytes = self._content_length = self._host_count = 0
+        self._transfer_encoding, self._version = b"", ""
         self._earlier: list[RequestCycle] = []
 
     def data_received(self, data: bytes) -> None:
-        was_in_head = self.is_in_head
         super().data_received(data)
+        if self.is_in_message:
+            self._check_rest(self.received_bytes - self._begun_at_bytes)
+
+    def _check_rest(self, size: int) -> None:
+        """Check what has arrived of a message after the segment that it began in: `size` bytes."""
         if self.is_in_head:
-            self._unparsed_bytes += len(data) if was_in_head else 0
-            if self._unparsed_bytes > REQUEST_LIMITS.header_bytes:
+            if size > REQUEST_LIMITS.header_bytes:
                 self.refuse(431, "the headers are too large")
-        elif self.is_in_body:
-            framing_bytes = self.received_bytes - self._begun_at_bytes - len(data) - self._body_bytes
-            if framing_bytes > REQUEST_LIMITS.header_bytes + _MAX_FRAMING * self._body_bytes:
-                self.refuse(400, "the body is mostly chunk extensions or trailers")
+        elif size > 2 * REQUEST_LIMITS.header_bytes + _MAX_FRAMING * self._body_bytes:
+            self.refuse(400, "the body is mostly chunk extensions or trailers")
 
     def connection_lost(self, exc: Exception | None) -> None:
         for cycle in self._earlier:
@@ -92,13 +93,15 @@ class ClientConnection(HttpConnection):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._unparsed_bytes = self._body_bytes = self._host_count = 0
+        self._body_bytes = self._content_length = self._host_count = 0
         self._begun_at_bytes, self._transfer_encoding = self.received_bytes, b""
 
     def note_header(self, name: bytes, value: bytes) -> None:
         super().note_header(name, value)
         if name == b"host":
             self._host_count += 1
+        elif name == b"content-length":
+            self._content_length = int(value)
         elif name == b"transfer-encoding":
             self._transfer_encoding = value
 
@@ -117,7 +120,7 @@ class ClientConnection(HttpConnection):
             raise _RefusedRequestError(431, "the headers are too large")
         if len(self.headers) > REQUEST_LIMITS.header_count:
             raise _RefusedRequestError(431, "there are too many headers")
-        version = self.parser.get_http_version()
+        version = self._version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise _RefusedRequestError(505, "this server speaks HTTP/1.1")
         if self._host_count != 1 and (version == "1.1" or self._host_count):
@@ -327,6 +330,7 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
             self._hand_over()
 
     def on_message_complete(self) -> None:
+        self.is_in_message = False
         if self._is_held:
             accepted = self._accept(self._http_request())
             data = None if accepted is None or accepted.answer is None else accepted.answer.immediate_bytes
@@ -348,9 +352,10 @@ class DirectConnection(ClientConnection, asyncio.BufferedProtocol):
 
     def _may_be_held(self) -> bool:
         is_idle = self.cycle is None or self.cycle.response_complete
+        is_small = self._content_length <= MAX_HELD_BYTES
         parser = self.parser
-        is_plain = parser.get_method() == b"POST" and parser.get_http_version() == "1.1" and parser.should_keep_alive()
-        return is_idle and is_plain and not self.expects_100
+        is_plain = parser.get_method() == b"POST" and self._version == "1.1" and parser.should_keep_alive()
+        return is_idle and is_small and is_plain and not self.expects_100
 
     def _http_request(self) -> HttpRequest:
         url = httptools.parse_url(self.url)

@@ -31,7 +31,7 @@ MAX_DISCARDED_BYTES = 256 * 1024 * 1024
 """How much is read of a body that is already answered, so that its client reads the answer. Above it, the connection is
 closed."""
 
-NOTED_HEADERS = frozenset((b"expect", b"host", b"transfer-encoding"))
+NOTED_HEADERS = frozenset((b"content-length", b"expect", b"host", b"transfer-encoding"))
 
 logger = logging.getLogger("offbook.wire.http")  # what clients send or leave unread is not logged
 logger.addHandler(logging.NullHandler())
@@ -230,7 +230,8 @@ class HttpConnection(asyncio.Protocol):
     """One connection of a client. Requests that are sent ahead wait until those before them are answered.
 
     A request to upgrade to another protocol is answered as if it had no Upgrade header. Trailers are ignored.
-    `message_count` and `received_bytes` count what has arrived.
+    `message_count` and `received_bytes` count what has arrived; `is_in_message` is whether a request has begun that is
+    not complete.
     """
 
     transport: asyncio.Transport
@@ -246,7 +247,7 @@ class HttpConnection(asyncio.Protocol):
         self.cycle: RequestCycle | None = None
         self.message_count = self.received_bytes = 0
         self._waiting: deque[RequestCycle] = deque()
-        self._is_upgrade = self._is_head_complete = False
+        self.is_in_message = self._is_upgrade = self._is_head_complete = False
         self._discarded_bytes = 0
 
     def _new_parser(self) -> httptools.HttpRequestParser:
@@ -359,6 +360,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self.message_count += 1
+        self.is_in_message = True
         self.url, self.headers, self.expects_100, self._is_head_complete = b"", [], False, False
         self.scope = {"type": "http", "http_version": "1.1", "headers": self.headers, TRANSPORT: self.transport}
 
@@ -417,6 +419,7 @@ class HttpConnection(asyncio.Protocol):
         self.cycle.message_event.set()
 
     def on_message_complete(self) -> None:
+        self.is_in_message = False
         if self.cycle is None or self._is_upgrade:
             return
         self.cycle.more_body = False
