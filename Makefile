@@ -91,7 +91,7 @@ format: setup ## Format the code and fix what lint can fix
 bench: setup $(GROUP_STAMP)-bench $(if $(NPM),$(AIMOCK_STAMP)) ## Measure replay, recording, gateway, agent, workflow, scenarios and server beside peers and a floor
 	$(BIN)/python -m bench
 
-soak: setup ## Run 100,000 calls through a gateway, 500 streams from a server, and property tests with more examples
+soak: setup ## Run 100,000 calls, 500 streams and attacks on all fronts for ten minutes, then properties with more examples
 	$(BIN)/python -m bench.soak
 	OFFBOOK_HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest --numprocesses auto -m hypothesis
 

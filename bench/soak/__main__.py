@@ -8,10 +8,15 @@ import sys
 import time
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 import offbook
 from bench.console import new_console
+from bench.soak import intruders, maintenance
+from bench.soak.front import Front, Outcome
+from bench.soak.fuzz import front as fuzz
 from bench.soak.memory import Growth, Sample, growth, sample
 from bench.soak.tally import Tally
 from bench.soak.traffic import Traffic
@@ -20,22 +25,25 @@ from offbook import BreakerOpenError, MemorySink
 from offbook.events import Event
 from offbook.gateway.breaker import Breaker
 
-FULL = {"calls": 100_000, "runs": 1_000, "streams": 500, "seconds": 60.0}
-QUICK = {"calls": 5_000, "runs": 50, "streams": 100, "seconds": 12.0}
+FULL = {"calls": 100_000, "runs": 1_000, "streams": 500, "seconds": 60.0, "front_seconds": 60.0, "fuzz_seconds": 180.0}
+QUICK = {"calls": 5_000, "runs": 50, "streams": 100, "seconds": 12.0, "front_seconds": 6.0, "fuzz_seconds": 36.0}
 ROUND = 1_000
 CALLS_A_RUN = 50
 
 
 def main() -> None:
-    """Soak, repeat, and tell."""
+    """Soak, repeat, attack, and tell."""
     arguments = _arguments()
     console = new_console()
     started_s = time.perf_counter()
     with _progress(console) as progress:
-        complaints = [message for name in _parts(arguments) for message in PARTS[name](arguments, console, progress)]
+        parts = [name for name in _chosen(arguments) if name in PARTS]
+        complaints = [message for name in parts for message in PARTS[name](arguments, console, progress)]
+        outcomes = {name: _attack(name, arguments, progress) for name in _chosen(arguments) if name in FRONTS}
+    complaints += _show_fronts(console, outcomes)
     console.print(f"took {time.perf_counter() - started_s:.0f} s")
     for complaint in complaints:
-        console.print(f"[red]not met[/] {complaint}")
+        console.print(f"[red]not met[/] {escape(complaint)}")
     if complaints:
         sys.exit(1)
     console.print("[green]all held[/]")
@@ -124,10 +132,38 @@ def _hold(arguments: argparse.Namespace, console: Console, progress: Progress) -
 
 
 PARTS = {"gateway": _soak, "repeats": _repeat, "wire": _hold}
+FRONTS: dict[str, Front] = {
+    "maintenance": maintenance.attack,
+    "intruders": intruders.attack,
+    "fuzz": fuzz.attack,
+}
 
 
-def _parts(arguments: argparse.Namespace) -> list[str]:
-    return [arguments.only] if arguments.only else list(PARTS)
+def _chosen(arguments: argparse.Namespace) -> list[str]:
+    return arguments.only or [*PARTS, *FRONTS]
+
+
+def _attack(name: str, arguments: argparse.Namespace, progress: Progress) -> Outcome:
+    bar = progress.add_task(name, total=1)
+    seconds = arguments.fuzz_seconds if name == "fuzz" else arguments.front_seconds
+    outcome = FRONTS[name](seconds=seconds, seed=arguments.seed)
+    progress.update(bar, completed=1)
+    return outcome
+
+
+def _show_fronts(console: Console, outcomes: dict[str, Outcome]) -> list[str]:
+    """Show trials and losses of each front, and return the losses as complaints."""
+    if not outcomes:
+        return []
+    table = Table("front", "trials", "losses", box=None, pad_edge=False)
+    for name, outcome in outcomes.items():
+        table.add_row(name, f"{outcome.trials:,} {outcome.unit}", f"{outcome.losses:,}")
+    console.print(table)
+    lost = {name: outcome for name, outcome in outcomes.items() if outcome.losses or not outcome.trials}
+    return [
+        f"{name}: {outcome.losses:,} losses in {outcome.trials:,} {outcome.unit}: {'; '.join(outcome.examples)}"
+        for name, outcome in lost.items()
+    ]
 
 
 def _progress(console: Console) -> Progress:
@@ -137,14 +173,16 @@ def _progress(console: Console) -> Progress:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.soak", description="Run the gateway and the server for long."
+        prog="python -m bench.soak", description="Run the gateway and the server for long, and attack all fronts."
     )
     parser.add_argument("--quick", action="store_true", help="much less of all")
-    parser.add_argument("--only", choices=PARTS, help="soak one part")
+    parser.add_argument("--only", action="append", choices=[*PARTS, *FRONTS], help="soak one part; repeatable")
     parser.add_argument("--calls", type=int, help="calls through one gateway")
     parser.add_argument("--runs", type=int, help="repeats of one run")
     parser.add_argument("--streams", type=int, help="streams at once from one server")
     parser.add_argument("--seconds", type=float, help="how long streams are held")
+    parser.add_argument("--front-seconds", type=float, help="how long each front is attacked")
+    parser.add_argument("--fuzz-seconds", type=float, help="how long all targets together are fuzzed")
     parser.add_argument("--seed", type=int, default=1, help="decides what fails and who leaves")
     options = parser.parse_args()
     parser.set_defaults(**(QUICK if options.quick else FULL))

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
+from bench.soak.front import Outcome
 from offbook.cli.commands.recording.edit import OnConflict, merge, prune, redact
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
@@ -24,14 +25,16 @@ CALLS_A_CLOSE = 25
 SPOILED = Exchange(content="sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH")
 
 
-def run(seconds: float) -> tuple[int, int]:
-    """Attack each kind of store for an equal part of the time. Return how many calls were recorded, and lost."""
-    trials = losses = 0
-    for location in LOCATIONS:
+def attack(*, seconds: float, seed: int) -> Outcome:
+    """Attack each kind of store for an equal part of the time. The seed decides which is first."""
+    outcome = Outcome(unit="calls")
+    for location in LOCATIONS if seed % 2 else LOCATIONS[::-1]:
         with TemporaryDirectory(prefix="offbook-soak-") as folder:
             recorded, lost = _attack(location.format(folder), seconds / len(LOCATIONS))
-        trials, losses = trials + recorded, losses + lost
-    return trials, losses
+        outcome.trials += recorded
+        if lost:
+            outcome.lose(f"{location}: {lost:,} of {recorded:,} calls are not in the recording", times=lost)
+    return outcome
 
 
 def _attack(location: str, seconds: float) -> tuple[int, int]:
@@ -94,12 +97,3 @@ def write_until_stopped(location: str, name: str) -> None:
 def _set_at_end_of_input(stopped: Event) -> None:
     sys.stdin.read()
     stopped.set()
-
-
-def main() -> None:
-    """Attack for the given number of seconds."""
-    print(*run(float(sys.argv[1])))
-
-
-if __name__ == "__main__":
-    main()
