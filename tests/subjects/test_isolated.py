@@ -306,9 +306,12 @@ def _readable_memory():
     gc.freeze()
 
 
-def sleep_by_default(seconds, sleep=time.sleep, *, later=rest):
+def sleep_by_default(seconds, sleep=time.sleep):
     sleep(seconds)
-    later(seconds)
+
+
+def sleep_by_keyword(seconds, *, sleep=rest):
+    sleep(seconds)
 
 
 @pytest.mark.usefixtures("_readable_memory")
@@ -321,6 +324,7 @@ def test_sleeping_lets_virtual_time_pass_for_everybody(faulty_run):
         time.sleep(3)  # noqa: ASYNC251 - as many agents do
         rest(2)  # noqa: ASYNC251
         sleep_by_default(5)
+        sleep_by_keyword(5)
         ended = time.monotonic(), time.time(), time.perf_counter(), loop.time(), SYSTEM_CLOCK.monotonic_s()
         assert timer.done() is False
         await timer
