@@ -48,5 +48,5 @@ def test_over_the_wire_no_tool_can_fail_and_waits_are_short():
     assert {"wrong_content_type", "stream_truncate cut"} <= set(names(WIRE_VARIANTS))
     (waits,) = select_variants("http_error 429", WIRE_VARIANTS)
     assert waits.fault.headers == {"retry-after": "1"}
-    with pytest.raises(InputError, match="tool_lost"):
+    with pytest.raises(InputError, match="tool_lost: faults of tools cannot fire over HTTP"):
         select_variants("tool_lost", WIRE_VARIANTS)

@@ -474,6 +474,13 @@ def test_a_request_that_was_never_recorded_is_answered_along_the_recording(explo
     assert ("repeated side effect: refund(order=42) ran" in printed_output(result)) is (more == "")
 
 
+def test_a_misspelt_name_of_what_it_may_go_on_without_is_refused(explored):
+    explored.test(SOUND.replace("faults=", 'optional=["refnd", "notify"], faults='))
+    result = explored.run("-k", "clean")
+    result.assert_outcomes(failed=1)
+    assert "there is no step or tool 'refnd'\n  hint: did you mean 'refund'?" in printed_output(result)
+
+
 def test_a_call_that_the_test_may_go_on_without_is_no_finding(explored):
     careless = """
 from agent import HI

@@ -16,6 +16,7 @@ from offbook.explore.run import ExploredSite, Run, sites_of
 from offbook.explore.verdict import FINDINGS, VERDICTS, Assessment, Verdict, assess, broken_invariants
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.recording.match.continuation import CONTINUATIONS, Continuation
+from offbook.text import did_you_mean
 
 
 class Subject(Protocol):
@@ -44,6 +45,11 @@ def next_continuation(runs: Sequence[Run]) -> Continuation | None:
     if runs and runs[0].continuation != CONTINUATIONS[0]:
         return None
     return next(iter(CONTINUATIONS[len(runs) :]), None)
+
+
+def named_calls(clean: Run) -> set[str]:
+    """Return the steps and tools of a clean run. Without others, no run can go on."""
+    return {call.step_id for call in clean.calls if call.step_id} | {each.tool for each in clean.tools}
 
 
 PAIRED_FAULTS = ("connection_reset", "http_error 500", "timeout", "tool_error", "tool_lost")
@@ -169,6 +175,10 @@ class Explorer:
         if not run.calls and not run.tools:
             hint = "it does not use the base URL or the provider that it is given, or makes no calls"
             raise InputError("the run made no call that could fail", source=self._subject.name, hint=hint)
+        names = named_calls(run)
+        for name in sorted(self._options.optional - names):
+            hint = did_you_mean(name, names, kind="steps and tools")
+            raise InputError(f"there is no step or tool {name!r}", source="optional", hint=hint)
         return run
 
     @cached_property

@@ -39,10 +39,18 @@ def select_variants(names: Iterable[str] | str, among: Sequence[FaultVariant] = 
     wanted = [name.strip() for each in wanted for name in each.split(",") if name.strip()]
     known = {name for variant in among for name in (variant.name, variant.fault.type)}
     for name in wanted:
+        if name != "all" and name not in known and among is WIRE_VARIANTS and is_of_tools(name):
+            hint = "the tools of a program run inside it; those of workflows, scenarios and tests can fail"
+            raise InputError(f"{name}: faults of tools cannot fire over HTTP", source="faults", hint=hint)
         if name != "all" and name not in known:
             hint = did_you_mean(name, sorted(known), kind="faults")
             raise InputError(f"there is no fault {name!r} to try", source="faults", hint=hint)
     return [chosen for variant in among if (chosen := _choose(variant, wanted)) is not None]
+
+
+def is_of_tools(name: str) -> bool:
+    """Return whether a fault of that name is one of tools."""
+    return any(name in (variant.name, variant.fault.type) for variant in TOOL_VARIANTS)
 
 
 def _choose(variant: FaultVariant, names: Sequence[str]) -> FaultVariant | None:

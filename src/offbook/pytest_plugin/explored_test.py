@@ -13,7 +13,7 @@ from msgspec import Struct
 from offbook.clock import refuse_in_loop
 from offbook.errors import InputError, OffbookError
 from offbook.explore.cases import FaultCase, cases_of
-from offbook.explore.explorer import next_continuation
+from offbook.explore.explorer import named_calls, next_continuation
 from offbook.explore.harness import Harness
 from offbook.explore.monitor import RunMonitor
 from offbook.explore.options import select_variants
@@ -31,6 +31,7 @@ from offbook.pytest_plugin.options import OFFBOOK
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.locate import open_store
 from offbook.subjects.regression import load_regression, reproduce
+from offbook.text import did_you_mean
 from offbook.tools import Toolbox, ToolDef
 from offbook.tools.definition import wrap_tool
 from offbook.tools.dispatch import is_async
@@ -250,12 +251,20 @@ class ExploredTest:
         if not observed.problem:
             if not observed.run.calls and not observed.run.tools:
                 pytest.fail(NOTHING_EXPLORED, pytrace=False)
+            self._check_optional(named_calls(observed.run))
             return
         if observed.error is not None and self._explored.case is None:
             raise observed.error
         if observed.ending.failure and self._explored.case is None:
             pytest.fail(f"{observed.problem}\n\n{observed.ending.failure}", pytrace=False)
         pytest.fail(f"the run fails without any fault: {observed.problem}", pytrace=False)
+
+    def _check_optional(self, names: set[str]) -> None:
+        """Fail for a misspelt name. A marker of a class may name what only another of its tests calls."""
+        __tracebackhide__ = True
+        for name in self._explored.marker.optional:
+            if name not in names and (hint := did_you_mean(name, names)):
+                pytest.fail(f"mark.explore: optional: there is no step or tool {name!r}\n  hint: {hint}", pytrace=False)
 
     def _check(self, observed: ObservedRun, assessment: Assessment) -> None:
         __tracebackhide__ = True

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import MismatchKind, RecordingMismatchError
@@ -187,11 +187,13 @@ class ReplayedTools(ClosableToolbox):
 class RecordedToolNames(Struct, frozen=True):
     """The tools of a recording: `called` are those that answers ask for or that were recorded, in order.
 
-    `offered` are those that requests offer to the model.
+    `offered` are those that requests offer to the model. `arguments` are the names of the arguments of a tool: those of
+    its schemas, and of the calls that answers ask for.
     """
 
     called: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()
+    arguments: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def known(self) -> frozenset[str]:
@@ -205,8 +207,15 @@ def recorded_tool_names(location: str | os.PathLike[str]) -> RecordedToolNames:
         InputError: a recording cannot be read.
     """
     documents = _documents(location)
-    offered = [name for document in documents for _, exchange in document for name in _offered(exchange)]
-    return RecordedToolNames(_called(documents), tuple(dict.fromkeys(offered)))
+    exchanges = [exchange for document in documents for _, exchange in document]
+    offered = [function for exchange in exchanges for function in _offered(exchange)]
+    arguments: dict[str, set[str]] = {}
+    for function in offered:
+        arguments.setdefault(function["name"], set()).update(_properties(function))
+    for call in (call for exchange in exchanges for call in exchange.tool_calls or ()):
+        given = call.arguments if isinstance(call.arguments, dict) else {}
+        arguments.setdefault(call.name, set()).update(given)
+    return RecordedToolNames(_called(documents), tuple(dict.fromkeys(each["name"] for each in offered)), arguments)
 
 
 def called_tool_names(location: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -227,8 +236,15 @@ def _called(documents: Sequence[Document]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*asked, *recorded]))
 
 
-def _offered(exchange: Exchange) -> Iterator[str]:
+def _offered(exchange: Exchange) -> Iterator[JsonObject]:
     for tool in (exchange.request_fields() or {}).get("tools") or ():
         function = tool.get("function", tool) if isinstance(tool, dict) else {}
         if isinstance(function, dict) and isinstance(function.get("name"), str):
-            yield function["name"]
+            yield function
+
+
+def _properties(function: JsonObject) -> list[str]:
+    """Return the names of the arguments in the schema of a tool; none if it has no such schema."""
+    schema = function.get("parameters")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return list(properties) if isinstance(properties, dict) else []

@@ -120,6 +120,7 @@ class ProgramSubject:
         self.name = shlex.join(command)
         self._command, self._replay, self._env, self._settings = list(command), replay, dict(env or {}), settings
         self._declarations = settings.declarations
+        settings.check_tools(replay, has_run=False)
         self._patience = Patience(settings.deadline_s)
         self._ledger = None if settings.effects is None else Ledger(settings.effects)
         self._script = ExploredScript()

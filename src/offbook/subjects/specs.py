@@ -161,29 +161,40 @@ class ExploreSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, for
             declaration.check(name)
         return declared
 
-    def check_tools(self, recording: str | os.PathLike[str], others: Iterable[str] = ()) -> None:
-        """Check that the tools that the settings name are those of the recording, or among `others`.
+    def check_tools(
+        self, recording: str | os.PathLike[str], others: Iterable[str] = (), *, has_run: bool = True
+    ) -> None:
+        """Check that the tools that the settings name, and their arguments, are those of the recording or of `others`.
 
-        A tool that undoes another may be in neither: it runs only after a failure.
+        A tool that undoes another may be in neither: it runs only after a failure. Before a program `has_run`, a name
+        may be that of an effect that it reports: only those that only read, and those like another, are refused. The
+        effects that it reports may have further arguments: only those like another are refused.
 
         Raises:
-            InputError: there is no such tool, with a suggestion, or the recording cannot be read.
+            InputError: there is no such tool or argument, with a suggestion, or the recording cannot be read.
         """
         if not (self.side_effects or self.read_only or self.idempotent or self.undoes):
             return
         undoing = {_split_undoes(each)[0] for each in self.undoes}
-        names = recorded_tool_names(recording).known | set(others) | undoing
+        recorded = recorded_tool_names(recording)
+        names = recorded.known | set(others) | undoing
+        keys = dict(_partition(each, ":") for each in self.idempotent)
         named = {
             "--side-effects": self.side_effects,
             "--read-only": self.read_only,
-            "--idempotent": [_partition(each, ":")[0] for each in self.idempotent],
+            "--idempotent": keys,
             "--undoes": [name for each in self.undoes for name in _split_undoes(each)],
         }
         for option, tools in named.items():
             for tool in tools:
-                if tool not in names:
+                is_sure = has_run or (names and option == "--read-only") or did_you_mean(tool, names)
+                if tool not in names and is_sure:
                     hint = did_you_mean(tool, names, kind="tools")
                     raise InputError(f"there is no tool {tool!r}", source=option, hint=hint)
+        for tool, key in keys.items():
+            arguments = recorded.arguments.get(tool, set())
+            if key and key not in arguments and (hint := did_you_mean(key, arguments)):
+                raise InputError(f"{tool} has no argument {key!r}", source="--idempotent", hint=hint)
 
     def divergence(self, live: Provider) -> Divergence:
         """Return what answers a request that was never recorded. The policy `live` asks `live`."""

@@ -213,7 +213,8 @@ import json, os, sys, urllib.request
 import offbook
 
 def ask(messages):
-    tools = [{"type": "function", "function": {"name": "refund", "parameters": {"type": "object"}}}]
+    schema = {"type": "object", "properties": {"order": {}}}
+    tools = [{"type": "function", "function": {"name": "refund", "parameters": schema}}]
     asked = {"model": "m", "messages": messages, "tools": tools}
     url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
     request = urllib.request.Request(url, json.dumps(asked).encode(), {"content-type": "application/json"})
@@ -330,20 +331,48 @@ def test_a_tool_that_is_idempotent_may_run_twice(paying):
     assert paying("--run-tools", "--idempotent", "refund:order", *SECOND_CALL, program=["report"])[0] == 0
 
 
+NO_REFND = "there is no tool 'refnd'\n  hint: did you mean 'refund'?"
+
+
 @pytest.mark.parametrize(
-    ("option", "value"),
+    ("option", "value", "reason"),
     [
-        ("--side-effects", "refnd"),
-        ("--read-only", "refnd"),
-        ("--idempotent", "refnd:order"),
-        ("--undoes", "refund=refnd"),
+        ("--side-effects", "refnd", NO_REFND),
+        ("--read-only", "refnd", NO_REFND),
+        ("--read-only", "look", "there is no tool 'look'\n  hint: tools: refund"),
+        ("--idempotent", "refnd:order", NO_REFND),
+        ("--idempotent", "refund:ordr", "refund has no argument 'ordr'\n  hint: did you mean 'order'?"),
+        ("--undoes", "refund=refnd", NO_REFND),
+        ("--only", "999", "there is no case '999'\n  hint: an id is like 0007; --list shows them"),
+        ("--fault", "tool=refund: tool_lost", "faults of tools cannot fire over HTTP"),
+        ("--faults", "tool_lost", "faults of tools cannot fire over HTTP"),
     ],
 )
-def test_a_tool_that_is_not_there_is_refused_with_a_suggestion(paying, option, value):
+def test_what_is_not_there_is_refused_before_a_program_runs_its_tools(paying, monkeypatch, option, value, reason):
+    monkeypatch.setenv("LEDGER", "ledger.jsonl")
     code, _, err = paying("--run-tools", option, value)
     assert code == 2
-    assert f"{option}: there is no tool 'refnd'" in err
-    assert "did you mean 'refund'?" in err
+    assert reason in err
+    assert not Path("ledger.jsonl").exists()
+
+
+def test_an_effect_that_only_the_program_knows_may_be_declared(paying, monkeypatch):
+    monkeypatch.setenv("LEDGER", "ledger.jsonl")
+    Path("agent.py").write_text(PAYING.replace('offbook.effect("refund"', 'offbook.effect("money"'))
+    assert paying("--run-tools", "--side-effects", "money", "--only", "0001", program=["report"])[0] in (0, 1)
+    code, _, err = paying("--run-tools", "--side-effects", "money")
+    assert (code, "there is no tool 'money'" in err) == (2, True)
+
+
+def test_a_list_of_cases_says_that_the_run_without_a_fault_is_made(paying):
+    code, _, err = paying("--run-tools", "--list")
+    assert code == 0
+    assert "note: the program runs its tools for real in the run without a fault: refund\n" in err
+
+
+def test_a_misspelt_optional_tool_is_refused(paying):
+    code, _, err = paying("--run-tools", "--optional", "refnd")
+    assert (code, "there is no step or tool 'refnd'\n  hint: did you mean 'refund'?" in err) == (2, True)
 
 
 def test_declarations_that_contradict_each_other_are_refused(paying):

@@ -20,7 +20,7 @@ def explore(
         str | None,
         typer.Option("--recording", "--replay", help="The recorded run; for scenarios, by default next to the file."),
     ] = None,
-    faults: Annotated[str, typer.Option("--faults", help="Which faults to try: all, or names: timeout,tool_lost.")] = (
+    faults: Annotated[str, typer.Option("--faults", help="Which faults to try: all, or names: timeout,http_error.")] = (
         "all"
     ),
     pairs: Annotated[bool, typer.Option("--pairs", help="Also try a second fault after each.")] = False,
@@ -34,7 +34,9 @@ def explore(
         ),
     ] = [],  # noqa: B006
     only: Annotated[list[str], typer.Option(help="Run only the case with this id. Repeatable.")] = [],  # noqa: B006
-    list_cases: Annotated[bool, typer.Option("--list", help="List the cases, and run none.")] = False,
+    list_cases: Annotated[
+        bool, typer.Option("--list", help="List the cases, and run none: only the run without a fault.")
+    ] = False,
     on_divergence: Annotated[
         Literal["explore", "stop", "default", "live"],
         typer.Option(

@@ -238,6 +238,7 @@ def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: Ex
     Raises:
         InputError: something that the subject needs is missing or wrong, or it fails without a fault.
     """
+    _check_chosen(spec, options)
     before = None if options.compare is None else load_exploration(options.compare)
     work = _Exploration(spec, settings, options, before)
     try:
@@ -247,6 +248,18 @@ def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: Ex
         if not work.so_far.report(work.reporter) and options.is_json:
             typer.echo(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
         return INTERRUPTED
+
+
+def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
+    """Refuse what can be known to be wrong before anything runs."""
+    for wanted in options.only:
+        if not (wanted.isdecimal() and len(wanted) >= 4):
+            hint = "an id is like 0007; --list shows them"
+            raise InputError(f"there is no case {wanted!r}", source="--only", hint=hint)
+    if isinstance(spec, ProgramSpec):
+        from offbook.wire.options import parse_fault_plan
+
+        parse_fault_plan(options.lines)
 
 
 class _Exploration:
@@ -297,7 +310,7 @@ class _Exploration:
         """Return what is called before the first case: it also says how often a program runs its tools for real."""
         tools = [] if isinstance(self._spec, WorkflowSpec | ScenarioSpec) else real_tools(self._spec, self._settings)
         if tools and not self._options.is_quiet:
-            where = "in the run without a fault, and in every case"
+            where = "in the run without a fault" + ("" if self._options.is_list else ", and in every case")
             print_message("note: ", f"the program runs its tools for real {where}: {', '.join(tools)}", is_err=True)
 
         def begin(exploration: Exploration, cases: int) -> None:
