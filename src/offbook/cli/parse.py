@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import orjson
 
+from offbook.atomic_file import read_file
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
 from offbook.faults.site import At
@@ -91,7 +91,7 @@ def parse_state(declared: JsonObject, *, settings: list[str], file: str | None) 
 
 def _read_state_file(file: str) -> JsonObject:
     try:
-        data = Path(file).read_bytes()
+        data = read_file(file)
         check_keys(data)
         state = orjson.loads(data)
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from offbook.atomic_file import read_file
 from offbook.config.schema import (
     AGENT_KINDS,
     REFERENCE_PATTERN,
@@ -124,7 +125,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
 
 def _document(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n"))
+        return tomllib.loads(read_file(file).decode("utf-8-sig").replace("\r\n", "\n"))
     except OSError as error:
         raise InputError(error.strerror or str(error), source=str(file)) from None
     except UnicodeDecodeError:

@@ -8,6 +8,7 @@ from typing import cast
 
 from msgspec import Struct
 
+from offbook.atomic_file import read_file
 from offbook.config.agents import build_agent, with_retry
 from offbook.config.collect import RunPlan
 from offbook.config.modules import load_object
@@ -130,7 +131,7 @@ def _template(config: Config, declared: UserConfig) -> str:
         return DEFAULT_TEMPLATE
     file = config.folder / declared.template
     try:
-        return file.read_text("utf-8")
+        return read_file(file).decode("utf-8")
     except OSError as error:
         reason = f"{file}: {error.strerror}"
     except UnicodeDecodeError:

@@ -6,12 +6,12 @@ import os
 import random
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
+from offbook.atomic_file import read_file, write_output
 from offbook.call_numbers import Site
 from offbook.errors import InputError
 from offbook.faults.catalog import FAULT_TYPES, PLANNED_FAULT_TYPES, AnyFault, AnyToolFault, explain_fault_error
@@ -80,7 +80,7 @@ class FaultPlan:
         """
         data = _encode(_PlanFile(self.faults, self.chaos))
         try:
-            Path(path).write_bytes(msgspec.json.format(data, indent=2) + b"\n")
+            write_output(path, msgspec.json.format(data, indent=2) + b"\n")
         except OSError as error:
             raise InputError(error.strerror or str(error), source=os.fspath(path)) from None
 
@@ -93,7 +93,7 @@ class FaultPlan:
         """
         source = os.fspath(path)
         try:
-            data = Path(path).read_bytes()
+            data = read_file(path)
         except OSError as error:
             raise InputError(error.strerror or str(error), source=source, hint="write one with plan.save()") from None
         declared = _decode(data, source=source)

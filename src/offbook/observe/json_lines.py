@@ -13,6 +13,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from offbook.atomic_file import open_output, open_regular
 from offbook.clock import Clock
 from offbook.errors import InputError
 from offbook.events import Event
@@ -65,7 +66,7 @@ def read_events(path: str | os.PathLike[str]) -> Iterator[Event]:
         InputError: the file cannot be read, or a line of it is not an event; it names the line.
     """
     try:
-        with Path(path).open("rb") as lines:
+        with open(open_regular(path, os.O_RDONLY), "rb") as lines:  # noqa: PTH123 - a file descriptor has no path
             for number, line in enumerate(lines, start=1):
                 yield _event(line, source=os.fspath(path), place=f"line {number}")
     except OSError as error:
@@ -80,7 +81,7 @@ def open_for_writing(path: str | os.PathLike[str]) -> TextIO:
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return Path(path).open("w", encoding="utf-8", newline="\n")
+        return open(open_output(path), "w", encoding="utf-8", newline="\n")  # noqa: PTH123 - the caller closes it
     except OSError as error:
         raise InputError(str(error.strerror), source=os.fspath(path)) from error
 

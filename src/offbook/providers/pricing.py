@@ -6,12 +6,12 @@ import logging
 from functools import cache
 from importlib.resources import files
 from os import PathLike
-from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
+from offbook.atomic_file import read_file
 from offbook.errors import InputError
 from offbook.messages import Usage
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
@@ -58,7 +58,7 @@ class PriceTable:
             InputError: the file cannot be read as a price table.
         """
         try:
-            data = Path(path).read_bytes()
+            data = read_file(path)
             check_keys(data)
             return _parse(data)
         except OSError as error:

@@ -134,20 +134,19 @@ class FreshRun:
         if os.getpid() != self._process:
             return
         recorded = self.sibling.load()
-        if recorded.size and self.has_failed and self.found_size + self.found_tool_size:
-            self._keep_beside(recorded)
-        elif recorded.size:
+        is_kept = self.has_failed and self.found_size + self.found_tool_size > 0
+        if recorded.size:
             try:
-                self._write(recorded)
+                (self._keep_beside if is_kept else self._write)(recorded)
             except InputError as error:
                 hint = f"what was recorded is in {self.sibling.location}"
                 raise InputError(error.reason, source=error.source, place=error.place, hint=hint) from None
-            self.has_replaced = True
+            self.has_replaced = not is_kept
         self.sibling.remove()
 
     def _keep_beside(self, recorded: Document) -> None:
         """Write what was recorded to another file, and say so."""
-        beside = open_store(f"{self._store.location}{FAILED_SUFFIX}")
+        beside = _store_of_failed_run(self._store.location)
         beside.save(recorded)
         message = "%s: the run failed, so it stays as it was; what was recorded is in %s"
         log_warning("offbook.recording", message, self._store.location, beside.location)
@@ -176,6 +175,18 @@ class FreshRun:
                 document.add(key, exchange)
         for tool, call in each_exchange(recorded.tools):
             document.add_tool(tool, call)
+
+
+def _store_of_failed_run(location: str) -> Store:
+    """Return the store beside `location` for what a run has recorded that failed.
+
+    Raises:
+        InputError: there is a link instead, which could lead anywhere.
+    """
+    beside = f"{location}{FAILED_SUFFIX}"
+    if Path(beside.removeprefix("sqlite:///")).is_symlink():
+        raise InputError("it is a link, which is not followed", source=beside, hint="remove the link")
+    return open_store(beside)
 
 
 def _keys_to_keep(recorded: Document, document: Document) -> list[str]:
@@ -326,7 +337,7 @@ def recorded_by_failed_run(location: str, *, since: str) -> Document:
     Raises:
         InputError: the file beside the recording is not a recording.
     """
-    beside, recorded = open_store(f"{location}{FAILED_SUFFIX}"), Document()
+    beside, recorded = _store_of_failed_run(location), Document()
     if not beside.exists():
         return recorded
     failed = beside.load()
@@ -354,7 +365,7 @@ def go_on_recording(location: str, recorded: Document, mode: ReplaceMode) -> Ite
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.
     """
-    store, beside = open_store(location), open_store(f"{location}{FAILED_SUFFIX}")
+    store, beside = open_store(location), _store_of_failed_run(location)
     writer = ReplaceOnCloseWriter(store, "models", mode)
     try:
         for key, exchange in recorded:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TextIO
 
+from offbook.atomic_file import open_output
 from offbook.errors import InputError
 from offbook.report.reporter import encodable
 from offbook.report.text import one_line
@@ -81,7 +82,7 @@ class StepSummary:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("ab") as file:
+            with open(open_output(self._path, append=True), "ab") as file:  # noqa: PTH123 - a descriptor has no path
                 file.write(data)
         except OSError as error:
             raise InputError(str(error.strerror), source=str(self._path)) from error

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offbook.atomic_file import replace_file
+from offbook.atomic_file import check_regular, replace_file
 from offbook.errors import InputError
 from offbook.text import suggestion
 
@@ -49,12 +49,14 @@ def write_report(path: Path, data: bytes) -> None:
     Raises:
         InputError: the file cannot be written, or the path is not a file.
     """
-    target = path.resolve()  # a link stays, and the file that it points to is replaced
-    if target.exists() and not target.is_file():
-        raise InputError("not a file", source=str(path), hint="name a file that a report may replace")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(target, data)
+        check_regular(path)
+    except OSError as error:
+        hint = "name a file that a report may replace"
+        raise InputError(f"not a file: {error.strerror}", source=str(path), hint=hint) from None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, data)
     except OSError as error:
         raise InputError(str(error.strerror), source=str(path)) from error
 

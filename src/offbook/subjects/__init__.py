@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+from offbook.atomic_file import read_regular
 
 FILE_START = b'{\n  "offbook": "regression"'
 """The first bytes of such a file."""
@@ -12,7 +13,6 @@ FILE_START = b'{\n  "offbook": "regression"'
 def is_regression(path: str | os.PathLike[str]) -> bool:
     """Return whether a file starts like a regression; False if it cannot be read."""
     try:
-        with Path(path).open("rb") as file:
-            return file.read(len(FILE_START)) == FILE_START
+        return read_regular(path, limit=len(FILE_START)) == FILE_START
     except OSError:
         return False

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from offbook.atomic_file import read_file
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, minimise
 from offbook.explore.explorer import CaseResult, Explorer, Subject, runs_of
@@ -64,7 +65,7 @@ def load_regression(path: str | os.PathLike[str]) -> Regression:
     """
     source = os.fspath(path)
     try:
-        data = Path(path).read_bytes()
+        data = read_file(path)
         check_keys(data)
         return msgspec.json.decode(data, type=Regression)
     except OSError as error:

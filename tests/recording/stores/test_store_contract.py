@@ -1,9 +1,11 @@
 """What every store promises, whatever it keeps recordings in."""
 
+import os
+import socket
 import sqlite3
 import tempfile
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -716,6 +718,23 @@ class TestFiles:
         self.assert_refused(store, "read", "load", "write", "save", hint="name a file, not a folder")
         assert list(tmp_path.iterdir()) == [store.path]
 
+    @pytest.mark.parametrize("special", ["a named pipe", "a socket", "a device"])
+    @pytest.mark.parametrize("linked", [False, True])
+    def test_what_is_not_a_regular_file_is_refused_at_once_and_left_alone(self, kind, special, linked, tmp_path):
+        store = self.store_at(kind, tmp_path)
+        place = tmp_path / "x" if linked else store.path
+        if linked:
+            store.path.symlink_to(place)
+        make_special(special, place)
+        store = self.store_at(kind, tmp_path)
+        before = sorted(tmp_path.iterdir())
+        attempts = [store.read, store.load, store.write, lambda: store.save(Document()), store.remove_if_empty]
+        attempts += [lambda: store.update(lambda document: None), lambda: FoundExchanges(store)]
+        for attempt in attempts[: 4 if kind == "sqlite" else None]:
+            with pytest.raises(InputError, match=f" is {special}, not a regular file"):
+                attempt()
+        assert sorted(tmp_path.iterdir()) == before
+
     def test_a_path_below_a_file_cannot_be_written(self, kind, tmp_path):
         (tmp_path / "file").write_bytes(b"")
         store = self.store_at(kind, tmp_path / "file" / "below")
@@ -802,6 +821,83 @@ class TestFiles:
         assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
         assert len(list(tmp_path.iterdir())) > 1
         writer.close()
+
+
+SIDE_FILES = {"json": (".journal", ".next"), "sqlite": ("-wal", "-shm", "-journal")}
+
+
+def make_special(special, place):
+    if special == "a named pipe":
+        os.mkfifo(place)
+    elif special == "a device":
+        place.symlink_to("/dev/zero")
+    else:
+        with closing(socket.socket(socket.AF_UNIX)) as server, pytest.MonkeyPatch.context() as patch:
+            patch.chdir(place.parent)  # the path of a socket is short
+            server.bind(place.name)
+
+
+class TestLinksAndPipesBeside:
+    """Whatever lies where a store has its own files: nothing is written through a link, and nobody waits for a pipe."""
+
+    @pytest.fixture(params=[(kind, suffix) for kind, suffixes in SIDE_FILES.items() for suffix in suffixes])
+    def beside(self, request, tmp_path):
+        """A recording, and the path of a side file that it does not have now."""
+        kind, suffix = request.param
+        store = open_store(LOCATIONS[kind].format(tmp_path))
+        append(store, ("a", said("1")))
+        return store, store.path.with_name(store.path.name + suffix)
+
+    @staticmethod
+    def use(store):
+        """Try all that reads and writes; each may be refused."""
+        for attempt in (
+            store.load,
+            lambda: append(store, ("b", said("2"))),
+            lambda: store.update(lambda document: document.add("c", said("3"))),
+            lambda: store.save(Document(entries={"d": said("4")})),
+        ):
+            with suppress(InputError):
+                attempt()
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_a_link_is_not_followed(self, beside, tmp_path, is_there):
+        store, side_file = beside
+        victim = tmp_path / "victim"
+        if is_there:
+            victim.write_bytes(b"precious\n")
+        side_file.symlink_to(victim)
+        self.use(store)
+        assert victim.exists() == is_there
+        assert not is_there or victim.read_bytes() == b"precious\n"
+
+    def test_a_pipe_is_not_waited_for(self, beside):
+        store, side_file = beside
+        os.mkfifo(side_file)
+        self.use(store)
+
+    @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("elsewhere")])
+    def test_what_is_in_the_place_of_a_journal_is_named(self, tmp_path, make):
+        store = open_store(tmp_path / "run.json")
+        append(store, ("a", said("1")))
+        make(tmp_path / "run.json.journal")
+        with pytest.raises(InputError, match=r"run\.json\.journal is a (link|named pipe)|is a directory"):
+            store.write()
+
+    @every_store
+    @pytest.mark.parametrize("suffix", [".fresh-1", ".failed"])
+    def test_a_run_that_replaces_does_not_follow_one_either(self, kind, suffix, tmp_path):
+        store = open_store(LOCATIONS[kind].format(tmp_path))
+        append(store, ("a", said("1")))
+        victim = tmp_path / "victim"
+        victim.write_bytes(b"precious\n")
+        store.path.with_name(store.path.name + suffix).symlink_to(victim)
+        writer = ReplaceOnCloseWriter(store, "models", "fresh")
+        writer.append("a", said("2"))
+        writer.keep()
+        with suppress(InputError):
+            writer.close()
+        assert victim.read_bytes() == b"precious\n"
 
 
 class TestAnswersWrittenByHand:

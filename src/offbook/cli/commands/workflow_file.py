@@ -85,8 +85,7 @@ def graph(
 
       offbook graph flow.yaml --output flow.svg
     """
-    from pathlib import Path
-
+    from offbook.atomic_file import write_output
     from offbook.errors import InputError
     from offbook.workflow import draw, load_workflow
 
@@ -95,7 +94,7 @@ def graph(
         typer.echo(picture, nl=False)
         return
     try:
-        Path(output).write_text(picture, encoding="utf-8")
+        write_output(output, picture.encode())
     except OSError as error:
         raise InputError(error.strerror or str(error), source=output) from None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from offbook.atomic_file import open_regular
 from offbook.recording.stores.store import ForkGuarded
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
@@ -19,6 +20,7 @@ class Journal(ForkGuarded):
 
     A process that appends or folds holds the lock on the file. A fold removes the file; an appender that has waited
     for the lock on a removed file opens the new one. The journal gets the permissions of the file `beside` it.
+    It is a regular file: nothing is written to where a link leads.
     """
 
     def __init__(self, path: Path, *, beside: Path, read_only: bool = False) -> None:
@@ -62,7 +64,7 @@ class Journal(ForkGuarded):
 
     def _open(self) -> None:
         mode = stat.S_IMODE(self._beside.stat().st_mode) | 0o600 if self._beside.exists() else 0o666
-        self._fd = os.open(self.path, self._flags | os.O_CLOEXEC, mode)
+        self._fd = open_regular(self.path, self._flags, mode, follow=False)
         self._end = -1
 
     def write_locked(self, line: bytes) -> None:

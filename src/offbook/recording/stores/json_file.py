@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import weakref
@@ -14,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from offbook.atomic_file import next_path, write_next
+from offbook.atomic_file import check_regular, next_path, read_regular, write_next
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, each_exchange
@@ -165,8 +164,7 @@ class JsonFileStore:
         """Lock the journal. It is removed at the end, when all its lines must be in the file, unless an error is raised
         while it has lines.
         """
-        if self.path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        check_regular(self.path)
         journal = self._journal()
         try:
             with journal.locked(wait=wait):
@@ -197,7 +195,7 @@ class JsonFileStore:
 
     def _is_next(self, folded: str | None) -> bool:
         """Return whether the new file of a fold, whose hash is `folded`, is still to be swapped in."""
-        return folded is not None and self._next.exists() and sha256(self._next.read_bytes()).hexdigest() == folded
+        return folded is not None and self._next.exists() and sha256(read_regular(self._next)).hexdigest() == folded
 
     def _fold_or_merge(self) -> Document:
         """Fold; if the folder cannot be written, do the same in memory."""
@@ -249,7 +247,7 @@ class JsonFileStore:
         size = path.stat().st_size
         if size > MAX_FILE_BYTES:
             raise too_large(size, self.location)
-        return parse_document(path.read_bytes(), source=self.location)
+        return parse_document(read_regular(path), source=self.location)
 
     def _swap_in(self, data: bytes, journal: Journal) -> None:
         """Replace the file by `data`, which includes the content of the journal."""

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol
 import msgspec
 import orjson
 
+from offbook.atomic_file import check_regular
 from offbook.errors import InputError, RecordingFormatError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import (
@@ -40,6 +41,8 @@ from offbook.recording.stores.store import (
 )
 
 BUSY_TIMEOUT_S = 60.0
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+"""What SQLite adds to the name of a database for its own files. It would wait for a pipe of such a name."""
 _FOREIGN_DATABASE_ERRORS = ("not a database", "malformed", "no such table", "no such column", "has no column")
 
 
@@ -291,7 +294,7 @@ class SqliteStore:
             raise unusable_error(error.strerror or str(error), source=self.location) from None
 
     def remove(self) -> None:
-        for suffix in ("-wal", "-shm", ""):
+        for suffix in (*_SIDE_FILES, ""):
             Path(f"{self.path}{suffix}").unlink(missing_ok=True)
 
     def remove_if_empty(self) -> None:
@@ -306,6 +309,13 @@ class SqliteStore:
     @contextmanager
     def _opened(self) -> Iterator[SqliteDatabase]:
         """Open the database, and close it if an error is raised. Create the tables of one that has none."""
+        try:
+            check_regular(self.path)
+            for suffix in _SIDE_FILES:
+                check_regular(f"{os.path.realpath(self.path)}{suffix}", follow=False)
+        except OSError as error:
+            is_folder = isinstance(error, IsADirectoryError)
+            raise unusable_error(error.strerror or str(error), source=self.location, is_folder=is_folder) from None
         database = SqliteDatabase(self.path, source=self.location)
         try:
             if not database.run("SELECT 1 FROM sqlite_master"):

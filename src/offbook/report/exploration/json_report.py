@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from offbook.atomic_file import read_file
 from offbook.errors import InputError
 from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import Coverage, ExplorationComparison, coverage_of
@@ -132,7 +132,7 @@ def load_exploration(path: str | os.PathLike[str]) -> Exploration:
     """
     source = os.fspath(path)
     try:
-        data = Path(path).read_bytes()
+        data = read_file(path)
     except OSError as error:
         raise InputError(error.strerror or str(error), source=source, hint=_HINT) from None
     kept = _read(data, source=source)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from offbook.atomic_file import read_file
 from offbook.errors import Problem, WorkflowError
 from offbook.recording.format.keys import quote_name
 from offbook.workflow.file.definition import read_definition
@@ -143,8 +144,7 @@ def _parse(text: str, source: str, inclusion: Inclusion, tools: frozenset[str]) 
 def _read_text(file: Path) -> str:
     """Read a UTF-8 file; of a file that is too long, one byte more than the limit, for `read_yaml` to refuse."""
     try:
-        with file.open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)
+        data = read_file(file, limit=MAX_BYTES + 1)
         return data.decode("utf-8-sig")
     except OSError as error:
         raise WorkflowError([Problem(error.strerror or str(error), source=str(file))]) from None

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from offbook import __version__
+from offbook.atomic_file import read_regular
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RunError
 from offbook.messages import JsonObject
@@ -79,7 +80,7 @@ class RunLog:
         """
         progress = read_progress(self._path)
         if self._path.exists():
-            whole = self._path.read_bytes().rfind(b"\n") + 1
+            whole = read_regular(self._path).rfind(b"\n") + 1
             os.truncate(self._path, whole)
         self._add(_LogLine(began=timestamp(self._clock)))
         return progress
@@ -115,7 +116,7 @@ def read_progress(path: Path) -> StoredProgress:
     """
     progress = StoredProgress()
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = read_regular(path).split(b"\n")[:-1]
     except FileNotFoundError:
         return progress
     except OSError as error:
@@ -162,7 +163,7 @@ def read_manifest(path: Path) -> RunManifest:
         RunError: the file cannot be read, or is not a manifest.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
         check_keys(data)
         return msgspec.json.decode(data, type=RunManifest)
     except OSError as error:
@@ -181,7 +182,7 @@ def file_digests(definition: WorkflowDefinition, path: str | os.PathLike[str]) -
 
 def _digest(file: Path) -> str:
     try:
-        return sha256(file.read_bytes()).hexdigest()
+        return sha256(read_regular(file)).hexdigest()
     except OSError:
         return ""
 
