@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import warnings
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -246,3 +247,78 @@ def test_a_tool_that_appears_while_all_is_read_is_in_or_out_as_a_whole(store):
     assert isinstance(reader.tools.entries()["new"], list)
     writer.close()
     reader.close()
+
+
+SECRET = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"
+
+
+def bytes_on_disk(folder):
+    return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
+
+
+def remove_secrets(document):
+    """Redact one exchange, and remove others."""
+    document.entries["kept"] = Exchange(content="***")
+    document.entries.pop("doomed", None)
+    document.tools.clear()
+
+
+@pytest.mark.parametrize("others", ["nobody", "a reader", "a writer", "a foreign connection"])
+@pytest.mark.parametrize("edit", ["update", "save"])
+def test_what_was_removed_is_nowhere_in_the_files_even_if_others_have_them_open(store, tmp_path, others, edit):
+    writer = store.write()
+    writer.append("kept", Exchange(content=SECRET))
+    for number in range(50):  # fill pages, of which some become free
+        writer.append("doomed", Exchange(content=f"{SECRET} {number} " + "x" * 1000))
+    writer.append_tool("get", ToolExchange(result=SECRET))
+    assert SECRET.encode() in bytes_on_disk(tmp_path)
+    with ExitStack() as stack:
+        if others != "a writer":
+            writer.close()
+        if others == "a reader":
+            reader = stack.enter_context(closing(store.read()))
+            assert len(reader) == 51
+        if others == "a foreign connection":
+            foreign = stack.enter_context(closing(sqlite3.connect(tmp_path / "run.db")))
+            assert foreign.execute("SELECT count(*) FROM exchanges").fetchall() == [(51,)]
+        if edit == "update":
+            store.update(remove_secrets)
+        else:
+            document = store.load()
+            remove_secrets(document)
+            store.save(document)
+        assert SECRET.encode() not in bytes_on_disk(tmp_path)
+        writer.append("kept", Exchange(content="later"))
+        writer.close()
+        assert [exchange.content for _, exchange in store.load()] == ["***", "later"]
+
+
+def test_what_a_connection_without_secure_delete_had_left_is_gone_after_an_edit(store, tmp_path):
+    store.save(Document(entries={"kept": Exchange(content="1")}))
+    with closing(sqlite3.connect(tmp_path / "run.db")) as careless:
+        careless.execute("PRAGMA secure_delete = OFF")
+        for number in range(50):
+            row = (f"doomed {number}", "", "", 0, f'{{"content": "{SECRET} {"x" * 1000}"}}')
+            careless.execute(
+                "INSERT INTO exchanges (key, fingerprint, recorded_at, listed, entry) VALUES (?,?,?,?,?)", row
+            )
+        careless.commit()
+        careless.execute("DELETE FROM exchanges WHERE key LIKE 'doomed%'")
+        careless.commit()
+    assert SECRET.encode() in bytes_on_disk(tmp_path)
+    store.update(lambda document: document.add("more", Exchange(content="2")))
+    assert SECRET.encode() not in bytes_on_disk(tmp_path)
+
+
+def test_a_reader_in_the_middle_keeps_the_log_and_that_is_logged(store, tmp_path, caplog):
+    """SQLite cannot empty the log while a transaction still reads from it."""
+    writer = store.write()
+    writer.append("doomed", Exchange(content=SECRET))
+    with closing(sqlite3.connect(tmp_path / "run.db")) as foreign, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("offbook.recording.stores.sqlite.BUSY_TIMEOUT_S", 0.01)
+        foreign.execute("BEGIN")
+        assert foreign.execute("SELECT count(*) FROM exchanges").fetchall() == [(1,)]
+        store.update(remove_secrets)
+        assert "what was removed may stay in run.db-wal until all who have it open close it" in caplog.text
+    writer.close()
+    assert SECRET.encode() not in bytes_on_disk(tmp_path)
