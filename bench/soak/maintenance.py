@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
-from itertools import count, cycle
+from itertools import count
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
-from bench.soak.front import Outcome
+from bench.soak.front import Outcome, rounds
 from offbook.cli.commands.recording.edit import OnConflict, merge, prune, redact
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.replace_on_close import ReplaceOnCloseWriter
 from offbook.recording.stores.locate import open_store
 
 LOCATIONS = ("{}/run.json", "sqlite:///{}/run.db")
@@ -26,41 +27,48 @@ SPOILED = Exchange(content="sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH
 
 
 def attack(*, seconds: float, seed: int) -> Outcome:
-    """Attack each kind of store for an equal part of the time. The seed decides which is first."""
-    outcome = Outcome(unit="calls")
-    for location in LOCATIONS if seed % 2 else LOCATIONS[::-1]:
+    """Attack each kind of store for an equal part of the time."""
+    outcome, random = Outcome(unit="calls"), Random(seed)
+    for location in LOCATIONS:
         with TemporaryDirectory(prefix="offbook-soak-") as folder:
-            recorded, lost = _attack(location.format(folder), seconds / len(LOCATIONS))
-        outcome.trials += recorded
-        if lost:
-            outcome.lose(f"{location}: {lost:,} of {recorded:,} calls are not in the recording", times=lost)
+            outcome.add(_attack(location.format(folder), seconds / len(LOCATIONS), random))
     return outcome
 
 
-def _attack(location: str, seconds: float) -> tuple[int, int]:
+def _attack(location: str, seconds: float, random: Random) -> Outcome:
+    outcome = Outcome(unit="calls")
     open_store(location).write().close()
     writers = [_start_writer(location, name) for name in range(WRITERS)]
-    _maintain(location, time.monotonic() + seconds)
+    _maintain(location, seconds, random)
     counts = [int(writer.communicate(b"")[0]) for writer in writers]
     document = open_store(location).load()
-    names = [f"{writer}-{number}" for writer, total in enumerate(counts) for number in range(total)]
-    lost = sum((name not in document.entries) + (name not in document.tools) for name in names)
-    return 2 * len(names), lost
+    for name in (f"{writer}-{number}" for writer, total in enumerate(counts) for number in range(total)):
+        outcome.trials += 2
+        for kind, entries in (("model", document.entries), ("tool", document.tools)):
+            if name not in entries:
+                outcome.lose(f"{location}: the {kind} call {name} is gone")
+    return outcome
 
 
-def _maintain(location: str, until_s: float) -> None:
+def _maintain(location: str, seconds: float, random: Random) -> None:
     """Run one maintenance command after another."""
     commands: tuple[Callable[[], None], ...] = (
         lambda: prune([location], key=["doomed"]),
         lambda: redact([location]),
         lambda: merge([location], location, on_conflict=OnConflict.append, force=True),
+        lambda: _record_again(location),
     )
     with redirect_stdout(StringIO()):
-        for command in cycle(commands):
+        for _ in rounds(seconds):
             _spoil(location)
-            command()
-            if time.monotonic() > until_s:
-                return
+            random.choice(commands)()
+
+
+def _record_again(location: str) -> None:
+    """Replace what was spoiled, in the mode `all`."""
+    writer = ReplaceOnCloseWriter(open_store(location), "models", "all")
+    writer.append("spoiled", Exchange(content="again"))
+    writer.close()
 
 
 def _spoil(location: str) -> None:
