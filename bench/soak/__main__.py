@@ -14,7 +14,7 @@ from rich.table import Table
 
 import offbook
 from bench.console import new_console
-from bench.soak import intruders, maintenance
+from bench.soak import intruders, kills, maintenance
 from bench.soak.front import Front, Outcome
 from bench.soak.fuzz import front as fuzz
 from bench.soak.memory import Growth, Sample, growth, sample
@@ -134,6 +134,7 @@ def _hold(arguments: argparse.Namespace, console: Console, progress: Progress) -
 PARTS = {"gateway": _soak, "repeats": _repeat, "wire": _hold}
 FRONTS: dict[str, Front] = {
     "maintenance": maintenance.attack,
+    "kills": kills.attack,
     "intruders": intruders.attack,
     "fuzz": fuzz.attack,
 }
