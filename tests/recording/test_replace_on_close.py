@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offbook import MockProvider, NormaliseRules, RecordingProvider, record_tools, run
-from offbook.errors import InputError, ProviderConnectionError
+from offbook.errors import InputError, ProviderConnectionError, RecordingWriteError
 from offbook.providers.provider import Provider
 from offbook.recording.format.document import FORMAT_VERSION, Document
 from offbook.recording.format.exchange import Exchange
@@ -279,6 +279,22 @@ def test_a_run_that_fails_leaves_the_recording_as_it_was_and_what_it_recorded_be
     assert contents(old) == ["old", "stale"]
     assert contents(f"{old}.failed") == ["new #1"]
     assert f"{old}: the run failed, so it stays as it was; what was recorded is in {old}.failed" in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["all", "fresh"])
+def test_a_run_that_could_not_record_a_call_leaves_the_recording_as_it_was(tmp_path, mode):
+    path = tmp_path / "run.json"
+    path.write_text('{"_version": 2, "a": {"content": "old"}}')
+    recorder = RecordingProvider(Echo(), path, record=mode)
+    recorder.complete_sync(user("x"), "m", step_id="a")
+    (tmp_path / "run.json.fresh-1.journal").unlink()
+    (tmp_path / "run.json.fresh-1.journal").mkdir()
+    with pytest.raises(RecordingWriteError, match="directory"):
+        recorder.complete_sync(user("y"), "m", step_id="a")
+    (tmp_path / "run.json.fresh-1.journal").rmdir()
+    recorder.complete_sync(user("z"), "m", step_id="a")
+    run(recorder.close())
+    assert (contents(path), contents(f"{path}.failed")) == (["old"], ["z #3"])
 
 
 def test_a_command_can_say_that_its_run_has_failed(old):

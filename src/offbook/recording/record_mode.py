@@ -94,10 +94,12 @@ class OpenRecording:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        """Translate a failure. A run that could not record a call must not replace what was there."""
         with self._lock:
             try:
                 yield
             except InputError as error:
+                self.keep()
                 raise RecordingWriteError(
                     error.reason, source=error.source, place=error.place, hint=error.hint
                 ) from None
