@@ -1,11 +1,13 @@
 """Formats counts, money, ordinals, excerpts and suggestions for commands, reports and error messages."""
 
 import math
+import re
 from collections.abc import Iterable
 
 MAX_LISTED = 20
 CLOSE = 0.7
 CHARS_PER_TOKEN = 4
+_NOT_PLAIN = re.compile(r"[^ -~\n]")
 
 
 def pluralize(count: int, noun: str, nouns: str = "") -> str:
@@ -36,6 +38,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
+
+
+def printable_json(document: str) -> str:
+    """Return a JSON document with characters that could control a terminal escaped. It means the same."""
+    return _NOT_PLAIN.sub(lambda found: found[0] if found[0].isprintable() else _escaped(found[0]), document)
+
+
+def _escaped(letter: str) -> str:
+    data = letter.encode("utf-16-be")
+    return "".join(f"\\u{data[at]:02x}{data[at + 1]:02x}" for at in range(0, len(data), 2))
 
 
 def printable_line(text: str) -> str:

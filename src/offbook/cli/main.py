@@ -40,12 +40,10 @@ def _wants_json() -> bool:
 
 
 def _end_interrupted() -> None:
-    import typer
-
-    from offbook.cli.output.console import ending_document
+    from offbook.cli.output.console import echo_json, ending_document
 
     if _wants_json():
-        typer.echo(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
+        echo_json(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
     sys.exit(INTERRUPTED)
 
 
@@ -65,11 +63,9 @@ def _with_own_option(error: InputError) -> InputError:
 
 
 def _end(error: OffbookError, code: int) -> None:
-    import typer
-
-    from offbook.cli.output.console import error_document, print_message
+    from offbook.cli.output.console import echo_json, error_document, print_message
 
     if _wants_json():
-        typer.echo(error_document(error, exit_code=code))
+        echo_json(error_document(error, exit_code=code))
     print_message("error: ", str(error), style="bold red", is_err=True)
     sys.exit(code)

@@ -7,13 +7,14 @@ import sys
 from contextlib import redirect_stdout
 from io import StringIO
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
-from offbook.cli.output.console import print_table, print_total
+from offbook.cli.output.console import echo, echo_json, print_table, print_total
 
 COLUMNS = ("key", "tokens", "answer")
 cells = st.text("abc XYZ.…·ä日\n🙂", max_size=12) | st.text("long ", min_size=150, max_size=220)
@@ -87,3 +88,24 @@ def test_a_table_with_very_many_rows_is_printed_without_wrapping():
     lines = printed_by(print_table, COLUMNS, rows, numbers=(1,)).splitlines()
     assert len(lines) == 1_002
     assert lines[-1] == f"{'é' * 300}    1000  two lines"
+
+
+CONTROLS = "a\x1b[2Jb\u202ec\x9bd\x7fe\rf\U000e0041"
+
+
+def test_no_text_or_table_controls_the_terminal(capsys):
+    echo(f"{CONTROLS}\nnext")
+    print_table(("name",), [(CONTROLS,)])
+    print_total(CONTROLS)
+    printed = capsys.readouterr().out
+    assert "next" in printed
+    assert all(letter.isprintable() or letter == "\n" for letter in printed)
+
+
+@pytest.mark.parametrize("encode", [orjson.dumps, lambda value: orjson.dumps(value, option=orjson.OPT_INDENT_2)])
+def test_json_means_the_same_and_controls_nothing(capsys, encode):
+    document = {CONTROLS: ["中文 👩‍🚀", CONTROLS]}
+    echo_json(encode(document).decode())
+    printed = capsys.readouterr().out
+    assert orjson.loads(printed) == document
+    assert all(letter.isprintable() or letter == "\n" for letter in printed)

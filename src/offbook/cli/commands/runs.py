@@ -35,20 +35,21 @@ def runs(
     """
     import msgspec
 
+    from offbook.cli.output.console import echo, echo_json
     from offbook.workflow.runs.store import RunStore
 
     store = RunStore(runs_dir)
     removed = _prune(store, prune, keep)
     summaries = store.summaries()
     if as_json:
-        typer.echo(msgspec.json.encode({"runs": summaries, "removed": removed}))
+        echo_json(msgspec.json.encode({"runs": summaries, "removed": removed}))
         return
     if removed:
-        typer.echo(f"removed {pluralize(len(removed), 'run')}")
+        echo(f"removed {pluralize(len(removed), 'run')}")
     if summaries:
         _print(summaries, runs_dir)
     else:
-        typer.echo(f"no runs in {runs_dir}")
+        echo(f"no runs in {runs_dir}")
 
 
 def _prune(store: RunStore, age: str | None, keep: int | None) -> list[str]:

@@ -86,6 +86,7 @@ def serve(
     import msgspec
 
     from offbook.cli import FAILED, FINE, MISMATCH
+    from offbook.cli.output.console import echo_json
     from offbook.cli.output.wire import WireSummary
     from offbook.cli.runners.wire import WireArguments, single_value
 
@@ -115,7 +116,7 @@ def serve(
         is_closing_log=True,
     )
     if as_json:
-        typer.echo(msgspec.json.encode(tally.document(with_calls=False)).decode())
+        echo_json(msgspec.json.encode(tally.document(with_calls=False)).decode())
         summary.print_unrecorded()
     else:
         summary.print()

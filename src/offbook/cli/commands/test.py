@@ -86,13 +86,13 @@ def prompts(
 
       offbook prompts judge.helpfulness
     """
-    from offbook.cli.output.console import print_message
+    from offbook.cli.output.console import echo, print_message
     from offbook.scenarios.judge import prompts as all_prompts
 
     known = all_prompts()
     for step in _choose(name, list(known)):
         print_message(f"{step}: ", _replacement(step), style="bold")
-        typer.echo(f"\n{known[step].rstrip()}\n")
+        echo(f"\n{known[step].rstrip()}\n")
 
 
 def _choose(name: str | None, steps: list[str]) -> list[str]:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from offbook.faults import PlannedFault
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.report.reporter import PLAIN_COLUMNS, stdout_console
-from offbook.text import printable
+from offbook.text import printable, printable_json
 
 if TYPE_CHECKING:
     from offbook.pipeline import FaultOutcome
@@ -34,6 +34,19 @@ def print_message(label: str, text: str, *, style: str = "bold", is_err: bool = 
     colour = next((word for word in words if word != "bold"), None)
     styled = typer.style(printable(label), bold="bold" in words, fg=colour) if _is_styled(is_err) else printable(label)
     typer.echo(f"{styled}{printable(text)}", err=is_err)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a text. Characters that could control a terminal are replaced; line breaks stay."""
+    typer.echo(printable(text), err=err, nl=nl)
+
+
+def echo_json(document: str | bytes, *, nl: bool = True) -> None:
+    """Print a JSON document. Characters that could control a terminal are escaped in it."""
+    if isinstance(document, str):
+        typer.echo(printable_json(document), nl=nl)
+    else:
+        typer.echo(printable_json(document.decode()).encode(), nl=nl)
 
 
 def _is_styled(is_err: bool) -> bool:
@@ -94,6 +107,7 @@ def _width(text: str) -> int:
 
 def print_total(text: str) -> None:
     """Print what a table comes to, dimmed."""
+    text = printable(text)
     if _fits([text], len(text)):
         _print_line(text, style="dim")
     else:

@@ -15,10 +15,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
-import typer
 from msgspec import Struct
 
-from offbook.cli.output.console import print_message
+from offbook.cli.output.console import echo, echo_json, print_message
 from offbook.cli.runners.wire import ExitDecision, WireArguments, WireTally
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.effects import Effect
@@ -142,17 +141,17 @@ def print_serving_notice(server: WireServer, options: WireArguments, *, api_key:
     """Print the address of the server and the variables that point SDKs at it, as text or as one line of JSON."""
     url, variables = server.url, server.env
     if is_json:
-        typer.echo(msgspec.json.encode({"url": url, "env": variables}).decode())
+        echo_json(msgspec.json.encode({"url": url, "env": variables}).decode())
         return
     if server.is_on_all_interfaces and not options.allow_hosts:
         print_message("offbook: ", ALL_INTERFACES_NOTE, is_err=True)
     does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
-    typer.echo(f"{url}: {printable(does)}; Ctrl-C stops it")
+    echo(f"{url}: {printable(does)}; Ctrl-C stops it")
     for name, value in variables.items():
         shown = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
-        typer.echo(f"  export {name}={shown}")
-    typer.echo(f"for a separate session, use {url}/s/NAME instead of {url}, or the header x-offbook-session: NAME")
-    typer.echo(f"its outcome: GET {url}/_offbook/sessions/NAME; DELETE removes it")
+        echo(f"  export {name}={shown}")
+    echo(f"for a separate session, use {url}/s/NAME instead of {url}, or the header x-offbook-session: NAME")
+    echo(f"its outcome: GET {url}/_offbook/sessions/NAME; DELETE removes it")
 
 
 SHOWN_UNUSED = 10

@@ -10,12 +10,11 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.cli import FAILED, FINE, INTERRUPTED
-from offbook.cli.output.console import ending_document, print_message
+from offbook.cli.output.console import echo, echo_json, ending_document, print_message
 from offbook.cli.parse import check_models, parse_state
 from offbook.cli.process import Interruption, Termination
 from offbook.config import import_from, plan_run
@@ -213,7 +212,7 @@ class JsonExplorationOutput:
         """Wait for the end."""
 
     def finish(self, exploration: Exploration, *, is_complete: bool = True) -> None:
-        typer.echo(exploration_json(self._options.report_input(exploration, is_complete=is_complete)), nl=False)
+        echo_json(exploration_json(self._options.report_input(exploration, is_complete=is_complete)), nl=False)
 
 
 class QuietExplorationOutput:
@@ -246,7 +245,7 @@ def run_exploration(spec: AnySubjectSpec, settings: ExploreSettings, options: Ex
             return work.list_cases() if options.is_list else work.explore()
     except KeyboardInterrupt:
         if not work.so_far.report(work.reporter) and options.is_json:
-            typer.echo(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
+            echo_json(ending_document("SIGINT", "interrupted", exit_code=INTERRUPTED))
         return INTERRUPTED
 
 
@@ -287,7 +286,7 @@ class _Exploration:
             explorer = self._explorer(subject)
             cases = self._only(explorer) or most_telling(explorer.cases, self._options.budget)
         if self._options.is_json:
-            typer.echo(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
+            echo_json(msgspec.json.encode([{"id": case.id, "case": str(case)} for case in cases]))
             return FINE
         for case in cases:
             print_message(f"{case.id}  ", str(case))
@@ -367,7 +366,7 @@ class _Exploration:
         first = [cause.results[0] for cause in causes_of_findings(exploration)]
         files = RegressionFolder(self._options.regress, kind).keep(subject, exploration.clean, first)
         for file in files if not self._options.is_quiet else ():
-            typer.echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
+            echo(f"kept: offbook replay --plan {file}", err=self._options.is_json)
 
     def _exit_code(self, exploration: Exploration) -> int:
         """Return 1 for what must not be; with an earlier exploration, for what is worse than it was there.
@@ -400,7 +399,7 @@ def replay_regression(path: str, *, declared: Sequence[str], is_json: bool, is_q
     with redirect_stdout(io.StringIO()):
         explored = reproduce(path, declared=declared)
     if is_json:
-        typer.echo(_regression_document(regression, explored))
+        echo_json(_regression_document(regression, explored))
     elif explored.is_finding or not is_quiet:
         _print_regression(regression, explored)
     return FAILED if explored.is_finding else FINE

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.cli.options import RUNS_DIR
+from offbook.cli.output.console import echo
 from offbook.cli.runners.workflow import RunOptions, folder_of, run_workflow
 from offbook.errors import InputError
 from offbook.faults import FaultPlan
@@ -102,7 +102,7 @@ def run_resumable(run: ResumableRun, definition: WorkflowDefinition, options: Ru
             if status is not None:
                 run.end(status)
             if status != "succeeded" and run.has_started:
-                typer.echo(f"resume it with: {resume_command(run.manifest.id, runs_dir)}", err=True)
+                echo(f"resume it with: {resume_command(run.manifest.id, runs_dir)}", err=True)
     return ending.code
 
 

@@ -11,12 +11,11 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.cli import BAD_INPUT, FAILED, FINE, INTERRUPTED, MISMATCH
-from offbook.cli.output.console import describe_unused, print_message
+from offbook.cli.output.console import describe_unused, echo, echo_json, print_message
 from offbook.cli.process import Termination
 from offbook.clock import run
 from offbook.config import (
@@ -88,7 +87,7 @@ class JsonScenarioOutput:
         """Wait for the end."""
 
     def finish(self, result: SuiteResult) -> None:
-        typer.echo(compact_json(result))
+        echo_json(compact_json(result))
 
 
 class SuiteOutcome(Struct, frozen=True):
@@ -223,7 +222,7 @@ def _reporters(options: ScenarioOptions) -> Iterator[Reporter]:
 def _print_unused(unused: list[UnusedEntry], options: ScenarioOptions) -> None:
     """Print the exchanges that a replay of all scenarios did not use."""
     if unused and not options.is_partial:
-        typer.echo(describe_unused(unused), err=options.is_json)
+        echo(describe_unused(unused), err=options.is_json)
 
 
 _POLL_PAUSE = partial(time.sleep, 0.3)

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
-import typer
 from msgspec import Struct, field
 
 from offbook.cli import FAILED, FINE, INTERRUPTED, MISMATCH, TERMINATED
-from offbook.cli.output.console import FaultTally, describe_unused, ending_document, print_message, tally_faults
+from offbook.cli.output.console import (
+    FaultTally,
+    describe_unused,
+    echo,
+    echo_json,
+    ending_document,
+    print_message,
+    tally_faults,
+)
 from offbook.cli.output.progress import LiveProgress, PlainProgress, RunProgress
 from offbook.cli.process import Termination
 from offbook.clock import SYSTEM_CLOCK, run
@@ -25,7 +32,6 @@ from offbook.pipeline import NO_FAULTS, Mock, Mode, Record, Replay, open_pipelin
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
-from offbook.text import printable
 from offbook.workflow.engine.engine import WorkflowEngine
 from offbook.workflow.engine.result import NO_CHECKPOINT, Checkpoint, RunStatus, WorkflowResult
 from offbook.workflow.file.schema import ModelFields, WorkflowDefinition
@@ -132,7 +138,7 @@ def print_unused(unused: list[UnusedEntry], options: RunOptions) -> None:
     """Print the exchanges that a replay did not use."""
     if not unused or (options.is_quiet and not options.is_strict):
         return
-    typer.echo(describe_unused(unused), err=options.is_json or options.is_strict)
+    echo(describe_unused(unused), err=options.is_json or options.is_strict)
 
 
 def print_unfired(faults: FaultTally) -> None:
@@ -206,7 +212,7 @@ def run_workflow(definition: WorkflowDefinition, options: RunOptions, *, folder:
     except KeyboardInterrupt:
         return _end_interrupted(progress, options, is_terminated=termination.has_come)
     if options.is_json:
-        typer.echo(_document(done, options))
+        echo_json(_document(done, options))
     else:
         print_summary(done.result, definition, progress, is_quiet=options.is_quiet)
     if isinstance(options.mode, Replay):
@@ -227,8 +233,8 @@ def _end_interrupted(progress: RunProgress, options: RunOptions, *, is_terminate
     message = f"{'terminated' if is_terminated else 'interrupted'}: {progress.summary()}"
     code = TERMINATED if is_terminated else INTERRUPTED
     if options.is_json:
-        typer.echo(ending_document("SIGTERM" if is_terminated else "SIGINT", message, exit_code=code))
-    typer.echo(message, err=True)
+        echo_json(ending_document("SIGTERM" if is_terminated else "SIGINT", message, exit_code=code))
+    echo(message, err=True)
     return WorkflowExit(code)
 
 
@@ -313,4 +319,4 @@ def warn_if_recorded(definition: WorkflowDefinition, mode: Mode) -> None:
         reader.close()
     if is_recorded:
         message = f"{mode.path} already has calls of these steps; --record-mode all replaces them"
-        typer.echo(printable(message), err=True)
+        echo(message, err=True)

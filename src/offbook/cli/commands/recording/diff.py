@@ -42,6 +42,7 @@ def diff(
     """
     import msgspec
 
+    from offbook.cli.output.console import echo_json
     from offbook.recording.maintain import compare
     from offbook.recording.stores.locate import open_store
 
@@ -50,7 +51,7 @@ def diff(
     proposal = compare.propose_rules(first, second) if propose else None
     if as_json:
         found = {"changes": changes} if proposal is None else {"changes": changes, "proposal": proposal}
-        typer.echo(msgspec.json.encode(found).decode())
+        echo_json(msgspec.json.encode(found).decode())
     elif proposal is None:
         _print(changes)
     else:
@@ -60,11 +61,13 @@ def diff(
 
 
 def _print(changes: list[RecordingChange]) -> None:
+    from offbook.cli.output.console import echo, print_message
+
     for change in changes:
-        typer.secho(f"{_change_name(change)}, call {change.position + 1}: {_TITLES[change.kind]}", bold=True)
+        print_message(f"{_change_name(change)}, call {change.position + 1}: {_TITLES[change.kind]}", "")
         if change.difference:
-            typer.echo(change.difference)
-    typer.echo(pluralize(len(changes), "difference") if changes else "no differences")
+            echo(change.difference)
+    echo(pluralize(len(changes), "difference") if changes else "no differences")
 
 
 def _change_name(change: RecordingChange) -> str:
@@ -76,14 +79,16 @@ def _change_name(change: RecordingChange) -> str:
 
 
 def _print_proposal(proposal: RuleProposal) -> None:
+    from offbook.cli.output.console import echo
+
     rules = proposal.rules
     if not rules.ignore and not rules.mask:
-        typer.echo("no rules to propose")
+        echo("no rules to propose")
     else:
-        typer.echo("NormaliseRules(")
+        echo("NormaliseRules(")
         for name, values in (("ignore", rules.ignore), ("mask", rules.mask)):
             if values:
-                typer.echo(f"    {name}=({''.join(f'{value!r}, ' for value in values).rstrip()}),")
-        typer.echo(")")
+                echo(f"    {name}=({''.join(f'{value!r}, ' for value in values).rstrip()}),")
+        echo(")")
     for path in proposal.unexplained:
-        typer.echo(f"not explained by a rule: {path}")
+        echo(f"not explained by a rule: {path}")

@@ -119,10 +119,12 @@ def show(
 def _print_json(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchange[ToolExchange]]) -> None:
     import msgspec
 
+    from offbook.cli.output.console import echo_json
+
     named = [("key", stored.key, msgspec.json.encode(stored.exchange)) for stored in chosen]
     named += [("tool", stored.key, msgspec.json.encode(stored.exchange)) for stored in calls]
     for kind, name, data in named:
-        typer.echo(msgspec.json.encode({kind: name} | msgspec.json.decode(data)).decode())
+        echo_json(msgspec.json.encode({kind: name} | msgspec.json.decode(data)).decode())
 
 
 def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExchange[ToolExchange]], file: str) -> None:
