@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ REQUESTS, SQLITE = (
 )
 AGENTLOOM = "AgentLoom, answers alone"
 SMALL_MB, CONSTANT = 10.0, 1.5
+COMMANDS = ("show", "check", "diff")
 
 
 class Opener(Struct, frozen=True):
@@ -40,7 +42,44 @@ def measure(plan: Plan) -> Findings:
     columns = [_best(plan, openers, size) for size in sizes]
     tables = [_table(title, unit, name, sizes, columns) for name, title, unit in _FIGURES]
     tables.append(_files(openers, sizes))
-    return Findings("load", tables, _targets(tables), _notes(plan))
+    commands = _commands(plan)
+    return Findings("load", [*tables, commands], [*_targets(tables), *_linear(commands)], _notes(plan))
+
+
+def _commands(plan: Plan) -> Table:
+    """What commands take for each key of a recording: the time of the processor, start included."""
+    sizes = [2_000, 20_000 if plan.is_quick else 200_000]
+    rows = []
+    for name in COMMANDS:
+        plan.tell(f"load: recording {name}")
+        rows.append(Row(f"recording {name}", [_per_key_us(name, plan.library, size) for size in sizes]))
+    columns = [f"{size:,} keys" for size in sizes]
+    return Table("a command, for each key", "µs", columns, rows, base=f"recording {COMMANDS[0]}")
+
+
+def _per_key_us(name: str, library: Library, size: int) -> float:
+    location = library.json(Spec(size))
+    files = [location, location] if name == "diff" else [location]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [str(Path(sys.executable).with_name("offbook")), "recording", name, *files]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / size * 1e6
+
+
+def _linear(table: Table) -> list[Target]:
+    """The targets that no command takes longer for a key of a large recording than for one of a small."""
+    few, many = table.columns
+    return [
+        target
+        for row in table.rows
+        for target in at_most(f"{row.name}: a key of {many} takes no longer than one of {few}", [_growth(row)], 1.0)
+    ]
+
+
+def _growth(row: Row) -> float:
+    few, many = (figure or 0.0 for figure in row.figures)
+    return many / few
 
 
 _FIGURES = (

@@ -114,3 +114,10 @@ def test_a_key_that_is_there_twice_is_an_error_that_names_it(reader, tmp_path):
     text = READERS[reader][1] % 1
     path.write_text(f"{text}{text}" if reader in ("config", "workflow") else f"{text[:-1]}, {text[1:]}")
     assert "twice" in str(error_of(reader, path))
+
+
+@pytest.mark.parametrize("reader", ["plan", "recording", "regression"])
+def test_a_wait_that_would_never_end_is_refused(reader, tmp_path):
+    path = tmp_path / "file"
+    path.write_text(READERS[reader][1] % 1e16)
+    assert "at most 10000000000" in str(error_of(reader, path))

@@ -20,6 +20,10 @@ VIRTUAL_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """The date and time at which virtual time starts."""
 
 
+MAX_WAIT_MS = 1e10
+"""The longest wait that a file may ask for, about four months: virtual time passes it in steps of a day."""
+
+
 class Clock(Protocol):
     """Reads the time, and waits."""
 

@@ -42,6 +42,8 @@ RECORDING = {"_version": 2, "a": {"content": "one two", "tool_calls": [{"name": 
 LOGGERS = ("offbook.wire", "offbook.wire.http", "asyncio")
 PATIENCE_S = 5.0
 CASES_A_SERVER = 100
+GOOD_SESSION = "untouched"
+"""Of the calls that must be answered well: an input may be a request for faults in the session without a name."""
 
 
 class ErrorLog(logging.Handler):
@@ -180,7 +182,8 @@ class Http(Target):
         self._errors, self._fed = ErrorLog(), 0
         self._start()
         requests = [codec.encode_request(REQUEST) for codec in CODECS.values()]
-        self._good = _http("POST", requests[0].path, orjson.dumps(requests[0].body))
+        body = orjson.dumps(requests[0].body)
+        self._good = _http("POST", f"/s/{GOOD_SESSION}{requests[0].path}", body)
         others = [_http("POST", wire.path, orjson.dumps(wire.body)) for wire in requests]
         return [self._good * 2, *others, *HTTP]
 

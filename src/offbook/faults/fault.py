@@ -24,16 +24,18 @@ from typing import (
 
 import msgspec
 import orjson
-from msgspec import NODEFAULT, Struct, StructMeta
+from msgspec import NODEFAULT, Meta, Struct, StructMeta
 from msgspec.structs import FieldInfo
 from msgspec.structs import fields as struct_fields
 
+from offbook.clock import MAX_WAIT_MS
 from offbook.messages import Reply, Request
 
 if TYPE_CHECKING:
     from offbook.clock import Clock
 
 
+Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_WAIT_MS)]
 _PLAIN = re.compile(r"[\w./+-]+")
 _NAME = re.compile(r'([A-Za-z_][^\s="]*)=')
 _SPACE = re.compile(r"\s+")

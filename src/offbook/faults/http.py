@@ -6,7 +6,7 @@ from msgspec import Meta, field
 
 from offbook.codecs.base import error_message, error_of_status
 from offbook.errors import ProviderConnectionError, ProviderTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultTrait, FaultVariant, add_mark
+from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultTrait, FaultVariant, Milliseconds, add_mark
 from offbook.messages import Reply
 
 
@@ -24,7 +24,7 @@ class ConnectionReset(Fault, frozen=True, tag="connection_reset"):
 class Timeout(Fault, frozen=True, tag="timeout"):
     """Waits `after_ms`, then raises a ProviderTimeoutError."""
 
-    after_ms: Annotated[float, Meta(ge=0)] = 0.0
+    after_ms: Milliseconds = 0.0
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
@@ -45,7 +45,7 @@ LATE_OVER_HTTP_MS = 2_000.0
 class Slow(Fault, frozen=True, tag="slow"):
     """Waits `after_ms`, then answers as without the fault."""
 
-    after_ms: Annotated[float, Meta(ge=0)] = LATE_MS
+    after_ms: Milliseconds = LATE_MS
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from msgspec import Meta, field
 
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant, add_mark
+from offbook.faults.fault import UNANSWERED_MS, Fault, FaultedCall, FaultVariant, Milliseconds, add_mark
 from offbook.messages import Reply, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 
 TruncateEnding = Literal["ConnectionError", "TimeoutError", "clean", "cut", "error_event", "malformed"]
@@ -72,7 +72,7 @@ class StreamStall(Fault, frozen=True, tag="stream_stall"):
     """Yields `after_chunks` events (at most all but the last), pauses for `for_ms`, and then yields the rest."""
 
     after_chunks: Annotated[int, Meta(ge=0)] = 0
-    for_ms: Annotated[float, Meta(ge=0)] = 60_000.0
+    for_ms: Milliseconds = 60_000.0
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
@@ -96,7 +96,7 @@ class SlowDrip(Fault, frozen=True, tag="slow_drip"):
     """Waits `every_ms` before each event of a stream, including the last. A response that is not streamed arrives as
     late as if it were streamed word by word."""
 
-    every_ms: Annotated[float, Meta(ge=0)] = 100.0
+    every_ms: Milliseconds = 100.0
 
     async def apply(self, call: FaultedCall) -> Reply:
         clean = await call.clean()

@@ -2,12 +2,12 @@
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from offbook.errors import ToolFaultError, ToolTimeoutError
-from offbook.faults.fault import UNANSWERED_MS, DeclaredFault, FaultTrait, FaultVariant, add_mark
+from offbook.faults.fault import UNANSWERED_MS, DeclaredFault, FaultTrait, FaultVariant, Milliseconds, add_mark
 from offbook.messages import JsonObject
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class ToolTimeout(ToolFault, frozen=True, tag="tool_timeout"):
 
     runs_tool: ClassVar[bool] = False
 
-    after_ms: Annotated[float, Meta(ge=0)] = 0.0
+    after_ms: Milliseconds = 0.0
 
     @classmethod
     def variants(cls) -> tuple[FaultVariant[Self], ...]:

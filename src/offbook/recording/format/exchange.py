@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 import orjson
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from offbook.clock import MAX_WAIT_MS
 from offbook.errors import RecordingFormatError
 from offbook.faults import AnyFault
 from offbook.messages import (
@@ -56,7 +57,7 @@ class StreamPiece(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     tool_call: ToolCallPiece | None = None
 
 
-TimedPiece: TypeAlias = tuple[float, str | StreamPiece]
+TimedPiece: TypeAlias = tuple[Annotated[float, Meta(le=MAX_WAIT_MS)], str | StreamPiece]
 """The time of a streamed piece, in ms since the request, and the piece."""
 
 
@@ -80,7 +81,7 @@ class Exchange(Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_field
     provider: str = ""
     usage: Usage | None = None
     cost_usd: float = 0.0
-    latency_ms: float = 0.0
+    latency_ms: Annotated[float, Meta(le=MAX_WAIT_MS)] = 0.0
     finish_reason: str | UnsetType | None = UNSET
     tool_calls: list[RecordedToolCall] | None = None
     reasoning: str | None = None

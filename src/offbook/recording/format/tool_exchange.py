@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 import orjson
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from offbook.clock import MAX_WAIT_MS
 from offbook.errors import OffbookError, ToolResolutionError, ToolTimeoutError
 from offbook.messages import JsonObject
 from offbook.tools.definition import ToolDef
@@ -56,7 +57,7 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     result: Any = UNSET
     result_type: str | None = None
     error: RecordedError | None = None
-    latency_ms: float = 0.0
+    latency_ms: Annotated[float, Meta(le=MAX_WAIT_MS)] = 0.0
     recorded_at: str | None = None
     arguments_hash: str | None = None
 

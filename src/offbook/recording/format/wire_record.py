@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 import orjson
 from msgspec import Meta, Struct, field
 
+from offbook.clock import MAX_WAIT_MS
 from offbook.codecs.framing import SseDecoder
 
 PLAIN_HTTP = "http"
@@ -40,7 +41,7 @@ class Base64(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 WireText: TypeAlias = str | Base64
-TimedFrame: TypeAlias = tuple[Annotated[float, Meta(ge=0)], WireText]
+TimedFrame: TypeAlias = tuple[Annotated[float, Meta(ge=0, le=MAX_WAIT_MS)], WireText]
 """The time at which bytes arrived, in ms since the request, and the bytes."""
 
 
