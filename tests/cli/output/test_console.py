@@ -109,3 +109,7 @@ def test_json_means_the_same_and_controls_nothing(capsys, encode):
     printed = capsys.readouterr().out
     assert orjson.loads(printed) == document
     assert all(letter.isprintable() or letter == "\n" for letter in printed)
+
+
+def test_a_table_has_nothing_that_a_terminal_would_act_on():
+    assert "\x1b" not in printed_by(print_table, COLUMNS, [("\x1b[2J", "1", "x")], numbers=(1,))

@@ -8,11 +8,13 @@ import warnings
 from contextlib import ExitStack, closing
 
 import pytest
+from msgspec import Raw
 
 from offbook.errors import InputError, RecordingFormatError
 from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.sqlite import SqliteStore
 
 from .read_only import read_only
@@ -126,6 +128,7 @@ def test_what_is_dropped_unclosed_lets_go_of_the_database_without_a_warning(stor
 
 FORK_WHILE_READING = """
 import os, sys
+from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.sqlite import SqliteStore
 reader = SqliteStore(sys.argv[1]).read()
 seen = 0
@@ -322,3 +325,13 @@ def test_a_reader_in_the_middle_keeps_the_log_and_that_is_logged(store, tmp_path
         assert "what was removed may stay in run.db-wal until all who have it open close it" in caplog.text
     writer.close()
     assert SECRET.encode() not in bytes_on_disk(tmp_path)
+
+
+def test_a_request_that_is_not_utf8_is_refused_with_its_key(tmp_path):
+    store = open_store(f"sqlite:///{tmp_path}/run.db")
+    store.save(Document(entries={"greet": Exchange(content="Hi", request=Raw(b'{"model": "m"}'))}))
+    with closing(sqlite3.connect(tmp_path / "run.db")) as database:
+        database.execute("UPDATE exchanges SET entry = CAST(replace(entry, '\"m\"', X'22FF22') AS BLOB)")
+        database.commit()
+    with pytest.raises(RecordingFormatError, match=r"greet.*not UTF-8"):
+        store.load()
