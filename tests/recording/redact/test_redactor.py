@@ -16,7 +16,6 @@ from offbook.faults import HttpError, MalformedResponse, StreamTruncate, WrongSh
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, ToolCallPiece
 from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.redact.redactor import SECRET_FIELDS, SecretFinding
-from offbook.recording.redact.secret_patterns import SECRET_PATTERNS, may_hold_fields, may_hold_secrets, quoted_names
 
 MIX = "aB3dE6gH9jK2mN5p"
 PEM = ("-----" + "BEGIN RSA PRIVATE KEY-----", "MIIEpAIBAAKCAQEA" + MIX, "-----" + "END RSA PRIVATE KEY-----")
@@ -78,29 +77,6 @@ def hidden_in(exchange, secret):
     """Whether nothing of the secret that matters is left in the exchange."""
     data = msgspec.json.encode(exchange).decode()
     return secret not in data and json.dumps(secret)[1:-1] not in data and MIX not in data
-
-
-def test_every_shape_has_an_example():
-    assert {kind for kind, _ in EXAMPLES} == set(SECRET_PATTERNS)
-
-
-@examples
-def test_the_quick_look_never_overlooks_a_shape(kind, secret):
-    for before in ("", "\n", "task-force and half_open, ", "ümlaut\t", "'"):
-        assert may_hold_secrets(msgspec.json.encode({"content": f"{before}{secret}"}))
-        assert may_hold_secrets(msgspec.json.encode({"content": json.dumps({"a": f"{before}{secret}"})}))
-
-
-@pytest.mark.parametrize("depth", range(4))
-@pytest.mark.parametrize("quote", ['"', "'"])
-def test_the_quick_look_never_overlooks_a_field(depth, quote):
-    text = f"{{{quote}Password{quote}: {quote}hunter2{quote}}}"
-    for _ in range(depth):
-        text = json.dumps({"inner": text})
-    assert (
-        may_hold_fields(msgspec.json.encode({"content": text}), quoted_names(["password"]))
-        or redactor.text(text) == text
-    )
 
 
 AROUND = ["{}", "({})", '"{}"', "key={}", "key:{}.", "\\n{}\\n", "a%20{}", "\\u0027{}", "-{}", "\t{}\n"]

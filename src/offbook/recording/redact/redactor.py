@@ -1,11 +1,16 @@
-"""Removes secrets from exchanges, tool exchanges and recorded HTTP responses."""
+"""Removes secrets from recordings: from exchanges, tool exchanges, HTTP responses, keys and metadata.
+
+One walk does it all (`_Walk`). It masks what it finds and notes where: redaction uses the one, a check the other.
+"""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable
+from copy import copy
 from functools import cache
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import msgspec
 import orjson
@@ -13,33 +18,33 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
 from offbook.faults import AnyFault
-from offbook.messages import JsonObject
 from offbook.patterns import compile_pattern
+from offbook.recording.format.document import Document, E, Entries, add_exchange, exchanges_of
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, TimedPiece
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.format.wire_record import PLAIN_HTTP, WireRecord, joined_texts, json_documents, wire_text
+from offbook.recording.redact.personal import PersonalKind, personal_rules
+from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
 from offbook.recording.redact.secret_patterns import (
-    PLAIN_MARK,
-    SecretSpan,
     field_patterns,
     field_spans,
     is_mark,
-    may_hold_fields,
-    may_hold_secrets,
     outside_marks,
     put_marks,
     quoted_names,
-    secret_spans,
 )
-from offbook.vendors import KEY_HEADERS
+from offbook.vendors import DUMMY_KEY, KEY_HEADERS
 
 SECRET_FIELDS = frozenset(
     (
         *KEY_HEADERS,
-        *("proxy-authorization", "api_key", "apikey"),
-        *("cookie", "set-cookie", "openai-organization", "access_token", "refresh_token", "client_secret", "password"),
+        *("proxy-authorization", "api_key", "apikey", "x-auth-token", "x-amz-security-token", "cookie", "set-cookie"),
+        *("openai-organization", "access_token", "refresh_token", "id_token", "auth_token", "client_secret"),
+        *("password", "passwd", "private_key", "secret_access_key", "aws_secret_access_key", "secretaccesskey"),
     )
 )
+MIN_CREDENTIAL_CHARS = 8
+"""Shorter credentials are not searched for: they could be words."""
 
 
 class SecretFinding(Struct, frozen=True):
@@ -56,134 +61,255 @@ class Redactor:
         patterns: further regular expressions; each match becomes `<redacted>`.
         fields: further names of JSON fields whose str and number values become `<redacted>`. Case is ignored, and
             JSON inside a str is searched, too.
+        personal: kinds of personal data that become `<redacted>`: `email`, `phone`, `card`.
 
     A secret that matches a well-known pattern becomes `<redacted:kind:digest>`: equal secrets get the same mark.
+
+    Raises:
+        InputError: a pattern is invalid, or a kind of personal data is unknown.
     """
 
-    def __init__(self, *, patterns: tuple[str, ...] = (), fields: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        patterns: tuple[str, ...] = (),
+        fields: tuple[str, ...] = (),
+        personal: tuple[PersonalKind, ...] = (),
+    ) -> None:
         self._patterns = [compile_pattern(pattern, source="redaction") for pattern in patterns]
+        self._personal = personal_rules(personal)
         self._fields = SECRET_FIELDS | {name.lower() for name in fields}
         self._field_patterns = field_patterns(self._fields)
-        self._quoted = quoted_names(self._fields)
-        self._looks_closer = bool(patterns) or not all(name.isascii() for name in fields)
+        self._quoted = quoted_names(self._fields) if all(name.isascii() for name in fields) else None
+        self._credentials: tuple[str, ...] = ()
+
+    def knowing(self, credentials: Iterable[str]) -> Redactor:
+        """Return a redactor that also replaces these secrets, wherever they are, by `<redacted>`.
+
+        Those with fewer than eight characters, and the key that means that there is none, are not replaced.
+        """
+        known = {each for each in credentials if len(each) >= MIN_CREDENTIAL_CHARS and each != DUMMY_KEY}
+        if not known:
+            return self
+        wise = copy(self)
+        forms = {form for each in known for form in (each, quote(each, safe=""), quote_plus(each), _in_json(each))}
+        wise._credentials = tuple(  # noqa: SLF001 - a copy of itself
+            sorted(forms, key=lambda form: (-len(form), form))
+        )
+        return wise
 
     def redact(self, exchange: Exchange) -> Exchange:
         """Return the exchange without secrets; the same object if it has none."""
-        if not self._is_suspicious(exchange):
-            return exchange
-        response = replace(
-            exchange,
-            content=self.text(exchange.content),
-            reasoning=exchange.reasoning and self.text(exchange.reasoning),
-            tool_calls=exchange.tool_calls and [self._call(call) for call in exchange.tool_calls],
-            chunks=exchange.chunks and self._chunks(exchange.chunks),
-        )
-        cleaned = replace(
-            response,
-            fault=exchange.fault and self._fault(exchange.fault),
-            request=self._raw(exchange.request),
-            wire=exchange.wire and self._wire(exchange.wire, is_response_clean=response == exchange),
-        )
-        return exchange if cleaned == exchange else cleaned
+        return _Walk(self).exchange(exchange) if self._is_suspicious(exchange) else exchange
 
     def redact_tool(self, exchange: ToolExchange) -> ToolExchange:
         """Return the tool exchange without secrets. It still answers calls with the original arguments."""
-        if not self._suspicious(msgspec.json.encode(exchange)):
-            return exchange
-        arguments = self.value(exchange.arguments)
-        error = exchange.error
-        cleaned = replace(
-            exchange,
-            arguments=arguments,
-            arguments_hash=exchange.arguments_hash if arguments == exchange.arguments else exchange.fingerprint,
-            result=self.value(exchange.result),
-            error=error and replace(error, message=self.text(error.message)),
-        )
-        return exchange if cleaned == exchange else cleaned
+        return _Walk(self).tool_exchange(exchange) if self._suspicious(msgspec.json.encode(exchange)) else exchange
 
-    def value(self, value: Any, field: str = "") -> Any:
-        """Return a JSON value without secrets. `field` is the lower-case name of the field that has it."""
-        if isinstance(value, dict):
-            return {name: self.value(item, str(name).lower()) for name, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.value(item, field) for item in value]
-        if field in self._fields and _is_secret_value(value):
-            return PLAIN_MARK
-        return self.text(value) if isinstance(value, str) else value
+    def redact_document(self, document: Document) -> int:
+        """Remove the secrets of a whole recording, and return how many of its exchanges and other parts had some."""
+        return _Walk(self).document(document)
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value without secrets."""
+        return _Walk(self).value(value, "")
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
         return self.texts([text])[0]
 
-    def spans(self, text: str) -> list[SecretSpan]:
-        """Return the secrets in a text, in order."""
-        spans = list(secret_spans(text))
-        for pattern in self._field_patterns:
-            spans += field_spans(text, pattern)
-        for added in self._patterns:
-            spans += (SecretSpan(*span, "user pattern") for span in added.spans(text))
+    def spans(self, text: str, *, name: str = "") -> list[SecretSpan]:
+        """Return the secrets in a text, in order. `name` is that of the JSON field that has it."""
+        lowered = searchable(text)
+        spans = secret_spans(text, lowered)
+        if name and len(text) >= _MIN_NAMED_CHARS:
+            spans += _named_spans(text, name)
+        if self._may_hold_fields(lowered):
+            for field_pattern in self._field_patterns:
+                spans += field_spans(text, field_pattern)
+        for pattern in self._patterns:
+            spans += [SecretSpan(start, end, "user pattern") for start, end in pattern.spans(text)]
+        for kind, find in self._personal:
+            spans += [SecretSpan(start, end, kind) for start, end in find(text)]
+        for credential in self._credentials:
+            spans += _credential_spans(text, credential)
         return outside_marks(text, spans) if spans else spans
 
     def texts(self, texts: list[str]) -> list[str]:
         """Return the texts without secrets, including secrets that are spread over several texts."""
-        while spans := self.spans("".join(texts)):
-            texts = put_marks(texts, spans)
-        return texts
+        return _Walk(self).texts(texts, "")
 
     def findings(self, exchange: Exchange) -> list[SecretFinding]:
         """Return what looks like a secret in the exchange."""
-        if not self._is_suspicious(exchange):
-            return []
-        found = (finding for path, value in _searched_parts(exchange) for finding in self._search(value, path, ""))
-        return list(dict.fromkeys(found))
+        walk = _Walk(self)
+        if self._is_suspicious(exchange):
+            walk.exchange(exchange)
+        return walk.findings
 
     def tool_findings(self, exchange: ToolExchange) -> list[SecretFinding]:
         """Return what looks like a secret in the tool exchange."""
-        if not self._suspicious(msgspec.json.encode(exchange)):
-            return []
-        parts: JsonObject = {"arguments": exchange.arguments, "result": exchange.result}
-        parts |= {"error.message": exchange.error.message} if exchange.error is not None else {}
-        return [finding for path, value in parts.items() for finding in self._search(value, path, "")]
+        walk = _Walk(self)
+        if self._suspicious(msgspec.json.encode(exchange)):
+            walk.tool_exchange(exchange)
+        return walk.findings
 
-    def _search(self, value: Any, path: str, field: str) -> Iterator[SecretFinding]:
-        if isinstance(value, dict):
-            for name, item in value.items():
-                yield from self._search(item, f"{path}.{name}", str(name).lower())
-        elif isinstance(value, list | tuple):
-            for index, item in enumerate(value):
-                yield from self._search(item, f"{path}[{index}]", field)
-        elif field in self._fields and _is_secret_value(value):
-            yield SecretFinding(path, f"field {field}")
-        elif isinstance(value, str):
-            yield from (SecretFinding(path, span.kind) for span in self.spans(value)[:1])
+    def value_findings(self, value: Any, path: str) -> list[SecretFinding]:
+        """Return what looks like a secret in a JSON value that is at that path."""
+        walk = _Walk(self)
+        walk.value(value, path)
+        return walk.findings
+
+    def is_secret_field(self, name: str) -> bool:
+        """Return whether the values of fields with this name are secret."""
+        return name.lower() in self._fields
+
+    def _may_hold_fields(self, lowered: bytes) -> bool:
+        """Return whether there could be JSON with a secret field in a `searchable` text. False is always right."""
+        return self._quoted is None or not self._quoted.isdisjoint(lowered.replace(b"'", b'"').split(b'"'))
 
     def _is_suspicious(self, exchange: Exchange) -> bool:
-        if self._suspicious(msgspec.json.encode(exchange)):
+        if self._suspicious(msgspec.json.encode(replace(exchange, request_hash=None))):
             return True
         return exchange.wire is not None and self._suspicious(_searchable_bytes(exchange.wire))
 
     def _suspicious(self, data: bytes) -> bool:
-        """Return whether a closer look could find a secret. Quick if the answer is no."""
-        return self._looks_closer or may_hold_secrets(data) or may_hold_fields(data, self._quoted)
+        """Return whether JSON could have a secret. Quick if the answer is no, which is always right."""
+        if self._patterns:
+            return True
+        text = data.decode("utf-8", "replace")
+        return self._may_hold_fields(searchable(text)) or bool(self.spans(text))
 
-    def _call(self, call: RecordedToolCall) -> RecordedToolCall:
+
+class _Walk:
+    """One walk over a recording or a part of it, which masks secrets and notes each of them once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._found: dict[SecretFinding, None] = {}
+
+    @property
+    def findings(self) -> list[SecretFinding]:
+        return list(self._found)
+
+    def document(self, document: Document) -> int:
+        """Mask a recording in place, and return how many exchanges and other parts were changed."""
+        changed = document.rewrite(self._redactor.redact, self._redactor.redact_tool)
+        for name in ("meta", "rest"):
+            old = getattr(document, name)
+            setattr(document, name, self.value(old, ""))
+            changed += getattr(document, name) != old
+        document.entries, renamed = self._renamed(document.entries)
+        document.tools, renamed_tools = self._renamed(document.tools)
+        return changed + renamed + renamed_tools
+
+    def _renamed(self, entries: Entries[E]) -> tuple[Entries[E], int]:
+        """Return entries without secrets in their keys, and how many keys had some. Equal ones are joined."""
+        keys = {key: self.text(key, "") for key in entries}
+        if all(key == new for key, new in keys.items()):
+            return entries, 0
+        renamed: Entries[E] = {}
+        for key, new in keys.items():
+            for exchange in exchanges_of(entries, key):
+                add_exchange(renamed, new, exchange, listed=isinstance(entries[key], list))
+        return renamed, sum(key != new for key, new in keys.items())
+
+    def exchange(self, exchange: Exchange) -> Exchange:
+        """Return the exchange without secrets; the same object if it has none."""
+        response = replace(
+            exchange,
+            content=self.text(exchange.content, "content"),
+            model=self.text(exchange.model, "model"),
+            provider=self.text(exchange.provider, "provider"),
+            finish_reason=self.value(exchange.finish_reason, "finish_reason"),
+            reasoning=exchange.reasoning and self.text(exchange.reasoning, "reasoning"),
+            tool_calls=exchange.tool_calls and [self._call(*numbered) for numbered in enumerate(exchange.tool_calls)],
+            chunks=exchange.chunks and self._chunks(exchange.chunks),
+        )
+        cleaned = replace(
+            response,
+            fault=exchange.fault and self._fault(exchange.fault),
+            request=self._raw(exchange.request, "request"),
+            wire=exchange.wire and self._wire(exchange.wire, is_response_clean=response == exchange),
+        )
+        return exchange if cleaned == exchange else cleaned
+
+    def tool_exchange(self, exchange: ToolExchange) -> ToolExchange:
+        """Return the tool exchange without secrets; the same object if it has none."""
+        arguments = self.value(exchange.arguments, "arguments")
+        error = exchange.error
+        cleaned = replace(
+            exchange,
+            arguments=arguments,
+            arguments_hash=exchange.arguments_hash if arguments == exchange.arguments else exchange.fingerprint,
+            result=self.value(exchange.result, "result"),
+            result_type=self.value(exchange.result_type, "result_type"),
+            error=error
+            and replace(
+                error, type=self.text(error.type, "error.type"), message=self.text(error.message, "error.message")
+            ),
+        )
+        return exchange if cleaned == exchange else cleaned
+
+    def value(self, value: Any, path: str, name: str = "") -> Any:
+        """Return a JSON value without secrets, also in the names of fields. `name` is that of the field that has it."""
+        if isinstance(value, dict):
+            return self._fields(value, path)
+        if isinstance(value, list | tuple):
+            return [self.value(item, f"{path}[{index}]", name) for index, item in enumerate(value)]
+        if name and self._redactor.is_secret_field(name) and _is_secret_value(value):
+            self._note(path, f"field {name.lower()}")
+            return PLAIN_MARK
+        return self.texts([value], path, name=name)[0] if isinstance(value, str) else value
+
+    def _fields(self, fields: dict[str, Any], path: str) -> dict[str, Any]:
+        cleaned: dict[str, Any] = {}
+        for name, item in fields.items():
+            new = masked = self.text(str(name), f"{path} (field name)".lstrip())
+            number = 1
+            while new in cleaned:  # the names had different secrets
+                number += 1
+                new = f"{masked} {number}"
+            cleaned[new] = self.value(item, f"{path}.{new}" if path else new, str(name))
+        return cleaned
+
+    def text(self, text: str, path: str) -> str:
+        """Return a text without secrets."""
+        return self.texts([text], path)[0]
+
+    def texts(self, texts: list[str], path: str, *, name: str = "") -> list[str]:
+        """Return the texts without secrets, including secrets that are spread over several texts."""
+        while spans := self._redactor.spans("".join(texts), name=name):
+            self._note(path, spans[0].kind)
+            texts = put_marks(texts, spans)
+        return texts
+
+    def _note(self, path: str, kind: str) -> None:
+        if all(path != found.path for found in self._found):
+            self._found[SecretFinding(path, kind)] = None
+
+    def _call(self, index: int, call: RecordedToolCall) -> RecordedToolCall:
+        path = f"tool_calls[{index}]"
         return replace(
-            call, arguments=self.value(call.arguments), reasoning=call.reasoning and self.text(call.reasoning)
+            call,
+            id=call.id and self.text(call.id, f"{path}.id"),
+            name=self.text(call.name, f"{path}.name"),
+            arguments=self.value(call.arguments, f"{path}.arguments"),
+            reasoning=call.reasoning and self.text(call.reasoning, f"{path}.reasoning"),
         )
 
     def _fault(self, fault: AnyFault) -> AnyFault:
-        cleaned = {name: self.value(item) for name, item in asdict(fault).items()}
+        cleaned = {name: self.value(item, f"fault.{name}") for name, item in asdict(fault).items()}
         try:
             return replace(fault, **cleaned)
         except ValueError:  # a str that must be JSON, and is not with a mark in it
             texts = {name: orjson.dumps(item).decode() for name, item in cleaned.items() if isinstance(item, str)}
             return replace(fault, **cleaned | texts)
 
-    def _raw(self, raw: Raw) -> Raw:
+    def _raw(self, raw: Raw, path: str) -> Raw:
         if not bytes(raw):
             return raw
         value = msgspec.json.decode(raw)
-        cleaned = self.value(value)
+        cleaned = self.value(value, path)
         return raw if cleaned == value else Raw(orjson.dumps(cleaned))
 
     def _wire(self, record: WireRecord, *, is_response_clean: bool) -> WireRecord | None:
@@ -194,26 +320,70 @@ class Redactor:
         record, so that its body becomes a mark instead.
         """
         is_http = record.protocol == PLAIN_HTTP
-        if not is_response_clean and not is_http:
-            return None
-        headers, texts = self.value(record.headers), _frame_texts(record)
-        new_texts = self.texts(texts)
+        path = "wire.frames" if record.is_streamed else "wire.body"
+        headers, texts = self._headers(record.headers), _frame_texts(record)
+        new_texts = self.texts(texts, path)
         cleaned = record
         if headers != record.headers or new_texts != texts:
             cleaned = replace(_with_frame_texts(record, new_texts), headers=headers)
-        if _is_still_json(record, cleaned) and not any(self.spans(text) for text in joined_texts(cleaned.content())):
+        spelled = [spans for text in joined_texts(cleaned.content()) if (spans := self._redactor.spans(text))]
+        if spelled:
+            self._note(path, spelled[0][0].kind)
+        if not is_response_clean and not is_http:
+            return None
+        if _is_still_json(record, cleaned) and not spelled:
             return cleaned
         return replace(cleaned, body=PLAIN_MARK, frames=None) if is_http else None
+
+    def _headers(self, headers: dict[str, str]) -> dict[str, str]:
+        """Return headers without secrets. One with a secret in its name is left out, as a mark is not a name."""
+        return {name: value for name, value in self.value(headers, "wire.headers").items() if name in headers}
 
     def _chunks(self, chunks: list[TimedPiece]) -> list[TimedPiece]:
         """Return the chunks without secrets. Chunks of one kind are searched as one text."""
         cleaned = list(chunks)
         for places in _by_kind(chunks):
-            texts = self.texts([_text_of(chunks[place][1]) for place in places])
+            texts = self.texts([_text_of(chunks[place][1]) for place in places], "chunks")
             for place, text in zip(places, texts, strict=True):
                 at_ms, piece = chunks[place]
-                cleaned[place] = (at_ms, _with_text(piece, text))
+                cleaned[place] = (at_ms, self._piece(piece, text))
         return cleaned
+
+    def _piece(self, piece: str | StreamPiece, text: str) -> str | StreamPiece:
+        """Return a piece with another text, and without secrets in its id and name."""
+        if isinstance(piece, str):
+            return text
+        call = piece.tool_call
+        if call is None:
+            return StreamPiece(reasoning=text)
+        call_id, name = (each and self.text(each, "chunks") for each in (call.id, call.name))
+        return StreamPiece(tool_call=replace(call, id=call_id, name=name, arguments=text))
+
+
+_MIN_NAMED_CHARS = 14
+
+
+def _named_spans(text: str, name: str) -> list[SecretSpan]:
+    """Return the secrets of a text that are known by the name of its field."""
+    before = f'{name}": "'
+    return [
+        SecretSpan(span.start - len(before), span.end - len(before), span.kind, span.mark)
+        for span in secret_spans(before + text, searchable(before + text))
+        if span.start >= len(before)
+    ]
+
+
+def _credential_spans(text: str, credential: str) -> list[SecretSpan]:
+    spans, start = [], text.find(credential)
+    while start >= 0:
+        end = start + len(credential)
+        spans.append(SecretSpan(start, end, "credential"))
+        start = text.find(credential, end)
+    return spans
+
+
+def _in_json(text: str) -> str:
+    return orjson.dumps(text).decode()[1:-1]
 
 
 @cache
@@ -229,22 +399,6 @@ def mask_text(text: str) -> str:
 def mask_json(value: Any) -> Any:
     """Return a JSON value without secrets, by the built-in rules alone. Quick if it has none."""
     return _default_redactor().value(value)
-
-
-def _searched_parts(exchange: Exchange) -> Iterator[tuple[str, Any]]:
-    """Yield every part of an exchange that can have secrets, with its path."""
-    yield "content", exchange.content
-    yield "reasoning", exchange.reasoning
-    for index, call in enumerate(exchange.tool_calls or ()):
-        yield f"tool_calls[{index}].arguments", call.arguments
-        yield f"tool_calls[{index}].reasoning", call.reasoning
-    for places in _by_kind(exchange.chunks or []):
-        yield "chunks", "".join(_text_of((exchange.chunks or [])[place][1]) for place in places)
-    for name, value in asdict(exchange.fault).items() if exchange.fault is not None else ():
-        yield f"fault.{name}", value
-    yield "request", msgspec.json.decode(exchange.request) if bytes(exchange.request) else None
-    if exchange.wire is not None:
-        yield from _searched_wire_parts(exchange.wire)
 
 
 def _is_secret_value(value: Any) -> bool:
@@ -274,16 +428,6 @@ def _kind_of(piece: str | StreamPiece) -> tuple[str, int]:
     return ("call", piece.tool_call.index) if piece.tool_call is not None else ("reasoning", 0)
 
 
-def _with_text(piece: str | StreamPiece, text: str) -> str | StreamPiece:
-    if isinstance(piece, str):
-        return text
-    return (
-        StreamPiece(reasoning=text)
-        if piece.tool_call is None
-        else StreamPiece(tool_call=replace(piece.tool_call, arguments=text))
-    )
-
-
 def _is_still_json(record: WireRecord, cleaned: WireRecord) -> bool:
     """Return whether everything that was JSON still is."""
     if cleaned is record:
@@ -303,16 +447,6 @@ def _with_frame_texts(record: WireRecord, texts: list[str]) -> WireRecord:
     if record.frames is None:
         return replace(record, body=encoded[0] if encoded else None)
     return replace(record, frames=[(at_ms, text) for (at_ms, _), text in zip(record.frames, encoded, strict=True)])
-
-
-def _searched_wire_parts(record: WireRecord) -> Iterator[tuple[str, Any]]:
-    """Yield every part of a record that can have secrets, with its path."""
-    yield "wire.headers", record.headers
-    path = "wire.frames" if record.is_streamed else "wire.body"
-    content = record.content()
-    yield path, content.decode("utf-8", "surrogateescape")
-    for text in joined_texts(content):
-        yield path, text
 
 
 def _searchable_bytes(record: WireRecord) -> bytes:

@@ -1,0 +1,300 @@
+"""The kinds of secrets that are known by their shape, and how they are found in a text.
+
+Almost no text has a secret, so a text is searched in stages, and most end with the first. A secret has a run of
+letters, digits and a few signs that is longer than a word (`_RUN`). Where there is one, it and what stands before it
+are searched for the words of all rules at once. Where a word is found, the patterns of its rules are tried at that
+place. No rule is searched for in the whole text, so that the time is linear in its length, whatever it holds.
+
+The rules are our own and, in `gitleaks_rules.json`, those of gitleaks.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from math import log2
+
+import msgspec
+from msgspec import Struct
+
+PLAIN_MARK = "<redacted>"
+
+_WORD = r"(?:[A-Z][a-z]{0,20}+|[a-z]{1,20}+)"
+_JOINT = r"(?:[-_./]|\\{1,3}/)"
+_PROSE = rf"(?!{_WORD}(?:{_JOINT}++{_WORD}){{0,50}}+{_JOINT}*+(?![\w~+=-]|\\{{1,3}}u002))"
+"""Does not match words joined by hyphens and the like, which are not random."""
+
+_ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
+"""A slash or plus that is escaped in JSON."""
+
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
+_GAP = r"(?:[\s'\"`=]|\\{1,3}[nrt'\"])"
+_BETWEEN = rf"[ \t\w.-]{{0,30}}+{_GAP}{{0,6}}?(?:=>?|>|:{{1,3}}=?|\|\||\?=|,){_GAP}{{0,6}}+"
+"""What may stand between the word of a rule and the secret: the rest of a name, quotes, and a sign."""
+
+
+class SecretSpan(Struct, frozen=True, order=True):
+    """A secret in a text: its start and end, its kind, and the mark that replaces it."""
+
+    start: int
+    end: int
+    kind: str
+    mark: str = PLAIN_MARK
+
+
+class _Rule(Struct, frozen=True):
+    """A kind of secret: `pattern` matches it `back` characters before one of the lower-case `words`.
+
+    With `context`, it matches after the word, some more letters, and a sign like `=` or `:`; such a secret has a digit.
+    `entropy` is what the secret must exceed, in bits a character.
+    """
+
+    kind: str
+    words: list[str]
+    pattern: str
+    back: int = 0
+    context: bool = False
+    entropy: float = 0.0
+
+
+class _Rules(Struct, frozen=True):
+    rules: list[_Rule]
+
+
+_OWN_RULES = [
+    _Rule("anthropic-key", ["sk-ant-"], rf"sk-ant-{_PROSE}[A-Za-z0-9_-]{{16,}}"),
+    _Rule("openai-key", ["sk-"], rf"sk-(?!ant-){_PROSE}(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{{16,}}"),
+    _Rule("google-key", ["aiza"], r"AIza[A-Za-z0-9_-]{30,}"),
+    _Rule("google-oauth-token", ["ya29."], r"ya29\.[A-Za-z0-9_-]{20,}"),
+    _Rule("google-client-secret", ["gocspx-"], r"GOCSPX-[A-Za-z0-9_-]{20,}"),
+    _Rule("aws-key", ["akia", "asia", "abia", "acca"], r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])"),
+    _Rule(
+        "aws-secret-key",
+        ["secret_access_key", "secretaccesskey", "secret-access-key", "aws_secret_key", "aws_secret"],
+        r"[A-Za-z0-9/+]{40}",
+        context=True,
+        entropy=3.5,
+    ),
+    _Rule("github-token", ["ghp_", "gho_", "ghu_", "ghs_", "ghr_"], r"gh[pousr]_[A-Za-z0-9]{30,}"),
+    _Rule("github-token", ["github_pat_"], r"github_pat_[A-Za-z0-9_]{30,}"),
+    _Rule("gitlab-token", ["glpat-"], r"glpat-[A-Za-z0-9_-]{20,}(?:\.[0-9a-z]{2,20})*"),
+    _Rule(
+        "slack-token",
+        [*(f"xox{letter}-" for letter in "abcdeoprs"), "xapp-", "xoxe.xox"],
+        rf"(?:xoxe\.)?(?:xox[abcdeoprs]|xapp)-{_PROSE}(?:[A-Za-z0-9-]|%[0-9A-F]{{2}}){{10,}}",
+    ),
+    _Rule("hugging-face-token", ["hf_"], r"hf_[A-Za-z0-9]{30,}"),
+    _Rule("groq-key", ["gsk_"], r"gsk_[A-Za-z0-9]{30,}"),
+    _Rule("xai-key", ["xai-"], r"xai-[A-Za-z0-9]{30,}"),
+    _Rule("cerebras-key", ["csk-"], r"csk-[a-z0-9]{30,}"),
+    _Rule("nvidia-key", ["nvapi-"], r"nvapi-[A-Za-z0-9_-]{40,}"),
+    _Rule("replicate-token", ["r8_"], r"r8_[A-Za-z0-9]{30,}"),
+    _Rule("mistral-key", ["mistral"], r"[A-Za-z0-9]{32}", context=True, entropy=3.5),
+    _Rule("elevenlabs-key", ["sk_"], r"sk_[a-f0-9]{40,}"),
+    _Rule("langsmith-key", ["lsv2_"], r"lsv2_(?:pt|sk)_[a-f0-9]{32,}(?:_[a-f0-9]+)?"),
+    _Rule("tavily-key", ["tvly-"], r"tvly-(?:dev-|prod-)?[A-Za-z0-9]{20,}"),
+    _Rule("firecrawl-key", ["fc-"], r"fc-[a-f0-9]{32,}"),
+    _Rule("pinecone-key", ["pcsk_"], r"pcsk_[A-Za-z0-9_]{30,}"),
+    _Rule("weights-and-biases-key", ["wandb"], r"[a-f0-9]{40}", context=True),
+    _Rule("supabase-key", ["sbp_", "sb_secret_"], r"(?:sbp_[a-f0-9]{40,}|sb_secret_[A-Za-z0-9_-]{20,})"),
+    _Rule("docker-token", ["dckr_"], r"dckr_[po]at_[A-Za-z0-9_-]{20,}"),
+    _Rule("figma-token", ["figd_"], r"figd_[A-Za-z0-9_-]{30,}"),
+    _Rule("stripe-key", ["sk_", "rk_"], r"(?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{16,}"),
+    _Rule("azure-storage-key", ["accountkey="], r"(?i:accountkey)=[A-Za-z0-9+/]{40,}={0,2}"),
+    _Rule("azure-access-key", ["sharedaccesskey="], r"(?i:sharedaccesskey)=[A-Za-z0-9+/]{40,}={0,2}"),
+    _Rule("discord-webhook", ["/api/webhooks/"], r"(?<=discord\.com|cordapp\.com)/api/webhooks/\d+/[A-Za-z0-9_-]{30,}"),
+    _Rule("telegram-bot-token", ["/bot"], r"/bot\d{6,12}:[A-Za-z0-9_-]{30,}"),
+    _Rule("npm-auth-token", ["_authtoken"], r"[A-Za-z0-9_-]{20,}", context=True),
+    _Rule("bearer-token", ["bearer "], rf"(?i:bearer) {{1,9}}{_PROSE}(?:[A-Za-z0-9._~+/-]|{_ESCAPED}){{16,}}=*"),
+]
+_JWT_WORD = b"eyj"
+_jwt = re.compile(
+    r"(?<![\w-])(?=[\w-]*+\.eyJ[\w-]{10,}+\.[\w-]{10})[\w-]*?(?P<secret>eyJ[\w-]{10,}+\.eyJ[\w-]{10,}+\.[\w-]{10,}+)",
+    re.ASCII,
+)
+_private_key = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_private_key_end = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_private_key_lines = re.compile(
+    r"(?:(?:\s|\\[nr])++[A-Z][A-Za-z-]{1,20}: [^\n\\]{0,200})*+"
+    rf"(?:(?:\s|\\[nr])++(?:[A-Za-z0-9+/=]|{_ESCAPED}){{16,}}+)++"
+)
+_PRIVATE_KEY_CHARS = 16_384
+_end_of_text = re.compile(r"\Z")
+_basic = re.compile(rf"{_START}(?i:basic) {{1,9}}(?P<secret>[A-Za-z0-9+/]{{8,}}+={{0,2}})")
+_url_password = re.compile(r"://[^\s/?#:@\"'<>\\]{0,128}+:(?P<secret>[^\s/?#@\"'<>\\$*{}]{1,256})@")
+_QUERY_ENDS = (b"key", b"token", b"sig", b"signature", b"secret", b"password", b"passwd", b"pwd", b"credential")
+_query_secret = re.compile(
+    r"[?&;](?i:(?!next|page|sync|continu)[a-z_-]{0,20}(?:api[-_]?key|access[-_]?key|token|secret|password|passwd|signature|credential)|key|sig|pwd)="
+    r"(?P<secret>[^\s&#;\"'<>\\{}$*]{8,4096}+)"
+)
+SPECIAL_KINDS = ("json-web-token", "private-key", "basic-credentials", "url-password", "query-secret")
+
+_RUN_CHARS = 15
+_RUN = b"x" * _RUN_CHARS
+_LOOK_BACK = 110
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+=~%-"
+_SHAPE = bytes(ord("x") if char in _LETTERS else ord(" ") for char in range(256))
+
+
+def secret_kinds() -> list[str]:
+    """Return the names of all kinds, sorted."""
+    return sorted({*SPECIAL_KINDS, *(rule.kind for rule in _all_rules())})
+
+
+def searchable(text: str) -> bytes:
+    """Return a text as the quick searches need it: in lower case, with a `?` for what is not ASCII."""
+    return text.encode("ascii", "replace").lower()
+
+
+def secret_spans(text: str, lowered: bytes) -> list[SecretSpan]:
+    """Return the secrets of well-known kinds, in no order. `lowered` is `searchable(text)`.
+
+    Equal secrets have the same mark. What could be guessed from a digest, as passwords can, has none in its mark.
+    """
+    spans = list(_special_spans(text, lowered))
+    windows = list(_windows(lowered.translate(_SHAPE)))
+    return [*spans, *_rule_spans(text, lowered, windows)] if windows else spans
+
+
+def _windows(shape: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the long runs, each with what stands before it, as parts that do not overlap."""
+    start, end = 0, -1
+    found = shape.find(_RUN)
+    while found >= 0:
+        if end < 0 or found - _LOOK_BACK > end:
+            if end >= 0:
+                yield start, end
+            start = max(found - _LOOK_BACK, 0)
+        end = shape.find(b" ", found)
+        if end < 0:
+            end = len(shape)
+        found = shape.find(_RUN, end)
+    if end >= 0:
+        yield start, end
+
+
+def _rule_spans(text: str, lowered: bytes, windows: list[tuple[int, int]]) -> Iterator[SecretSpan]:
+    words, by_word = _word_index()
+    covered = 0
+    for start, end in windows:
+        has_jwt = False
+        for hit in words.finditer(lowered, start, end):
+            has_jwt = has_jwt or hit[0] == _JWT_WORD
+            for rule in by_word[hit[0]]:
+                span = None if hit.start() < covered else _match(rule, text, *hit.span())
+                if span is not None:
+                    covered = span.end
+                    yield span
+        if has_jwt:
+            yield from (_marked("json-web-token", found) for found in _jwt.finditer(text, start, end))
+
+
+def _match(rule: _Rule, text: str, start: int, end: int) -> SecretSpan | None:
+    """Return the secret of a rule, one of whose words is at that place."""
+    place = end if rule.context else start - rule.back
+    found = _compiled(rule.kind, rule.pattern, rule.context).match(text, place) if place >= 0 else None
+    if found is None:
+        return None
+    secret = found["secret"]
+    if rule.context and not any(map(str.isdigit, secret)):
+        return None
+    return _marked(rule.kind, found) if not rule.entropy or _entropy(secret) > rule.entropy else None
+
+
+def _marked(kind: str, found: re.Match[str]) -> SecretSpan:
+    digest = sha256(found["secret"].replace("\\/", "/").encode("utf-8", "replace")).hexdigest()[:8]
+    return SecretSpan(*found.span("secret"), kind, f"<redacted:{kind}:{digest}>")
+
+
+def _entropy(text: str) -> float:
+    """Return the Shannon entropy in bits a character."""
+    shares = [count / len(text) for count in Counter(text).values()]
+    return -sum(share * log2(share) for share in shares)
+
+
+def _special_spans(text: str, lowered: bytes) -> Iterator[SecretSpan]:
+    """Yield the secrets that no rule describes. What they need is looked for first, as that takes no time."""
+    if b"private key" in lowered:
+        yield from _private_key_spans(text)
+    if b"basic " in lowered:
+        for found in _basic.finditer(text):
+            if _is_basic(found["secret"]):
+                yield SecretSpan(*found.span("secret"), "basic-credentials")
+    if b"://" in lowered and b"@" in lowered:
+        yield from (SecretSpan(*found.span("secret"), "url-password") for found in _url_password.finditer(text))
+    if any(part.endswith(_QUERY_ENDS) for part in lowered.split(b"=")):
+        yield from (SecretSpan(*found.span("secret"), "query-secret") for found in _query_secret.finditer(text))
+
+
+def _private_key_spans(text: str) -> Iterator[SecretSpan]:
+    """Yield private keys: to their last line, or without one, as far as their lines go."""
+    covered, end = 0, None
+    for head in _private_key.finditer(text):
+        if head.start() < covered:
+            continue
+        if end is None or end.start() < head.end():
+            end = _private_key_end.search(text, head.end()) or _end_of_text.search(text)
+            assert end is not None
+        last = end.end() if end[0] and end.start() - head.end() <= _PRIVATE_KEY_CHARS else None
+        lines = _private_key_lines.match(text, head.end()) if last is None else None
+        covered = last or (lines.end() if lines else 0)
+        if covered:
+            secret = text[head.start() : covered]
+            digest = sha256(secret.replace("\\/", "/").encode("utf-8", "replace")).hexdigest()[:8]
+            yield SecretSpan(head.start(), covered, "private-key", f"<redacted:private-key:{digest}>")
+
+
+def _is_basic(text: str) -> bool:
+    """Return whether this is a user and a password in base64."""
+    try:
+        decoded = b64decode(text + "=" * (-len(text) % 4)).decode()
+    except ValueError:
+        return False
+    return ":" in decoded and decoded.isprintable()
+
+
+@cache
+def _all_rules() -> list[_Rule]:
+    data = files("offbook.recording.redact").joinpath("gitleaks_rules.json").read_bytes()
+    return [*_OWN_RULES, *msgspec.json.decode(data, type=_Rules).rules]
+
+
+@cache
+def _word_index() -> tuple[re.Pattern[bytes], dict[bytes, list[_Rule]]]:
+    """Return a pattern that finds the words of all rules, the longest first, and the rules of each.
+
+    Where a word is found, shorter words that it begins with are found too.
+    """
+    by_word: dict[bytes, list[_Rule]] = {_JWT_WORD: []}
+    for rule in _all_rules():
+        for word in rule.words:
+            by_word.setdefault(word.encode(), []).append(rule)
+    beginnings = {word: [word[:end] for end in range(1, len(word) + 1) if word[:end] in by_word] for word in by_word}
+    return re.compile(_either(by_word)), {
+        word: [rule for beginning in found for rule in by_word[beginning]] for word, found in beginnings.items()
+    }
+
+
+def _either(words: Iterable[bytes]) -> bytes:
+    """Return a pattern of any of the words, which tries each first letter once."""
+    by_letter: dict[bytes, list[bytes]] = {}
+    for word in sorted(words):
+        by_letter.setdefault(word[:1], []).append(word[1:])
+    ends_here = by_letter.pop(b"", None)
+    branches = [re.escape(letter) + _either(rest) for letter, rest in by_letter.items()]
+    if not branches:
+        return b""
+    return b"(?:" + b"|".join(branches) + b")" + (b"?" if ends_here else b"")
+
+
+@cache
+def _compiled(kind: str, pattern: str, context: bool) -> re.Pattern[str]:
+    if context:
+        return re.compile(rf"{_BETWEEN}(?P<secret>{pattern})(?![\w+/=-])", re.ASCII)
+    is_free = pattern.startswith(("/", "_", "(?<="))
+    return re.compile(rf"{'' if is_free else _START}(?P<secret>{pattern})", re.ASCII)
