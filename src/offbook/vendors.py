@@ -127,7 +127,17 @@ CODEC_NAMES: dict[str, str] = {name: codec for vendor in _ALL for name, codec in
 PROVIDER_NAMES: dict[str, str] = {codec: name for name, codec in CODEC_NAMES.items()}
 """The provider name of each codec."""
 KEY_HEADERS = frozenset(name for vendor in _ALL for name in vendor.key_headers)
-SECRET_QUERY = frozenset(name for vendor in _ALL for name in vendor.secret_query)
+CREDENTIAL_HEADERS = KEY_HEADERS | {"proxy-authorization", "cookie", "x-auth-token", "x-amz-security-token"}
+"""Every header in which a request may carry a secret."""
+SECRET_QUERY = frozenset(
+    (
+        *(name for vendor in _ALL for name in vendor.secret_query),
+        *("api-key", "apikey", "token", "auth", "auth_token", "id_token", "refresh_token", "subscription-key"),
+        *("sig", "signature", "password", "passwd", "pwd", "secret", "client_secret"),
+        *("x-amz-signature", "x-amz-credential", "x-amz-security-token", "x-goog-signature", "x-goog-credential"),
+    )
+)
+"""Every query parameter in which a request may carry a secret, in lower case."""
 
 
 def upstreams_from_environment(environment: Mapping[str, str]) -> dict[str, str]:

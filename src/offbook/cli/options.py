@@ -21,6 +21,9 @@ Patterns: TypeAlias = Annotated[
 Fields: TypeAlias = Annotated[
     list[str], typer.Option("--field", help="Another name of a JSON field that holds a secret. Repeatable.")
 ]
+Personal: TypeAlias = Annotated[
+    list[str], typer.Option("--personal", help="Personal data as well: email, phone or card. Repeatable.")
+]
 
 Flow: TypeAlias = Annotated[str, typer.Argument(help="A workflow file.", show_default=False)]
 Flows: TypeAlias = Annotated[list[str], typer.Argument(help="Workflow files.", show_default=False)]

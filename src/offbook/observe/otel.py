@@ -22,6 +22,7 @@ from offbook.events import (
     ReplayServed,
     RetryScheduled,
 )
+from offbook.recording.redact.redactor import mask_text
 
 try:
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context
@@ -248,7 +249,7 @@ class OtelSink:
     ) -> Span:
         """A span under `parent`, or else under the caller's current one."""
         return self._tracer.start_span(
-            name,
+            mask_text(name),
             context=None if parent is None else set_span_in_context(parent),
             kind=kind,
             attributes=_without_none(attributes),
@@ -257,7 +258,7 @@ class OtelSink:
 
     def _end(self, span: Span, *, error: str | None) -> None:
         if error is not None:
-            span.set_attribute("error.type", error)
+            span.set_attribute("error.type", mask_text(error))
             span.set_status(Status(StatusCode.ERROR))
         span.end(self._now_ns())
 
@@ -283,7 +284,12 @@ def _conventional(provider: str) -> str:
 
 
 def _without_none(attributes: _Attributes) -> dict[str, str | int | float | tuple[str, ...]]:
-    return {name: value for name, value in attributes.items() if value is not None}
+    """Return the attributes that are set, without secrets."""
+    return {
+        name: mask_text(value) if isinstance(value, str) else value
+        for name, value in attributes.items()
+        if value is not None
+    }
 
 
 def _set(span: Span, attributes: _Attributes) -> None:

@@ -199,7 +199,8 @@ class RecordingProvider(Provider):
             request_hash=call.request_hash,
             request=Raw(call.fields),
         )
-        self._recording.append(call.key, self._redactor.redact(exchange))
+        key = call.key if call.request.step_id is None else self._redactor.text(call.key)
+        self._recording.append(key, self._redactor.redact(exchange))
         self._sink.emit(
             CallRecorded(
                 call.request.step_id,

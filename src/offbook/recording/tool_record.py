@@ -160,4 +160,4 @@ class RecordingTools(ClosableToolbox):
             latency_ms=round(elapsed_s * 1000.0, 3),
             recorded_at=timestamp(self._clock),
         )
-        self._recording.append_tool(call.tool, self._redactor.redact_tool(exchange))
+        self._recording.append_tool(self._redactor.text(call.tool), self._redactor.redact_tool(exchange))

@@ -11,6 +11,7 @@ from typing import TextIO
 
 from offbook.atomic_file import open_output
 from offbook.errors import InputError
+from offbook.recording.redact.redactor import mask_text
 from offbook.report.reporter import encodable
 from offbook.report.text import one_line
 from offbook.text import pluralize
@@ -22,8 +23,8 @@ _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 
 def error_command(message: str, properties: Mapping[str, str]) -> str:
     """Return the command that shows an error, without properties that are empty."""
-    written = ",".join(f"{name}={_escape_property(value)}" for name, value in properties.items() if value)
-    return f"::error {written}::{_escape_data(message)}"
+    written = ",".join(f"{name}={_escape_property(mask_text(value))}" for name, value in properties.items() if value)
+    return f"::error {written}::{_escape_data(mask_text(message))}"
 
 
 def print_command(command: str, out: TextIO | None = None) -> None:
@@ -43,13 +44,13 @@ def _escape_property(text: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """Return the text on one line, with Markdown and HTML escaped."""
-    return _PUNCTUATION.sub(r"\\\1", one_line(text, MAX_TITLE_CHARS))
+    return _PUNCTUATION.sub(r"\\\1", one_line(mask_text(text), MAX_TITLE_CHARS))
 
 
 def markdown_details(title: str, lines: Iterable[str]) -> str:
     """Return preformatted lines, folded under a title."""
-    text = html.escape("\n".join(lines))
-    return f"\n<details><summary>{html.escape(title)}</summary>\n\n<pre>\n{text}\n</pre>\n\n</details>\n"
+    text = html.escape(mask_text("\n".join(lines)))
+    return f"\n<details><summary>{html.escape(mask_text(title))}</summary>\n\n<pre>\n{text}\n</pre>\n\n</details>\n"
 
 
 def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

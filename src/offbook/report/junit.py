@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from offbook.explore.explorer import CaseResult
+from offbook.recording.redact.redactor import mask_text
 from offbook.report.exploration.report_input import ReportInput
 from offbook.report.scenarios.figures import failure_notes, figures_of, parse_location
 from offbook.report.text import one_line
@@ -16,8 +17,8 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def clean_xml(text: str) -> str:
-    """Return the text without the characters that XML does not allow."""
-    return _NOT_XML.sub("", text)
+    """Return the text without secrets, and without the characters that XML does not allow."""
+    return _NOT_XML.sub("", mask_text(text))
 
 
 def add_incomplete(suite: Element, what: str) -> Element:

@@ -46,6 +46,8 @@ def parse_reporter(declared: str, files: Mapping[str, str]) -> tuple[str, Path |
 def write_report(path: Path, data: bytes) -> None:
     """Write a report as a whole: a reader sees the old file or the new one. Missing folders are created.
 
+    What renders a report removes its secrets: only there is it known how a mark is to be written.
+
     Raises:
         InputError: the file cannot be written, or the path is not a file.
     """

@@ -8,25 +8,29 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
+from offbook.recording.redact.redactor import mask_text
 from offbook.text import pluralize, printable, shorten
 from offbook.tools.result_text import result_text
 
+MAX_SEARCHED_CHARS = 100_000
+
 
 def log_safe(text: str) -> str:
-    """Return the text without control characters and workflow commands of GitHub. Line breaks stay."""
-    return printable(text).replace("##[", "## [")
+    """Return the text without secrets, control characters and workflow commands of GitHub. Line breaks stay."""
+    return printable(mask_text(text)).replace("##[", "## [")
 
 
 def one_line(text: str, limit: int) -> str:
     """Return the text on one line, printable, and cut to `limit` characters."""
-    return shorten(" ".join(log_safe(text[: 4 * limit]).split()), limit)
+    return shorten(" ".join(log_safe(text[:MAX_SEARCHED_CHARS])[: 4 * limit].split()), limit)
 
 
 def cut_lines(text: str, *, lines: int, columns: int) -> list[str]:
     """Return the first `lines` lines of the text, printable, each cut to `columns` characters."""
     first = text.split("\n", lines) if text else []
     left = first.pop().count("\n") + 1 if len(first) > lines else 0
-    shown = [log_safe(line[:columns] + "…" if len(line) > columns else line) for line in first]
+    safe = log_safe("\n".join(first)).split("\n") if first else []
+    shown = [line[:columns] + "…" if len(line) > columns else line for line in safe]
     return [*shown, f"… {pluralize(left, 'more line')}"] if left else shown
 
 
@@ -37,13 +41,16 @@ PlainJson: TypeAlias = str | int | float | bool | list["PlainJson"] | dict[str, 
 def encode_json(value: object) -> bytes:
     """Return the value as JSON: fields of Structs in their order, keys of mappings and sets sorted. Never fails.
 
+    Secrets are removed.
+
     Other values become text, numbers that are not finite become null, lone surrogates are escaped, and values that
     are nested too deep or contain themselves are cut.
     """
     try:
-        return msgspec.json.encode(value, enc_hook=result_text, order="deterministic")
+        data = msgspec.json.encode(value, enc_hook=result_text, order="deterministic")
     except (TypeError, ValueError, RecursionError):
-        return msgspec.json.encode(_plain(value, MAX_DEPTH))
+        data = msgspec.json.encode(_plain(value, MAX_DEPTH))
+    return mask_text(data.decode()).encode()
 
 
 def _plain(value: object, depth: int) -> PlainJson:

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from offbook.wire.backend import CallInspection, WireBackend, accept
 from offbook.wire.options import LOOPBACK, ServingOptions, StandInOptions, WireOptions
-from offbook.wire.request import HttpRequest
+from offbook.wire.request import HttpRequest, credentials_of
 from offbook.wire.response import HttpResponse
 
 if TYPE_CHECKING:
@@ -110,7 +110,13 @@ class StandIn(CallInspection):
 
         assert accepted.attempt is not None
         assert self._backend.recorder is not None
-        return InProcessForwarder(accepted.session, accepted.attempt, self._backend.recorder, guard=self._lock)
+        return InProcessForwarder(
+            accepted.session,
+            accepted.attempt,
+            self._backend.recorder,
+            guard=self._lock,
+            credentials=credentials_of(accepted.request),
+        )
 
     def close(self) -> None:
         """Close the recording. Safe to call twice."""

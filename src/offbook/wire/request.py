@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+import zlib
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
+from importlib import import_module
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 import orjson
 from msgspec import Struct
+from msgspec.structs import replace
 
 from offbook.codecs.base import Codec, WireRequest
 from offbook.errors import RequestError
 from offbook.messages import JsonObject, Request
 from offbook.recording.format.wire_record import PLAIN_HTTP, wire_text
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, canonical_bytes, identify
-from offbook.vendors import SECRET_QUERY, VENDORS, VendorName, codec_of
+from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY, VENDORS, VendorName, codec_of
 
 
 class HttpRequest(Struct, frozen=True, gc=False):
@@ -39,6 +43,104 @@ class HttpRequest(Struct, frozen=True, gc=False):
 def header_dict(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return raw headers as a dict of str."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+
+
+def credentials_of(request: HttpRequest) -> tuple[str, ...]:
+    """Return the secrets that a request carries to prove who sends it: in headers, cookies and the query."""
+    found = [value for name, value in parse_qsl(request.query) if name.lower() in SECRET_QUERY]
+    for name, value in request.headers.items():
+        if name.lower() == "cookie":
+            found += [pair.partition("=")[2].strip() for pair in value.split(";")]
+        elif name.lower() in CREDENTIAL_HEADERS:
+            scheme, _, rest = value.strip().partition(" ")
+            found += [value.strip(), rest.strip()]
+            found += _basic_password(rest) if scheme.lower() == "basic" else []
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _basic_password(encoded: str) -> list[str]:
+    try:
+        user, _, password = b64decode(encoded).decode().partition(":")
+    except ValueError:
+        return []
+    return [password, f"{user}:{password}"]
+
+
+MAX_UNPACKED_BYTES = 64 * 1024 * 1024
+
+
+class PackedBodyError(ValueError):
+    """A body that cannot be unpacked: its encoding is unknown, it is broken, or it is too large."""
+
+
+def unpacked_body(request: HttpRequest) -> bytes:
+    """Return the body of a request as it was before its `content-encoding`.
+
+    Raises:
+        PackedBodyError: it cannot be unpacked.
+    """
+    body = request.body
+    names = request.headers.get("content-encoding", "").lower().split(",")
+    for name in reversed([name.strip() for name in names]):
+        if name not in ("", "identity"):
+            body = _unpack(name, body)
+    return body
+
+
+def _unpack(encoding: str, data: bytes) -> bytes:
+    try:
+        if encoding in ("gzip", "x-gzip", "deflate"):
+            return _inflate(data)
+        if encoding == "zstd":
+            return _unpack_zstd(data)
+        if encoding == "br":
+            return _unpack_brotli(data)
+    except ImportError:
+        raise PackedBodyError(f"the encoding {encoding} needs a package that is not installed") from None
+    except PackedBodyError:
+        raise
+    except Exception as error:  # each package has errors of its own
+        raise PackedBodyError(f"the body is not {encoding}: {error}") from None
+    raise PackedBodyError(f"the encoding {encoding[:40]!r} is unknown")
+
+
+def _inflate(data: bytes) -> bytes:
+    is_raw = data[:2] != b"\x1f\x8b" and (len(data) < 2 or data[0] & 15 != 8 or (data[0] << 8 | data[1]) % 31)
+    left, unpacked = data, b""
+    while left:
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS | 32)
+        unpacked += inflate.decompress(left, MAX_UNPACKED_BYTES + 1 - len(unpacked))
+        _check_size(unpacked)
+        if not inflate.eof:
+            raise PackedBodyError("the body is cut off")
+        left = inflate.unused_data
+    return unpacked
+
+
+def _unpack_zstd(data: bytes) -> bytes:
+    zstandard = import_module("zstandard")
+    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+        unpacked: bytes = reader.read(MAX_UNPACKED_BYTES + 1)
+    return _check_size(unpacked)
+
+
+def _unpack_brotli(data: bytes) -> bytes:
+    decompressor, unpacked = import_module("brotli").Decompressor(), b""
+    for start in range(0, len(data), _BROTLI_STEP):  # a step can become large, but not the whole at once
+        unpacked += decompressor.process(data[start : start + _BROTLI_STEP])
+        _check_size(unpacked)
+    if not decompressor.is_finished():
+        raise PackedBodyError("the body is cut off")
+    return unpacked
+
+
+def _check_size(data: bytes) -> bytes:
+    if len(data) > MAX_UNPACKED_BYTES:
+        raise PackedBodyError(f"the body has more than {MAX_UNPACKED_BYTES:,} bytes when it is unpacked")
+    return data
+
+
+_BROTLI_STEP = 256
 
 
 Operation = Literal["generate", "count_tokens", "embed", "models", "other"]
@@ -151,6 +253,8 @@ class RequestParser:
 
     def parse(self, request: HttpRequest) -> ParsedRequest:
         """Parse `request`. Never raises."""
+        if "content-encoding" in request.headers:
+            return parse_request(request, self._rules)
         key = (request.path, request.query, request.body)
         parsed = self._cache.get(key) if request.method == "POST" else None
         if parsed is None:
@@ -170,6 +274,10 @@ class RequestParser:
 def parse_request(request: HttpRequest, rules: NormaliseRules = NO_RULES) -> ParsedRequest:
     """Parse `request`. Never raises."""
     route = route_of(request.method, request.path, request.headers)
+    try:
+        request = replace(request, body=unpacked_body(request)) if "content-encoding" in request.headers else request
+    except PackedBodyError as error:
+        return _parse_packed(request, ApiRoute(route.vendor, route.operation), problem=str(error))
     if route.codec is None:
         return _parse_plain_http(request, route)
     try:
@@ -203,6 +311,13 @@ def _json_object(body: bytes) -> JsonObject:
 def _wants_usage(body: JsonObject) -> bool:
     options = body.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _parse_packed(request: HttpRequest, route: ApiRoute, *, problem: str) -> ParsedRequest:
+    """Parse a request whose body cannot be unpacked. It is known by its digest, as it may hold secrets."""
+    encoding, digest = request.headers["content-encoding"], sha256(request.body).hexdigest()
+    body = orjson.dumps({"content-encoding": encoding, "sha256": digest})
+    return _parse_plain_http(replace(request, body=body), route, problem=problem)
 
 
 def _parse_plain_http(request: HttpRequest, route: ApiRoute, *, problem: str = "") -> ParsedRequest:

@@ -67,7 +67,9 @@ class WireCallLog(logging.Handler):
             self._since_s, self._counts = now_s, Counter()
         self._counts[kind] += 1
         if self._counts[kind] <= MAX_ALIKE:
-            self._put(printable(self.format(record)).replace("\n", "\n  "))
+            from offbook.recording.redact.redactor import mask_text
+
+            self._put(printable(mask_text(self.format(record))).replace("\n", "\n  "))
         else:
             self._dropped += 1
 
@@ -117,6 +119,8 @@ def call_line(call: WireCall) -> Text:
     """`POST /v1/chat/completions  200  served  gpt-4o`, with attempt, fault, session and failure if there are any."""
     from rich.text import Text
 
+    from offbook.recording.redact.redactor import mask_text
+
     status = "no answer" if call.status is None else str(call.status)
     more = [
         call.model,
@@ -126,9 +130,9 @@ def call_line(call: WireCall) -> Text:
         f"failed: {call.failure}" if call.failure else "",
     ]
     style = FAILED_STYLE if call.failure else STYLES.get(call.outcome, "green")
-    details = printable_line("".join(f"  {part}" for part in more if part))
+    details = printable_line(mask_text("".join(f"  {part}" for part in more if part)))
     return Text.assemble(
-        printable_line(f"{call.method} {call.place}  {status}  "),
+        printable_line(mask_text(f"{call.method} {call.place}  {status}  ")),
         (call.outcome, style),
         details,
     )
@@ -340,5 +344,6 @@ class WireReportFile:
     def _write(self, document: dict[str, Any]) -> None:
         if self._path is not None:
             from offbook.report.reporter import write_report
+            from offbook.report.text import encode_json
 
-            write_report(self._path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+            write_report(self._path, msgspec.json.format(encode_json(document), indent=2) + b"\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 import orjson
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from offbook.clock import MAX_WAIT_MS
 from offbook.codecs.framing import SseDecoder
@@ -171,3 +173,30 @@ def _leaves(document: Any) -> Iterator[tuple[str, Any]]:
             waiting += [(f"{path}[{index}]", item) for index, item in reversed(list(enumerate(value)))]
         else:
             yield path, value
+
+
+def is_still_json(record: WireRecord, cleaned: WireRecord) -> bool:
+    """Return whether everything that was JSON still is."""
+    if cleaned is record:
+        return True
+    return len(json_documents(record.content())) == len(json_documents(cleaned.content()))
+
+
+def frame_texts(record: WireRecord) -> list[str]:
+    """Return the frames as texts, each with the characters that end in it. Invalid bytes can be recovered."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    texts = [decoder.decode(data) for _, data in record.timed_frames()]
+    return [*texts[:-1], texts[-1] + decoder.decode(b"", final=True)] if texts else []
+
+
+def with_frame_texts(record: WireRecord, texts: list[str]) -> WireRecord:
+    encoded = [wire_text(text.encode("utf-8", "surrogateescape")) for text in texts]
+    if record.frames is None:
+        return replace(record, body=encoded[0] if encoded else None)
+    return replace(record, frames=[(at_ms, text) for (at_ms, _), text in zip(record.frames, encoded, strict=True)])
+
+
+def searchable_bytes(record: WireRecord) -> bytes:
+    """Return the bytes of a record, and the texts that they spell in pieces, for a quick search."""
+    content = record.content()
+    return b"\n".join([content, *(text.encode() for text in joined_texts(content))])

@@ -14,6 +14,7 @@ from offbook.recording.format.document import E
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 
 T = TypeVar("T")
+_SHORTEST_SECRET = 8
 
 
 class ExchangeMatch(Struct, Generic[E], frozen=True, gc=False):
@@ -55,7 +56,8 @@ class Cursor(Generic[E]):
             return ExchangeMatch(matched_by, repeating, None if fits else "drifted")
         last = self._index.last(key=key, fingerprint=None)
         if last is None:
-            return None
+            masked = _masked_key(key)
+            return None if masked == key else self.match_key(masked, matched_by, fingerprint)
         fitting = self._next(key, fingerprint)
         if fitting is not None:
             return ExchangeMatch(matched_by, fitting)
@@ -108,6 +110,15 @@ class Cursor(Generic[E]):
                 break
             after = self._after[place] = stored.id
         return stored
+
+
+def _masked_key(key: str) -> str:
+    """Return the key that a recorder writes for a step or a tool whose name has a secret."""
+    if len(key) < _SHORTEST_SECRET or key.isalnum():  # as fingerprints and most names are
+        return key
+    from offbook.recording.redact.redactor import mask_text  # noqa: PLC0415 - replays seldom need it
+
+    return mask_text(key)
 
 
 RequestKey: TypeAlias = tuple[str, str]

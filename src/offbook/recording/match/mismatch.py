@@ -58,9 +58,9 @@ def mismatch_error(
 
 
 def _redact(fields: JsonObject) -> JsonObject:
-    from offbook.recording.redact.redactor import Redactor  # noqa: PLC0415 - only errors need its patterns
+    from offbook.recording.redact.redactor import mask_json  # noqa: PLC0415 - only errors need its patterns
 
-    redacted: JsonObject = Redactor().value(fields)
+    redacted: JsonObject = mask_json(fields)
     return redacted
 
 

@@ -5,11 +5,10 @@ One walk does it all (`_Walk`). It masks what it finds and notes where: redactio
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterable
 from copy import copy
 from functools import cache
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
 import msgspec
@@ -22,14 +21,23 @@ from offbook.patterns import compile_pattern
 from offbook.recording.format.document import Document, E, Entries, add_exchange, exchanges_of
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, TimedPiece
 from offbook.recording.format.tool_exchange import ToolExchange
-from offbook.recording.format.wire_record import PLAIN_HTTP, WireRecord, joined_texts, json_documents, wire_text
-from offbook.recording.redact.personal import PersonalKind, personal_rules
+from offbook.recording.format.wire_record import (
+    PLAIN_HTTP,
+    WireRecord,
+    frame_texts,
+    is_still_json,
+    joined_texts,
+    searchable_bytes,
+    with_frame_texts,
+)
 from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
 from offbook.recording.redact.secret_patterns import (
+    PersonalKind,
     field_patterns,
     field_spans,
     is_mark,
     outside_marks,
+    personal_rules,
     put_marks,
     quoted_names,
 )
@@ -82,6 +90,12 @@ class Redactor:
         self._field_patterns = field_patterns(self._fields)
         self._quoted = quoted_names(self._fields) if all(name.isascii() for name in fields) else None
         self._credentials: tuple[str, ...] = ()
+
+    @classmethod
+    def of_options(cls, patterns: Iterable[str], fields: Iterable[str], personal: Iterable[str]) -> Redactor:
+        """Return the redactor that options of a command describe. Raises like the constructor."""
+        kinds = cast("tuple[PersonalKind, ...]", tuple(personal))
+        return cls(patterns=tuple(patterns), fields=tuple(fields), personal=kinds)
 
     def knowing(self, credentials: Iterable[str]) -> Redactor:
         """Return a redactor that also replaces these secrets, wherever they are, by `<redacted>`.
@@ -170,7 +184,7 @@ class Redactor:
     def _is_suspicious(self, exchange: Exchange) -> bool:
         if self._suspicious(msgspec.json.encode(replace(exchange, request_hash=None))):
             return True
-        return exchange.wire is not None and self._suspicious(_searchable_bytes(exchange.wire))
+        return exchange.wire is not None and self._suspicious(searchable_bytes(exchange.wire))
 
     def _suspicious(self, data: bytes) -> bool:
         """Return whether JSON could have a secret. Quick if the answer is no, which is always right."""
@@ -321,17 +335,17 @@ class _Walk:
         """
         is_http = record.protocol == PLAIN_HTTP
         path = "wire.frames" if record.is_streamed else "wire.body"
-        headers, texts = self._headers(record.headers), _frame_texts(record)
+        headers, texts = self._headers(record.headers), frame_texts(record)
         new_texts = self.texts(texts, path)
         cleaned = record
         if headers != record.headers or new_texts != texts:
-            cleaned = replace(_with_frame_texts(record, new_texts), headers=headers)
+            cleaned = replace(with_frame_texts(record, new_texts), headers=headers)
         spelled = [spans for text in joined_texts(cleaned.content()) if (spans := self._redactor.spans(text))]
         if spelled:
             self._note(path, spelled[0][0].kind)
         if not is_response_clean and not is_http:
             return None
-        if _is_still_json(record, cleaned) and not spelled:
+        if is_still_json(record, cleaned) and not spelled:
             return cleaned
         return replace(cleaned, body=PLAIN_MARK, frames=None) if is_http else None
 
@@ -426,30 +440,3 @@ def _kind_of(piece: str | StreamPiece) -> tuple[str, int]:
     if isinstance(piece, str):
         return "text", 0
     return ("call", piece.tool_call.index) if piece.tool_call is not None else ("reasoning", 0)
-
-
-def _is_still_json(record: WireRecord, cleaned: WireRecord) -> bool:
-    """Return whether everything that was JSON still is."""
-    if cleaned is record:
-        return True
-    return len(json_documents(record.content())) == len(json_documents(cleaned.content()))
-
-
-def _frame_texts(record: WireRecord) -> list[str]:
-    """Return the frames as texts, each with the characters that end in it. Invalid bytes can be recovered."""
-    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
-    texts = [decoder.decode(data) for _, data in record.timed_frames()]
-    return [*texts[:-1], texts[-1] + decoder.decode(b"", final=True)] if texts else []
-
-
-def _with_frame_texts(record: WireRecord, texts: list[str]) -> WireRecord:
-    encoded = [wire_text(text.encode("utf-8", "surrogateescape")) for text in texts]
-    if record.frames is None:
-        return replace(record, body=encoded[0] if encoded else None)
-    return replace(record, frames=[(at_ms, text) for (at_ms, _), text in zip(record.frames, encoded, strict=True)])
-
-
-def _searchable_bytes(record: WireRecord) -> bytes:
-    """Return the bytes of a record, and the texts that they spell in pieces, for a quick search."""
-    content = record.content()
-    return b"\n".join([content, *(text.encode() for text in joined_texts(content))])

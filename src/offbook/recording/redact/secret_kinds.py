@@ -26,7 +26,7 @@ PLAIN_MARK = "<redacted>"
 
 _WORD = r"(?:[A-Z][a-z]{0,20}+|[a-z]{1,20}+)"
 _JOINT = r"(?:[-_./]|\\{1,3}/)"
-_PROSE = rf"(?!{_WORD}(?:{_JOINT}++{_WORD}){{0,50}}+{_JOINT}*+(?![\w~+=-]|\\{{1,3}}u002))"
+_PROSE = rf"(?!{_WORD}(?:{_JOINT}++{_WORD}){{0,50}}+{_JOINT}*+(?![\w~+=%-]|\\{{1,3}}u002))"
 """Does not match words joined by hyphens and the like, which are not random."""
 
 _ESCAPED = r"\\{1,3}(?:/|u002[BbFf])"
@@ -86,7 +86,7 @@ _OWN_RULES = [
     _Rule(
         "slack-token",
         [*(f"xox{letter}-" for letter in "abcdeoprs"), "xapp-", "xoxe.xox"],
-        rf"(?:xoxe\.)?(?:xox[abcdeoprs]|xapp)-{_PROSE}(?:[A-Za-z0-9-]|%[0-9A-F]{{2}}){{10,}}",
+        rf"(?:(?:xoxe\.)?xox[abcdeoprs]|xapp)-{_PROSE}(?:[A-Za-z0-9-]|%[0-9A-F]{{2}}){{10,}}",
     ),
     _Rule("hugging-face-token", ["hf_"], r"hf_[A-Za-z0-9]{30,}"),
     _Rule("groq-key", ["gsk_"], r"gsk_[A-Za-z0-9]{30,}"),
@@ -180,30 +180,35 @@ def _windows(shape: bytes) -> Iterator[tuple[int, int]]:
 
 def _rule_spans(text: str, lowered: bytes, windows: list[tuple[int, int]]) -> Iterator[SecretSpan]:
     words, by_word = _word_index()
-    covered = 0
+    covered, tried = 0, dict[tuple[str, str], int]()
     for start, end in windows:
         has_jwt = False
         for hit in words.finditer(lowered, start, end):
             has_jwt = has_jwt or hit[0] == _JWT_WORD
             for rule in by_word[hit[0]]:
-                span = None if hit.start() < covered else _match(rule, text, *hit.span())
-                if span is not None:
-                    covered = span.end
-                    yield span
+                identity = rule.kind, rule.pattern
+                if hit.start() < covered or hit.start() < tried.get(identity, 0):
+                    continue
+                found = _match(rule, text, *hit.span())
+                if found is not None:
+                    tried[identity] = found.end("secret")
+                    if _is_random(found["secret"], rule):
+                        covered = found.end("secret")
+                        yield _marked(rule.kind, found)
         if has_jwt:
             yield from (_marked("json-web-token", found) for found in _jwt.finditer(text, start, end))
 
 
-def _match(rule: _Rule, text: str, start: int, end: int) -> SecretSpan | None:
-    """Return the secret of a rule, one of whose words is at that place."""
+def _match(rule: _Rule, text: str, start: int, end: int) -> re.Match[str] | None:
+    """Return the match of a rule, one of whose words is at that place."""
     place = end if rule.context else start - rule.back
-    found = _compiled(rule.kind, rule.pattern, rule.context).match(text, place) if place >= 0 else None
-    if found is None:
-        return None
-    secret = found["secret"]
+    return _compiled(rule.pattern, rule.context).match(text, place) if place >= 0 else None
+
+
+def _is_random(secret: str, rule: _Rule) -> bool:
     if rule.context and not any(map(str.isdigit, secret)):
-        return None
-    return _marked(rule.kind, found) if not rule.entropy or _entropy(secret) > rule.entropy else None
+        return False
+    return not rule.entropy or _entropy(secret) > rule.entropy
 
 
 def _marked(kind: str, found: re.Match[str]) -> SecretSpan:
@@ -293,7 +298,7 @@ def _either(words: Iterable[bytes]) -> bytes:
 
 
 @cache
-def _compiled(kind: str, pattern: str, context: bool) -> re.Pattern[str]:
+def _compiled(pattern: str, context: bool) -> re.Pattern[str]:
     if context:
         return re.compile(rf"{_BETWEEN}(?P<secret>{pattern})(?![\w+/=-])", re.ASCII)
     is_free = pattern.startswith(("/", "_", "(?<="))

@@ -60,6 +60,7 @@ class ForwardedCall:
 
     A fault planned for the call changes what the client gets, not what is recorded; a response that failed by itself
     stays as it is. `address` names the API in messages. `guard` is held while the recorder and the session are used.
+    `credentials` are those of the request, which are not recorded wherever they appear.
 
     Raises:
         InputError: the call cannot be recorded under its step id.
@@ -73,12 +74,13 @@ class ForwardedCall:
         *,
         address: str,
         guard: AbstractContextManager[object] | None = None,
+        credentials: tuple[str, ...] = (),
     ) -> None:
         if attempt.step_id is not None and (reason := unfit_reason(attempt.step_id)):
             raise InputError(f"{quote_name(attempt.step_id)} {reason}", source="step", hint=KEY_HINT)
         self.has_fault = attempt.fault is not None
         self._session, self._attempt, self._recorder = session, attempt, recorder
-        self._address, self._guard = address, guard or nullcontext()
+        self._address, self._guard, self._credentials = address, guard or nullcontext(), credentials
         self._capture = ResponseCapture(attempt.parsed, recorder.clock)
         self._decompressor: Decompressor | None = None
         self._captured: CapturedResponse | None = None
@@ -125,7 +127,7 @@ class ForwardedCall:
             return self._session.apply_fault(self._attempt, clean, response, key=self._recorded.key)
 
     def _record(self, captured: CapturedResponse) -> RecordedExchange | None:
-        return self._recorder.record(self._attempt, captured)
+        return self._recorder.record(self._attempt, captured, credentials=self._credentials)
 
     def _fault_applies(self, captured: CapturedResponse) -> bool:
         is_sound = self._recorded is not None and self._recorded.exchange.fault is None
@@ -158,8 +160,9 @@ class InProcessForwarder(ForwardedCall):
         recorder: WireRecorder,
         *,
         guard: AbstractContextManager[object],
+        credentials: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(session, attempt, recorder, address="the API", guard=guard)
+        super().__init__(session, attempt, recorder, address="the API", guard=guard, credentials=credentials)
         self._seems_complete = False
 
     def forwarded_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -30,7 +30,7 @@ from offbook.wire.proxy.recorder import (
     WireRecorder,
 )
 from offbook.wire.proxy.upstream import Upstreams, upstream_request_headers
-from offbook.wire.request import HttpRequest
+from offbook.wire.request import HttpRequest, credentials_of
 from offbook.wire.response import (
     STATUSES_WITHOUT_BODY,
     HttpResponse,
@@ -80,7 +80,13 @@ class Proxy:
         try:
             address = self._upstreams.address(vendor)
             forwarder = StreamForwarder(
-                session, attempt, self._recorder, address=address, send=send, end_wait_s=self._end_wait_s
+                session,
+                attempt,
+                self._recorder,
+                address=address,
+                send=send,
+                end_wait_s=self._end_wait_s,
+                credentials=self._credentials(attempt, accepted.request),
             )
             upstream_request = self._upstream_request(attempt, accepted.request, scope)
         except InputError as error:
@@ -124,6 +130,11 @@ class Proxy:
         extensions = {"target": url.raw_path} if logged_url != url else None
         return httpx2.Request(request.method, logged_url, headers=headers, content=request.body, extensions=extensions)
 
+    def _credentials(self, attempt: CallAttempt, request: HttpRequest) -> tuple[str, ...]:
+        """Return the credentials of the client, and those that are sent upstream instead."""
+        auth = self._upstreams.auth(attempt.parsed.route) or {}
+        return (*credentials_of(request), *credentials_of(replace(request, headers=auth, query="")))
+
     def _client(self, vendor: str) -> httpx2.AsyncClient:
         """Return the client for a vendor's server. For one on this machine, proxy variables are ignored."""
         import httpx2  # noqa: PLC0415
@@ -155,8 +166,9 @@ class StreamForwarder(ForwardedCall):
         address: str,
         send: Send,
         end_wait_s: float,
+        credentials: tuple[str, ...],
     ) -> None:
-        super().__init__(session, attempt, recorder, address=address)
+        super().__init__(session, attempt, recorder, address=address, credentials=credentials)
         self._end_wait_s = end_wait_s
         self._send = _discard if self.has_fault else send
 

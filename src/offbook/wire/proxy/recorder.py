@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 
 from msgspec import UNSET, Raw, Struct
@@ -190,8 +190,12 @@ class WireRecorder:
             raise
         self.has_answers, self.is_live = self._recording.has_answers, self._recording.is_live
 
-    def record(self, attempt: CallAttempt, captured: CapturedResponse) -> RecordedExchange | None:
+    def record(
+        self, attempt: CallAttempt, captured: CapturedResponse, *, credentials: Iterable[str] = ()
+    ) -> RecordedExchange | None:
         """Record the response to a call. Nothing is recorded, and None returned, if it is too large or nothing came.
+
+        `credentials` are those that the call was made with: they are secret, whatever their shape.
 
         Raises:
             RecordingWriteError: the exchange cannot be written.
@@ -202,9 +206,10 @@ class WireRecorder:
             return None
         if captured.has_client_left and not (answer.is_streamed and answer.frames):
             return None
-        key = attempt.step_id or parsed.request_hash
+        redactor = self._redactor.knowing(credentials)
+        key = parsed.request_hash if attempt.step_id is None else redactor.text(attempt.step_id)
         exchange = build_exchange(parsed, captured, prices=self._prices, recorded_at=timestamp(self.clock))
-        self._recording.append(key, self._redactor.redact(exchange))
+        self._recording.append(key, redactor.redact(exchange))
         self._emit(attempt, exchange, latency_ms=answer.end_ms)
         return RecordedExchange(key, exchange)
 
@@ -256,6 +261,7 @@ def build_exchange(
     parsed: ParsedRequest, captured: CapturedResponse, *, prices: PriceTable, recorded_at: str
 ) -> Exchange:
     """Build the exchange that is recorded. Bytes that its codec cannot decode are recorded with a fault."""
+    captured = _without_packed_body(captured)
     decoded, answer = _decode(parsed, captured), captured.answer
     is_timeout = isinstance(decoded.fault, Timeout)
     rest = Exchange(
@@ -268,6 +274,17 @@ def build_exchange(
         wire=_wire_of(parsed, answer),
     )
     return rest if parsed.request is None else _with_response(rest, decoded.response, parsed, prices)
+
+
+def _without_packed_body(captured: CapturedResponse) -> CapturedResponse:
+    """Return a response whose body is still compressed with a note instead: nobody can search it for secrets."""
+    answer = captured.answer
+    encoding = answer.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity") or not answer.frames:
+        return captured
+    note = f"a body with the encoding {encoding} is not recorded".encode("ascii", "replace")
+    headers = {name: value for name, value in answer.headers.items() if name != "content-encoding"}
+    return replace(captured, answer=replace(answer, headers=headers, frames=((answer.end_ms, note),)))
 
 
 def _with_response(rest: Exchange, response: Response, parsed: ParsedRequest, prices: PriceTable) -> Exchange:
@@ -291,8 +308,6 @@ def _wire_of(parsed: ParsedRequest, answer: HttpResponse) -> WireRecord | None:
     if answer.status is None:
         return None
     headers = replayable_headers(answer.headers)
-    if "content-encoding" in answer.headers:  # the bytes are still compressed
-        headers["content-encoding"] = answer.headers["content-encoding"]
     record = WireRecord(protocol=parsed.route.protocol, status=answer.status, headers=headers)
     if answer.is_streamed:
         return replace(record, frames=[(at_ms, wire_text(data)) for at_ms, data in answer.frames])

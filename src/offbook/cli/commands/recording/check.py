@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import typer
 
-from offbook.cli.options import AsJson, Fields, Patterns, Recordings
+from offbook.cli.options import AsJson, Fields, Patterns, Personal, Recordings
 from offbook.codecs.base import Codec
 from offbook.codecs.framing import encode_sse_event
 from offbook.errors import ProviderError
@@ -72,7 +72,13 @@ def _compared_call(call: ToolCall) -> tuple[str, Any]:
 FindingRow = dict[str, str]
 
 
-def check(files: Recordings, pattern: Patterns = [], field: Fields = [], as_json: AsJson = False) -> None:  # noqa: B006
+def check(
+    files: Recordings,
+    pattern: Patterns = [],  # noqa: B006
+    field: Fields = [],  # noqa: B006
+    personal: Personal = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
     """Check that recordings can be replayed and hold no secrets.
 
     Also checks that each wire record agrees with the fields beside it. Exits with 1 if there is a problem, with 2 if a
@@ -89,7 +95,7 @@ def check(files: Recordings, pattern: Patterns = [], field: Fields = [], as_json
     from offbook.errors import InputError
     from offbook.recording.redact.redactor import Redactor
 
-    redactor = Redactor(patterns=tuple(pattern), fields=tuple(field))
+    redactor = Redactor.of_options(pattern, field, personal)
     rows: list[FindingRow] = []
     for file in files:
         try:
@@ -106,25 +112,33 @@ def check(files: Recordings, pattern: Patterns = [], field: Fields = [], as_json
 
 def _findings(file: str, redactor: Redactor) -> list[FindingRow]:
     from offbook.cli.commands.recording.check import disagreement
-    from offbook.recording.format.document import FORMAT_VERSION, rules_from_meta
+    from offbook.recording.format.document import FORMAT_VERSION, exchanges_of, rules_from_meta
     from offbook.recording.format.keys import tool_key
     from offbook.recording.stores.locate import open_store
 
-    reader = open_store(file).read()
-    rules_from_meta(reader.meta, source=file)
+    document = open_store(file).load()
+    rules_from_meta(document.meta, source=file)
     rows: list[FindingRow] = []
-    if reader.version < FORMAT_VERSION:
+    if document.version < FORMAT_VERSION:
         problem = (
-            f'version {reader.version}: cannot be replayed strictly; record it again, or put "_version": 2 at its top'
+            f'version {document.version}: cannot be replayed strictly; record it again, or put "_version": 2 at its top'
         )
         rows.append({"file": file, "key": "", "place": "_version", "problem": problem})
-    for stored in reader:
-        http = {"http": place} if (place := stored.exchange.http_place()) else {}
-        rows += [_row(file, stored.key, finding) | http for finding in redactor.findings(stored.exchange)]
-        if problem := disagreement(stored.exchange):
-            rows.append({"file": file, "key": stored.key, "place": "wire", "problem": problem})
-    for call in reader.tools:
-        rows += [_row(file, tool_key(call.key), finding) for finding in redactor.tool_findings(call.exchange)]
+    rows += [_row(file, "", found) for found in redactor.value_findings(document.meta, "_meta")]
+    rows += [_row(file, "", found) for found in redactor.value_findings(document.rest, "")]
+    for key in document.entries:
+        rows += [_row(file, redactor.text(key), found) for found in redactor.value_findings(key, "key")]
+    for key, exchange in document:
+        shown = redactor.text(key)
+        http = {"http": redactor.text(place)} if (place := exchange.http_place()) else {}
+        rows += [_row(file, shown, finding) | http for finding in redactor.findings(exchange)]
+        if problem := disagreement(exchange):
+            rows.append({"file": file, "key": shown, "place": "wire", "problem": redactor.text(problem)})
+    for tool in document.tools:
+        shown = tool_key(redactor.text(tool))
+        rows += [_row(file, shown, found) for found in redactor.value_findings(tool, "tool name")]
+        for call in exchanges_of(document.tools, tool):
+            rows += [_row(file, shown, finding) for finding in redactor.tool_findings(call)]
     return rows
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from offbook.cli.options import DryRun, Fields, Patterns, Recordings
+from offbook.cli.options import DryRun, Fields, Patterns, Personal, Recordings
 from offbook.text import pluralize
 
 
@@ -47,7 +47,13 @@ def merge(
     typer.echo(f"{output}: {pluralize(merged.size, 'exchange')} of {pluralize(len(merged.entries), 'key')}{tools}")
 
 
-def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_run: DryRun = False) -> None:  # noqa: B006
+def redact(
+    files: Recordings,
+    pattern: Patterns = [],  # noqa: B006
+    field: Fields = [],  # noqa: B006
+    personal: Personal = [],  # noqa: B006
+    dry_run: DryRun = False,
+) -> None:
     """Remove secrets from recordings, in place.
 
     Fingerprints do not change, so that replays still match.
@@ -62,12 +68,8 @@ def redact(files: Recordings, pattern: Patterns = [], field: Fields = [], dry_ru
     from offbook.recording.redact.redactor import Redactor
     from offbook.recording.stores.locate import open_store
 
-    redactor = Redactor(patterns=tuple(pattern), fields=tuple(field))
-    for edited in edit_stores(
-        [open_store(file) for file in files],
-        lambda document: document.rewrite(redactor.redact, redactor.redact_tool),
-        dry_run=dry_run,
-    ):
+    redactor = Redactor.of_options(pattern, field, personal)
+    for edited in edit_stores([open_store(file) for file in files], redactor.redact_document, dry_run=dry_run):
         done = "would change" if dry_run else "changed"
         typer.echo(f"{edited.location}: {done} {pluralize(edited.changed, 'exchange')}")
 
