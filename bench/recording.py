@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
+import time
 from pathlib import Path
 
 import orjson
@@ -20,11 +22,24 @@ from bench.peers import load_peer
 from bench.plan import Plan
 from bench.stopwatch import Stopwatch, quiet, settled
 from bench.workload import Call, call_at, fields_of
+from offbook import Redactor
 
 JSON, SQLITE = "offbook, JSON", "offbook, SQLite"
 QUICK_US, LINEAR = 60.0, 12.0
 SHORT, LONG = 1_000, 10_000
 BLOCK = 100
+REDACTED_CHARS, WORST_MS = 200_000, 3_000
+HOSTILE_WORDS = (
+    "sk-",
+    "sk-a-",
+    "-eyJ",
+    "-----BEGIN PRIVATE KEY-----",
+    "glft-",
+    "sk_",
+    "twitter=",
+    '"password":',
+    "?key=",
+)
 SAMPLED_SIZES, SAMPLED_CALLS, SAMPLED_ABOVE = 5, 3, 100
 
 
@@ -55,7 +70,36 @@ def measure(plan: Plan) -> Findings:
         closed_rows.append(Row(name, [None if cost is None else cost.closed_us for cost in found]))
     calls = Table("recording", "µs a call", columns, rows, base=JSON)
     closed = Table("recording, closing included", "µs a call", columns, closed_rows, base=JSON)
-    return Findings("recording", [calls, closed], _targets(calls, closed, sizes), _notes(plan))
+    redaction = _redaction()
+    targets = [*_targets(calls, closed, sizes), *_redaction_targets(redaction)]
+    return Findings("recording", [calls, closed, redaction], targets, _notes(plan))
+
+
+def _redaction() -> Table:
+    """What redaction costs for ordinary text, and for texts that are made to take long."""
+    text = " ".join(json.dumps(fields_of(call_at(number))) for number in range(200))
+    worst = [word * (REDACTED_CHARS // len(word)) for word in HOSTILE_WORDS]
+    ordinary_ms = _redaction_ms(text * (REDACTED_CHARS // len(text) + 1))
+    figures = [ordinary_ms, max(_redaction_ms(each) for each in worst)]
+    return Table(
+        "redaction", "ms a megabyte", ["ordinary text", "the worst text"], [Row("offbook", [*figures])], base="offbook"
+    )
+
+
+def _redaction_ms(text: str) -> float:
+    redactor = Redactor()
+    redactor.text(text[:1000])
+    started_s = time.process_time()
+    redactor.text(text)
+    return (time.process_time() - started_s) * 1000 / (len(text) / 1e6)
+
+
+def _redaction_targets(table: Table) -> list[Target]:
+    ordinary, worst = (figure or 0.0 for figure in table.rows[0].figures)
+    claim = f"redaction takes at most {WORST_MS:,} ms for a megabyte of any text"
+    return [
+        Target(claim, f"{worst:,.0f} ms, {worst / ordinary:,.0f}x of ordinary text", worst <= WORST_MS),
+    ]
 
 
 def _recorders(library: Library) -> list[Recorder]:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from random import Random
 from re import _constants as code  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
 
 from offbook.recording.redact.secret_kinds import _OWN_RULES, SPECIAL_KINDS
 
@@ -57,12 +58,12 @@ def _of_rule(word: str, pattern: str, context: bool, random: Random) -> tuple[st
     return f"{word}_secret = '{text}'", text
 
 
-def _made(parts: object, random: Random) -> str:
+def _made(parts: Any, random: Random) -> str:
     """A text that a parsed pattern matches; a lookaround is left to chance."""
-    return "".join(_made_part(kind, value, random) for kind, value in parts)  # type: ignore[attr-defined]
+    return "".join(_made_part(kind, value, random) for kind, value in parts)
 
 
-def _made_part(kind: object, value: object, random: Random) -> str:
+def _made_part(kind: Any, value: Any, random: Random) -> str:
     if kind is code.LITERAL:
         return chr(value)
     if kind is code.IN:
@@ -78,7 +79,7 @@ def _made_part(kind: object, value: object, random: Random) -> str:
     return ""
 
 
-def _members(items: list[tuple[object, object]]) -> str:
+def _members(items: list[tuple[Any, Any]]) -> str:
     found = ""
     for kind, value in items:
         if kind is code.LITERAL:

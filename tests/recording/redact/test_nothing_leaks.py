@@ -3,7 +3,10 @@
 import gzip
 import io
 import json
+import re
+import time
 import zlib
+from pathlib import Path
 from random import Random
 
 import httpx2
@@ -24,7 +27,7 @@ from offbook.recording.format.exchange import Exchange, RecordedToolCall, Stream
 from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
 from offbook.recording.format.wire_record import WireRecord
 from offbook.recording.redact.redactor import mask_text
-from offbook.recording.redact.secret_kinds import secret_kinds
+from offbook.recording.redact.secret_kinds import _all_rules, secret_kinds
 from offbook.recording.stores.locate import open_store
 from offbook.report.junit import junit_report
 from offbook.report.scenarios.github import GithubReporter
@@ -86,6 +89,25 @@ def test_there_is_a_secret_of_every_kind_and_each_is_found_alone():
         assert part not in masked, kind
         assert (masked.startswith("before "), masked.endswith(" after")) == (True, True)
         assert mask_text(masked) == masked
+
+
+def test_the_documentation_lists_every_kind():
+    page = Path("docs/redaction.md").read_text().partition("## Kinds")[2]
+    assert re.findall(r"`([^`]+)`(?=[,.])", page.replace("\n", " ")) == secret_kinds()
+
+
+def test_the_project_itself_looks_like_no_secret():
+    pages = [path.read_text() for path in [Path("README.md"), *Path("docs").glob("*.md")]]
+    assert [span.kind for page in pages for span in Redactor().spans(page) if not span.kind.startswith("field")] == []
+
+
+@pytest.mark.parametrize("filler", ["", "a1", '="', "A" * 20])
+def test_a_text_of_the_words_of_any_rule_takes_linear_time(filler):
+    words = sorted({word for rule in _all_rules() for word in rule.words})
+    text = "".join(f"{word}{filler}" * 40 for word in words)
+    started_s = time.process_time()
+    mask_text(text)
+    assert (time.process_time() - started_s) / len(text) < 20e-6
 
 
 def test_a_recording_is_checked_and_redacted_at_every_place(tmp_path):

@@ -32,9 +32,8 @@ from offbook.recording.format.wire_record import (
 )
 from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
 from offbook.recording.redact.secret_patterns import (
+    FieldPatterns,
     PersonalKind,
-    field_patterns,
-    field_spans,
     is_mark,
     outside_marks,
     personal_rules,
@@ -87,7 +86,7 @@ class Redactor:
         self._patterns = [compile_pattern(pattern, source="redaction") for pattern in patterns]
         self._personal = personal_rules(personal)
         self._fields = SECRET_FIELDS | {name.lower() for name in fields}
-        self._field_patterns = field_patterns(self._fields)
+        self._field_patterns = FieldPatterns(self._fields)
         self._quoted = quoted_names(self._fields) if all(name.isascii() for name in fields) else None
         self._credentials: tuple[str, ...] = ()
 
@@ -139,8 +138,7 @@ class Redactor:
         if name and len(text) >= _MIN_NAMED_CHARS:
             spans += _named_spans(text, name)
         if self._may_hold_fields(lowered):
-            for field_pattern in self._field_patterns:
-                spans += field_spans(text, field_pattern)
+            spans += self._field_patterns.spans(text)
         for pattern in self._patterns:
             spans += [SecretSpan(start, end, "user pattern") for start, end in pattern.spans(text)]
         for kind, find in self._personal:

@@ -23,11 +23,33 @@ def quoted_names(names: Iterable[str]) -> frozenset[bytes]:
     return frozenset(name.encode() + b"\\" * escapes for name in names for escapes in _ESCAPES)
 
 
-def field_patterns(names: Iterable[str]) -> list[re.Pattern[str]]:
-    """Return patterns that find the values of fields with these names inside a text: in JSON, in JSON inside a str of
-    other JSON, and in the repr of a dict. A value that breaks off extends to the end of the text."""
-    named = "|".join(re.escape(name) for name in sorted(names))
-    return [re.compile(_field_pattern(named, backslashes), re.IGNORECASE) for backslashes in (0, 1, 3)]
+class FieldPatterns:
+    """Finds the values of fields with these names inside a text.
+
+    It reads JSON, JSON inside a str of other JSON, and the repr of a dict. A value that breaks off extends to the end
+    of the text.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        named = "|".join(re.escape(name) for name in sorted(names))
+        self._quoted = re.compile(rf"""["'](?:{named})(?=[\\"'])""", re.IGNORECASE)
+        self._patterns = {each: re.compile(_field_pattern(named, each), re.IGNORECASE) for each in (0, 1, 3)}
+
+    def spans(self, text: str) -> Iterator[SecretSpan]:
+        """Yield the values. A number becomes a str, so that JSON stays valid."""
+        covered = 0
+        for place in self._quoted.finditer(text):
+            found = self._match(text, place.start()) if place.start() >= covered else None
+            if found is not None:
+                covered = found.end()
+                yield _field_span(text, found)
+
+    def _match(self, text: str, quote: int) -> re.Match[str] | None:
+        """Return the field whose name is quoted at that place."""
+        for backslashes, pattern in self._patterns.items():
+            if quote >= backslashes and (found := pattern.match(text, quote - backslashes)) is not None:
+                return found
+        return None
 
 
 def _field_pattern(named: str, backslashes: int) -> str:
@@ -37,15 +59,12 @@ def _field_pattern(named: str, backslashes: int) -> str:
     return rf"""(?<!\\)\\{{{backslashes}}}(?P<quote>["'])(?P<name>{named}){quote}\s*:\s*(?:{value})"""
 
 
-def field_spans(text: str, pattern: re.Pattern[str]) -> Iterator[SecretSpan]:
-    """Yield the matches of one of the `field_patterns`. A number becomes a str, so that JSON stays valid."""
-    for found in pattern.finditer(text):
-        kind = f"field {found['name'].lower()}"
-        if found["number"] is None:
-            yield SecretSpan(*found.span("text"), kind)
-        else:
-            quote = text[found.start() : found.start("name")]
-            yield SecretSpan(*found.span("number"), kind, quote + PLAIN_MARK + quote)
+def _field_span(text: str, found: re.Match[str]) -> SecretSpan:
+    kind = f"field {found['name'].lower()}"
+    if found["number"] is None:
+        return SecretSpan(*found.span("text"), kind)
+    quote = text[found.start() : found.start("name")]
+    return SecretSpan(*found.span("number"), kind, quote + PLAIN_MARK + quote)
 
 
 def is_mark(text: str) -> bool:
