@@ -307,7 +307,7 @@ def _describe_error(error: Exception) -> str:
 
 
 def _without_secrets(url: httpx2.URL) -> httpx2.URL:
-    for name in SECRET_QUERY & url.params.keys():
+    for name in [name for name in url.params if name.lower() in SECRET_QUERY]:
         url = url.copy_remove_param(name)
     return url
 
