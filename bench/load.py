@@ -58,7 +58,7 @@ def _commands(plan: Plan) -> Table:
 
 
 def _per_key_us(name: str, library: Library, size: int) -> float:
-    location = library.json(Spec(size))
+    location = library.json(Spec(size, detail="hashes"))
     files = [location, location] if name == "diff" else [location]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [str(Path(sys.executable).with_name("offbook")), "recording", name, *files]
