@@ -189,7 +189,10 @@ class Redactor:
         if self._patterns:
             return True
         text = data.decode("utf-8", "replace")
-        return self._may_hold_fields(searchable(text)) or bool(self.spans(text))
+        lowered = searchable(text)
+        if self._may_hold_fields(lowered) or secret_spans(text, lowered):
+            return True
+        return bool(self._personal or self._credentials) and bool(self.spans(text))
 
 
 class _Walk:
