@@ -27,7 +27,7 @@ def validate(flows: Flows, as_json: AsJson = False) -> None:
     import orjson
 
     from offbook.cli import BAD_INPUT
-    from offbook.text import printable
+    from offbook.cli.output.console import echo, echo_json
 
     problems, unnamed = dict[str, "tuple[Problem, ...]"](), dict[str, list[str]]()
     for flow in flows:
@@ -35,12 +35,10 @@ def validate(flows: Flows, as_json: AsJson = False) -> None:
     if as_json:
         rows = [problem._asdict() for found in problems.values() for problem in found]
         without = {flow: steps for flow, steps in unnamed.items() if steps}
-        typer.echo(orjson.dumps({"files": len(problems), "problems": rows, "without_model": without}))
+        echo_json(orjson.dumps({"files": len(problems), "problems": rows, "without_model": without}))
     else:
         for flow, found in problems.items():
-            typer.echo(
-                printable("\n".join(map(str, found)) if found else f"{flow}: ok{_unnamed_models_note(unnamed[flow])}")
-            )
+            echo("\n".join(map(str, found)) if found else f"{flow}: ok{_unnamed_models_note(unnamed[flow])}")
     if any(problems.values()):
         raise typer.Exit(BAD_INPUT)
 
@@ -86,12 +84,13 @@ def graph(
       offbook graph flow.yaml --output flow.svg
     """
     from offbook.atomic_file import write_output
+    from offbook.cli.output.console import echo
     from offbook.errors import InputError
     from offbook.workflow import draw, load_workflow
 
     picture = draw(load_workflow(flow), format or _format_of(output))
     if output is None:
-        typer.echo(picture, nl=False)
+        echo(picture, nl=False)
         return
     try:
         write_output(output, picture.encode())
@@ -119,6 +118,7 @@ def schema(
     """
     import orjson
 
+    from offbook.cli.output.console import echo_json
     from offbook.workflow import workflow_json_schema
 
-    typer.echo(orjson.dumps(workflow_json_schema(), option=orjson.OPT_INDENT_2))
+    echo_json(orjson.dumps(workflow_json_schema(), option=orjson.OPT_INDENT_2))

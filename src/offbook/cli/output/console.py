@@ -13,13 +13,12 @@ import orjson
 import typer
 from msgspec import Struct
 
-from offbook.faults import PlannedFault
-from offbook.recording.match.cursor import UnusedEntry
-from offbook.report.reporter import PLAIN_COLUMNS, stdout_console
 from offbook.text import printable, printable_json
 
 if TYPE_CHECKING:
+    from offbook.faults import PlannedFault
     from offbook.pipeline import FaultOutcome
+    from offbook.recording.match.cursor import UnusedEntry
 
 
 ERROR_FIELDS = ("reason", "source", "place", "hint", "kind", "key", "difference", "fired")
@@ -107,6 +106,8 @@ def _width(text: str) -> int:
 
 def print_total(text: str) -> None:
     """Print what a table comes to, dimmed."""
+    from offbook.report.reporter import stdout_console
+
     text = printable(text)
     if _fits([text], len(text)):
         _print_line(text, style="dim")
@@ -116,6 +117,8 @@ def print_total(text: str) -> None:
 
 def _fits(texts: Iterable[str], width: int) -> bool:
     """Return whether the texts, which are `width` columns wide together, need no wrapping and no measuring."""
+    from offbook.report.reporter import PLAIN_COLUMNS
+
     if any(os.environ.get(name) for name in _RICH_VARIABLES):
         return False
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_COLUMNS
@@ -129,6 +132,8 @@ def _print_line(text: str, *, style: str) -> None:
 
 def _print_with_rich(columns: tuple[str, ...], rows: list[tuple[str, ...]], numbers: tuple[int, ...]) -> None:
     from rich.table import Table
+
+    from offbook.report.reporter import stdout_console
 
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for column in numbers:

@@ -9,6 +9,7 @@ import orjson
 import typer
 
 from offbook.cli.options import AsJson, Fields, Patterns, Personal, Recordings
+from offbook.cli.output.console import echo, echo_json
 from offbook.codecs.base import Codec
 from offbook.codecs.framing import encode_sse_event
 from offbook.errors import ProviderError
@@ -103,7 +104,7 @@ def check(
         except InputError as error:
             rows.append({"file": file, "key": "", "place": error.place, "problem": f"unreadable: {error}"})
     if as_json:
-        typer.echo(orjson.dumps({"files": len(files), "findings": rows}))
+        echo_json(orjson.dumps({"files": len(files), "findings": rows}))
     else:
         _print(files, rows)
     if rows:
@@ -149,12 +150,12 @@ def _row(file: str, key: str, finding: SecretFinding) -> FindingRow:
 def _print(files: list[str], rows: list[FindingRow]) -> None:
     for row in rows:
         if row["problem"].startswith("unreadable"):
-            typer.echo(printable(row["problem"]))
+            echo(row["problem"])
         else:
             parts = (row["file"], row.get("http") or row["key"], row["place"], row["problem"])
-            typer.echo(printable(": ".join(part for part in parts if part)))
+            echo(": ".join(part for part in parts if part))
     if any(row["problem"].startswith("looks like") for row in rows):
-        typer.echo("hint: remove secrets with 'offbook recording redact FILE', and revoke those that were live")
-    typer.echo(
+        echo("hint: remove secrets with 'offbook recording redact FILE', and revoke those that were live")
+    echo(
         f"{pluralize(len(files), 'recording')} checked: " + (pluralize(len(rows), "problem") if rows else "no problems")
     )

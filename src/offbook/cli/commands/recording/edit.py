@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from offbook.cli.options import DryRun, Fields, Patterns, Personal, Recordings
+from offbook.cli.output.console import echo
 from offbook.text import pluralize
 
 
@@ -44,7 +45,7 @@ def merge(
     sources = [open_store(file) for file in files]
     merged = merging.merge_stores(sources, open_store(output), conflict=on_conflict.value, force=force)
     tools = f" and {pluralize(len(merged.tools), 'tool')}" if merged.tools else ""
-    typer.echo(f"{output}: {pluralize(merged.size, 'exchange')} of {pluralize(len(merged.entries), 'key')}{tools}")
+    echo(f"{output}: {pluralize(merged.size, 'exchange')} of {pluralize(len(merged.entries), 'key')}{tools}")
 
 
 def redact(
@@ -71,7 +72,7 @@ def redact(
     redactor = Redactor.of_options(pattern, field, personal)
     for edited in edit_stores([open_store(file) for file in files], redactor.redact_document, dry_run=dry_run):
         done = "would change" if dry_run else "changed"
-        typer.echo(f"{edited.location}: {done} {pluralize(edited.changed, 'exchange')}")
+        echo(f"{edited.location}: {done} {pluralize(edited.changed, 'exchange')}")
 
 
 def prune(
@@ -117,4 +118,4 @@ def prune(
         stores, lambda document: pruning.prune_document(document, unwanted), dry_run=dry_run
     ):
         done = "would remove" if dry_run else "removed"
-        typer.echo(f"{edited.location}: {done} {edited.changed}, {edited.size} left")
+        echo(f"{edited.location}: {done} {edited.changed}, {edited.size} left")
