@@ -54,8 +54,8 @@ def refund(order_id: int) -> dict[str, Any]:
 TOOLS = Toolbox([find_order, refund])
 
 
-RETRYABLE = (None, 408, 409, 425, 500, 502, 503, 504, 529)
-"""The statuses after which the same request may be answered, without having been asked to wait."""
+RETRYABLE = (None, 408, 409, 425, 500, 502, 504, 529)
+"""The statuses after which the same request may be answered; 429 and 503 may ask for a longer wait."""
 
 
 def is_complete(answer: Response) -> bool:

@@ -9,7 +9,7 @@ const TICKET = [
 ];
 const PARAMETERS = { type: "object", properties: { order_id: { type: "integer" } }, required: ["order_id"] };
 const TOOLS = [{ type: "function", function: { name: "refund", parameters: PARAMETERS } }];
-const RETRYABLE = [408, 409, 425, 500, 502, 503, 504, 529];
+const RETRYABLE = [408, 409, 425, 500, 502, 504, 529];
 const env = process.env;
 
 class GaveUp extends Error {}

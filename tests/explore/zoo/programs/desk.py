@@ -18,7 +18,7 @@ PATIENCE_S = 0.8
 TICKET = [{"role": "system", "content": "You refund orders."}, {"role": "user", "content": "Order 42 never came."}]
 REFUND = {"type": "object", "properties": {"order_id": {"type": "integer"}}, "required": ["order_id"]}
 TOOLS = [{"type": "function", "function": {"name": "refund", "parameters": REFUND}}]
-RETRYABLE = (408, 409, 425, 500, 502, 503, 504, 529)
+RETRYABLE = (408, 409, 425, 500, 502, 504, 529)
 
 
 class GaveUpError(Exception):

@@ -28,7 +28,7 @@ ask() {
     local failure=$?
     if [ $failure = 0 ] && [ "$status" = 200 ] && is_complete; then return; fi
     [ $failure = 28 ] && give_up "the model is silent"
-    case $status in 4??) give_up "HTTP $status" ;; 200) is_readable && give_up "the answer is not complete" ;; esac
+    case $status in 4?? | 503) give_up "HTTP $status" ;; 200) is_readable && give_up "the answer is not complete" ;; esac
     sleep 0.05
   done
   give_up "the model does not answer"
