@@ -154,7 +154,7 @@ class ProgramSubject:
             observer.count_effects = lambda: files.count_effects() + len(session.effects)
             clock = RunClock(self._patience, observer)
             program_exit = self._wait_for(process, clock)
-            hung = "" if program_exit.code is not None else observer.endless or clock.hung or "it was stopped"
+            hung = observer.endless or ("" if program_exit.code is not None else clock.hung or "it was stopped")
             ended = _EndedRun(
                 exit=program_exit,
                 observer=observer,
