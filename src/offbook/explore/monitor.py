@@ -129,7 +129,7 @@ class RunDeadlineError(BaseException):
 class CaseReport(Struct, frozen=True, kw_only=True):
     """What the process of a case reports: its run, or why there is none.
 
-    The clean run also reports its `script`, and the `modules` that it has loaded from outside the agent's own code.
+    `modules` are those that it has loaded from outside the agent's own code; the clean run also reports its `script`.
     `notes` are what the subject notes beside.
     """
 

@@ -75,6 +75,7 @@ class ModelRecording:
         """Take over the script that the clean run wrote in another process."""
         answers = _by_id(self.reader, lines)
         self.script.load((line.key, ScriptedCall(line.key, line.fields, answers[line.answer])) for line in lines)
+        self.conversations.prepare()
 
     def start_run(self, continuation: Continuation = "stubborn", *, mark: str = "") -> ExploredModels:
         """Return the models of a run: a strict replay first, then one that answers a repeated request again.
@@ -207,10 +208,11 @@ class ExploredModels(Provider):
         """
         recording = self._recording
         self._unrecorded.add(_attempt_key(request))
-        condition = None if self._run.is_first else recording.conversations.condition(key[0], canonical_fields(request))
-        written = None if self._run.is_first else self._written.find(key, condition)
-        if written is not None:
-            return await self._playback.play(written.exchange, request)
+        if recording.written and not self._run.is_first:
+            condition = recording.conversations.condition(key[0], canonical_fields(request))
+            written = self._written.find(key, condition)
+            if written is not None:
+                return await self._playback.play(written.exchange, request)
         if not self.continued_by:
             refusal = mismatch_error(request, match, recording.reader, recording.rules)
             self.on_diverged(str(refusal))

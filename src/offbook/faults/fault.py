@@ -91,7 +91,7 @@ def _is_text(kind: Any) -> bool:
 
 def field_words(value: Struct) -> Iterator[tuple[str, str]]:
     """Yield a word for each field of `value` that is not at its default."""
-    for info in _fields_of(type(value)):
+    for info in fields_of(type(value)):
         field = getattr(value, info.name)
         if field == _default(info):
             continue
@@ -102,7 +102,8 @@ def field_words(value: Struct) -> Iterator[tuple[str, str]]:
 
 
 @cache
-def _fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+def fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
+    """Return the fields of a class. Deriving them from its annotations takes long, and is done once."""
     return struct_fields(kind)
 
 

@@ -8,7 +8,6 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import fields as struct_fields
 
 from offbook.errors import InputError
 from offbook.faults.catalog import (
@@ -18,7 +17,7 @@ from offbook.faults.catalog import (
     explain_fault_error,
     fault_type_hint,
 )
-from offbook.faults.fault import join_words, parse_value, split_words
+from offbook.faults.fault import fields_of, join_words, parse_value, split_words
 from offbook.faults.site import At, PlannedFault
 from offbook.schema_errors import explain_msgspec_error, shape_hint
 
@@ -99,7 +98,7 @@ def _name_first_word(words: list[tuple[str, str]], shape: type[Struct]) -> list[
 
 def _parse_fields(words: Iterable[tuple[str, str]], shape: type[Struct]) -> dict[str, Any]:
     """Parse the values of words, by the names of their fields."""
-    kinds = {info.encode_name: info.type for info in struct_fields(shape)}
+    kinds = {info.encode_name: info.type for info in fields_of(shape)}
     fields: dict[str, Any] = {}
     for name, word in words:
         field, _, entry = name.partition(".")

@@ -50,6 +50,7 @@ class IsolatedSubject(ABC):
     def __init__(self, harnesses: HarnessFactory, deadlines: Deadlines) -> None:
         self._harnesses, self._deadlines = harnesses, deadlines
         self.notes: dict[str, str] = {}
+        self._tried = set[str]()
         self._references: TimeReferences | None = None
 
     @abstractmethod
@@ -89,7 +90,7 @@ class IsolatedSubject(ABC):
             raise RuntimeError(report.error)
         if report.script is not None:
             self._harnesses.load_script(report.script)
-            self._load(report.modules)
+        self._load(report.modules)
         return report.run
 
     def close(self) -> None:
@@ -99,9 +100,9 @@ class IsolatedSubject(ABC):
         is_clean, before = not self._harnesses.has_script, set(sys.modules)
         try:
             run = self.run_here(plan, continuation)
-            report = CaseReport(run=run, notes=self.notes)
+            report = CaseReport(run=run, notes=self.notes, modules=_foreign_modules(before))
             if is_clean:
-                report = replace(report, script=self._harnesses.script, modules=_foreign_modules(before))
+                report = replace(report, script=self._harnesses.script)
         except InputError as error:
             fields = {"reason": error.reason, "source": error.source, "place": error.place, "hint": error.hint}
             report = CaseReport(refusal=fields)
@@ -117,10 +118,12 @@ class IsolatedSubject(ABC):
         return Run(error=RunFailure("undeclared", PROCESS_ENDED, exit_text(ending.exit_code)), fired=fired)
 
     def _load(self, modules: Sequence[str]) -> None:
-        for name in modules:
+        new = [name for name in modules if name not in self._tried]
+        self._tried.update(new)
+        for name in new:
             with suppress(Exception):  # it may need something that only the run has, and then the run loads it
                 import_module(name)
-        if modules:
+        if new:
             self._references = None
 
 

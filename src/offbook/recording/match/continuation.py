@@ -98,10 +98,11 @@ class ContinuedAnswer(Struct, frozen=True):
 
 
 class _Turn(Struct, frozen=True):
-    """A model call of the clean run, decoded."""
+    """A model call of the clean run, decoded. `asked` are the texts of its users."""
 
     call: ScriptedCall
     messages: list[JsonObject]
+    asked: frozenset[str]
     tools: frozenset[str]
     response: Response
     said: Utterance
@@ -178,6 +179,10 @@ class ConversationScript:
             return ContinuedAnswer(_plain(place.next_turn.response, rest))
         return self._given(place.next_turn, request, mark)
 
+    def prepare(self) -> None:
+        """Decode the calls now, before processes are forked that would each do it."""
+        _ = self.known_texts, self._by_messages, self._conversations
+
     @cached_property
     def known_texts(self) -> frozenset[str]:
         """The texts of all messages that the clean run sent."""
@@ -197,14 +202,20 @@ class ConversationScript:
 
     def _conversation(self, step: str, messages: Sequence[JsonObject]) -> list[_Turn]:
         """Return the calls of the conversation that a request belongs to: of the same opening, or the nearest one."""
-        turns = [turn for turn in self._turns if turn.call.key[0] == step] or self._turns
-        openings: dict[str, list[_Turn]] = {}
-        for turn in turns:
-            openings.setdefault(_opening_text(turn.messages), []).append(turn)
-        if not openings:
-            return []
+        conversations = self._conversations.get(step) or self._conversations[None]
+        if len(conversations) < 2:
+            return conversations[0] if conversations else []
         texts = [message_text(message) for message in messages]
-        return max(openings.values(), key=lambda each: _alikeness(opening_of(each[0].messages), messages, texts))
+        return max(conversations, key=lambda each: _alikeness(opening_of(each[0].messages), messages, texts))
+
+    @cached_property
+    def _conversations(self) -> dict[str | None, list[list[_Turn]]]:
+        """The conversations of each step, those with the same opening together; under None those of all steps."""
+        found: dict[str | None, dict[str, list[_Turn]]] = {None: {}}
+        for turn in self._turns:
+            for step in (turn.call.key[0], None):
+                found.setdefault(step, {}).setdefault(_opening_text(turn.messages), []).append(turn)
+        return {step: list(openings.values()) for step, openings in found.items()}
 
     def _is_to_resign(self, place: _Place, fields: JsonObject, mark: str) -> bool:
         """Return whether a model that gives up does so here: where it is told of a failure, or asked once more."""
@@ -272,14 +283,14 @@ class _Walk:
         for message in messages:
             if message.get("role") == "user":
                 text = message_text(message)
-                first = next((place for place in range(answered + 1, len(self._turns)) if text in self._new(place)), 0)
+                places = range(answered + 1, len(self._turns))
+                first = next((place for place in places if self._is_new(text, place)), 0)
                 answered = max(answered, first - 1)
         return answered
 
-    def _new(self, place: int) -> set[str]:
-        """Return the words of users that are new in a call."""
-        before = self._turns[place - 1].messages if place else []
-        return _user_texts(self._turns[place].messages) - _user_texts(before)
+    def _is_new(self, text: str, place: int) -> bool:
+        """Return whether these words of a user are new in a call."""
+        return text in self._turns[place].asked and not (place and text in self._turns[place - 1].asked)
 
     def _is_asked_again(self, messages: Sequence[JsonObject]) -> bool:
         """Return whether the request ends with an empty answer, or with words that the clean run does not have."""
@@ -296,7 +307,9 @@ class _Walk:
 def _decoded(call: ScriptedCall) -> _Turn:
     fields = orjson.loads(call.fields)
     response = call.stored.exchange.response(model=str(fields.get("model") or ""), provider="")
-    return _Turn(call, fields["messages"], _tool_names(fields), response, Utterance.of_response(response))
+    messages = fields["messages"]
+    asked = frozenset(message_text(message) for message in messages if message.get("role") == "user")
+    return _Turn(call, messages, asked, _tool_names(fields), response, Utterance.of_response(response))
 
 
 def _tool_names(fields: JsonObject) -> frozenset[str]:
@@ -323,10 +336,6 @@ def _alikeness(opening: Sequence[JsonObject], messages: Sequence[JsonObject], te
     if [message_text(message) for message in opening] == texts[: len(opening)]:
         return 100.0 + len(opening)
     return similarity({"messages": list(opening)}, {"messages": list(messages[: len(opening)])})
-
-
-def _user_texts(messages: Sequence[JsonObject]) -> set[str]:
-    return {message_text(message) for message in messages if message.get("role") == "user"}
 
 
 def _is_told(message: JsonObject) -> bool:
