@@ -285,11 +285,13 @@ def _conventional(provider: str) -> str:
 
 def _without_none(attributes: _Attributes) -> dict[str, str | int | float | tuple[str, ...]]:
     """Return the attributes that are set, without secrets."""
-    return {
-        name: mask_text(value) if isinstance(value, str) else value
-        for name, value in attributes.items()
-        if value is not None
-    }
+    return {name: _masked(value) for name, value in attributes.items() if value is not None}
+
+
+def _masked(value: str | int | float | tuple[str, ...]) -> str | int | float | tuple[str, ...]:
+    if isinstance(value, tuple):
+        return tuple(map(mask_text, value))
+    return mask_text(value) if isinstance(value, str) else value
 
 
 def _set(span: Span, attributes: _Attributes) -> None:
