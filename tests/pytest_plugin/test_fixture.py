@@ -229,6 +229,7 @@ def test_mistyped(offbook):
     result = project.record()
     result.assert_outcomes(passed=2, failed=1)
     assert "did you mean 'http_error'?" in printed_output(result)
+    assert "def faults" not in printed_output(result)
     project.run("-k", "recovers or fails").assert_outcomes(passed=2)
 
 

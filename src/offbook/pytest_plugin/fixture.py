@@ -193,7 +193,10 @@ class Offbook:
             InputError: a str is not a fault.
         """
         __tracebackhide__ = True
-        planned = [parse_fault(each) if isinstance(each, str) else each for each in faults]
+        try:
+            planned = [parse_fault(each) if isinstance(each, str) else each for each in faults]
+        except InputError as error:
+            raise error.with_traceback(None) from None  # pytest shows the line of the test alone
         self._faults = self._faulty_tools.plan = FaultPlan([*self._faults, *planned])
         if self._fault_injector is not None:
             self._fault_injector.follow(self._faults)

@@ -44,6 +44,7 @@ class OpenRecording:
     """A recording that a recorder writes to in one of the record modes. Safe to use from several threads.
 
     Attributes:
+        found_any: there were exchanges when the recording was opened.
         has_answers: the exchanges found when the recording was opened answer calls before anything is called live
             (modes `once` and `new`, if there were any).
         is_live: calls without such an answer are made live. False in mode `once` if the recording has answers.
@@ -53,6 +54,7 @@ class OpenRecording:
         self._store, self._mode, self._lock = store, mode, threading.Lock()
         self._writer = ReplaceOnCloseWriter(store, kind, mode) if mode in ("all", "fresh") else store.write()
         size = self._writer.size if kind == "models" else self._writer.tool_size
+        self.found_any = self._writer.found_any if isinstance(self._writer, ReplaceOnCloseWriter) else size > 0
         self.has_answers = mode in ("once", "new") and size > 0
         self.is_live = mode != "once" or not self.has_answers
 

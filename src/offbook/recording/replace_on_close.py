@@ -286,6 +286,7 @@ class ReplaceOnCloseWriter:
         self.meta, self.size, self.tool_size = self._writer.meta, self._writer.size, self._writer.tool_size
         if mode == "all":
             self.size, self.tool_size = self._run.found_size, self._run.found_tool_size
+        self.found_any = self._run.found_size + self._run.found_tool_size > 0
 
     def add_meta(self, meta: JsonObject) -> None:
         self._open_writer().add_meta(meta)

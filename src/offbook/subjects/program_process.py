@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -65,6 +66,12 @@ class ProgramProcess:
         except OSError as error:
             reason = "there is no such program" if isinstance(error, FileNotFoundError) else error.strerror
             raise InputError(f"it cannot be started: {reason}", source=self._command[0]) from None
+
+
+def check_command(command: Sequence[str]) -> None:
+    """Raise InputError if there is no such program, without starting it."""
+    if command and shutil.which(command[0]) is None and not Path(command[0]).exists():
+        raise InputError("it cannot be started: there is no such program", source=command[0])
 
 
 DEFAULT_WAIT_S = 20.0

@@ -214,6 +214,11 @@ class WireBackend:
         """Whether calls without a recorded answer go upstream."""
         return self.recorder is not None and self.recorder.is_live
 
+    @property
+    def got_no_answer(self) -> bool:
+        """Whether calls were recorded, and no API has answered any of them."""
+        return self.recorder is not None and self.recorder.got_no_answer
+
     def keep_recording(self) -> None:
         """Let a recording that is to be replaced stay as it was, because the run has failed."""
         if self.recorder is not None:
@@ -307,6 +312,11 @@ class CallInspection:
     def fired(self) -> list[PlannedFault]:
         """Return the faults that fired in all sessions."""
         return [planned for session in self._backend.sessions for planned in session.fired]
+
+    @property
+    def got_no_answer(self) -> bool:
+        """Whether calls were made to real APIs, and none was answered."""
+        return self._backend.got_no_answer
 
     def totals(self) -> SessionTotals:
         """Return the totals of all sessions, including deleted ones."""

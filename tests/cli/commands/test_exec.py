@@ -336,15 +336,19 @@ def test_without_a_command_there_is_nothing_to_run(execute):
 
 
 def test_the_programs_own_json_option_is_not_ours(execute):
-    assert execute("--replay", "missing.json", "--", "agent", "--json")[:2] == (2, "")
+    assert execute("--replay", "missing.json", "--", "true", "--json")[:2] == (2, "")
 
 
-def test_a_command_that_is_not_there_ends_as_shells_end(execute):
+def test_a_command_that_is_not_there_ends_as_shells_end(execute, write):
     assert execute("--replay", "run.json", "--", "no-such-command") == (
         127,
         "",
         "error: no-such-command: command not found\n",
     )
+    write("tools.json", flows.recording({"any": [ASKING]}))
+    assert execute("--replay", "tools.json", "--", "pyhton")[2] == "error: pyhton: command not found\n"
+    err = execute("--replay", "tools.json", "--fault", "call=3: htp_error 500", "--", "true")[2]
+    assert err.startswith("error: 'call=3: htp_error 500'")
     assert execute("--replay", "run.json", "--", "./run.json") == (126, "", "error: ./run.json: Permission denied\n")
 
 
@@ -431,6 +435,16 @@ def test_a_call_that_fails_costs_no_recorded_answer_even_if_the_program_swallows
     assert contents("new.json") == ["Hello!"]
 
 
+@pytest.mark.parametrize("mode", ["append", "all", "fresh"])
+def test_a_run_whose_calls_got_no_answer_adds_nothing_to_a_recording(execute, recorded, mode):
+    before = Path("new.json").read_bytes()
+    options = ("--record", "new.json", "--record-mode", mode, "--upstream", "openai=http://127.0.0.1:1/v1")
+    code, out, err = execute(*options, "--", *ASK, "Hi", "Ho")
+    assert (code, out) == (1, "status 502\nstatus 502\n")
+    assert "no call got an answer" in err
+    assert Path("new.json").read_bytes() == before
+
+
 ASKING = {"content": "", "tool_calls": [{"name": name, "arguments": {}} for name in ("find_order", "refund")]}
 
 
@@ -507,8 +521,9 @@ def test_what_failed_while_recording_is_reported_even_quietly_and_in_the_report(
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     code, out, err = execute("--record", "new.json", "-q", "--report", "report.json", "--", *ASK, "Hi", "Ho")
     failure = "no answer from http://127.0.0.1:1 (ConnectError: All connection attempts failed)"
-    assert (code, out) == (0, "status 502\nstatus 502\n")
-    assert err == f"offbook: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n"
+    assert (code, out) == (1, "status 502\nstatus 502\n")
+    assert err.startswith(f"offbook: 2 calls, 2 recorded, of which 2 failed: {failure} (new.json)\n")
+    assert "no call got an answer, so there is nothing to replay\n  hint: check the address of the API" in err
     report = json.loads(Path("report.json").read_text())
     assert report["counts"] == {"calls": 2, "tries": 2, "recorded": 2, "failed": 2}
     assert [call["failure"] for call in report["calls"]] == [failure] * 2

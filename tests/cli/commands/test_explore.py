@@ -346,6 +346,7 @@ NO_REFND = "there is no tool 'refnd'\n  hint: did you mean 'refund'?"
         ("--only", "999", "there is no case '999'\n  hint: an id is like 0007; --list shows them"),
         ("--fault", "tool=refund: tool_lost", "faults of tools cannot fire over HTTP"),
         ("--faults", "tool_lost", "faults of tools cannot fire over HTTP"),
+        ("--report", "x.pdf", "--report x.pdf: the report is an HTML page"),
     ],
 )
 def test_what_is_not_there_is_refused_before_a_program_runs_its_tools(paying, monkeypatch, option, value, reason):
@@ -354,6 +355,11 @@ def test_what_is_not_there_is_refused_before_a_program_runs_its_tools(paying, mo
     assert code == 2
     assert reason in err
     assert not Path("ledger.jsonl").exists()
+
+
+def test_a_program_that_is_not_there_is_all_that_is_reported(run, paying):
+    _, _, err = run("explore", "--replay", "run.json", "--run-tools", "--", "pyhton", "agent.py")
+    assert err == "error: pyhton: it cannot be started: there is no such program\n"
 
 
 def test_an_effect_that_only_the_program_knows_may_be_declared(paying, monkeypatch):

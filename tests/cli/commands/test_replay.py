@@ -185,3 +185,13 @@ def test_the_command_that_records_again_can_be_pasted(run, careless, write):
     write("my run.json", json.dumps({"_version": 2, "other": {"content": "Hello!"}}))
     code, _, err = run("replay", careless, "--recording", "my run.json")
     assert (code, "--record 'my run.json' --record-mode all" in err) == (3, True)
+    write("state.json", '{"sum": 1}')
+    given = ["--set", "answer=hi there", "--state", "state.json"]
+    code, _, err = run("replay", careless, "--recording", "my run.json", *given)
+    assert (code, f"offbook run {careless} --set 'answer=hi there' --state state.json --record" in err) == (3, True)
+
+
+def test_a_plan_without_a_workflow_is_reported_with_what_to_type(run, write):
+    write("plan.json", '{"faults": []}')
+    code, _, err = run("replay", "--plan", "plan.json")
+    assert (code, "hint: offbook replay FLOW --recording PATH --plan plan.json" in err) == (2, True)

@@ -328,6 +328,8 @@ class TestRecordAndReplay:
     def test_a_recording_that_is_not_there_is_bad_input(self, run, talking):
         code, _, err = run("test", "--replay", "nowhere.json")
         assert (code, "nowhere.json" in err) == (2, True)
+        code, _, err = run("test", "--replay", "recordngs/")
+        assert (code, "recordngs/: there is no such folder" in err) == (2, True)
 
 
 class TestAgents:
@@ -367,7 +369,7 @@ class TestAgents:
 
     def test_what_is_no_workflow_is_no_runner(self, run, project, write):
         write("offbook.toml", '[agent]\nrunner = "my_agent:handle"\nprovider = "openai"\nmodel = "m"\n')
-        assert "expected a Workflow, got function" in run("test", "--replay", "sims/")[2]
+        assert "expected a Workflow, got function" in run("test", "--replay", "./")[2]
 
     def test_an_agent_without_a_provider_that_asks_for_one_has_failed(self, run, project, write):
         write("offbook.toml", '[agent]\nhandler = "my_agent:think"\n')

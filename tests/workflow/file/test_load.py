@@ -110,6 +110,16 @@ def test_a_path_that_leaves_the_folder_or_leads_nowhere_is_refused(folder, path,
     assert refused(folder / "flow.yaml") == [f"flow.yaml:3: steps[0].path: {reason}"]
 
 
+@pytest.mark.parametrize(
+    ("there", "named"), [("flow.yaml", "flow.yml"), ("flow.yml", "flow.yaml"), ("flow.yaml", "flow")]
+)
+def test_a_file_that_is_not_there_is_not_the_one_with_the_other_ending(folder, there, named):
+    (folder / there).write_text(CHILD)
+    with pytest.raises(WorkflowError, match="No such file or directory") as caught:
+        load_workflow(folder / named)
+    assert caught.value.hint == f"did you mean {str(folder / there)!r}?"
+
+
 def test_a_path_with_a_null_byte_is_refused(folder):
     (folder / "flow.yaml").write_text(include("x").replace("'x'", '"a\\0b"'))
     [complaint] = refused(folder / "flow.yaml")

@@ -73,8 +73,9 @@ def execute(
 
     Exits with 3 if the recording had no answer for a call, even if the program
     succeeded, and if the program made no call; with 1 if a planned fault never
-    fired, or a call could not be recorded; with 124 at the time limit; with 2 on bad input; with 126 or 127 if
-    the program cannot be started.
+    fired, a call could not be recorded, or no recorded call got an answer; with
+    124 at the time limit; with 2 on bad input; with 126 or 127 if the program
+    cannot be started.
 
     [bold]Examples[/bold]
 
@@ -109,6 +110,8 @@ def execute(
     policy = ExitPolicy(options, command, is_strict=strict_unused, may_ask_nothing=allow_no_calls)
     file = WireReportFile(report, options, command)
     options.check()
+    options.fault_plan()
+    _check_command(command[0])
     if not quiet:
         print_notes(options)
     end, tally = _run(command, options, port=port, report=file, time_limit_s=time_limit)
@@ -155,6 +158,15 @@ def _run(
         keep_recording_of_failure(end, options)
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
     return end, tally_wire_calls(server, unused, options.fault_plan(), reported)
+
+
+def _check_command(name: str) -> None:
+    """Exit if there is no such program, before anything is said about it."""
+    import shutil
+    from pathlib import Path
+
+    if shutil.which(name) is None and not Path(name).exists():
+        raise typer.Exit(_print_not_started(name, FileNotFoundError()))
 
 
 def _print_not_started(name: str, error: OSError) -> int:

@@ -124,8 +124,12 @@ def explore(
         parse_workers,
         run_exploration,
     )
+    from offbook.errors import InputError
     from offbook.subjects.specs import DEFAULT_DIVERGENCE, DEFAULT_SETTINGS, ExploreSettings
 
+    if report is not None and not report.endswith((".html", ".htm")):
+        hint = "name it *.html; --reporter writes json=PATH and junit=PATH"
+        raise InputError("the report is an HTML page", source=f"--report {report}", hint=hint)
     if default_response is not None and on_divergence == DEFAULT_DIVERGENCE:
         on_divergence = "default"
     explore_settings = ExploreSettings(

@@ -87,7 +87,8 @@ def replay(
         raise InputError("there is no such file", source=plan)
     if flow is None or recording is None:
         missing = "workflow" if flow is None else "recording"
-        raise InputError(f"a {missing} is missing", source="replay", hint="offbook replay FLOW --recording PATH")
+        hint = "offbook replay FLOW --recording PATH" + (f" --plan {shlex.quote(plan)}" if plan is not None else "")
+        raise InputError(f"a {missing} is missing", source="replay", hint=hint)
     definition = load_workflow(flow)
     check_models(definition, flow)
     options = RunOptions(
@@ -103,7 +104,9 @@ def replay(
     try:
         ending = run_workflow(definition, options, folder=folder_of(flow))
     except RecordingMismatchError as error:
-        again = f"offbook run {shlex.quote(flow)} --record {shlex.quote(recording)} --record-mode all"
+        given = [word for setting in settings for word in ("--set", setting)]
+        given += [] if state is None else ["--state", state]
+        again = shlex.join(["offbook", "run", flow, *given, "--record", recording, "--record-mode", "all"])
         raise error.replace(hint=f"record it again, or undo the change: {again}") from None
     raise typer.Exit(ending.code)
 

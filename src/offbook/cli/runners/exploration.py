@@ -256,9 +256,11 @@ def _check_chosen(spec: AnySubjectSpec, options: ExploreArguments) -> None:
             hint = "an id is like 0007; --list shows them"
             raise InputError(f"there is no case {wanted!r}", source="--only", hint=hint)
     if isinstance(spec, ProgramSpec):
+        from offbook.subjects.program_process import check_command
         from offbook.wire.options import parse_fault_plan
 
         parse_fault_plan(options.lines)
+        check_command(spec.command)
 
 
 class _Exploration:

@@ -68,11 +68,14 @@ def parse_mode(record: str | None, replay: str | None) -> Live | Record | Replay
     """Return the mode of the options.
 
     Raises:
-        InputError: both are given.
+        InputError: both are given, or there is no such folder to replay.
     """
     if record is not None and replay is not None:
         raise InputError("--record and --replay exclude each other", hint="leave one of them out")
     if replay is not None:
+        if replay.endswith("/") and not Path(replay).is_dir():
+            hint = f"record it: offbook test --record {replay}"
+            raise InputError("there is no such folder", source=replay, hint=hint)
         return Replay(replay)
     return Live() if record is None else Record(record)
 

@@ -236,7 +236,7 @@ def discard_empty_recording(location: str | None) -> Iterator[None]:
 class WireTally(Struct, frozen=True):
     """The outcome of a run over the wire. `totals` include sessions that were deleted; calls and misses do not.
 
-    `effects` are the side effects that the program has reported.
+    `effects` are the side effects that the program has reported. It `got_no_answer` if real APIs answered no call.
     """
 
     totals: SessionTotals
@@ -245,6 +245,7 @@ class WireTally(Struct, frozen=True):
     unused: list[UnusedExchange]
     faults: FaultTally
     effects: Sequence[Effect] = ()
+    got_no_answer: bool = False
 
     @property
     def failed(self) -> int:
@@ -281,7 +282,8 @@ def tally_wire_calls(
     """The tally of a server that has ended, and had `left` before that. `plan` is the one that it was started with."""
     totals = server.totals()
     fired, unfired = map(str, totals.fired), [str(line) for line in plan if line not in totals.fired_lines]
-    return WireTally(totals, server.calls, server.misses, left, FaultTally(list(fired), unfired), effects)
+    faults = FaultTally(list(fired), unfired)
+    return WireTally(totals, server.calls, server.misses, left, faults, effects, server.got_no_answer)
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:
@@ -304,8 +306,8 @@ class ExitPolicy(Struct, frozen=True):
     A command that was stopped at its time limit is late, whatever it did before. A miss counts more than the exit code
     of the command; the hint to record again is left out if a fault had fired before every miss. Without a miss, the
     exit code of a command that failed stands. One that succeeded is refused if it made no call (unless it
-    `may_ask_nothing`), if a call could not be recorded, if a planned fault never fired, or, if `is_strict`, if
-    exchanges were not used.
+    `may_ask_nothing`), if no call got an answer or one could not be recorded, if a planned fault never fired, or, if
+    `is_strict`, if exchanges were not used.
     """
 
     options: WireArguments
@@ -319,10 +321,13 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(TIMED_OUT, "the command reached its time limit and was stopped", _TIME_LIMIT_HINT)
         if tally.totals.outcomes["missed"]:
             return self._mismatch(tally)
-        if end.code != FINE:
-            return ExitDecision(end.code)
+        return self._success(tally) if end.code == FINE else ExitDecision(end.code)
+
+    def _success(self, tally: WireTally) -> ExitDecision:
         if not tally.totals.tries and not self.may_ask_nothing:
             return ExitDecision(MISMATCH, "the command made no call to the server", _BASE_URL_HINT)
+        if tally.got_no_answer:
+            return ExitDecision(FAILED, "no call got an answer, so there is nothing to replay", _NO_ANSWER_HINT)
         if tally.unrecorded or tally.faults.unfired:
             return ExitDecision(FAILED)
         return ExitDecision(MISMATCH if self.is_strict and tally.unused else FINE)
@@ -343,6 +348,7 @@ _BASE_URL_HINT = (
     "let its clients take their base URL from OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST"
     " or OFFBOOK_URL, as SDKs do by default; add --allow-no-calls if it makes no calls"
 )
+_NO_ANSWER_HINT = "check the address of the API (--upstream, or the variable of its SDK) and the network"
 _TIME_LIMIT_HINT = (
     "a call with a timeout or a stall lasts as long as its client waits, with most SDKs ten minutes: let it wait"
     " for less, or give a longer --time-limit"

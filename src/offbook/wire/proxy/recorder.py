@@ -159,7 +159,7 @@ class WireRecorder:
     """Records exchanges at `location`. Secrets are removed before anything is written.
 
     `has_answers` means that the exchanges found in the recording answer calls before upstream does. If not `is_live`,
-    no call goes upstream.
+    no call goes upstream. A run in which no call got an answer adds nothing to what was found.
 
     Args:
         location: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist.
@@ -182,6 +182,8 @@ class WireRecorder:
     ) -> None:
         self._redactor, self._sink, self.clock = redactor or Redactor(), guard_sink(sink), clock
         self._prices = PriceTable.shipped()
+        self._held_back: list[RecordedExchange] = []
+        self._is_answered = self._is_asked = False
         self._recording = open_recording(location, mode=mode, kind="models")
         try:
             self.rules = self._recording.agree_rules()
@@ -209,9 +211,23 @@ class WireRecorder:
         redactor = self._redactor.knowing(credentials)
         key = parsed.request_hash if attempt.step_id is None else redactor.text(attempt.step_id)
         exchange = build_exchange(parsed, captured, prices=self._prices, recorded_at=timestamp(self.clock))
-        self._recording.append(key, redactor.redact(exchange))
+        self._append(RecordedExchange(key, redactor.redact(exchange)), is_answered=answer.status is not None)
         self._emit(attempt, exchange, latency_ms=answer.end_ms)
         return RecordedExchange(key, exchange)
+
+    @property
+    def got_no_answer(self) -> bool:
+        """Whether calls were made, and no API has answered any of them."""
+        return self._is_asked and not self._is_answered
+
+    def _append(self, recorded: RecordedExchange, *, is_answered: bool) -> None:
+        """Write the exchange. In a recording that has others, those without an answer wait for one that has one."""
+        self._is_asked, self._is_answered = True, self._is_answered or is_answered
+        self._held_back.append(recorded)
+        if self._is_answered or not self._recording.found_any:
+            ready, self._held_back = self._held_back, []
+            for each in ready:
+                self._recording.append(each.key, each.exchange)
 
     def keep(self) -> None:
         """Let the recording stay as it was, because the run has failed."""

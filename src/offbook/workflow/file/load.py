@@ -147,7 +147,9 @@ def _read_text(file: Path) -> str:
         data = read_file(file, limit=MAX_BYTES + 1)
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise WorkflowError([Problem(error.strerror or str(error), source=str(file))]) from None
+        other = Path(f"{file.with_suffix('') if file.suffix else file}{'.yml' if file.suffix == '.yaml' else '.yaml'}")
+        hint = f"did you mean {str(other)!r}?" if other.is_file() else ""
+        raise WorkflowError([Problem(error.strerror or str(error), source=str(file), hint=hint)]) from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         column = error.start - data.rfind(b"\n", 0, error.start)
