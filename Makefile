@@ -15,8 +15,9 @@ NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_V
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
 CONFORMANCE := tests/wire/frameworks tests/wire/node
-# explored with every fault, which takes many minutes
+# explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py
+ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 
 # tests start many Python processes, and none should compile again what the one before has
 unexport PYTHONDONTWRITEBYTECODE
@@ -75,7 +76,7 @@ conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup --timeout 1200 $(ZOO)
+	$(BIN)/python -m pytest --numprocesses $(ZOO_WORKERS) --dist worksteal --timeout 1200 $(ZOO)
 
 constraints: ## Renew the pins in constraints.txt
 	rm -rf .scratch/pins
