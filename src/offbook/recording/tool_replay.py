@@ -17,6 +17,7 @@ from offbook.errors import MismatchKind, RecordingMismatchError
 from offbook.messages import JsonObject
 from offbook.recording.format.document import Document, check_strict
 from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.format.tool_exchange import ToolExchange, error_from_record, hash_arguments, json_arguments
 from offbook.recording.latency import Latency, LatencyModel
 from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
@@ -120,8 +121,11 @@ class ReplayedTools(ClosableToolbox):
         super().__init__([self.wrap(tool) for tool in tools.values()])
 
     def unused(self) -> list[UnusedEntry]:
-        """Return the exchanges that were never served, in the order of the recording; their key is the tool's name."""
-        return self._cursor.unused()
+        """Return the exchanges that were never served, in the order of the recording; their key is the tool's name.
+
+        What MCP servers answered to other requests than tool calls is not counted.
+        """
+        return [left for left in self._cursor.unused() if not is_mcp_key(left.key)]
 
     def answers(self, tool: str, arguments: Mapping[str, object]) -> bool:
         """Return whether a strict replay has an answer for the call now."""
@@ -232,7 +236,7 @@ def _documents(location: str | os.PathLike[str]) -> list[Document]:
 
 def _called(documents: Sequence[Document]) -> tuple[str, ...]:
     asked = [call.name for document in documents for _, each in document for call in each.tool_calls or ()]
-    recorded = [tool for document in documents for tool in document.tools]
+    recorded = [tool for document in documents for tool in document.tools if not is_mcp_key(tool)]
     return tuple(dict.fromkeys([*asked, *recorded]))
 
 

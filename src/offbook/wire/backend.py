@@ -21,13 +21,13 @@ from offbook.recording.match.fingerprint import NO_RULES
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.store import StoredExchange
 from offbook.text import printable, shorten
-from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, WireCall
+from offbook.wire.calls import NO_FAULTS, CallAttempt, Miss, RecordingUse, SessionTotals, WireCall
 from offbook.wire.options import DEFAULT_RESPONSE, WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredReplay, ExploredRun, WireReplay
 from offbook.wire.replay_source import RecordingSet, ReplaySource
 from offbook.wire.request import HttpRequest, RequestParser, route_of
 from offbook.wire.response import HttpResponse, refusal_response
-from offbook.wire.session import RecordingUse, RequestMemory, SessionTotals, WireSession
+from offbook.wire.session import RequestMemory, WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.recorder import WireRecorder
@@ -196,7 +196,7 @@ class WireBackend:
     def __init__(self, options: WireOptions) -> None:
         options.check()
         self._options = options
-        plan = parse_fault_plan(options.faults)
+        plan = parse_fault_plan(options.faults, has_tools=options.has_tools)
         latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
         self.recorder = _open_recorder(options)
         self._recordings: RecordingSet | None = None
@@ -238,8 +238,14 @@ class WireBackend:
         uses = totals.uses or {self._recordings.source(""): RecordingUse(set(), set())}
         return unused_exchanges(uses, self._recordings.file_of)
 
-    def start(self, name: str, plan: FaultPlan, explored_run: ExploredRun | None = None) -> WireSession:
+    def start(
+        self,
+        name: str,
+        faults: Iterable[str | PlannedFault] | FaultPlan,
+        explored_run: ExploredRun | None = None,
+    ) -> WireSession:
         """Create a session, which replaces one of that name."""
+        plan = parse_fault_plan(faults, has_tools=self._options.has_tools)
         return self.sessions.add(self._session(name, plan, explored_run))
 
     def _session(self, name: str, plan: FaultPlan, explored_run: ExploredRun | None = None) -> WireSession:
@@ -342,7 +348,7 @@ class CallInspection:
         explored_run: ExploredRun | None = None,
     ) -> WireSession:
         """Create a session with its own faults, which replaces one of that name."""
-        return self._backend.start(name, parse_fault_plan(faults), explored_run)
+        return self._backend.start(name, faults, explored_run)
 
     def end_session(self, name: str) -> None:
         """Delete a session, if there is one of that name."""

@@ -1,16 +1,22 @@
-"""The calls of a session: their numbers and attempts, the faults planned for them, and their outcomes."""
+"""The calls of a session: numbers, attempts, planned faults and outcomes; totals sum up the outcomes of many sessions."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from offbook.call_numbers import CallNumbers, Site
 from offbook.errors import MismatchKind
-from offbook.faults import AnyFault, At, FaultPlan, PlannedFault, mark_of
+from offbook.faults import AnyFault, AnyToolFault, At, FaultPlan, PlannedFault, ToolSite, mark_of
 from offbook.messages import Request
 from offbook.wire.request import HttpRequest, ParsedRequest
+
+if TYPE_CHECKING:
+    from offbook.wire.replay_source import ReplaySource
+    from offbook.wire.session import WireSession
 
 
 class CallAttempt(Struct, frozen=True, gc=False):
@@ -28,6 +34,15 @@ class CallAttempt(Struct, frozen=True, gc=False):
     fault: AnyFault | None = None
     site: Site | None = None
     call: int = 0
+    mark: str = ""
+
+
+class ToolAttempt(Struct, frozen=True, gc=False):
+    """A tool call over MCP: its number among the requests of the session, its site, and the fault that applies."""
+
+    number: int
+    site: ToolSite
+    fault: AnyToolFault | None = None
     mark: str = ""
 
 
@@ -58,6 +73,7 @@ class CallCounter:
         self.follow(plan)
         self._call_numbers = CallNumbers()
         self._failed_attempts: dict[str, int] = {}
+        self._tool_calls: Counter[str] = Counter()
 
     def start(self, request: HttpRequest, parsed: ParsedRequest) -> CallAttempt:
         """Number a call, and find its fault."""
@@ -73,6 +89,14 @@ class CallCounter:
             return CallAttempt(parsed, self.total, attempt_number, step_id)
         self._calls += attempt_number == 1 or not self._calls
         return CallAttempt(parsed, self.total, attempt_number, step_id, call=self._calls)
+
+    def start_tool_call(self, tool: str) -> ToolAttempt:
+        """Number a tool call, and find its fault."""
+        self.total += 1
+        self._tool_calls[tool] += 1
+        site = ToolSite(tool, self._tool_calls[tool])
+        fault = self._plan.tool_fault_at(site)
+        return ToolAttempt(self.total, site, fault, "" if fault is None else self._note_fired(site, fault))
 
     def finish(self, attempt: CallAttempt, *, failed: bool) -> None:
         """Remember whether the answer to the call failed."""
@@ -103,11 +127,15 @@ class CallCounter:
         fault = self._plan.fault_at(site)
         if fault is None:
             return None, ""
+        return fault, self._note_fired(site, fault)
+
+    def _note_fired(self, site: Site | ToolSite, fault: AnyFault | AnyToolFault) -> str:
+        """Note that a fault fires at a site, and return its mark."""
         fired, planned = PlannedFault(At.of(site), fault), self._plan.line_at(site)
         self.fired.append(fired)
         if planned is not None and planned not in self.fired_lines:
             self.fired_lines.append(planned)
-        return fault, self._mark(planned or fired)
+        return self._mark(planned or fired)
 
     def _mark(self, line: PlannedFault) -> str:
         mark = mark_of(line) if self._marked else ""
@@ -171,3 +199,73 @@ class Miss(Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         return self.text
+
+
+MAX_CALLS = 10_000
+"""How many calls and faults are remembered: the latest."""
+
+MAX_NAMED_SESSIONS = 2
+"""How many sessions of a recording are remembered by name: enough to know whether there was only one."""
+
+
+class RecordingUse(Struct, frozen=True):
+    """What sessions used of one recording: the names of the first sessions, and the ids of the exchanges served."""
+
+    sessions: set[str]
+    ids: set[int]
+
+
+class SessionTotals:
+    """Counts over all sessions that had a call.
+
+    `calls` counts calls, `outcomes` the outcomes of all attempts, `failures` the failures of real APIs that were
+    recorded, by their descriptions, and `unrecorded` the calls that could not be recorded, by the reasons. `fired` are
+    the latest faults, `fired_lines` the lines of plans that fired.
+    """
+
+    def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
+        self.calls = 0
+        self.outcomes: Counter[WireOutcome] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.unrecorded: Counter[str] = Counter()
+        self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
+        self.fired_lines: list[PlannedFault] = []
+        self.uses: dict[ReplaySource, RecordingUse] = {}
+        for session in sessions:
+            self.add(session)
+
+    @property
+    def tries(self) -> int:
+        """The number of attempts of all calls."""
+        return self.outcomes.total()
+
+    def add(self, session: WireSession) -> None:
+        """Add a session, which must be added only once."""
+        if not session.outcomes:
+            return
+        self.calls += session.call_count
+        self.outcomes.update(session.outcomes)
+        self.failures.update(session.failures)
+        self.unrecorded.update(session.unrecorded)
+        self.fired.extend(session.fired)
+        self.fired_lines += [line for line in session.fired_lines if line not in self.fired_lines]
+        if session.replay is not None:
+            use = self.uses.setdefault(session.replay.source, RecordingUse(set(), set()))
+            use.ids.update(session.replay.used_ids)
+            if len(use.sessions) < MAX_NAMED_SESSIONS:
+                use.sessions.add(session.name)
+
+    def plus(self, sessions: Iterable[WireSession]) -> SessionTotals:
+        """Return the totals of these and further sessions."""
+        totals = SessionTotals(sessions)
+        totals.calls += self.calls
+        totals.outcomes.update(self.outcomes)
+        totals.failures.update(self.failures)
+        totals.unrecorded.update(self.unrecorded)
+        totals.fired.extendleft(reversed(self.fired))
+        totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
+        for source, use in self.uses.items():
+            total = totals.uses.setdefault(source, RecordingUse(set(), set()))
+            total.ids.update(use.ids)
+            total.sessions.update(use.sessions)
+        return totals

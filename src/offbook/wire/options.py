@@ -78,6 +78,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
         allow_hosts: names of this server besides loopback and the host that it listens at, which requests may have as
             their Host: `agent.test`, `*.agent.test`, or `*`.
         allow_origins: origins besides loopback whose pages may use this server: `https://app.test`, or `*`.
+        has_tools: whether the server stands in for MCP servers, too, so that faults of tools can fire.
     """
 
     recording: str | os.PathLike[str] | None = None
@@ -100,6 +101,7 @@ class WireOptions(Struct, frozen=True, kw_only=True):
     redactor: Redactor | None = None
     allow_hosts: Iterable[str] = ()
     allow_origins: Iterable[str] = ()
+    has_tools: bool = False
 
     @property
     def is_strict(self) -> bool:
@@ -133,11 +135,11 @@ class WireOptions(Struct, frozen=True, kw_only=True):
             raise InputError("calls that are not recorded go upstream: leave out strict and default_response")
 
 
-def parse_fault_plan(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultPlan:
+def parse_fault_plan(faults: Iterable[str | PlannedFault] | FaultPlan, *, has_tools: bool = False) -> FaultPlan:
     """Return `faults` as a plan; NO_FAULTS if there are none.
 
     Raises:
-        InputError: a line cannot be parsed, or is for a tool.
+        InputError: a line cannot be parsed, or is for a tool and the server does not have tools.
     """
     if isinstance(faults, str):
         raise InputError("expected a list of faults, got a str", source="faults", hint=f"[{faults!r}]")
@@ -145,8 +147,9 @@ def parse_fault_plan(faults: Iterable[str | PlannedFault] | FaultPlan) -> FaultP
         lines = [parse_fault(fault) if isinstance(fault, str) else fault for fault in faults]
         faults = FaultPlan(lines) if lines else NO_FAULTS
     for line in faults:
-        if line.at.tool is not None:
+        if line.at.tool is not None and not has_tools:
             hint = "inject them there: inject_tools(tools, plan), or tool_call_fault for a call that the model requests"
+            hint += "; tools of MCP servers need --mcp"
             raise InputError(
                 "faults of tools cannot fire over HTTP: tools run in the program under test",
                 source=repr(str(line)),

@@ -1,12 +1,11 @@
-"""A session answers the calls of one run from its recording and fault plan; totals sum up the outcomes of many."""
+"""A session answers the calls of one run from its recording and fault plan."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from offbook.effects import Effect
@@ -16,10 +15,19 @@ from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Response
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.text import shorten
-from offbook.wire.calls import NO_FAULTS, CallAttempt, CallCounter, Miss, WireCall, WireOutcome, ignore_call
+from offbook.wire.calls import (
+    MAX_CALLS,
+    NO_FAULTS,
+    CallAttempt,
+    CallCounter,
+    Miss,
+    ToolAttempt,
+    WireCall,
+    WireOutcome,
+    ignore_call,
+)
 from offbook.wire.faults import FaultTarget, apply_fault, spoils_answer
 from offbook.wire.replay import NULL_OBSERVER, ExploredReplay, ExploredRun, ReplayMatch, WireReplay
-from offbook.wire.replay_source import ReplaySource
 from offbook.wire.request import HttpRequest, RequestParser
 from offbook.wire.response import HttpResponse, refusal_response
 
@@ -29,9 +37,6 @@ MISS_STATUS = 422
 """A status that no SDK retries, and that no vendor uses for an error that an agent could correct."""
 
 MAX_ERROR_CHARS = 4_000
-MAX_CALLS = 10_000
-"""How many calls are remembered: the latest."""
-
 MAX_EFFECTS = 100_000
 MAX_REQUEST_BYTES = 64 * 1024 * 1024
 """How much of model requests is remembered, over all sessions: the latest. Calls before them are, without requests."""
@@ -152,6 +157,7 @@ class WireSession:
             self._late.add(attempt.number)
         self._counter.finish(attempt, failed=is_late or self._has_failed(attempt, answer))
         parsed = attempt.parsed
+        self.call_count += attempt.attempt_number == 1
         call = WireCall(
             number=attempt.number,
             session=self.name,
@@ -168,18 +174,44 @@ class WireSession:
             call=attempt.call,
             failure=f"not recorded: {unrecorded}" if unrecorded else failure,
         )
+        self._add(call, failure=failure, unrecorded=unrecorded, size_bytes=len(parsed.fields))
+        self._observer.answered(attempt, answer, outcome)
+        return answer
+
+    def _add(self, call: WireCall, *, failure: str, unrecorded: str, size_bytes: int = 0) -> None:
         self.calls.append(call)
         self._with_request += 1
-        self._memory.keep(self, CALL_BYTES + len(parsed.fields))
-        self.call_count += attempt.attempt_number == 1
-        self.outcomes[outcome] += 1
+        self._memory.keep(self, CALL_BYTES + size_bytes)
+        self.outcomes[call.outcome] += 1
         if failure:
             self.failures[failure] += 1
         if unrecorded:
             self.unrecorded[unrecorded] += 1
         self._on_call(call)
-        self._observer.answered(attempt, answer, outcome)
-        return answer
+
+    def start_tool_call(self, tool: str) -> ToolAttempt:
+        """Number a call of an MCP tool, named `server.tool`, and find its fault."""
+        return self._counter.start_tool_call(tool)
+
+    def next_number(self) -> int:
+        """Number a request to an MCP server that is not a tool call."""
+        self._counter.total += 1
+        return self._counter.total
+
+    def note_tool_call(self, call: WireCall, *, failure: str = "", unrecorded: str = "") -> None:
+        """Add a request to an MCP server to the list of calls; `failure` and `unrecorded` are as for `note`."""
+        self.call_count += 1
+        self._add(call, failure=failure, unrecorded=unrecorded)
+
+    def note_tool_miss(self, call: WireCall, error: RecordingMismatchError) -> RecordingMismatchError:
+        """Note a request to an MCP server that the recording has no answer for, and return the error for its client."""
+        if self.fired:
+            error = error.replace(fired=[str(planned) for planned in self.fired], hint="")
+        self._note_miss(error, call=0, place=call.place, number=call.number, attempt=1, method=call.method)
+        self.diverged = self.diverged or str(error)
+        if self._explored_run is None:
+            logger.warning("%s", error)
+        return error
 
     def add_effects(self, effects: Sequence[Effect]) -> None:
         """Note effects that the program has reported.
@@ -343,19 +375,13 @@ class WireSession:
         return self.note(attempt, self._apply_fault(attempt, target), "fault", key=match.key)
 
     def _report_miss(self, attempt: CallAttempt, error: RecordingMismatchError) -> None:
-        self.misses.append(
-            Miss(
-                call=attempt.call,
-                session=self.name,
-                place=attempt.parsed.place,
-                kind=error.kind,
-                key=error.key,
-                text=str(error),
-                number=attempt.number,
-                attempt=attempt.attempt_number,
-                method=attempt.parsed.method,
-                is_after_fault=bool(self.fired),
-            )
+        self._note_miss(
+            error,
+            call=attempt.call,
+            place=attempt.parsed.place,
+            number=attempt.number,
+            attempt=attempt.attempt_number,
+            method=attempt.parsed.method,
         )
         self._sink.emit(
             ReplayMissed(
@@ -364,6 +390,24 @@ class WireSession:
                 kind=error.kind,
                 call=attempt.number,
                 attempt=attempt.attempt_number,
+            )
+        )
+
+    def _note_miss(
+        self, error: RecordingMismatchError, *, call: int, place: str, number: int, attempt: int, method: str
+    ) -> None:
+        self.misses.append(
+            Miss(
+                call=call,
+                session=self.name,
+                place=place,
+                kind=error.kind,
+                key=error.key,
+                text=str(error),
+                number=number,
+                attempt=attempt,
+                method=method,
+                is_after_fault=bool(self.fired),
             )
         )
 
@@ -391,70 +435,3 @@ def _outcome(match: ReplayMatch, attempt: CallAttempt) -> WireOutcome:
     if match.stored is not None:
         return "served"
     return "synthetic" if attempt.parsed.request is None else "default"
-
-
-MAX_NAMED_SESSIONS = 2
-"""How many sessions of a recording are remembered by name: enough to know whether there was only one."""
-
-
-class RecordingUse(Struct, frozen=True):
-    """What sessions used of one recording: the names of the first sessions, and the ids of the exchanges served."""
-
-    sessions: set[str]
-    ids: set[int]
-
-
-class SessionTotals:
-    """Counts over all sessions that had a call.
-
-    `calls` counts calls, `outcomes` the outcomes of all attempts, `failures` the failures of real APIs that were
-    recorded, by their descriptions, and `unrecorded` the calls that could not be recorded, by the reasons. `fired` are
-    the latest faults, `fired_lines` the lines of plans that fired.
-    """
-
-    def __init__(self, sessions: Iterable[WireSession] = ()) -> None:
-        self.calls = 0
-        self.outcomes: Counter[WireOutcome] = Counter()
-        self.failures: Counter[str] = Counter()
-        self.unrecorded: Counter[str] = Counter()
-        self.fired: deque[PlannedFault] = deque(maxlen=MAX_CALLS)
-        self.fired_lines: list[PlannedFault] = []
-        self.uses: dict[ReplaySource, RecordingUse] = {}
-        for session in sessions:
-            self.add(session)
-
-    @property
-    def tries(self) -> int:
-        """The number of attempts of all calls."""
-        return self.outcomes.total()
-
-    def add(self, session: WireSession) -> None:
-        """Add a session, which must be added only once."""
-        if not session.outcomes:
-            return
-        self.calls += session.call_count
-        self.outcomes.update(session.outcomes)
-        self.failures.update(session.failures)
-        self.unrecorded.update(session.unrecorded)
-        self.fired.extend(session.fired)
-        self.fired_lines += [line for line in session.fired_lines if line not in self.fired_lines]
-        if session.replay is not None:
-            use = self.uses.setdefault(session.replay.source, RecordingUse(set(), set()))
-            use.ids.update(session.replay.used_ids)
-            if len(use.sessions) < MAX_NAMED_SESSIONS:
-                use.sessions.add(session.name)
-
-    def plus(self, sessions: Iterable[WireSession]) -> SessionTotals:
-        """Return the totals of these and further sessions."""
-        totals = SessionTotals(sessions)
-        totals.calls += self.calls
-        totals.outcomes.update(self.outcomes)
-        totals.failures.update(self.failures)
-        totals.unrecorded.update(self.unrecorded)
-        totals.fired.extendleft(reversed(self.fired))
-        totals.fired_lines += [line for line in self.fired_lines if line not in totals.fired_lines]
-        for source, use in self.uses.items():
-            total = totals.uses.setdefault(source, RecordingUse(set(), set()))
-            total.ids.update(use.ids)
-            total.sessions.update(use.sessions)
-        return totals

@@ -28,10 +28,9 @@ from offbook.recording.tool_replay import called_tool_names
 from offbook.text import pluralize
 from offbook.vendors import keys_from_environment, upstreams_from_environment
 from offbook.wire.backend import UnusedExchange
-from offbook.wire.calls import Miss, WireCall, ignore_call
+from offbook.wire.calls import Miss, SessionTotals, WireCall, ignore_call
 from offbook.wire.options import END_WAIT_S, WireOptions
 from offbook.wire.server.wire_server import WireServer, no_proxy_variables
-from offbook.wire.session import SessionTotals
 
 
 def parse_upstreams(lines: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec.structs import fields as struct_fields
 from offbook.errors import RecordingFormatError
 from offbook.faults.catalog import explain_fault_error
 from offbook.messages import JsonObject, Usage
-from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entry
+from offbook.recording.format.document import FORMAT_VERSION, Document, E, Entry, exchanges_of
 from offbook.recording.format.exchange import (
     Condition,
     Exchange,
@@ -23,7 +23,16 @@ from offbook.recording.format.exchange import (
     TimedPiece,
     ToolCallPiece,
 )
-from offbook.recording.format.keys import KEY_HINT, quote_name, tool_key, unfit_reason, unfit_tool_reason
+from offbook.recording.format.keys import (
+    KEY_HINT,
+    is_mcp_key,
+    mcp_key,
+    quote_name,
+    split_mcp_key,
+    tool_key,
+    unfit_reason,
+    unfit_tool_reason,
+)
 from offbook.recording.format.tool_exchange import RecordedError, ToolEntry, ToolExchange
 from offbook.recording.format.wire_record import Base64, TimedFrame, WireRecord
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error, json_value_at, shape_hint
@@ -37,6 +46,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _KEY_START = b'\n  "'
 _NO_TOOLS = Raw(b"{}")
 _outer_decoder = msgspec.json.Decoder(dict[str, Raw])
+_mcp_decoder = msgspec.json.Decoder(dict[str, dict[str, Raw]])
 _entry_decoder = msgspec.json.Decoder(Exchange | list[Exchange])
 _tool_entry_decoder = msgspec.json.Decoder(ToolExchange | list[ToolExchange])
 _FIELD_ORDER = [info.encode_name for info in struct_fields(Exchange)]
@@ -56,6 +66,7 @@ _WIRE_HINT = (
     'it is like {"protocol": "openai_chat", "status": 200, "headers": {}, "body": "…"}, or has "frames": [[12.1, "…"]]'
 )
 _TOOLS_HINT = 'it is like {"get_weather": [{"arguments": {"city": "Oslo"}, "result": "rain"}]}'
+_MCP_HINT = 'it is like {"github": {"tools/list": [{"arguments": {}, "result": {"tools": []}}]}}'
 _TOOL_ENTRY_HINT = 'a call is like {"arguments": {"city": "Oslo"}, "result": "rain"}'
 _FOREIGN_KINDS = {
     "an API response": (
@@ -92,6 +103,7 @@ def parse_document(data: bytes, *, source: str) -> Document:
 
 def _parse_outer(outer: dict[str, Raw], source: str) -> Document:
     tools = parse_tools(outer.pop("_tools", _NO_TOOLS), source=source)
+    tools |= _parse_mcp(outer.pop("_mcp", _NO_TOOLS), source)
     metadata = {key: _parse_metadata(key, value, source) for key, value in outer.items() if key.startswith("_")}
     try:
         entries = {key: _parse_entry(key, value, source) for key, value in outer.items() if not key.startswith("_")}
@@ -130,6 +142,17 @@ def parse_tools(data: bytes | Raw, *, source: str) -> dict[str, ToolEntry]:
         reason, _ = explain_msgspec_error(error)
         raise RecordingFormatError(reason, source=source, place="_tools", hint=_TOOLS_HINT) from None
     return {name: _parse_tool_entry(name, entry, source) for name, entry in tools.items()}
+
+
+def _parse_mcp(data: Raw, source: str) -> dict[str, ToolEntry]:
+    """Parse the `_mcp` of a recording: entries by server and method, which are kept among those of tools."""
+    try:
+        servers = _mcp_decoder.decode(data)
+    except _UNREADABLE as error:
+        reason, path = explain_msgspec_error(error)
+        raise RecordingFormatError(reason, source=source, place=f"_mcp{path}", hint=_MCP_HINT) from None
+    named = {mcp_key(server, method): entry for server, methods in servers.items() for method, entry in methods.items()}
+    return {name: _parse_tool_entry(name, entry, source) for name, entry in named.items()}
 
 
 def parse_exchange(key: str, data: bytes, *, source: str) -> Exchange:
@@ -297,8 +320,16 @@ def _tool_shape_error(place: str, error: Exception, source: str) -> RecordingFor
     reason, path = explain_msgspec_error(error)
     hint = _TOOL_ENTRY_HINT
     if "unknown field" in reason:
-        hint = shape_hint(reason, path, RecordedError if path.endswith(".error") else ToolExchange)
+        hint = shape_hint(reason, path, _tool_shape_at(path))
+    elif ".wire" in path:
+        hint = _WIRE_HINT
     return RecordingFormatError(reason, source=source, place=place + path, hint=hint)
+
+
+def _tool_shape_at(path: str) -> type[Struct]:
+    if ".wire" in path:
+        return _shape_at(path)
+    return RecordedError if path.endswith(".error") else ToolExchange
 
 
 def render_document(document: Document) -> bytes:
@@ -314,8 +345,17 @@ def _render(document: Document, lay_out: Callable[[Any], Any]) -> bytes:
     for key in sorted(document.entries):
         fields = [_fields(exchange, lay_out) for exchange in document.exchanges(key)]
         top[key] = fields if isinstance(document.entries[key], list) else fields[0]
-    tools = {name: lay_out(document.tools[name]) for name in sorted(document.tools)}
-    further = document.rest | ({"_tools": tools} if tools else {})
+    tools: JsonObject = {}
+    mcp: dict[str, JsonObject] = {}
+    for name in sorted(document.tools):
+        calls = [_tool_fields(call, lay_out) for call in exchanges_of(document.tools, name)]
+        entry = calls if isinstance(document.tools[name], list) else calls[0]
+        if is_mcp_key(name):
+            server, method = split_mcp_key(name)
+            mcp.setdefault(server, {})[method] = entry
+        else:
+            tools[name] = entry
+    further = document.rest | ({"_tools": tools} if tools else {}) | ({"_mcp": mcp} if mcp else {})
     return orjson.dumps(top | further, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -340,6 +380,21 @@ def _fields(exchange: Exchange, lay_out: Callable[[Any], Any]) -> JsonObject:
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
     return {name: fields[name] for name in _FIELD_ORDER if name in fields}
+
+
+def _tool_fields(exchange: ToolExchange, lay_out: Callable[[Any], Any]) -> Any:
+    if exchange.wire is None:
+        return lay_out(exchange)
+    fields: JsonObject = {name: lay_out(value) for name, value in _set_fields(exchange) if name != "wire"}
+    return fields | {"wire": _wire(exchange.wire)}
+
+
+def _set_fields(exchange: ToolExchange) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that are not at their default."""
+    for info in struct_fields(ToolExchange):
+        value = getattr(exchange, info.name)
+        if value is not UNSET and value != info.default:
+            yield info.name, value
 
 
 def _indented(value: Any) -> Any:

@@ -38,8 +38,36 @@ def unfit_tool_reason(name: str) -> str:
 
 
 def tool_key(name: str) -> str:
-    """Return the place of a tool's exchanges in a recording, like `_tools.get_weather`. No key is equal to it."""
-    return f"_tools.{name}" if name.replace("-", "_").isidentifier() else f"_tools[{quote_name(name)}]"
+    """Return the place of a tool's exchanges in a recording, like `_tools.get_weather`. No key is equal to it.
+
+    That of an MCP tool is like `_tools.github.create_issue`, and what `mcp_key` returns is its own place.
+    """
+    if is_mcp_key(name):
+        return name
+    is_plain = all(part.replace("-", "_").isidentifier() for part in name.split("."))
+    return f"_tools.{name}" if is_plain else f"_tools[{quote_name(name)}]"
+
+
+_MCP_PREFIX = "_mcp."
+
+
+def mcp_key(server: str, method: str) -> str:
+    """Return the name under which the exchanges of an MCP server are recorded that are not tool calls.
+
+    It is like `_mcp.github tools/list`. They are kept among the tool exchanges, and in the file under `_mcp`.
+    """
+    return f"{_MCP_PREFIX}{server} {method.replace(' ', '%20')}"
+
+
+def is_mcp_key(name: str) -> bool:
+    """Return whether a name among the tool exchanges is that of a method of an MCP server, not of a tool."""
+    return name.startswith(_MCP_PREFIX) and " " in name
+
+
+def split_mcp_key(name: str) -> tuple[str, str]:
+    """Return the server and the method of an `mcp_key`."""
+    server, _, method = name.removeprefix(_MCP_PREFIX).rpartition(" ")
+    return server, method.replace("%20", " ")
 
 
 def short_fingerprint(key: str) -> str:

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from offbook.clock import MAX_WAIT_MS
 from offbook.errors import OffbookError, ToolResolutionError, ToolTimeoutError
 from offbook.messages import JsonObject
+from offbook.recording.format.wire_record import WireRecord
 from offbook.tools.definition import ToolDef
 from offbook.tools.result_text import plain_str, result_text
 
@@ -50,7 +51,8 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One recorded tool call. Without `arguments` it answers any call of its tool.
 
     `result` is a JSON value. If the tool returned something else, it is the text of that, and `result_type` is the
-    name of its type. `arguments_hash` identifies the original arguments if a secret was removed from them.
+    name of its type. `arguments_hash` identifies the original arguments if a secret was removed from them. `wire` has
+    the messages of an MCP server, the answer last.
     """
 
     arguments: JsonObject | UnsetType = UNSET
@@ -60,6 +62,7 @@ class ToolExchange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     latency_ms: Annotated[float, Meta(le=MAX_WAIT_MS)] = 0.0
     recorded_at: str | None = None
     arguments_hash: str | None = None
+    wire: WireRecord | None = None
 
     @property
     def fingerprint(self) -> str | None:

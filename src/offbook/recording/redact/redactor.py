@@ -117,7 +117,7 @@ class Redactor:
 
     def redact_tool(self, exchange: ToolExchange) -> ToolExchange:
         """Return the tool exchange without secrets. It still answers calls with the original arguments."""
-        return _Walk(self).tool_exchange(exchange) if self._suspicious(msgspec.json.encode(exchange)) else exchange
+        return _Walk(self).tool_exchange(exchange) if self._is_suspicious_call(exchange) else exchange
 
     def redact_document(self, document: Document) -> int:
         """Remove the secrets of a whole recording, and return how many of its exchanges and other parts had some."""
@@ -161,7 +161,7 @@ class Redactor:
     def tool_findings(self, exchange: ToolExchange) -> list[SecretFinding]:
         """Return what looks like a secret in the tool exchange."""
         walk = _Walk(self)
-        if self._suspicious(msgspec.json.encode(exchange)):
+        if self._is_suspicious_call(exchange):
             walk.tool_exchange(exchange)
         return walk.findings
 
@@ -183,6 +183,11 @@ class Redactor:
         if self._suspicious(msgspec.json.encode(replace(exchange, request_hash=None))):
             return True
         return exchange.wire is not None and self._suspicious(searchable_bytes(exchange.wire))
+
+    def _is_suspicious_call(self, exchange: ToolExchange) -> bool:
+        if self._suspicious(msgspec.json.encode(exchange)):
+            return True
+        return exchange.wire is not None and self._suspicious(exchange.wire.content())
 
     def _suspicious(self, data: bytes) -> bool:
         """Return whether JSON could have a secret. Quick if the answer is no, which is always right."""
@@ -262,8 +267,24 @@ class _Walk:
             and replace(
                 error, type=self.text(error.type, "error.type"), message=self.text(error.message, "error.message")
             ),
+            wire=exchange.wire and self._messages(exchange.wire),
         )
         return exchange if cleaned == exchange else cleaned
+
+    def _messages(self, record: WireRecord) -> WireRecord:
+        """Return the record of JSON messages, as MCP has them, without secrets; the same object if it has none."""
+        texts = frame_texts(record)
+        cleaned = [self._message(text) for text in texts]
+        return record if cleaned == texts else with_frame_texts(record, cleaned)
+
+    def _message(self, text: str) -> str:
+        try:
+            value = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return self.text(text, "wire")
+        cleaned = self.value(value, "wire")
+        end = "\n" if text.endswith("\n") else ""
+        return text if cleaned == value else msgspec.json.encode(cleaned).decode() + end
 
     def value(self, value: Any, path: str, name: str = "") -> Any:
         """Return a JSON value without secrets, also in the names of fields. `name` is that of the field that has it."""

@@ -255,8 +255,8 @@ class Acceptor:
 class ServerThread:
     """Runs connections on `listener` from `start` to `stop`, which aborts those that are open.
 
-    `connect` creates a connection that is registered in `opened`. `on_stop` is awaited on the server's loop when all
-    connections are closed.
+    `connect` creates a connection that is registered in `opened`. `on_start` is awaited on the server's loop before
+    the first connection, and `on_stop` when all connections are closed.
     """
 
     def __init__(
@@ -266,10 +266,11 @@ class ServerThread:
         opened: OpenConnections,
         *,
         limits: ConnectionLimits | None = None,
+        on_start: Callable[[], Awaitable[Any]] | None = None,
         on_stop: Callable[[], Awaitable[Any]] | None = None,
     ) -> None:
         self._listener, self._connect, self._open, self._on_stop = listener, connect, opened, on_stop
-        self._limits = limits or default_limits()
+        self._limits, self._on_start = limits or default_limits(), on_start
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Event | None = None
         self._is_ready = threading.Event()
@@ -297,6 +298,8 @@ class ServerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
+        if self._on_start is not None:
+            await self._on_start()
         acceptor = Acceptor(self._listener, self._connect, self._open, self._limits)
         acceptor.start()
         self._is_ready.set()

@@ -29,6 +29,7 @@ from offbook.wire.server.connection import REQUEST_LIMITS, DirectConnection, Req
 from offbook.wire.server.control import CONTROL_PREFIX, control_response
 from offbook.wire.server.http_protocol import TRANSPORT, OpenConnections, Receive, Scope, Send
 from offbook.wire.server.listener import ServerThread, bind_socket, default_limits
+from offbook.wire.session import WireSession
 
 if TYPE_CHECKING:
     from offbook.wire.proxy.proxy import Proxy
@@ -54,8 +55,35 @@ class Forwarder(Protocol):
         ...
 
 
+class Mount(Protocol):
+    """A further endpoint of the server, below the path `prefix` of each session: MCP servers."""
+
+    prefix: str
+
+    def respond(self, request: HttpRequest, session: WireSession) -> HttpResponse | None:
+        """Return the response to a request, or None if it must be forwarded; nothing has happened then."""
+        ...
+
+    async def forward(
+        self, request: HttpRequest, session: WireSession, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request that has no response yet."""
+        ...
+
+    async def start(self, sessions: SessionRegistry) -> None:
+        """Get ready, on the loop of the server."""
+        ...
+
+    async def close(self) -> None:
+        """Close what is open, on the loop of the server."""
+        ...
+
+
 class WireApp:
-    """Answers requests from their sessions. Calls that a session cannot answer go to `upstream`."""
+    """Answers requests from their sessions. Calls that a session cannot answer go to `upstream`.
+
+    Requests below the prefix of the `mount` go there.
+    """
 
     def __init__(
         self,
@@ -63,10 +91,12 @@ class WireApp:
         *,
         access: Access,
         upstream: Forwarder | None = None,
+        mount: Mount | None = None,
         limits: RequestLimits = REQUEST_LIMITS,
     ) -> None:
         self._sessions, self._access, self._upstream, self._limits = sessions, access, upstream, limits
         self._received_bytes = 0
+        self._mount = mount
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         accepted: AcceptedCall | None = scope.get(ACCEPTED_CALL)
@@ -88,6 +118,8 @@ class WireApp:
         request = HttpRequest(scope["method"], scope["path"], query, headers, body)
         if _is_control_path(request.path):
             await send_response(control_response(request, self._sessions), scope, receive, send)
+        elif self._is_mounted(request):
+            await self._answer_mounted(request, scope, receive, send)
         else:
             await self._finish(accept(self._sessions, request), scope, receive, send)
 
@@ -95,7 +127,30 @@ class WireApp:
         """Have the session of a request answer it; None if the request is not for a session."""
         if self._access.refusal(request.headers, request.query) is not None or _is_control_path(request.path):
             return None
-        return accept(self._sessions, request) if len(request.body) <= self._limits.body_bytes else None
+        if len(request.body) > self._limits.body_bytes:
+            return None
+        return self._accept_mounted(request) if self._is_mounted(request) else accept(self._sessions, request)
+
+    def _is_mounted(self, request: HttpRequest) -> bool:
+        if self._mount is None or self._mount.prefix not in request.path:
+            return False
+        path = split_session_path(request.path)[1]
+        return path == self._mount.prefix or path.startswith(f"{self._mount.prefix}/")
+
+    def _accept_mounted(self, request: HttpRequest) -> AcceptedCall | None:
+        assert self._mount is not None
+        session, within = self._sessions.for_request(request)
+        answer = self._mount.respond(within, session)
+        return None if answer is None else AcceptedCall(session, within, None, answer)
+
+    async def _answer_mounted(self, request: HttpRequest, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._mount is not None
+        session, within = self._sessions.for_request(request)
+        answer = self._mount.respond(within, session)
+        if answer is None:
+            await self._mount.forward(within, session, scope, receive, send)
+        else:
+            await send_response(answer, scope, receive, send)
 
     async def _finish(self, accepted: AcceptedCall, scope: Scope, receive: Receive, send: Send) -> None:
         if accepted.answer is not None:
@@ -166,7 +221,15 @@ class WireServer(CallInspection):
         InputError: an option is invalid, a recording cannot be read, or the server cannot listen at the address.
     """
 
-    def __init__(self, options: WireOptions, *, host: str = LOOPBACK, port: int = 0, api_key: str = "") -> None:
+    def __init__(
+        self,
+        options: WireOptions,
+        *,
+        host: str = LOOPBACK,
+        port: int = 0,
+        api_key: str = "",
+        mount: Mount | None = None,
+    ) -> None:
         if not is_loopback_name(host) and not api_key:
             hint = "anyone who can reach the address could use it; set api_key, and give it to the clients as their key"
             raise InputError(f"listening at {host} requires an API key", source="host", hint=hint)
@@ -182,12 +245,23 @@ class WireServer(CallInspection):
         except InputError:
             self._backend.close()
             raise
-        self._thread = self._thread_of(WireApp(self._backend.sessions, access=access, upstream=self._proxy))
+        self._mount = mount
+        app = WireApp(self._backend.sessions, access=access, upstream=self._proxy, mount=mount)
+        self._thread = self._thread_of(app)
 
     @property
     def is_on_all_interfaces(self) -> bool:
         """Whether the server listens at every address of this machine."""
         return self._listener_host in ALL_INTERFACES
+
+    async def _start_mount(self) -> None:
+        if self._mount is not None:
+            await self._mount.start(self._backend.sessions)
+
+    async def _close_parts(self) -> None:
+        for part in (self._mount, self._proxy):
+            if part is not None:
+                await part.close()
 
     @property
     def env(self) -> dict[str, str]:
@@ -227,7 +301,8 @@ class WireServer(CallInspection):
             partial(DirectConnection, app, opened, accept=app.accept, buffer=buffer),
             opened,
             limits=default_limits(files_a_connection=1 if self._proxy is None else 2),
-            on_stop=None if self._proxy is None else self._proxy.close,
+            on_start=self._start_mount,
+            on_stop=self._close_parts,
         )
 
     def start(self) -> Self:

@@ -1,0 +1,17 @@
+"""Stands in for MCP servers: records, replays and breaks the tools of any program, over stdio and HTTP.
+
+The way of a request, in order:
+
+1. `stdio` or `http` takes it from the client (`connect` is the small process that joins a session over stdio).
+2. `message` parses it and says of which era it is: the handshake era (`initialize`) or the modern one (`_meta`).
+3. `session` numbers it among the calls of the run, finds its fault, and asks `replay`; what only the real server can
+   answer goes to an `upstream`, and `recorder` records it.
+4. `answer` is what the client gets, as a value: messages with their times, and an ending. `faults` breaks it.
+5. The transport sends it.
+
+`hub` puts these together for a server of `offbook.wire`, and `config` reads and writes the `mcpServers` of clients.
+
+Seams for what is built on this: an `McpSource` answers requests (a recording; mocks can be another one),
+`McpSession.calls` are the calls with their arguments and outcomes, and `annotations_of` in `replay` says what a tool
+declares about its side effects.
+"""

@@ -1,0 +1,166 @@
+"""What a client gets for a request, as a value: messages with their times, and an ending; fitted to its era."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+
+from offbook.mcp.message import (
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSIONS,
+    SERVER_INFO_META,
+    Era,
+    Message,
+    encode,
+    error_message,
+    parse_message,
+    result_message,
+)
+from offbook.messages import JsonObject
+
+AnswerEnding = Literal["complete", "cut", "silence", "exit"]
+TimedMessage: TypeAlias = tuple[float, bytes]
+"""A message without its line end, and when it is due, in ms since the request."""
+
+CACHEABLE_METHODS = frozenset(
+    (
+        *("server/discover", "tools/list", "prompts/list", "resources/list"),
+        *("resources/templates/list", "resources/read"),
+    )
+)
+_MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
+
+
+class McpAnswer(Struct, frozen=True, kw_only=True):
+    """The answer to one request.
+
+    Messages are due in order; the last one is the response, unless the answer ends otherwise than `complete`: by a
+    `cut` of the stream, in `silence`, or by the `exit` of the server with `exit_code`. `status` and `headers` are those
+    over HTTP. `forgets_session` ends the client's MCP session. `noise` is written before the messages: over stdio as a
+    line that is not JSON.
+    """
+
+    messages: tuple[TimedMessage, ...] = ()
+    ending: AnswerEnding = "complete"
+    end_ms: float = 0.0
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    exit_code: int = 1
+    forgets_session: bool = False
+    noise: bytes = b""
+
+    @property
+    def response(self) -> JsonObject:
+        """The response among the messages; empty if there is none."""
+        for _, raw in reversed(self.messages):
+            message = parse_message(raw)
+            if message.is_response:
+                return message.fields
+        return {}
+
+
+def whole_answer(raw: bytes, *, at_ms: float = 0.0, status: int = 200) -> McpAnswer:
+    """Return an answer of one message."""
+    return McpAnswer(messages=((at_ms, raw),), end_ms=at_ms, status=status)
+
+
+def result_answer(request: Message, result: Any) -> McpAnswer:
+    return whole_answer(result_message(request.id, fit_result(result, request)))
+
+
+def error_answer(request: Message, code: int, message: str, data: Any = None, *, status: int = 200) -> McpAnswer:
+    return whole_answer(error_message(request.id, code, message, data), status=status)
+
+
+def fit_messages(messages: Iterable[TimedMessage], request: Message) -> tuple[TimedMessage, ...]:
+    """Fit recorded messages of a server to a client: its id, its progress token, and the shapes of its era.
+
+    Requests of the server are left out for modern clients, which take none, and progress that the client did not ask
+    for is left out for all.
+    """
+    fitted = ((at_ms, _fit(parse_message(raw), request)) for at_ms, raw in messages)
+    return tuple((at_ms, raw) for at_ms, raw in fitted if raw is not None)
+
+
+def _fit(message: Message, request: Message) -> bytes | None:
+    if message.method == "notifications/progress":
+        return _with_progress_token(message, request.progress_token)
+    if message.is_request and request.era == "modern":
+        return None
+    if not message.is_response:
+        return message.raw
+    if "result" in message.fields:
+        return result_message(request.id, fit_result(message.fields["result"], request))
+    return encode(message.fields | {"id": request.id})
+
+
+def _with_progress_token(message: Message, token: Any) -> bytes | None:
+    if token is None:
+        return None
+    return encode(message.fields | {"params": message.params | {"progressToken": token}})
+
+
+def fit_result(result: Any, request: Message) -> Any:
+    """Return a result as the era of the request has it: modern results say of which type they are, and how long they
+    may be cached; those of the handshake era do not."""
+    if not isinstance(result, dict):
+        return result
+    if request.era == "modern":
+        cached = {"ttlMs": 0, "cacheScope": "private"} if request.method in CACHEABLE_METHODS else {}
+        return {"resultType": "complete"} | cached | result
+    if result.get("resultType", "complete") != "complete":
+        return result
+    return {name: value for name, value in result.items() if name not in _MODERN_FIELDS}
+
+
+def discover_result(known: JsonObject) -> JsonObject:
+    """Return the result of `server/discover` from that, or from the result of an `initialize`."""
+    info = server_info(known)
+    return {
+        "supportedVersions": list(MODERN_VERSIONS),
+        "capabilities": known.get("capabilities", {}),
+        **({"instructions": known["instructions"]} if known.get("instructions") else {}),
+        "_meta": {SERVER_INFO_META: info},
+    }
+
+
+def initialize_result(known: JsonObject, request: Message) -> JsonObject:
+    """Return the result of `initialize` from that, or from the result of a `server/discover`."""
+    wanted = request.params.get("protocolVersion")
+    return {
+        "protocolVersion": wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
+        "capabilities": known.get("capabilities", {}),
+        "serverInfo": server_info(known),
+        **({"instructions": known["instructions"]} if known.get("instructions") else {}),
+    }
+
+
+def server_info(known: JsonObject) -> JsonObject:
+    """Return the name and version of a server, from the result of its `initialize` or `server/discover`."""
+    meta = known.get("_meta")
+    info = known.get("serverInfo") or (meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None)
+    return info if isinstance(info, dict) else {"name": "offbook", "version": ""}
+
+
+def model_text(result: JsonObject) -> Any:
+    """Return what a model sees of the result of a tool call: its text, JSON if the text is compact JSON; a result
+    without text is returned as its content."""
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    if len(texts) != len(blocks) or not all(isinstance(text, str) for text in texts):
+        return blocks
+    text = "\n".join(str(text) for text in texts)
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+    return value if msgspec.json.encode(value).decode() == text else text
+
+
+def is_era(era: Era, version: object) -> bool:
+    """Return whether a protocol version is one of that era."""
+    return version in (MODERN_VERSIONS if era == "modern" else HANDSHAKE_VERSIONS)

@@ -1,0 +1,155 @@
+"""The `mcpServers` of clients: reads the config of an agent, and writes one of the same shape that leads to us."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from offbook.atomic_file import replace_file
+from offbook.errors import InputError
+from offbook.mcp.connect import JOIN_VARIABLE
+from offbook.mcp.http_upstream import checked_url
+from offbook.messages import JsonObject
+from offbook.recording.format.keys import unfit_tool_reason
+from offbook.schema_errors import explain_json_error
+
+CONFIG_VARIABLE = "OFFBOOK_MCP_CONFIG"
+"""The environment variable with the path of the config that leads to us."""
+
+_SECTIONS = ("mcpServers", "servers")
+_EXAMPLE = '{"mcpServers": {"github": {"command": "npx", "args": ["-y", "some-mcp-server"]}}}'
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_HTTP_TYPES = ("http", "streamable-http", "streamableHttp", "streamable_http")
+
+
+class ServerConfig(Struct, frozen=True):
+    """One server of a config: a command over stdio, or a URL. `fields` is the entry as it was written."""
+
+    name: str
+    kind: Literal["stdio", "http"]
+    fields: JsonObject
+
+    def url(self, environment: Mapping[str, str]) -> str:
+        """Return the URL of a server over HTTP. `${NAME}` and `${NAME:-default}` in it are variables, as clients have it.
+
+        Raises:
+            InputError: it is not a URL.
+        """
+        url = _VARIABLE.sub(lambda found: environment.get(found[1], found[2] or ""), str(self.fields["url"]))
+        return checked_url(url, source=f"mcpServers.{self.name}.url")
+
+    @property
+    def command(self) -> list[str]:
+        """The command of a server over stdio, with its arguments."""
+        return [str(self.fields["command"]), *self.fields.get("args", [])]
+
+
+class McpConfig(Struct, frozen=True):
+    """A config of MCP servers. `document` is all of it, and `section` the name of the object with the servers."""
+
+    document: JsonObject
+    section: str
+    servers: tuple[ServerConfig, ...]
+
+    def leading_to(self, *, join: Mapping[str, str], urls: Mapping[str, str], is_live: bool) -> JsonObject:
+        """Return the config with each server replaced by us: by a command that joins the session at `join`, or by a
+        URL, both by the name of the server.
+
+        What the real server needs, such as its variables and headers, stays if it `is_live`, and is dropped else.
+        """
+        servers = {
+            server.name: _joining(server, join[server.name], is_live=is_live)
+            if server.kind == "stdio"
+            else _calling(server, urls[server.name], is_live=is_live)
+            for server in self.servers
+        }
+        return self.document | {self.section: servers}
+
+
+def _joining(server: ServerConfig, address: str, *, is_live: bool) -> JsonObject:
+    kept = {name: value for name, value in server.fields.items() if name not in ("command", "args", "env", "envFile")}
+    variables = server.fields.get("env", {}) if is_live else {}
+    arguments = ["-P", "-m", "offbook.mcp.connect", *(server.command if is_live else [])]
+    return kept | {"command": sys.executable, "args": arguments, "env": variables | {JOIN_VARIABLE: address}}
+
+
+def _calling(server: ServerConfig, url: str, *, is_live: bool) -> JsonObject:
+    return {name: value for name, value in server.fields.items() if is_live or name != "headers"} | {"url": url}
+
+
+def load_config(path: str | os.PathLike[str]) -> McpConfig:
+    """Read a config.
+
+    Raises:
+        InputError: it is not one; with the file, the place in it and the reason.
+    """
+    source = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=source, hint="name the agent's .mcp.json") from None
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason, place = explain_json_error(data, error)
+        raise InputError(reason, source=source, place=place, hint=f"a config is like {_EXAMPLE}") from None
+    return parse_config(document, source=source)
+
+
+def parse_config(document: Any, *, source: str) -> McpConfig:
+    """Parse a config, like `load_config`."""
+    section = next((name for name in _SECTIONS if isinstance(document, dict) and name in document), None)
+    if section is None:
+        raise InputError("no mcpServers", source=source, hint=f"a config is like {_EXAMPLE}")
+    entries = document[section]
+    if not isinstance(entries, dict) or not entries:
+        reason = "expected an object with a server or more"
+        raise InputError(reason, source=source, place=section, hint=f"a config is like {_EXAMPLE}")
+    servers = tuple(_server(name, entry, source, f"{section}.{name}") for name, entry in entries.items())
+    return McpConfig(document, section, servers)
+
+
+def _server(name: str, entry: Any, source: str, place: str) -> ServerConfig:
+    if reason := unfit_tool_reason(name):
+        raise InputError(f"the name {reason}", source=source, place=place)
+    if not isinstance(entry, dict):
+        raise InputError("expected an object", source=source, place=place, hint=f"a config is like {_EXAMPLE}")
+    if "command" in entry:
+        return _stdio_server(name, entry, source, place)
+    if "url" in entry:
+        return _http_server(name, entry, source, place)
+    hint = "a server has a command, or a url"
+    raise InputError("neither a command nor a url", source=source, place=place, hint=hint)
+
+
+def _stdio_server(name: str, entry: JsonObject, source: str, place: str) -> ServerConfig:
+    arguments, variables = entry.get("args", []), entry.get("env", {})
+    if not isinstance(entry["command"], str) or not entry["command"]:
+        raise InputError("expected a str", source=source, place=f"{place}.command", hint=f"like {_EXAMPLE}")
+    if not isinstance(arguments, list) or not all(isinstance(argument, str) for argument in arguments):
+        raise InputError("expected a list of str", source=source, place=f"{place}.args", hint=f"like {_EXAMPLE}")
+    if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
+        raise InputError("expected an object of str", source=source, place=f"{place}.env")
+    return ServerConfig(name, "stdio", entry)
+
+
+def _http_server(name: str, entry: JsonObject, source: str, place: str) -> ServerConfig:
+    kind = entry.get("type", entry.get("transport", "http"))
+    if kind not in _HTTP_TYPES:
+        hint = "use http: the transport of 2024, sse, is deprecated, and cannot be recorded or replayed"
+        raise InputError(f"the type {kind!r} is not supported", source=source, place=f"{place}.type", hint=hint)
+    if not isinstance(entry["url"], str):
+        raise InputError("expected a str", source=source, place=f"{place}.url")
+    return ServerConfig(name, "http", entry)
+
+
+def write_config(document: JsonObject, path: Path) -> None:
+    """Write a config that only its owner can read: it may hold keys of the user, and holds the token of a session."""
+    replace_file(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", mode=0o600)

@@ -1,0 +1,265 @@
+"""The MCP servers of a run: mounts them on the server of the models, and lets stdio clients join their session."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote, unquote
+from weakref import WeakKeyDictionary
+
+import msgspec
+from msgspec import Struct
+
+from offbook.errors import InputError
+from offbook.mcp.config import McpConfig, ServerConfig, write_config
+from offbook.mcp.connect import FRAME_HEAD
+from offbook.mcp.http import HttpEndpoint
+from offbook.mcp.http_upstream import HttpUpstream
+from offbook.mcp.recorder import McpRecorder
+from offbook.mcp.replay import NO_LATENCY, McpReplay, McpSource
+from offbook.mcp.session import McpSession
+from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess
+from offbook.recording.format.keys import tool_key
+from offbook.recording.format.tool_exchange import ToolExchange
+from offbook.recording.latency import Latency
+from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.text import printable, shorten
+from offbook.tools.result_text import result_text
+from offbook.wire.backend import MAX_DESCRIPTION_CHARS, SessionRegistry, UnusedExchange, session_prefix
+from offbook.wire.options import LOOPBACK
+from offbook.wire.request import HttpRequest
+from offbook.wire.response import HttpResponse, whole_response
+from offbook.wire.server.http_protocol import Receive, Scope, Send
+from offbook.wire.session import WireSession
+
+MAX_HELLO_BYTES = 4 * 1024 * 1024
+
+
+class _Hello(Struct):
+    """What a joining process says first."""
+
+    token: str
+    session: str
+    server: str
+    command: list[str]
+    folder: str
+    environment: dict[str, str]
+
+
+class McpHub:
+    """Stands in for MCP `servers` in every session of a wire server, on which it is mounted.
+
+    Args:
+        servers: the servers by name; those of a config, or names alone, which can only be replayed.
+        recorder: records what the real servers answer; without it, the sessions' recordings answer everything.
+        environment: the variables for the URLs of a config.
+        latency: how long replayed answers take.
+        source_of: makes what answers the requests of a session to a server instead of its recording.
+    """
+
+    prefix = "/mcp"
+
+    def __init__(
+        self,
+        servers: Sequence[ServerConfig | str],
+        *,
+        recorder: McpRecorder | None = None,
+        environment: Mapping[str, str] | None = None,
+        latency: Latency = NO_LATENCY,
+        source_of: Callable[[str, WireSession], McpSource | None] | None = None,
+    ) -> None:
+        self.recorder, self._latency = recorder, latency
+        self._source_of = source_of or self._recorded
+        self._configs = {each if isinstance(each, str) else each.name: each for each in servers}
+        self._sessions: WeakKeyDictionary[WireSession, dict[str, HttpEndpoint]] = WeakKeyDictionary()
+        self._upstreams = self._open_upstreams(environment or {})
+        self._token = secrets.token_urlsafe(32)
+        self._registry: SessionRegistry | None = None
+        self._listener: asyncio.Server | None = None
+        self._joined: set[asyncio.Task[None]] = set()
+        self._join_port = 0
+
+    @property
+    def is_live(self) -> bool:
+        """Whether real servers answer what the recording does not."""
+        return self.recorder is not None and self.recorder.is_live
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._configs)
+
+    def endpoint(self, server: str, session: WireSession) -> HttpEndpoint:
+        """Return the endpoint of a server in a session."""
+        endpoints = self._sessions.setdefault(session, {})
+        if server not in endpoints:
+            source = self._source_of(server, session)
+            endpoints[server] = HttpEndpoint(McpSession(server, session=session, source=source, recorder=self.recorder))
+        return endpoints[server]
+
+    def session(self, server: str, session: WireSession) -> McpSession:
+        """Return the requests to a server in a session."""
+        return self.endpoint(server, session).session
+
+    def respond(self, request: HttpRequest, session: WireSession) -> HttpResponse | None:
+        """Return the response to an HTTP request; None if a real server may have to answer it."""
+        server = self._server_at(request.path)
+        if server is None:
+            known = ", ".join(f"{self.prefix}/{quote(name)}" for name in self._configs)
+            return whole_response(404, f"no such MCP server; there is {known}\n".encode(), content_type="text/plain")
+        return None if self.is_live else self.endpoint(server, session).respond(request)
+
+    async def forward(
+        self, request: HttpRequest, session: WireSession, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request of a session that is live."""
+        server = self._server_at(request.path)
+        assert server is not None
+        await self._upstreams[server].forward(request, self.session(server, session), scope, receive, send)
+
+    async def start(self, sessions: SessionRegistry) -> None:
+        """Listen for processes that join over stdio, on the loop of the server."""
+        self._registry = sessions
+        self._listener = await asyncio.start_server(self._join, LOOPBACK, 0, limit=MAX_HELLO_BYTES)
+        self._join_port = self._listener.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """End the servers that run for clients, on the loop of the server."""
+        if self._listener is not None:
+            self._listener.close()
+        for task in list(self._joined):
+            task.cancel()
+        await asyncio.gather(*self._joined, return_exceptions=True)
+        for upstream in self._upstreams.values():
+            await upstream.close()
+
+    def write_config(self, config: McpConfig, path: Path, *, url: str, session: str = "") -> None:
+        """Write a config for a client that leads to a session. `url` is that of the wire server, which must run."""
+        prefix = session_prefix(session) if session else ""
+        join = f"{LOOPBACK}:{self._join_port}/{self._token}/{quote(session, safe='')}"
+        names = [server.name for server in config.servers]
+        document = config.leading_to(
+            join={name: f"{join}/{name}" for name in names},
+            urls={name: f"{url}{prefix}{self.prefix}/{quote(name, safe='')}" for name in names},
+            is_live=self.is_live,
+        )
+        write_config(document, path)
+
+    def unused_exchanges(self, index: ExchangeIndex[ToolExchange], recording: str) -> list[UnusedExchange]:
+        """Return the recorded tool calls of these servers that no session was served."""
+        endpoints = [each for endpoints in self._sessions.values() for each in endpoints.values()]
+        sources = [each.session.source for each in endpoints]
+        used = {id for source in sources if isinstance(source, McpReplay) for id in source.used_ids}
+        positions: dict[str, int] = {}
+        unused = []
+        for stored in index:
+            position = positions[stored.key] = positions.get(stored.key, -1) + 1
+            is_ours = any(stored.key.startswith(f"{name}.") for name in self._configs)
+            if is_ours and stored.id not in used:
+                unused.append(UnusedExchange(tool_key(stored.key), position, _about(stored), recording, ""))
+        return unused
+
+    def _recorded(self, server: str, session: WireSession) -> McpSource | None:
+        """Return the replay of a server from the recording of the session, or of the recorder."""
+        if self.recorder is not None:
+            reader = self.recorder.replay
+        else:
+            reader = None if session.replay is None else session.replay.source.reader
+        return None if reader is None else McpReplay(server, reader.tools, latency=self._latency)
+
+    def _open_upstreams(self, environment: Mapping[str, str]) -> dict[str, HttpUpstream]:
+        configs = [each for each in self._configs.values() if isinstance(each, ServerConfig) and each.kind == "http"]
+        return {each.name: HttpUpstream(each.url(environment)) for each in configs} if self.is_live else {}
+
+    def _server_at(self, path: str) -> str | None:
+        """Return the server that a path names; the only one if it names none."""
+        name = unquote(path.removeprefix(self.prefix).strip("/"))
+        if not name and len(self._configs) == 1:
+            return next(iter(self._configs))
+        return name if name in self._configs and (not self.is_live or name in self._upstreams) else None
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._joined.add(task)
+        task.add_done_callback(self._joined.discard)
+        try:
+            hello = msgspec.json.decode(await reader.readline(), type=_Hello)
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, ConnectionError):
+            writer.close()
+            return
+        if hmac.compare_digest(hello.token.encode(), self._token.encode()) and hello.server in self._configs:
+            await self._serve_joined(hello, reader, writer)
+        writer.close()
+
+    async def _serve_joined(self, hello: _Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert self._registry is not None
+        session = self.session(hello.server, self._registry.named(unquote(hello.session)))
+        client = _JoinedLines(writer)
+        upstream = None
+        if self.is_live:
+            upstream = ServerProcess(hello.command, environment=hello.environment, folder=hello.folder)
+        try:
+            await _serve(session, client, reader, upstream)
+        except InputError as error:
+            session.session.failures[f"{hello.server}: {error.reason}"] += 1
+            client.end(1)
+        except ConnectionError:
+            return
+
+
+async def _serve(
+    session: McpSession, client: _JoinedLines, reader: asyncio.StreamReader, upstream: ServerProcess | None
+) -> None:
+    """Serve a client that has joined until its input ends, or the server."""
+    if upstream is not None:
+        await upstream.start()
+    server = LineServer(session, client, upstream=upstream)
+    running = None if upstream is None else asyncio.ensure_future(_read_server(upstream, server))
+    ending = asyncio.ensure_future(client.has_ended.wait())
+    try:
+        while not client.has_ended.is_set():
+            reading = asyncio.ensure_future(reader.read(READ_BYTES))
+            await asyncio.wait([reading, ending], return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                reading.cancel()
+                break
+            if not (data := reading.result()):
+                break
+            server.receive(data)
+    finally:
+        ending.cancel()
+        code = 0 if upstream is None else await upstream.stop()
+        if running is not None:
+            await running
+        server.end(code)
+
+
+async def _read_server(upstream: ServerProcess, server: LineServer) -> None:
+    server.server_ended(await upstream.read(server.receive_from_server))
+
+
+class _JoinedLines:
+    """The stdout of a process that has joined."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self.has_ended = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(FRAME_HEAD.pack(b"O", len(data)) + data)
+
+    def end(self, exit_code: int) -> None:
+        data = str(exit_code).encode()
+        if not self._writer.is_closing() and not self.has_ended.is_set():
+            self._writer.write(FRAME_HEAD.pack(b"X", len(data)) + data)
+        self.has_ended.set()
+
+
+def _about(stored: StoredExchange[ToolExchange]) -> str:
+    arguments = stored.exchange.arguments
+    text = result_text(arguments) if isinstance(arguments, dict) else "(any arguments)"
+    return shorten(" ".join(printable(text).split()), MAX_DESCRIPTION_CHARS)

@@ -1,0 +1,138 @@
+"""JSON-RPC messages: the bytes and what they say, the era of a request, ids, errors, and the revisions of MCP."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from offbook.messages import JsonObject
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""The revisions that start with `initialize`, oldest first."""
+
+MODERN_VERSIONS = ("2026-07-28",)
+"""The revisions without a handshake: every request carries its version in `_meta`."""
+
+VERSION_META = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_META = "io.modelcontextprotocol/clientCapabilities"
+SERVER_INFO_META = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_META = "io.modelcontextprotocol/subscriptionId"
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
+MISSED = -32010
+"""A request that the recording has no answer for. Clients retry no code of this range but −32000 and −32001."""
+
+Era = Literal["handshake", "modern"]
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+
+class MessageError(ValueError):
+    """Bytes that are not one JSON-RPC message."""
+
+
+class Message(Struct, frozen=True):
+    """One JSON-RPC message: its bytes as they arrived, without a line end, and the JSON object that they spell."""
+
+    raw: bytes
+    fields: JsonObject
+
+    @property
+    def id(self) -> Any:
+        return self.fields.get("id")
+
+    @property
+    def method(self) -> str:
+        """The method of a request or notification; empty for a response."""
+        method = self.fields.get("method")
+        return method if isinstance(method, str) else ""
+
+    @property
+    def is_request(self) -> bool:
+        return bool(self.method) and "id" in self.fields
+
+    @property
+    def is_notification(self) -> bool:
+        return bool(self.method) and "id" not in self.fields
+
+    @property
+    def is_response(self) -> bool:
+        return not self.method and "id" in self.fields
+
+    @property
+    def params(self) -> JsonObject:
+        """The parameters; empty if there are none."""
+        params = self.fields.get("params")
+        return params if isinstance(params, dict) else {}
+
+    @property
+    def meta(self) -> JsonObject:
+        """The `_meta` of the parameters; empty if there is none."""
+        meta = self.params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def era(self) -> Era:
+        """The era of a request: modern if it carries its protocol version."""
+        return "modern" if VERSION_META in self.meta else "handshake"
+
+    @property
+    def progress_token(self) -> Any:
+        """The token of the progress that the client of a request wants, or that a notification reports; else None."""
+        if self.method == "notifications/progress":
+            return self.params.get("progressToken")
+        return self.meta.get("progressToken")
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool that a `tools/call` calls; empty for other messages."""
+        name = self.params.get("name") if self.method == "tools/call" else None
+        return name if isinstance(name, str) else ""
+
+
+def parse_message(raw: bytes) -> Message:
+    """Parse one message.
+
+    Raises:
+        MessageError: it is not JSON, or not one JSON-RPC message.
+    """
+    try:
+        fields = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MessageError(f"not JSON: {error}") from None
+    if not isinstance(fields, dict) or not ("method" in fields or "result" in fields or "error" in fields):
+        raise MessageError("not a JSON-RPC message: it has neither a method, a result nor an error")
+    return Message(raw.strip(), fields)
+
+
+def encode(fields: JsonObject) -> bytes:
+    """Encode a message on one line, without a line end."""
+    return msgspec.json.encode({"jsonrpc": "2.0"} | fields)
+
+
+def with_id(raw: bytes, id: Any) -> bytes:
+    """Return a message under another id; the rest keeps its bytes."""
+    fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode(fields | {"id": id})
+
+
+def result_message(id: Any, result: Any) -> bytes:
+    return encode({"id": id, "result": result})
+
+
+def error_message(id: Any, code: int, message: str, data: Any = None) -> bytes:
+    error: JsonObject = {"code": code, "message": message}
+    return encode({"id": id, "error": error if data is None else error | {"data": data}})
+
+
+def text_result(text: str, *, is_error: bool = False) -> JsonObject:
+    """Return the result of a `tools/call` that is one text."""
+    result: JsonObject = {"content": [{"type": "text", "text": text}]}
+    return result | {"isError": True} if is_error else result

@@ -1,0 +1,275 @@
+"""Answers the requests to an MCP server from a recording, in either era, and explains what it cannot answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from offbook.errors import RecordingMismatchError
+from offbook.mcp.answer import (
+    McpAnswer,
+    TimedMessage,
+    discover_result,
+    error_answer,
+    fit_messages,
+    initialize_result,
+    model_text,
+    result_answer,
+)
+from offbook.mcp.match import CursorNames, arguments_hash, further_params, lenient_hash, recorded_arguments
+from offbook.mcp.message import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    SUBSCRIPTION_META,
+    Message,
+    encode,
+    parse_message,
+    text_result,
+)
+from offbook.messages import JsonObject
+from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
+from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
+from offbook.recording.latency import Latency
+from offbook.recording.match.cursor import Cursor, ExchangeMatch
+from offbook.recording.match.mismatch import tool_mismatch_error
+from offbook.recording.stores.store import ExchangeIndex, StoredExchange
+from offbook.tools.result_text import result_text
+
+PROTOCOL = "mcp"
+"""The protocol of the wire records of MCP: their frames are the lines that a server wrote."""
+
+DISCOVERIES = ("server/discover", "initialize")
+_EMPTY_RESULTS = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
+NO_LATENCY = Latency("constant", latency_ms=0.0, seed=0)
+
+
+class FoundAnswer(Struct, frozen=True):
+    """An answer, and the exchange that it is from; None if it is synthetic. `key` names the exchange."""
+
+    answer: McpAnswer
+    stored: StoredExchange[ToolExchange] | None = None
+
+    @property
+    def key(self) -> str | None:
+        return None if self.stored is None else self.stored.key
+
+
+class McpSource(Protocol):
+    """What answers the requests to one server, instead of the real one."""
+
+    def find(self, request: Message) -> FoundAnswer:
+        """Return the answer to a request. It counts as served after `use`.
+
+        Raises:
+            RecordingMismatchError: there is none.
+        """
+        ...
+
+    def use(self, found: FoundAnswer) -> None:
+        """Count an answer as served."""
+        ...
+
+
+class McpReplay:
+    """Answers the requests of one session to `server` from a recording.
+
+    Tool calls with equal arguments are answered in order, each answer once. Other requests get the last answer again
+    when all were served: clients cache lists, and poll.
+    """
+
+    def __init__(self, server: str, index: ExchangeIndex[ToolExchange], *, latency: Latency = NO_LATENCY) -> None:
+        self.server, self._index, self._latency = server, index, latency
+        self._cursor = Cursor(index)
+        self._cursors = CursorNames()
+        self._lenient: dict[str, dict[str, str]] = {}
+
+    def find(self, request: Message) -> FoundAnswer:
+        """Return the answer to a request; see `McpSource`."""
+        if request.method in _EMPTY_RESULTS:
+            return FoundAnswer(result_answer(request, {}))
+        if request.method == "subscriptions/listen":
+            return FoundAnswer(_open_subscription(request))
+        if request.method in DISCOVERIES:
+            return FoundAnswer(self._discovery(request))
+        match = self._match(request)
+        if match.mismatch == "exhausted" and not request.tool and match.stored is not None:
+            match = self._last(request, match)
+        if match.stored is None and request.method == "tools/list" and not request.params.get("cursor"):
+            return FoundAnswer(result_answer(request, {"tools": self._tools_by_name()}))
+        if match.mismatch is not None or match.stored is None:
+            raise self._mismatch(request, match)
+        return FoundAnswer(self._answer(match.stored.exchange, request), match.stored)
+
+    def use(self, found: FoundAnswer) -> None:
+        if found.stored is None:
+            return
+        self._cursor.use(found.stored)
+        result = found.answer.response.get("result")
+        if isinstance(result, dict):
+            self._cursors.see(result.get("nextCursor"))
+
+    def unused(self) -> list[StoredExchange[ToolExchange]]:
+        """Return the tool calls that were never served."""
+        prefix = f"{self.server}."
+        return [each for each in self._index if each.key.startswith(prefix) and not self._cursor.is_used(each)]
+
+    @property
+    def used_ids(self) -> set[int]:
+        return set(self._cursor.used_ids)
+
+    def _key(self, request: Message) -> str:
+        return f"{self.server}.{request.tool}" if request.tool else mcp_key(self.server, request.method)
+
+    def _match(self, request: Message) -> ExchangeMatch[ToolExchange]:
+        key, fingerprint = self._key(request), arguments_hash(request)
+        match = self._cursor.match_key(key, "step_id", fingerprint)
+        if match is None:
+            return ExchangeMatch("default", mismatch="missing")
+        if match.mismatch is None or further_params(request):
+            return match
+        alias = self._aliases(key).get(lenient_hash(recorded_arguments(request), self._cursors))
+        if alias is None or alias == fingerprint:
+            return match
+        return self._cursor.match_key(key, "step_id", alias) or match
+
+    def _aliases(self, key: str) -> dict[str, str]:
+        """Return the fingerprints of the exchanges of a key by what their arguments mean."""
+        if key not in self._lenient:
+            names, aliases = CursorNames(), dict[str, str]()
+            for stored in self._index:
+                if stored.key != key:
+                    continue
+                exchange = stored.exchange
+                if not isinstance(exchange.arguments, dict) or stored.fingerprint is None:
+                    continue
+                aliases.setdefault(lenient_hash(exchange.arguments, names), stored.fingerprint)
+                if isinstance(exchange.result, dict):
+                    names.see(exchange.result.get("nextCursor"))
+            self._lenient[key] = aliases
+        return self._lenient[key]
+
+    def _last(self, request: Message, match: ExchangeMatch[ToolExchange]) -> ExchangeMatch[ToolExchange]:
+        last = self._index.last(key=self._key(request), fingerprint=arguments_hash(request))
+        return match if last is None else ExchangeMatch("step_id", last)
+
+    def _answer(self, exchange: ToolExchange, request: Message) -> McpAnswer:
+        messages = fit_messages(recorded_messages(exchange, request), request)
+        if self._latency.is_none:
+            return McpAnswer(messages=tuple((0.0, raw) for _, raw in messages))
+        if self._latency.is_recorded:
+            return McpAnswer(messages=messages, end_ms=exchange.latency_ms)
+        delay_ms = self._latency.delay_ms(exchange.latency_ms)
+        return McpAnswer(messages=tuple((delay_ms, raw) for _, raw in messages), end_ms=delay_ms)
+
+    def _discovery(self, request: Message) -> McpAnswer:
+        known = self.discovery()
+        if request.method == "initialize":
+            return result_answer(request, initialize_result(known, request))
+        if self._needs_handshake():
+            return error_answer(request, METHOD_NOT_FOUND, "Method not found: server/discover")
+        return result_answer(request, known if "supportedVersions" in known else discover_result(known))
+
+    def discovery(self) -> JsonObject:
+        """Return what the server said about itself, in whichever era; what its tools imply if it said nothing."""
+        for method in DISCOVERIES:
+            for stored in _exchanges(self._index, mcp_key(self.server, method)):
+                if isinstance(stored.exchange.result, dict):
+                    return stored.exchange.result
+        return {"capabilities": {"tools": {}}, "serverInfo": {"name": self.server, "version": ""}}
+
+    def _needs_handshake(self) -> bool:
+        """Return whether the server sent requests of its own, which only clients of the handshake era take."""
+        frames = (stored.exchange.wire for stored in self._index if stored.key.startswith(f"{self.server}."))
+        lines = (raw for wire in frames if wire is not None and wire.is_streamed for _, raw in wire.timed_frames())
+        return any(parse_message(raw).is_request for raw in lines)
+
+    def _tools_by_name(self) -> list[JsonObject]:
+        """Return a list of the recorded tools, for a recording without one."""
+        prefix = f"{self.server}."
+        names = dict.fromkeys(each.key.removeprefix(prefix) for each in self._index if each.key.startswith(prefix))
+        return [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+
+    def _mismatch(self, request: Message, match: ExchangeMatch[ToolExchange]) -> RecordingMismatchError:
+        arguments = recorded_arguments(request) | further_params(request)
+        return tool_mismatch_error(self._key(request), arguments, match, self._index)
+
+
+def _exchanges(index: ExchangeIndex[ToolExchange], key: str) -> Iterator[StoredExchange[ToolExchange]]:
+    stored = index.find(key=key, fingerprint=None, after=-1)
+    while stored is not None:
+        yield stored
+        stored = index.find(key=key, fingerprint=None, after=stored.id)
+
+
+def _open_subscription(request: Message) -> McpAnswer:
+    """Return the answer to `subscriptions/listen`: what was asked for is acknowledged, and nothing changes."""
+    wanted = request.params.get("notifications")
+    params = {"notifications": wanted or {}, "_meta": {SUBSCRIPTION_META: request.id}}
+    raw = encode({"method": "notifications/subscriptions/acknowledged", "params": params})
+    return McpAnswer(messages=((0.0, raw),), ending="silence", end_ms=float("inf"))
+
+
+def recorded_messages(exchange: ToolExchange, request: Message) -> list[TimedMessage]:
+    """Return the messages with which the server answered, the response last. If the result was edited by hand since,
+    or was not recorded over MCP, the response is made from it."""
+    wire = exchange.wire
+    lines = [] if wire is None or wire.protocol != PROTOCOL else wire.timed_frames()
+    messages = [(at_ms, line.strip()) for at_ms, line in lines if line.strip()]
+    if messages and (not request.tool or _is_unchanged(exchange, messages[-1][1])):
+        return messages
+    return [*messages[:-1], (exchange.latency_ms, _response_of(exchange, is_call=bool(request.tool)))]
+
+
+def _is_unchanged(exchange: ToolExchange, response: bytes) -> bool:
+    outcome = call_outcome(parse_message(response).fields)
+    return outcome.result == exchange.result and outcome.error == exchange.error
+
+
+def call_outcome(response: Mapping[str, Any]) -> ToolExchange:
+    """Return the result or error of the response to a tool call, as a recording has it."""
+    if (error := response.get("error")) is not None:
+        message = error.get("message", "") if isinstance(error, dict) else error
+        return ToolExchange(error=RecordedError("McpError", str(message)))
+    result = response.get("result")
+    if not isinstance(result, dict):
+        return ToolExchange(result=result)
+    seen = model_text(result) if "content" in result else result
+    if result.get("isError") is True:
+        return ToolExchange(error=RecordedError("ToolError", seen if isinstance(seen, str) else result_text(seen)))
+    return ToolExchange(result=seen)
+
+
+def _response_of(exchange: ToolExchange, *, is_call: bool) -> bytes:
+    if exchange.error is not None and is_call and exchange.error.type != "McpError":
+        return encode({"id": 0, "result": text_result(exchange.error.message, is_error=True)})
+    if exchange.error is not None:
+        return encode({"id": 0, "error": {"code": INTERNAL_ERROR, "message": exchange.error.message}})
+    value = None if exchange.result is UNSET else exchange.result
+    if not is_call:
+        return encode({"id": 0, "result": value})
+    if isinstance(value, list) and value and all(isinstance(block, dict) and "type" in block for block in value):
+        return encode({"id": 0, "result": {"content": value}})
+    if isinstance(value, dict) and "resultType" in value:
+        return encode({"id": 0, "result": value})
+    result = text_result(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    return encode({"id": 0, "result": result | ({"structuredContent": value} if isinstance(value, dict) else {})})
+
+
+def recorded_servers(index: ExchangeIndex[ToolExchange]) -> list[str]:
+    """Return the servers of a recording, in order: those with a discovery or a list."""
+    return list(dict.fromkeys(split_mcp_key(stored.key)[0] for stored in index if is_mcp_key(stored.key)))
+
+
+def annotations_of(index: ExchangeIndex[ToolExchange], server: str) -> dict[str, JsonObject]:
+    """Return the annotations of each tool of a server, by name, from its last lists: `readOnlyHint` and the like."""
+    annotations: dict[str, JsonObject] = {}
+    for stored in _exchanges(index, mcp_key(server, "tools/list")):
+        listed = stored.exchange.result
+        for tool in listed.get("tools", []) if isinstance(listed, dict) else []:
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                declared = tool.get("annotations")
+                annotations[tool["name"]] = declared if isinstance(declared, dict) else {}
+    return annotations

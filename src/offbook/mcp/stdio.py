@@ -1,0 +1,355 @@
+"""MCP over stdio: serves a client line by line, and runs a real server as a child process behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from math import isfinite
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct, field
+
+from offbook.errors import InputError
+from offbook.mcp.answer import McpAnswer, TimedMessage
+from offbook.mcp.message import PARSE_ERROR, Message, MessageError, error_message, parse_message
+from offbook.mcp.session import McpCall, McpSession
+
+logger = logging.getLogger("offbook.wire")
+
+MAX_LINE_BYTES = 256 * 1024 * 1024
+"""A longer line is passed on in pieces, and not recorded."""
+
+READ_BYTES = 256 * 1024
+END_GRACE_S = 1.5
+"""How long a server may take to end after its input has ended, and again after SIGTERM."""
+
+
+class LineBuffer:
+    """Splits what arrives into lines without their ends; blank lines are dropped."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes. What is longer than any line may be is returned as it is."""
+        *complete, rest = data.split(b"\n")
+        lines = []
+        for line in complete:
+            whole = b"".join([*self._pieces, line]) if self._pieces else line
+            self._pieces, self._size = [], 0
+            if whole.strip():
+                lines.append(whole.rstrip(b"\r"))
+        if rest:
+            self._pieces.append(rest)
+            self._size += len(rest)
+        if self._size > MAX_LINE_BYTES:
+            lines.append(self.close())
+        return lines
+
+    def close(self) -> bytes:
+        """Return what was not ended by a line end."""
+        rest, self._pieces, self._size = b"".join(self._pieces), [], 0
+        return rest
+
+
+class ClientLines(Protocol):
+    """Where what a server writes to its stdout goes, and how it ends."""
+
+    def write(self, data: bytes) -> None:
+        """Write bytes, in order."""
+        ...
+
+    def end(self, exit_code: int) -> None:
+        """End the server: its output is closed, and it exits with this code."""
+        ...
+
+
+class _PendingCall(Struct):
+    """A call that the real server is to answer, and what it sent for it so far."""
+
+    call: McpCall
+    messages: list[TimedMessage] = field(default_factory=list)
+
+
+class LineServer:
+    """Serves one client over stdio: `receive` takes what it writes, and answers go to `client`.
+
+    With an `upstream`, what the session cannot answer goes there, and all that comes back goes to the client, in
+    order. Lines that are not messages pass untouched in both directions.
+    """
+
+    def __init__(self, session: McpSession, client: ClientLines, *, upstream: ServerProcess | None = None) -> None:
+        self._session, self._client, self._upstream = session, client, upstream
+        self._lines = LineBuffer()
+        self._pending: dict[bytes, _PendingCall] = {}
+        self._waiting: dict[bytes, Callable[[], None]] = {}
+        self._timers: dict[bytes, asyncio.TimerHandle] = {}
+        self._has_ended = False
+
+    def receive(self, data: bytes) -> None:
+        """Take what the client wrote."""
+        for line in self._lines.feed(data):
+            if not self._has_ended:
+                self._receive_line(line)
+
+    def _receive_line(self, line: bytes) -> None:
+        try:
+            message = parse_message(line)
+        except MessageError as error:
+            if self._upstream is None:
+                self._write(error_message(None, PARSE_ERROR, f"Parse error: {error}"))
+            else:
+                self._upstream.write(line + b"\n")
+            return
+        if message.is_request:
+            self._receive_request(message)
+        else:
+            self._receive_other(message)
+
+    def _receive_request(self, request: Message) -> None:
+        call = self._session.start(request)
+        answer = self._session.answer(call)
+        if answer is not None:
+            self._send(request, answer)
+        elif self._upstream is not None:
+            self._pending[_key(request.id)] = _PendingCall(call)
+            self._upstream.write(request.raw + b"\n")
+
+    def _receive_other(self, message: Message) -> None:
+        go_on = self._waiting.pop(_key(message.id), None) if message.is_response else None
+        if go_on is not None:
+            go_on()
+        elif message.method == "notifications/cancelled":
+            self._cancel(message)
+        if go_on is None and self._upstream is not None:
+            self._upstream.write(message.raw + b"\n")
+
+    def _cancel(self, message: Message) -> None:
+        timer = self._timers.pop(_key(message.params.get("requestId")), None)
+        if timer is not None:
+            timer.cancel()
+
+    def _send(self, request: Message, answer: McpAnswer) -> None:
+        if answer.noise:
+            self._client.write(answer.noise + b"\n")
+        self._send_from(request, answer, 0, asyncio.get_running_loop().time())
+
+    def _send_from(self, request: Message, answer: McpAnswer, place: int, started_s: float) -> None:
+        """Send the messages from a place on, each when it is due. After a request of the server, wait for its answer."""
+        for index in range(place, len(answer.messages)):
+            at_ms, raw = answer.messages[index]
+            if self._waits(request, at_ms, started_s, lambda at=index: self._send_from(request, answer, at, started_s)):
+                return
+            self._write(raw)
+            if index < len(answer.messages) - 1 and (message := parse_message(raw)).is_request:
+                self._waiting[_key(message.id)] = lambda at=index + 1: self._send_from(request, answer, at, started_s)
+                return
+        if answer.ending in ("cut", "exit"):
+            self.end(answer.exit_code)
+
+    def _waits(self, request: Message, at_ms: float, started_s: float, go_on: Callable[[], None]) -> bool:
+        """Return whether it is too early, and `go_on` is called later."""
+        loop = asyncio.get_running_loop()
+        due_s = started_s + at_ms / 1000.0
+        if at_ms <= 0 or due_s <= loop.time():
+            return False
+        if isfinite(due_s):
+            self._timers[_key(request.id)] = loop.call_at(due_s, go_on)
+        return True
+
+    def _write(self, raw: bytes) -> None:
+        if not self._has_ended:
+            self._client.write(raw + b"\n")
+
+    def receive_from_server(self, line: bytes) -> None:
+        """Take a line that the real server wrote."""
+        try:
+            message = parse_message(line)
+        except MessageError:
+            self._write(line)  # the client is to see what the server prints
+            return
+        pending = self._pending_for(message)
+        if pending is None:
+            if message.is_notification:
+                self._session.notice(line)
+            self._write(line)
+            return
+        pending.messages.append((self._session.elapsed_ms(pending.call), message.raw))
+        if not message.is_response:
+            if pending.call.fault is None:
+                self._write(line)
+            return
+        del self._pending[_key(message.id)]
+        answer = self._session.finish(pending.call, pending.messages)
+        if pending.call.fault is None:
+            self._write(line)
+        else:
+            self._send(pending.call.request, answer)
+
+    def _pending_for(self, message: Message) -> _PendingCall | None:
+        """Return the call that a message belongs to: its response, its progress, or what else comes meanwhile."""
+        if message.is_response:
+            return self._pending.get(_key(message.id))
+        if message.method == "notifications/progress":
+            token = message.progress_token
+            return next((each for each in self._pending.values() if each.call.request.progress_token == token), None)
+        return next(iter(self._pending.values()), None)
+
+    def server_ended(self, exit_code: int) -> None:
+        """Note that the real server has ended. Calls that it did not answer are lost, and the client gets an end."""
+        for pending in self._pending.values():
+            self._session.lose(pending.call, f"the server exited with {exit_code} before it answered")
+        self._pending.clear()
+        self.end(exit_code)
+
+    def end(self, exit_code: int) -> None:
+        """End the server for this client. Safe to call twice."""
+        if not self._has_ended:
+            self._has_ended = True
+            for timer in self._timers.values():
+                timer.cancel()
+            self._client.end(exit_code)
+
+
+def _key(id: Any) -> bytes:
+    """Return an id as the key of a dict: 1, 1.0 and "1" are different ids."""
+    return msgspec.json.encode(id)
+
+
+class ServerProcess:
+    """A real server: a child process, whose stderr is ours. `start` runs it.
+
+    Args:
+        command: the program and its arguments.
+        environment: all of its environment variables.
+        folder: its working directory; by default ours.
+    """
+
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], folder: str | None = None) -> None:
+        self._command, self._environment, self._folder = list(command), dict(environment), folder
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            InputError: it cannot be started.
+        """
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env=self._environment,
+                cwd=self._folder,
+            )
+        except (OSError, ValueError) as error:
+            reason = f"the server cannot be started: {getattr(error, 'strerror', None) or error}"
+            hint = "check its command, or the `command` in the config"
+            raise InputError(reason, source=self._command[0], hint=hint) from None
+
+    def write(self, data: bytes) -> None:
+        """Write to its stdin; what a process that has ended would get is dropped."""
+        stdin = None if self._process is None else self._process.stdin
+        if stdin is not None and not stdin.is_closing():
+            stdin.write(data)
+
+    async def read(self, on_line: Callable[[bytes], None]) -> int:
+        """Call `on_line` with each line of its stdout, until it ends; return its exit code, 128 + N for signal N."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        lines = LineBuffer()
+        while data := await self._process.stdout.read(READ_BYTES):
+            for line in lines.feed(data):
+                on_line(line)
+        if rest := lines.close():
+            on_line(rest)
+        code = await self._process.wait()
+        return 128 - code if code < 0 else code
+
+    async def stop(self) -> int:
+        """End its input, and if it does not end by itself then, terminate it. Return its exit code."""
+        process = self._process
+        if process is None:
+            return 0
+        if process.stdin is not None:
+            process.stdin.close()
+        for send in (None, process.terminate, process.kill):
+            with suppress(ProcessLookupError):
+                if send is not None:
+                    send()
+            try:
+                code = await asyncio.wait_for(process.wait(), END_GRACE_S)
+            except TimeoutError:
+                continue
+            return 128 - code if code < 0 else code
+        return 0
+
+
+class StdoutLines:
+    """Writes to our own stdout, and sets `ended` with the exit code."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(sys.stdout.fileno(), view) :]
+        except BrokenPipeError:
+            self.end(0)
+
+    def end(self, exit_code: int) -> None:
+        if not self.ended.done():
+            self.ended.set_result(exit_code)
+
+
+async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = None) -> int:
+    """Serve the client at our stdin and stdout until its input ends, and return the exit code.
+
+    Raises:
+        InputError: the real server cannot be started.
+    """
+    client = StdoutLines()
+    if upstream is not None:
+        await upstream.start()
+    server = LineServer(session, client, upstream=upstream)
+    reading = asyncio.ensure_future(_read_stdin(server))
+    running = None if upstream is None else asyncio.ensure_future(_read_server(upstream, server))
+    await asyncio.wait([reading, client.ended], return_when=asyncio.FIRST_COMPLETED)
+    if reading.done() and upstream is not None and running is not None and not client.ended.done():
+        await upstream.stop()
+        await running
+    code = client.ended.result() if client.ended.done() else 0
+    await _finish(reading, running, upstream)
+    return code
+
+
+async def _finish(reading: asyncio.Future[None], running: asyncio.Future[None] | None, upstream: Any) -> None:
+    reading.cancel()
+    if upstream is not None:
+        await upstream.stop()
+    await asyncio.gather(reading, *([] if running is None else [running]), return_exceptions=True)
+
+
+async def _read_server(upstream: ServerProcess, server: LineServer) -> None:
+    code = await upstream.read(server.receive_from_server)
+    server.server_ended(code)
+
+
+async def _read_stdin(server: LineServer) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=READ_BYTES)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    try:
+        while data := await reader.read(READ_BYTES):
+            server.receive(data)
+    finally:
+        transport.close()
