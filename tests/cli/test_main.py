@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 import offbook
-from offbook.cli.app import MainGroup, RecordingGroup
+from offbook.cli.app import MainGroup, McpGroup, RecordingGroup
 
 WIDTH = 80
+ALL_COMMANDS = [
+    *MainGroup.table,
+    *(f"recording {name}" for name in RecordingGroup.table),
+    *(f"mcp {name}" for name in McpGroup.table),
+]
 COMMANDS = ["show", "check", "diff", "merge", "redact", "prune"]
 
 
@@ -24,7 +29,7 @@ def test_without_arguments_help_is_shown(run):
     assert "recording" in out + err
 
 
-@pytest.mark.parametrize("command", [*MainGroup.table, *(f"recording {name}" for name in RecordingGroup.table)])
+@pytest.mark.parametrize("command", ALL_COMMANDS)
 def test_each_command_has_help_with_examples(run, command):
     code, out, _ = run(*command.split(), "--help")
     assert code == 0

@@ -130,6 +130,15 @@ class RecordingGroup(LazyGroup):
     }
 
 
+class McpGroup(LazyGroup):
+    """The commands of `offbook mcp`."""
+
+    table: ClassVar = {
+        "record": LazyCommand("mcp.record", "record", "Record an MCP server while a client uses it."),
+        "serve": LazyCommand("mcp.serve", "serve", "Stand in for MCP servers from a recording."),
+    }
+
+
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
@@ -146,6 +155,12 @@ recording = typer.Typer(
     context_settings=_CONTEXT_SETTINGS,
 )
 app.add_typer(recording, name="recording")
+mcp = typer.Typer(
+    cls=McpGroup,
+    help="Record, replay and break MCP servers, over stdio and HTTP.",
+    context_settings=_CONTEXT_SETTINGS,
+)
+app.add_typer(mcp, name="mcp")
 
 
 def _print_version(is_wanted: bool) -> None:

@@ -37,7 +37,7 @@ class ServerConfig(Struct, frozen=True):
     fields: JsonObject
 
     def url(self, environment: Mapping[str, str]) -> str:
-        """Return the URL of a server over HTTP. `${NAME}` and `${NAME:-default}` in it are variables, as clients have it.
+        """Return the URL of a server over HTTP. In it, `${NAME}` and `${NAME:-default}` are variables, as in clients.
 
         Raises:
             InputError: it is not a URL.

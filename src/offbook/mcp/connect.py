@@ -3,8 +3,8 @@
 Run as `python -m offbook.mcp.connect`, with the address, the token and the name of the server in the variable
 OFFBOOK_MCP_JOIN, and the command of the real server as arguments. It copies bytes and imports nothing else: the
 session that it joins does the work, and starts the real server, if one is to run, with our arguments, folder and
-environment. What comes back is framed: a letter, the size in four bytes, and the data. `O` is for stdout, `X` is the
-exit code.
+environment. What comes back is framed: a letter, the size in four bytes, and the data. `O` is for stdout, `E` for
+stderr, `X` is the exit code.
 """
 
 import json
@@ -63,16 +63,16 @@ def _copy_output(connection: socket.socket) -> int:
             if kind == b"X":
                 return int(data)
             try:
-                _write_all(data)
+                _write_all(sys.stderr.fileno() if kind == b"E" else sys.stdout.fileno(), data)
             except BrokenPipeError:
                 return 0
     return NOT_JOINED
 
 
-def _write_all(data: bytes) -> None:
+def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(sys.stdout.fileno(), view) :]
+        view = view[os.write(fd, view) :]
 
 
 def main() -> int:

@@ -66,13 +66,13 @@ class HttpEndpoint:
                 return _not_allowed("GET, POST, DELETE")
 
     def _get_or_delete(self, request: HttpRequest) -> HttpResponse:
-        id = request.headers.get(SESSION_ID)
-        if id is None or request.headers.get(VERSION_HEADER) in MODERN_VERSIONS:
+        session_id = request.headers.get(SESSION_ID)
+        if session_id is None or request.headers.get(VERSION_HEADER) in MODERN_VERSIONS:
             return _not_allowed("POST")
-        if id not in self._ids:
+        if session_id not in self._ids:
             return _gone(None)
         if request.method == "DELETE":
-            self._ids.discard(id)
+            self._ids.discard(session_id)
             return HttpResponse(200)
         return HttpResponse(200, _SSE_HEADERS, is_streamed=True, ending="silence", end_ms=float("inf"))
 
@@ -97,11 +97,11 @@ class HttpEndpoint:
         """Return why a request of the handshake era is refused, if it is."""
         if is_modern(message, headers) or message.method == "initialize":
             return None
-        id = headers.get(SESSION_ID)
-        if id is None:
+        session_id = headers.get(SESSION_ID)
+        if session_id is None:
             reason = "Bad Request: no session; start with initialize, or name the protocol version in _meta"
             return _json(400, error_message(message.id, INVALID_REQUEST, reason))
-        return None if id in self._ids else _gone(message.id)
+        return None if session_id in self._ids else _gone(message.id)
 
     def _to_http(self, answer: McpAnswer, request: Message, headers: Mapping[str, str]) -> HttpResponse:
         if answer.forgets_session:
@@ -109,9 +109,9 @@ class HttpEndpoint:
         response = to_http(answer, request, accepts_sse=SSE_TYPE in headers.get("accept", SSE_TYPE))
         if request.method != "initialize":
             return response
-        id = secrets.token_hex(16)
-        self._ids.add(id)
-        return replace(response, headers=response.headers | {SESSION_ID: id})
+        session_id = secrets.token_hex(16)
+        self._ids.add(session_id)
+        return replace(response, headers=response.headers | {SESSION_ID: session_id})
 
 
 def to_http(answer: McpAnswer, request: Message, *, accepts_sse: bool = True) -> HttpResponse:

@@ -201,7 +201,7 @@ class _Forwarding:
             self._session.lose(self._call, reason)
         if has_started:
             return HttpResponse(None, ending="cut")
-        id = None if self._call is None else self._call.request.id
+        request_id = None if self._call is None else self._call.request.id
         return whole_response(
-            BAD_GATEWAY, error_message(id, INTERNAL_ERROR, f"the MCP server did not answer: {reason}")
+            BAD_GATEWAY, error_message(request_id, INTERNAL_ERROR, f"the MCP server did not answer: {reason}")
         )

@@ -151,7 +151,7 @@ class McpHub:
         """Return the recorded tool calls of these servers that no session was served."""
         endpoints = [each for endpoints in self._sessions.values() for each in endpoints.values()]
         sources = [each.session.source for each in endpoints]
-        used = {id for source in sources if isinstance(source, McpReplay) for id in source.used_ids}
+        used = set[int]().union(*(source.used_ids for source in sources if isinstance(source, McpReplay)))
         positions: dict[str, int] = {}
         unused = []
         for stored in index:
@@ -204,7 +204,7 @@ class McpHub:
         try:
             await _serve(session, client, reader, upstream)
         except InputError as error:
-            session.session.failures[f"{hello.server}: {error.reason}"] += 1
+            client.complain(f"offbook: {hello.server}: {error}\n")
             client.end(1)
         except ConnectionError:
             return
@@ -251,6 +251,11 @@ class _JoinedLines:
     def write(self, data: bytes) -> None:
         if not self._writer.is_closing():
             self._writer.write(FRAME_HEAD.pack(b"O", len(data)) + data)
+
+    def complain(self, text: str) -> None:
+        """Write to its stderr."""
+        data = text.encode()
+        self._writer.write(FRAME_HEAD.pack(b"E", len(data)) + data)
 
     def end(self, exit_code: int) -> None:
         data = str(exit_code).encode()

@@ -18,7 +18,7 @@ _SMALLEST_JSON = 2
 
 
 def recorded_arguments(message: Message) -> JsonObject:
-    """Return what a recording keeps of a request: the arguments of a tool call, or the parameters of another request."""
+    """Return what a recording keeps of a request: the arguments of a tool call, or the parameters of another one."""
     if message.tool:
         arguments = message.params.get("arguments")
         return arguments if isinstance(arguments, dict) else {}

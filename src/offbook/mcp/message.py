@@ -30,6 +30,17 @@ UNSUPPORTED_VERSION = -32022
 MISSED = -32010
 """A request that the recording has no answer for. Clients retry no code of this range but −32000 and −32001."""
 
+KNOWN_METHODS = frozenset(
+    (
+        *("initialize", "server/discover", "ping", "logging/setLevel", "completion/complete", "subscriptions/listen"),
+        *("tools/list", "tools/call", "prompts/list", "prompts/get"),
+        *("resources/list", "resources/templates/list", "resources/read"),
+        *("resources/subscribe", "resources/unsubscribe"),
+        *("tasks/get", "tasks/list", "tasks/result", "tasks/update", "tasks/cancel"),
+    )
+)
+"""The methods of clients, in all revisions."""
+
 Era = Literal["handshake", "modern"]
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 

@@ -47,7 +47,7 @@ class McpRecorder:
         self.is_live = self._recording.is_live
         self.replay: RecordingReader | None = None
         if self._recording.has_answers:
-            self.replay = open_reader(self._recording.answers())
+            self.replay = open_reader(self._recording.answers(), source=str(location))
 
     def record(self, server: str, request: Message, messages: Sequence[TimedMessage]) -> str | None:
         """Record an exchange: the request, and the messages that came for it, of which the last is the response.

@@ -12,7 +12,7 @@ from offbook.errors import RecordingMismatchError, RecordingWriteError
 from offbook.faults.catalog import AnyToolFault
 from offbook.mcp.answer import McpAnswer, TimedMessage, error_answer
 from offbook.mcp.faults import FaultedCall, apply_fault, spoils_call
-from offbook.mcp.message import INTERNAL_ERROR, MISSED, Message, parse_message
+from offbook.mcp.message import INTERNAL_ERROR, KNOWN_METHODS, METHOD_NOT_FOUND, MISSED, Message, parse_message
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import DISCOVERIES, McpSource
 from offbook.text import shorten
@@ -147,7 +147,8 @@ class McpSession:
         error = self.session.note_tool_miss(self._wire_call(call, "missed"), error)
         message = shorten(str(error), MAX_ERROR_CHARS)
         data = {"kind": error.kind, "key": error.key}
-        return self._note(call, error_answer(call.request, MISSED, message, data), "missed")
+        code = MISSED if call.request.method in KNOWN_METHODS else METHOD_NOT_FOUND
+        return self._note(call, error_answer(call.request, code, message, data), "missed")
 
     def _note(
         self,

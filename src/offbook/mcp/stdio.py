@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from math import isfinite
 from typing import Any, Protocol
 
@@ -141,14 +142,15 @@ class LineServer:
         self._send_from(request, answer, 0, asyncio.get_running_loop().time())
 
     def _send_from(self, request: Message, answer: McpAnswer, place: int, started_s: float) -> None:
-        """Send the messages from a place on, each when it is due. After a request of the server, wait for its answer."""
+        """Send the messages from a place on, each when it is due. A request of the server waits for its answer."""
         for index in range(place, len(answer.messages)):
             at_ms, raw = answer.messages[index]
-            if self._waits(request, at_ms, started_s, lambda at=index: self._send_from(request, answer, at, started_s)):
+            if self._waits(request, at_ms, started_s, partial(self._send_from, request, answer, index, started_s)):
                 return
             self._write(raw)
             if index < len(answer.messages) - 1 and (message := parse_message(raw)).is_request:
-                self._waiting[_key(message.id)] = lambda at=index + 1: self._send_from(request, answer, at, started_s)
+                go_on = partial(self._send_from, request, answer, index + 1, started_s)
+                self._waiting[_key(message.id)] = go_on
                 return
         if answer.ending in ("cut", "exit"):
             self.end(answer.exit_code)
@@ -323,7 +325,8 @@ async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = N
     server = LineServer(session, client, upstream=upstream)
     reading = asyncio.ensure_future(_read_stdin(server))
     running = None if upstream is None else asyncio.ensure_future(_read_server(upstream, server))
-    await asyncio.wait([reading, client.ended], return_when=asyncio.FIRST_COMPLETED)
+    waited: list[asyncio.Future[Any]] = [reading, client.ended]
+    await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     if reading.done() and upstream is not None and running is not None and not client.ended.done():
         await upstream.stop()
         await running

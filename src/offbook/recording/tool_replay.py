@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -164,8 +166,21 @@ class ReplayedTools(ClosableToolbox):
             return exchange
 
     def _match(self, tool: str, arguments: JsonObject) -> ExchangeMatch[ToolExchange]:
-        match = self._cursor.match_key(tool, "step_id", hash_arguments(arguments))
+        fingerprint = hash_arguments(arguments)
+        match = self._cursor.match_key(tool, "step_id", fingerprint)
+        if match is None and (recorded := self._tools_of_servers.get(tool)) is not None:
+            match = self._cursor.match_key(recorded, "step_id", fingerprint)
         return ExchangeMatch("default", mismatch="missing") if match is None else match
+
+    @cached_property
+    def _tools_of_servers(self) -> dict[str, str]:
+        """The keys of tools that were recorded over MCP, like `github.create_issue`, by the name of the tool alone.
+
+        A tool that several servers have is left out.
+        """
+        keys = dict.fromkeys(stored.key for stored in self._index if "." in stored.key and not is_mcp_key(stored.key))
+        names = Counter(key.partition(".")[2] for key in keys)
+        return {key.partition(".")[2]: key for key in keys if names[key.partition(".")[2]] == 1}
 
     def _report_mismatch(self, tool: str, arguments: JsonObject, match: ExchangeMatch[ToolExchange]) -> None:
         """Raise the mismatch if strict, else log a warning of one line."""

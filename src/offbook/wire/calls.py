@@ -1,4 +1,4 @@
-"""The calls of a session: numbers, attempts, planned faults and outcomes; totals sum up the outcomes of many sessions."""
+"""The calls of a session: numbers, attempts, planned faults and outcomes; and totals over many sessions."""
 
 from __future__ import annotations
 

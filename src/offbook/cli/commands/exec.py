@@ -42,6 +42,14 @@ def execute(
     replay: ReplayFrom = [],  # noqa: B006
     record: RecordTo = [],  # noqa: B006
     record_mode: RecordModeOption = None,
+    mcp: Annotated[
+        str | None,
+        typer.Option(
+            "--mcp",
+            metavar="CONFIG",
+            help="Record or replay the MCP servers of this config, too; {mcp} in the command is the config to use.",
+        ),
+    ] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     strict_unused: StrictUnused = False,
@@ -84,6 +92,8 @@ def execute(
       offbook exec --replay run.json -- python my_agent.py
 
       offbook exec --replay run.json --fault 'call=3: timeout' -- node x.mjs
+
+      offbook exec --replay run.json --mcp .mcp.json -- node x.mjs {mcp}
     """
     from offbook.cli.output.wire import WireReportFile, WireSummary
     from offbook.cli.runners.wire import ExitPolicy, WireArguments, print_notes, single_value
@@ -101,6 +111,7 @@ def execute(
         plan=plan,
         upstreams=upstream,
         upstream_end_wait_s=upstream_end_wait,
+        mcp=mcp,
         is_lenient=lenient,
         default_response=default_response,
         latency_model=latency_model,
@@ -132,6 +143,7 @@ def _run(
 
     from offbook.cli import SIGNALLED
     from offbook.cli.process import run_child
+    from offbook.cli.runners.mcp import McpServers
     from offbook.cli.runners.wire import (
         EffectReports,
         child_environment,
@@ -146,15 +158,16 @@ def _run(
         discard_empty_recording(options.record),
         _muted_misses(),
         EffectReports(os.environ) as effects,
-        WireServer(wire_options, port=port) as server,
+        McpServers(options, os.environ) as mcp,
+        WireServer(wire_options, port=port, mount=mcp.hub) as server,
     ):
         report.begin()
         try:
-            environment = child_environment(os.environ, server) | effects.variables
-            end = run_child(command, environment, time_limit_s=time_limit_s)
+            environment = child_environment(os.environ, server) | effects.variables | mcp.point_to(server)
+            end = run_child(mcp.command(command), environment, time_limit_s=time_limit_s)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
-        unused = server.unused_exchanges()
+        unused = [*server.unused_exchanges(), *mcp.unused(server)]
         keep_recording_of_failure(end, options)
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
     return end, tally_wire_calls(server, unused, options.fault_plan(), reported)

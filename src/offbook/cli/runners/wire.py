@@ -60,6 +60,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
     plan: str | None = None
     upstreams: Sequence[str] = ()
     upstream_end_wait_s: float | None = None
+    mcp: str | None = None
     is_lenient: bool = False
     default_response: str | None = None
     latency_model: LatencyModel = "constant"
@@ -116,6 +117,7 @@ class WireArguments(Struct, frozen=True, kw_only=True):
             upstream_end_wait_s=END_WAIT_S if self.upstream_end_wait_s is None else self.upstream_end_wait_s,
             allow_hosts=self.allow_hosts,
             allow_origins=self.allow_origins,
+            has_tools=self.mcp is not None,
         )
 
     def check(self) -> None:
@@ -162,7 +164,7 @@ def print_notes(options: WireArguments) -> None:
     Raises:
         InputError: the recording cannot be read.
     """
-    if options.replay is not None:
+    if options.replay is not None and options.mcp is None:
         tools = called_tool_names(options.replay)
         if tools:
             message = f"the program runs its tools for real; the recording asks for {', '.join(tools)}"

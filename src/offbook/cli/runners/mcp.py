@@ -1,0 +1,262 @@
+"""What the commands for MCP do: the servers of `exec --mcp`, and serving or recording a server alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
+
+from offbook.errors import InputError
+
+if TYPE_CHECKING:
+    from offbook.cli.options import LatencyModel, RecordMode
+    from offbook.cli.runners.wire import WireArguments
+    from offbook.mcp.config import McpConfig
+    from offbook.mcp.hub import McpHub
+    from offbook.mcp.recorder import McpRecorder
+    from offbook.recording.latency import Latency
+    from offbook.wire.backend import UnusedExchange
+    from offbook.wire.options import WireOptions
+    from offbook.wire.server.wire_server import WireServer
+
+PLACEHOLDER = "{mcp}"
+
+
+class McpServers:
+    """The MCP servers of `exec --mcp`, while the block lasts; without the option there are none, and `hub` is None.
+
+    Raises:
+        InputError: the config cannot be read, or the recording cannot be written.
+    """
+
+    def __init__(self, options: WireArguments, environment: Mapping[str, str]) -> None:
+        self.hub: McpHub | None = None
+        self._config: McpConfig | None = None
+        self._recorder: McpRecorder | None = None
+        self._recording = options.replay
+        self._folder: TemporaryDirectory[str] | None = None
+        if options.mcp is not None:
+            self._open(options.mcp, options, environment)
+
+    def _open(self, path: str, options: WireArguments, environment: Mapping[str, str]) -> None:
+        from offbook.mcp.config import load_config
+        from offbook.mcp.hub import McpHub
+        from offbook.mcp.recorder import McpRecorder
+        from offbook.recording.latency import Latency
+
+        self._config = load_config(path)
+        if options.record is not None:
+            self._recorder = McpRecorder(options.record, mode=options.record_mode or "append")
+        latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=0)
+        try:
+            self.hub = McpHub(self._config.servers, recorder=self._recorder, environment=environment, latency=latency)
+        except InputError:
+            self._close_recorder()
+            raise
+        self._folder = TemporaryDirectory(prefix="offbook-")
+
+    @property
+    def path(self) -> str:
+        """The path of the config that leads to us."""
+        return "" if self._folder is None else str(Path(self._folder.name) / "mcp.json")
+
+    def point_to(self, server: WireServer) -> dict[str, str]:
+        """Write the config that leads to a server that runs, and return the variables that name it."""
+        if self.hub is None or self._config is None:
+            return {}
+        from offbook.mcp.config import CONFIG_VARIABLE
+
+        self.hub.write_config(self._config, Path(self.path), url=server.url)
+        return {CONFIG_VARIABLE: self.path}
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command with `{mcp}` replaced by the path of the config."""
+        return list(command) if self.hub is None else [word.replace(PLACEHOLDER, self.path) for word in command]
+
+    def unused(self, server: WireServer) -> list[UnusedExchange]:
+        """Return the recorded tool calls that were not used."""
+        replay = server.session("").replay
+        if self.hub is None or self._recorder is not None or replay is None or self._recording is None:
+            return []
+        return self.hub.unused_exchanges(replay.source.reader.tools, self._recording)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._recorder is not None and kind is not None and issubclass(kind, Exception):
+            self._recorder.keep()
+        self._close_recorder()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _close_recorder(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()
+
+
+class ServedRecording(Struct, frozen=True, kw_only=True):
+    """A recording that `mcp serve` serves: all its MCP servers, or the one called `name`."""
+
+    location: str
+    name: str | None = None
+    faults: Sequence[str] = ()
+    plan: str | None = None
+    latency_model: LatencyModel = "constant"
+    latency_ms: float = 0.0
+
+    def wire_options(self) -> WireOptions:
+        from offbook.cli.runners.wire import WireArguments
+
+        arguments = WireArguments(
+            replay=self.location,
+            faults=self.faults,
+            plan=self.plan,
+            mcp=self.location,
+            latency_model=self.latency_model,
+            latency_ms=self.latency_ms,
+        )
+        return arguments.wire_options(os.environ)
+
+    def servers(self) -> list[str]:
+        """Return the names of the servers to serve.
+
+        Raises:
+            InputError: the recording has none, or not this one.
+        """
+        from offbook.mcp.replay import recorded_servers
+        from offbook.recording.stores.locate import open_store
+        from offbook.text import suggestion
+
+        reader = open_store(self.location).read()
+        try:
+            known = recorded_servers(reader.tools)
+        finally:
+            reader.close()
+        if self.name is None and not known:
+            hint = "record one with 'offbook mcp record', or name the server of its tools with --name"
+            raise InputError("the recording has no MCP server", source=self.location, hint=hint)
+        if self.name is not None and known and self.name not in known:
+            hint = suggestion(self.name, known, kind="servers")
+            raise InputError(f"no server {self.name!r}", source=self.location, hint=hint)
+        return known if self.name is None else [self.name]
+
+    def only_server(self) -> str:
+        """Return the name of the server for a client at stdin.
+
+        Raises:
+            InputError: there are several.
+        """
+        names = self.servers()
+        if len(names) > 1:
+            hint = f"choose one with --name: {', '.join(names)}"
+            raise InputError(f"the recording has {len(names)} servers", source=self.location, hint=hint)
+        return names[0]
+
+
+def serve_recording_at_stdio(served: ServedRecording) -> int:
+    """Serve a client at our stdin and stdout from a recording, until its input ends; return the exit code."""
+    from offbook.mcp.hub import McpHub
+    from offbook.mcp.stdio import serve_stdio
+    from offbook.wire.backend import WireBackend
+
+    name = served.only_server()
+    backend = WireBackend(served.wire_options())
+    try:
+        hub = McpHub([name], latency=_latency(served))
+        return asyncio.run(serve_stdio(hub.session(name, backend.sessions.named(""))))
+    finally:
+        backend.close()
+
+
+def hub_of(served: ServedRecording) -> McpHub:
+    """Return the servers of a recording, to be mounted on a server."""
+    from offbook.mcp.hub import McpHub
+
+    return McpHub(served.servers(), latency=_latency(served))
+
+
+def _latency(served: ServedRecording) -> Latency:
+    from offbook.recording.latency import Latency
+
+    return Latency(served.latency_model, latency_ms=served.latency_ms, seed=0)
+
+
+class RecordedServer(Struct, frozen=True, kw_only=True):
+    """A real server that `mcp record` records under `name` at `output`: a command, or a URL."""
+
+    output: str
+    name: str
+    command: Sequence[str] = ()
+    url: str | None = None
+    record_mode: RecordMode = "append"
+    faults: Sequence[str] = ()
+
+    def wire_options(self) -> WireOptions:
+        from offbook.wire.options import WireOptions
+
+        return WireOptions(responses={}, strict=True, faults=self.faults, has_tools=True)
+
+    @contextmanager
+    def recorder(self) -> Iterator[McpRecorder]:
+        """Open the recording."""
+        from offbook.cli.runners.wire import discard_empty_recording
+        from offbook.mcp.recorder import McpRecorder
+
+        with discard_empty_recording(self.output):
+            recorder = McpRecorder(self.output, mode=self.record_mode)
+            try:
+                yield recorder
+            finally:
+                recorder.close()
+
+
+def record_at_stdio(recorded: RecordedServer) -> int:
+    """Run the real server for a client at our stdin and stdout, and record it; return its exit code."""
+    from offbook.mcp.hub import McpHub
+    from offbook.mcp.stdio import ServerProcess, serve_stdio
+    from offbook.wire.backend import WireBackend
+
+    backend = WireBackend(recorded.wire_options())
+    with recorded.recorder() as recorder:
+        hub = McpHub([recorded.name], recorder=recorder)
+        session = hub.session(recorded.name, backend.sessions.named(""))
+        upstream = ServerProcess(recorded.command, environment=os.environ) if recorder.is_live else None
+        return asyncio.run(serve_stdio(session, upstream=upstream))
+
+
+def hub_to(recorded: RecordedServer, recorder: McpRecorder) -> McpHub:
+    """Return the real server at a URL, recorded, to be mounted on a server."""
+    from offbook.mcp.config import ServerConfig
+    from offbook.mcp.hub import McpHub
+
+    return McpHub([ServerConfig(recorded.name, "http", {"url": recorded.url})], recorder=recorder)
+
+
+def serve_until_signal(hub: McpHub, options: WireOptions, *, port: int, does: str, is_quiet: bool) -> bool:
+    """Serve MCP servers over HTTP until a signal comes, and return whether a request had no answer."""
+    from signal import SIGHUP, SIGINT, SIGTERM
+
+    import typer
+    from msgspec.structs import replace
+
+    from offbook.cli.output.wire import WireCallLog
+    from offbook.cli.process import SignalPipe
+    from offbook.text import printable
+    from offbook.wire.server.wire_server import WireServer
+
+    log = WireCallLog(is_quiet=is_quiet)
+    server = WireServer(replace(options, on_call=log.on_call), port=port, mount=hub)
+    with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
+        for name in hub.names:
+            place = hub.prefix if len(hub.names) == 1 else f"{hub.prefix}/{name}"
+            typer.echo(printable(f"{server.url}{place}: {name}, {does}; Ctrl-C stops it"))
+        next(iter(signals))
+        return bool(server.misses)

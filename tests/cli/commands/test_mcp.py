@@ -1,0 +1,140 @@
+"""MCP servers of programs: recorded and replayed by `exec --mcp`, and served alone by `mcp serve` and `mcp record`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import PYTHON
+
+COMMAND = str(Path(sys.executable).parent / "offbook")
+TIMEOUT_S = 30
+
+SERVER = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    text = f"{message['method']} {message['params'].get('arguments')}"
+    result = {"content": [{"type": "text", "text": text}], "protocolVersion": "2025-11-25", "capabilities": {}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+open("ran", "a").write("x")
+sys.exit(7)
+"""
+
+AGENT = """
+import json, os, subprocess, sys
+config = json.load(open(sys.argv[1] if len(sys.argv) > 1 else os.environ["OFFBOOK_MCP_CONFIG"]))
+entry = config["mcpServers"]["notes"]
+server = subprocess.Popen([entry["command"], *entry["args"]], env={**os.environ, **entry["env"]},
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def ask(id, method, params):
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}), file=server.stdin, flush=True)
+    line = server.stdout.readline()
+    return json.loads(line) if line else {"error": {"message": f"the server exited with {server.wait()}"}}
+ask(0, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+for word in WORDS:
+    answer = ask(word, "tools/call", {"name": "say", "arguments": {"word": word}})
+    print(answer["result"]["content"][0]["text"] if "result" in answer else answer["error"]["message"])
+server.stdin.close()
+server.wait()
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server.py").write_text(SERVER)
+    entry = {"command": sys.executable, "args": ["server.py"], "env": {"TOKEN": "sk-proj-" + "a1B2" * 10}}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
+    return tmp_path
+
+
+def agent(*words):
+    return [*PYTHON, AGENT.replace("WORDS", repr(words))]
+
+
+def execute(*arguments):
+    process = subprocess.run(
+        [COMMAND, "exec", *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    return process.returncode, process.stdout, process.stderr
+
+
+def test_a_program_is_recorded_with_its_servers_and_replayed_without_them(project):
+    record = execute("--record", "run.json", "--mcp", ".mcp.json", "--", *agent("a", "b"), "{mcp}")
+    assert record[:2] == (0, "tools/call {'word': 'a'}\ntools/call {'word': 'b'}\n"), record
+    assert "2 calls, 2 recorded" in record[2]
+    assert "a1B2" not in Path("run.json").read_text()
+    assert Path("ran").read_text() == "x"
+    replay = execute("--replay", "run.json", "--mcp", ".mcp.json", "--", *agent("a", "b"))
+    assert replay[:2] == record[:2]
+    assert Path("ran").read_text() == "x"
+    fault = ["--fault", "tool=notes.say call=2: tool_lost"]
+    lost = execute("--replay", "run.json", "--mcp", ".mcp.json", *fault, "--", *agent("a", "b"))
+    assert lost[:2] == (0, "tools/call {'word': 'a'}\nthe server exited with 1\n")
+    assert "1 fault fired: tool=notes.say call=2: tool_lost" in lost[2]
+
+
+def test_a_call_that_is_not_recorded_ends_with_exit_code_3(project):
+    recording = {"_version": 2, "_tools": {"notes.say": [{"arguments": {"word": "a"}, "result": "A"}]}}
+    Path("run.json").write_text(json.dumps(recording))
+    code, out, err = execute("--replay", "run.json", "--mcp", ".mcp.json", "--", *agent("b"))
+    assert code == 3
+    assert "was not recorded with these arguments" in out
+    assert "tools/call notes.say has no answer: run.json: tool 'notes.say'" in err
+    assert "1 exchange of run.json was not used" in err
+    assert "_tools.notes.say[0]" in err
+
+
+def test_a_server_that_cannot_be_started_is_named(project):
+    entry = {"command": "no-such-server", "args": [], "env": {}}
+    Path(".mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry}}))
+    _, _, err = execute("--record", "run.json", "--mcp", ".mcp.json", "--", *agent("a"), "{mcp}")
+    assert "offbook: notes: no-such-server: the server cannot be started: No such file or directory" in err
+
+
+def test_a_server_alone_is_recorded_and_served_over_stdio(project):
+    asked = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "say", "arguments": {"word": "a"}}},
+    ]
+    data = "".join(json.dumps(message) + "\n" for message in asked)
+
+    def talk(*arguments):
+        command = [COMMAND, "mcp", *arguments]
+        return subprocess.run(command, input=data, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+    recorded = talk("record", "--output", "notes.json", "--", sys.executable, "server.py")
+    assert recorded.returncode == 7, recorded.stderr
+    served = talk("serve", "notes.json", "--stdio")
+    assert served.returncode == 0, served.stderr
+    answers = [json.loads(run.stdout.splitlines()[1]) for run in (recorded, served)]
+    assert answers[0] == answers[1] | {"result": answers[0]["result"]}
+    assert answers[1]["result"]["content"] == answers[0]["result"]["content"]
+    assert not Path("notes.json.journal").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["serve", "x.json"], "--stdio or --port is required"),
+        (["serve", "run.json", "--stdio"], "the recording has no MCP server"),
+        (["serve", "both.json", "--stdio"], "the recording has 2 servers"),
+        (["serve", "both.json", "--stdio", "--name", "c"], "no server 'c'"),
+        (["record", "--output", "x.json"], "a command or --url is required"),
+        (["record", "--output", "x.json", "--url", "http://x"], "--url and --port belong together"),
+        (["record", "--output", "x.json", "--url", "nonsense", "--port", "0"], "expected the URL of an MCP server"),
+    ],
+)
+def test_bad_input_is_explained(run, tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.chdir(tmp_path)
+    listed = {"tools/list": [{"arguments": {}, "result": {"tools": []}}]}
+    Path("run.json").write_text('{"_version": 2}')
+    Path("both.json").write_text(json.dumps({"_version": 2, "_mcp": {"a": listed, "b": listed}}))
+    code, _, err = run("mcp", *arguments)
+    assert code == 2
+    assert reason in err
