@@ -309,6 +309,16 @@ def test_entries_that_no_client_used_are_reported_and_fail_the_test_if_asked(pro
     assert "1 entry not used" in printed_output(result)
 
 
+def test_an_entry_that_was_recorded_once_and_served_twice_fails_the_test_if_asked(project):
+    project.test('def test_greets(offbook):\n    offbook.live(Echo())\n    assert greet(offbook) == "Hello Ada"\n')
+    project.record().assert_outcomes(passed=1)
+    project.test("def test_greets(offbook):\n    greet(offbook)\n    greet(offbook)\n")
+    project.run().assert_outcomes(passed=1)
+    result = project.run("--offbook-strict-unused")
+    result.assert_outcomes(failed=1)
+    assert "1 entry served more often than recorded: greet 2 times" in printed_output(result)
+
+
 def test_entries_count_as_used_whoever_used_them(project):
     write(project, TWO)
     project.record()

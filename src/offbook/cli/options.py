@@ -56,6 +56,10 @@ RealTime: TypeAlias = Annotated[bool, typer.Option("--real-time", help="Wait as 
 StrictUnused: TypeAlias = Annotated[
     bool, typer.Option("--strict-unused", help="Exit with 3 if an exchange of the recording was not used.")
 ]
+StrictUsage: TypeAlias = Annotated[
+    bool,
+    typer.Option("--strict-unused", help="Exit with 3 if an exchange was not used, or more often than recorded."),
+]
 
 RecordMode: TypeAlias = Literal["append", "once", "new", "all", "fresh"]
 LatencyModel: TypeAlias = Literal["constant", "normal", "replay"]

@@ -26,7 +26,7 @@ from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.recordings import entry_names
 from offbook.recording.format.document import LENIENT_ADVICE
 from offbook.recording.format.keys import tool_key
-from offbook.recording.match.cursor import Cursor, UnusedEntry
+from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
 from offbook.recording.record import RecordingProvider
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replay import MockProvider
@@ -152,6 +152,10 @@ class HttpDoubles:
         """The lines of plans that made a fault fire."""
         return [line for opened in self._opened for line in opened.totals().fired_lines]
 
+    def overused(self) -> list[OverusedEntry]:
+        """Return the entries of the recording that a session was served more often than they were recorded."""
+        return [entry for opened in self._opened for session in opened.sessions for entry in session.overused()]
+
     def unused(self) -> list[list[UnusedEntry]]:
         """Return the unused entries of the recording, of every session."""
         return [session.unused() for opened in self._opened for session in opened.sessions or [opened.session("")]]
@@ -198,6 +202,10 @@ class RecordingBackend(ABC):
 
     def unused(self) -> list[UnusedEntry]:
         """Return the unused entries of a replayed recording; those of tools have keys like `_tools.search`."""
+        return []
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return the entries of a replayed recording that were served more often than they were recorded."""
         return []
 
     async def disconnect(self) -> None:
@@ -353,6 +361,10 @@ class ReplayBackend(RecordingBackend):
             return [*self._not_over_http(calls.unused()), *of_tools]
         finally:
             reader.close()
+
+    def overused(self) -> list[OverusedEntry]:
+        of_provider = [] if self._provider is None else self._provider.overused()
+        return [*of_provider, *([] if self._http is None else self._http.overused())]
 
     def close(self, *, passed: bool) -> RecordingUsage:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls

@@ -26,7 +26,7 @@ from offbook.pytest_plugin.backend import (
     record_again_hint,
 )
 from offbook.pytest_plugin.markers import RecordingPlan
-from offbook.pytest_plugin.recordings import fail_if_unused
+from offbook.pytest_plugin.recordings import fail_if_overused, fail_if_unused
 from offbook.recording.match.cursor import UnusedEntry
 from offbook.text import pluralize
 from offbook.tools import Toolbox
@@ -249,10 +249,11 @@ class Offbook:
             pytest.fail("\n".join([*lines, hint]), pytrace=False)
 
     def check_unused(self) -> None:
-        """Fail the test if it left entries of its recording unused and that is an error."""
+        """Fail the test if it used entries of its recording too seldom or too often and that is an error."""
         __tracebackhide__ = True
         if self._plan.is_unused_error and not self.is_recording:
             fail_if_unused(self.unused(), self.recording)
+            fail_if_overused([] if self._has_fired() else self._backend.overused(), self.recording)
 
     def check_explored(self) -> None:
         """Fail a test that is to be explored, but uses nothing that could fail."""

@@ -50,7 +50,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     flags = {
         "keep-failed": "keep the recordings of failed tests, too",
-        "strict-unused": "fail a test that leaves entries of its recording unused",
+        "strict-unused": "fail a test that leaves entries of its recording unused, or is served one too often",
         "report-unused": "list the recordings that no test used, if all tests of a folder ran",
     }
     for name, text in flags.items():

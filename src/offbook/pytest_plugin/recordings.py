@@ -15,7 +15,7 @@ import pytest
 from offbook.text import pluralize
 
 if TYPE_CHECKING:
-    from offbook.recording.match.cursor import UnusedEntry
+    from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
 
 
 FOLDER = "recordings"
@@ -77,6 +77,18 @@ def fail_if_unused(unused: list[UnusedEntry], recording: str) -> None:
         count, names = pluralize(len(unused), "entry", "entries"), join_entries(entry_names(unused))
         hint = "remove what is stale, or record the test again"
         pytest.fail(f"{recording}: {count} not used: {names}\n  hint: {hint}", pytrace=False)
+
+
+def fail_if_overused(overused: list[OverusedEntry], recording: str) -> None:
+    """Fail the current test if it was served entries more often than they were recorded."""
+    __tracebackhide__ = True
+    if overused:
+        from offbook.recording.format.keys import short_fingerprint  # noqa: PLC0415 - this module is loaded with pytest
+
+        names = join_entries([f"{short_fingerprint(each.key)} {each.served:,} times" for each in overused])
+        hint = "the test repeats calls that were made once; record it again if it should"
+        reason = f"{pluralize(len(overused), 'entry', 'entries')} served more often than recorded: {names}"
+        pytest.fail(f"{recording}: {reason}\n  hint: {hint}", pytrace=False)
 
 
 def entry_names(unused: list[UnusedEntry]) -> list[str]:

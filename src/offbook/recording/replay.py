@@ -18,7 +18,7 @@ from offbook.providers.provider import Provider
 from offbook.recording.format.document import Document, check_strict, rules_from_meta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.latency import Latency, LatencyModel
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, OverusedEntry, UnusedEntry, overused_entries
 from offbook.recording.match.fingerprint import fingerprint
 from offbook.recording.stores.locate import open_store, read_document
 from offbook.recording.stores.store import RecordingReader, log_warning
@@ -181,6 +181,10 @@ class MockProvider(Provider):
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the order of the recording."""
         return self._cursor.unused()
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return the recorded exchanges that were served more often than they were recorded."""
+        return overused_entries(self._cursor)
 
     def _report_mismatch(self, request: Request, match: ExchangeMatch[Exchange], request_hash: str) -> None:
         """Raise the mismatch if strict, else log a warning of one line, once a step."""

@@ -49,6 +49,15 @@ class UnusedExchange(Struct, frozen=True):
     session: str
 
 
+class OverusedExchange(Struct, frozen=True):
+    """A recorded exchange that a session was served more often than it was recorded, like an UnusedExchange."""
+
+    key: str
+    about: str
+    served: int
+    session: str
+
+
 def unused_exchanges(
     uses: Mapping[ReplaySource, RecordingUse], file_of: Callable[[ReplaySource, Exchange], str]
 ) -> list[UnusedExchange]:
@@ -331,6 +340,14 @@ class CallInspection:
     def unused_exchanges(self) -> list[UnusedExchange]:
         """Return the exchanges that no session was served, of the recordings in use. Call it before closing."""
         return self._backend.unused_exchanges(self.totals())
+
+    def overused_exchanges(self) -> list[OverusedExchange]:
+        """Return what a session was served more often than it was recorded. Call it before closing."""
+        return [
+            OverusedExchange(each.key, describe_exchange(each.exchange), each.served, session.name)
+            for session in self._backend.sessions
+            for each in session.overused()
+        ]
 
     def unfired(self) -> list[PlannedFault]:
         """Return the faults planned for the session without a name that have not fired yet."""

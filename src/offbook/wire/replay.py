@@ -15,7 +15,15 @@ from offbook.messages import JsonObject, Request, Response, deltas_of
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.match.continuation import Continuation, ConversationScript, ScriptedCall, WrittenAnswers
 from offbook.recording.match.conversation import tells_failure
-from offbook.recording.match.cursor import Cursor, ExchangeMatch, RequestKey, ResponseScript, UnusedEntry
+from offbook.recording.match.cursor import (
+    Cursor,
+    ExchangeMatch,
+    OverusedEntry,
+    RequestKey,
+    ResponseScript,
+    UnusedEntry,
+    overused_entries,
+)
 from offbook.recording.stores.store import StoredExchange
 from offbook.wire.calls import CallAttempt, WireOutcome
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
@@ -106,6 +114,10 @@ class WireReplay:
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the recording's order."""
         return self._cursor.unused()
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return the recorded exchanges that were served more often than they were recorded."""
+        return overused_entries(self._cursor)
 
     def _match(self, parsed: ParsedRequest, step_id: str | None) -> ExchangeMatch[Exchange]:
         if parsed.request is not None:

@@ -13,7 +13,7 @@ from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import NULL_SINK, FaultFired, ReplayMissed, ReplayServed, Sink
 from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Response
-from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
 from offbook.text import shorten
 from offbook.wire.calls import (
     MAX_CALLS,
@@ -281,6 +281,13 @@ class WireSession:
     def unused(self) -> list[UnusedEntry]:
         """Return the entries of the recording that were never served."""
         return [] if self.replay is None else self.replay.unused()
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return the recorded exchanges that were served more often than they were recorded.
+
+        There are none if a fault fired: what follows a fault is not recorded.
+        """
+        return [] if self.replay is None or self.fired else self.replay.overused()
 
     def _answer_from_recording(self, attempt: CallAttempt) -> HttpResponse:
         replay = self._require_replay()

@@ -435,6 +435,19 @@ def test_a_call_that_fails_costs_no_recorded_answer_even_if_the_program_swallows
     assert contents("new.json") == ["Hello!"]
 
 
+def test_what_was_served_more_often_than_recorded_is_reported_and_a_mismatch_if_strict(execute, recorded):
+    code, _, err = execute("--replay", "new.json", "--", *ASK, "Hi", "Hi")
+    assert code == 0
+    assert "1 exchange of new.json was served more often than recorded:\n" in err
+    assert "demo: Hi  2 times instead of once" in err
+    options = ("--replay", "new.json", "-q", "--strict-unused", "--report", "report.json")
+    assert execute(*options, "--", *ASK, "Hi", "Hi")[0] == 3
+    assert json.loads(Path("report.json").read_text())["overused"][0]["served"] == 2
+    assert execute(*options, "--", *ASK, "Hi") == (0, "Hello!\n", "")
+    assert execute(*options, "--", *ASK, "one/Hi", "two/Hi")[0] == 0
+    assert execute(*options, "--fault", "call=1: slow 1", "--", *ASK, "Hi", "Hi")[0] == 0
+
+
 @pytest.mark.parametrize("mode", ["append", "all", "fresh"])
 def test_a_run_whose_calls_got_no_answer_adds_nothing_to_a_recording(execute, recorded, mode):
     before = Path("new.json").read_bytes()

@@ -2,11 +2,12 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook.recording.format.file import document_from_dict
-from offbook.recording.match.cursor import Cursor, UnusedEntry
+from offbook.recording.match.cursor import Cursor, UnusedEntry, overused_entries
 from offbook.recording.stores.memory import MemoryReader
 
 
@@ -29,6 +30,25 @@ def served(cursor, step_id, fingerprint):
 def test_an_object_answers_every_call_of_its_key():
     cursor = cursor_over(a=entry("x", "f"))
     assert [served(cursor, "a", "f") for _ in range(3)] == [("x", "step_id", None)] * 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "served_again"),
+    [
+        ({"recorded_at": "2026-01-01T00:00:00Z"}, [("a", 2)]),
+        ({}, []),
+        ({"recorded_at": "2026-01-01T00:00:00Z", "fault": {"type": "timeout"}}, []),
+    ],
+    ids=["recorded", "written by hand", "a failure that clients retry"],
+)
+def test_a_recorded_answer_is_overused_if_it_is_served_again(fields, served_again):
+    request = {"model": "m", "messages": []}
+    cursor = cursor_over(a=entry("A", "x") | {"request": request} | fields, b=[entry("B", "y") | fields])
+    served(cursor, "a", "x")
+    assert overused_entries(cursor) == []
+    served(cursor, "a", "x")
+    served(cursor, "b", "y")
+    assert [(each.key, each.served) for each in overused_entries(cursor)] == served_again
 
 
 def test_an_object_that_was_recorded_for_another_request_has_drifted():

@@ -21,7 +21,7 @@ from offbook.cli.options import (
     RecordTo,
     ReplayFrom,
     RetryAfterMs,
-    StrictUnused,
+    StrictUsage,
     UpstreamEndWait,
     Upstreams,
 )
@@ -52,7 +52,7 @@ def execute(
     ] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
-    strict_unused: StrictUnused = False,
+    strict_unused: StrictUsage = False,
     allow_no_calls: Annotated[
         bool, typer.Option("--allow-no-calls", help="Do not exit with 3 if there was no call.")
     ] = False,
@@ -167,10 +167,10 @@ def _run(
             end = run_child(mcp.command(command), environment, time_limit_s=time_limit_s)
         except OSError as error:
             raise typer.Exit(_print_not_started(command[0], error)) from None
-        unused = [*server.unused_exchanges(), *mcp.unused(server)]
+        usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
         keep_recording_of_failure(end, options)
         reported = effects.read(server, is_cut_off=end.is_late or end.code > SIGNALLED)
-    return end, tally_wire_calls(server, unused, options.fault_plan(), reported)
+    return end, tally_wire_calls(server, usage, options.fault_plan(), reported)
 
 
 def _check_command(name: str) -> None:

@@ -20,7 +20,7 @@ from offbook.cli.options import (
     RecordTo,
     ReplayFrom,
     RetryAfterMs,
-    StrictUnused,
+    StrictUsage,
     UpstreamEndWait,
     Upstreams,
 )
@@ -43,7 +43,7 @@ def serve(
     record_mode: RecordModeOption = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
-    strict_unused: StrictUnused = False,
+    strict_unused: StrictUsage = False,
     lenient: Lenient = False,
     default_response: DefaultResponse = None,
     latency_model: LatencyModelOption = "constant",
@@ -73,7 +73,7 @@ def serve(
     SIGTERM, and writes a line for each call to stderr. A call that the recording
     has no answer for gets an error response. Exits with 0; with 1 if a call could
     not be recorded; with 3 if --strict-unused is given and an exchange was not
-    used; with 2 on bad input.
+    used, or more often than it was recorded; with 2 on bad input.
 
     [bold]Examples[/bold]
 
@@ -122,7 +122,7 @@ def serve(
         summary.print()
     if tally.unrecorded:
         raise typer.Exit(FAILED)
-    raise typer.Exit(MISMATCH if strict_unused and tally.unused else FINE)
+    raise typer.Exit(MISMATCH if strict_unused and (tally.unused or tally.overused) else FINE)
 
 
 def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_quiet: bool) -> WireTally:
@@ -143,5 +143,5 @@ def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_qu
             print_serving_notice(server, options, api_key=place.api_key, is_json=is_json)
             next(iter(signals))
             signals.restore()
-            unused = server.unused_exchanges()
-    return tally_wire_calls(server, unused, options.fault_plan())
+            usage = server.unused_exchanges(), server.overused_exchanges()
+    return tally_wire_calls(server, usage, options.fault_plan())

@@ -25,7 +25,7 @@ from offbook.errors import InputError
 from offbook.faults import parse_fault
 from offbook.recording.format.keys import short_fingerprint
 from offbook.text import pluralize, printable, printable_line
-from offbook.wire.backend import UnusedExchange
+from offbook.wire.backend import OverusedExchange, UnusedExchange
 from offbook.wire.calls import STEP_HEADER, Miss, WireCall, WireOutcome
 from offbook.wire.server.wire_server import WireServer
 
@@ -176,6 +176,19 @@ def describe_unused_wire(unused: Sequence[UnusedExchange], recording: str, *, is
     return "\n".join(lines)
 
 
+def describe_overused(overused: Sequence[OverusedExchange], recording: str) -> str:
+    """Return how many exchanges were served more often than they were recorded, and a line for each of the first."""
+    said = "exchange of {} was" if len(overused) == 1 else "exchanges of {} were"
+    lines = [f"{len(overused):,} {said.format(recording)} served more often than recorded:"]
+    for each in overused[:SHOWN_UNUSED]:
+        session = f"  (session {each.session})" if each.session else ""
+        line = f"{short_fingerprint(each.key)}  {each.about}  {each.served:,} times instead of once{session}"
+        lines.append(f"  {printable(line).replace(chr(10), ' ')}")
+    if len(overused) > SHOWN_UNUSED:
+        lines.append(f"  and {len(overused) - SHOWN_UNUSED:,} more")
+    return "\n".join(lines)
+
+
 def _unused_line(left: UnusedExchange, *, is_folder: bool) -> str:
     where = [left.recording if is_folder else "", f"session {left.session}" if left.session else ""]
     source = ", ".join(filter(None, where))
@@ -203,8 +216,9 @@ _OUTCOME_WORDS: dict[WireOutcome, str] = {
 class WireSummary(Struct, frozen=True):
     """Prints the outcome of the calls; if quiet, only problems. Problems go to stderr.
 
-    `recording` is the recording that was replayed or written, or a folder. Unused exchanges are a problem if
-    `is_strict`. If it `is_closing_log`, misses have been logged already, and the rest goes to stdout.
+    `recording` is the recording that was replayed or written, or a folder. Exchanges that were not used, or too
+    often, are a problem if `is_strict`. If it `is_closing_log`, misses have been logged already, and the rest goes to
+    stdout.
     """
 
     tally: WireTally
@@ -229,6 +243,8 @@ class WireSummary(Struct, frozen=True):
                 self.tally.unused, self.recording, is_folder=self.is_folder, has_fired=bool(self.tally.faults.fired)
             )
             self._say(unused, is_wrong=self.is_strict)
+        if self.tally.overused and (self.is_strict or not self.is_quiet):
+            self._say(describe_overused(self.tally.overused, self.recording), is_wrong=self.is_strict)
         if decision is not None and decision.reason:
             self._say(f"{decision.reason}\n  hint: {decision.hint}", is_wrong=True)
 

@@ -27,7 +27,7 @@ from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_replay import called_tool_names
 from offbook.text import pluralize
 from offbook.vendors import keys_from_environment, upstreams_from_environment
-from offbook.wire.backend import UnusedExchange
+from offbook.wire.backend import OverusedExchange, UnusedExchange
 from offbook.wire.calls import Miss, SessionTotals, WireCall, ignore_call
 from offbook.wire.options import END_WAIT_S, WireOptions
 from offbook.wire.server.wire_server import WireServer, no_proxy_variables
@@ -244,6 +244,7 @@ class WireTally(Struct, frozen=True):
     calls: list[WireCall]
     misses: list[Miss]
     unused: list[UnusedExchange]
+    overused: list[OverusedExchange]
     faults: FaultTally
     effects: Sequence[Effect] = ()
     got_no_answer: bool = False
@@ -272,19 +273,24 @@ class WireTally(Struct, frozen=True):
         if with_calls:
             document["calls"] = [_call_document(call) for call in self.calls]
         rest = {"misses": self.misses, "unused": self.unused, "faults": self.faults}
+        rest |= {"overused": self.overused} if self.overused else {}
         rest |= {"effects": self.effects} if self.effects else {}
         document.update(msgspec.to_builtins(rest))
         return document
 
 
 def tally_wire_calls(
-    server: WireServer, left: list[UnusedExchange], plan: FaultPlan, effects: Sequence[Effect] = ()
+    server: WireServer,
+    usage: tuple[list[UnusedExchange], list[OverusedExchange]],
+    plan: FaultPlan,
+    effects: Sequence[Effect] = (),
 ) -> WireTally:
-    """The tally of a server that has ended, and had `left` before that. `plan` is the one that it was started with."""
+    """The tally of a server that has ended. `usage` is what it had unused and overused before that, `plan` the plan
+    that it was started with."""
     totals = server.totals()
     fired, unfired = map(str, totals.fired), [str(line) for line in plan if line not in totals.fired_lines]
     faults = FaultTally(list(fired), unfired)
-    return WireTally(totals, server.calls, server.misses, left, faults, effects, server.got_no_answer)
+    return WireTally(totals, server.calls, server.misses, *usage, faults, effects, server.got_no_answer)
 
 
 def _call_document(call: WireCall) -> dict[str, Any]:
@@ -308,7 +314,7 @@ class ExitPolicy(Struct, frozen=True):
     of the command; the hint to record again is left out if a fault had fired before every miss. Without a miss, the
     exit code of a command that failed stands. One that succeeded is refused if it made no call (unless it
     `may_ask_nothing`), if no call got an answer or one could not be recorded, if a planned fault never fired, or, if
-    `is_strict`, if exchanges were not used.
+    `is_strict`, if exchanges were not used, or more often than they were recorded.
     """
 
     options: WireArguments
@@ -331,7 +337,7 @@ class ExitPolicy(Struct, frozen=True):
             return ExitDecision(FAILED, "no call got an answer, so there is nothing to replay", _NO_ANSWER_HINT)
         if tally.unrecorded or tally.faults.unfired:
             return ExitDecision(FAILED)
-        return ExitDecision(MISMATCH if self.is_strict and tally.unused else FINE)
+        return ExitDecision(MISMATCH if self.is_strict and (tally.unused or tally.overused) else FINE)
 
     def _mismatch(self, tally: WireTally) -> ExitDecision:
         is_listed = len(tally.misses) == tally.totals.outcomes["missed"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from msgspec import Struct
 from offbook.errors import MismatchKind
 from offbook.events import MatchedBy
 from offbook.recording.format.document import E
+from offbook.recording.format.exchange import Exchange
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 
 T = TypeVar("T")
@@ -32,12 +33,34 @@ class UnusedEntry(Struct, frozen=True):
     position: int
 
 
+class OverusedEntry(Struct, frozen=True):
+    """An exchange that was recorded once and served `served` times: its key, and its `exchange`."""
+
+    key: str
+    exchange: Exchange
+    served: int
+
+
+def overused_entries(cursor: Cursor[Exchange]) -> list[OverusedEntry]:
+    """Return the recorded answers of models that were served more often than they were recorded.
+
+    An entry that was written by hand may answer any number of calls, and so may a recorded failure: clients retry it.
+    """
+    return [
+        OverusedEntry(stored.key, stored.exchange, served)
+        for stored, served in cursor.served_again()
+        if stored.exchange.recorded_at is not None
+        and stored.exchange.fault is None
+        and stored.exchange.request_fields()
+    ]
+
+
 class Cursor(Generic[E]):
     """The position of a replay in an index: each exchange of a list is served once, in order, to a request it fits."""
 
     def __init__(self, index: ExchangeIndex[E]) -> None:
         self._index = index
-        self._used: set[int] = set()
+        self._used: dict[int, int] = {}
         self._after: dict[tuple[str | None, str | None], int] = {}
 
     def match(self, step_id: str | None, fingerprint: str) -> ExchangeMatch[E]:
@@ -71,7 +94,7 @@ class Cursor(Generic[E]):
 
     def use(self, stored: StoredExchange[E]) -> None:
         """Count the exchange as served."""
-        self._used.add(stored.id)
+        self._used[stored.id] = self._used.get(stored.id, 0) + 1
 
     def is_used(self, stored: StoredExchange[E]) -> bool:
         """Return whether the exchange was served."""
@@ -80,7 +103,14 @@ class Cursor(Generic[E]):
     @property
     def used_ids(self) -> Set[int]:
         """The ids of the exchanges that were served."""
-        return self._used
+        return self._used.keys()
+
+    def served_again(self) -> Iterator[tuple[StoredExchange[E], int]]:
+        """Yield the exchanges that answer every call of their key and were served several times, and how often."""
+        if max(self._used.values(), default=0) > 1:
+            for stored in self._index:
+                if stored.repeats and self._used.get(stored.id, 0) > 1:
+                    yield stored, self._used[stored.id]
 
     def unused(self) -> list[UnusedEntry]:
         """Return the exchanges that were never served, in the order of the index."""
