@@ -70,7 +70,7 @@ def run_command(*arguments: str) -> int:
     text = printed.buffer.getvalue().decode("utf-8", "surrogateescape")
     if code not in EXIT_CODES or "Traceback" in text:
         raise DefectError(f"{' '.join(arguments)} exits with {code}: {text[-500:]}")
-    if "--json" not in arguments and (found := _CONTROLS.search(text)):
+    if found := _CONTROLS.search(text):
         raise DefectError(
             f"{' '.join(arguments)} prints {found[0]!r}: {text[max(0, found.start() - 80) : found.end()]!r}"
         )
