@@ -25,7 +25,7 @@ QUESTION = [{"role": "user", "content": "Hi"}]
 LIMITS = {
     "Replay a call": 14,
     "One HTTP request": 18,
-    "Record one streamed call": 37,
+    "Record one streamed call": 35,
     "Explore one case": 60,
     "One scenario conversation": 40,
 }

@@ -8,7 +8,8 @@ import pytest
 
 from offbook.subjects.wire_observer import WireObserver
 from offbook.wire.api import serving
-from offbook.wire.replay import ExploredRun, ExploredScript, NullCallObserver
+from offbook.wire.calls import NullCallObserver
+from offbook.wire.replay import ExploredRun, ExploredScript
 from tests.wire.http_requests import call_of
 from tests.wire.raw_client import RawClient, ask, bytes_of
 

@@ -8,9 +8,9 @@ import pytest
 from offbook.errors import MalformedResponseError, ProviderConnectionError, ProviderError, ProviderTimeoutError
 from offbook.faults import Fault, parse_fault
 from offbook.vendors import CODECS
-from offbook.wire.faults import FaultTarget, apply_fault, is_retryable, spoils_answer
+from offbook.wire.faults import FaultTarget, apply_fault
 from offbook.wire.request import HttpRequest
-from offbook.wire.response import HttpResponse
+from offbook.wire.response import HttpResponse, is_retryable, spoils_answer
 from tests.faults.samples import SAMPLES
 from tests.wire.http_requests import (
     PROTOCOLS,

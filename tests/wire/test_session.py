@@ -7,9 +7,9 @@ import pytest
 from offbook.events import FaultFired, MemorySink, ReplayMissed
 from offbook.faults import FaultPlan, HttpError, chaos, mark_of, parse_fault
 from offbook.wire.backend import WireBackend
-from offbook.wire.calls import NO_FAULTS
+from offbook.wire.calls import NO_FAULTS, NULL_OBSERVER
 from offbook.wire.options import WireOptions
-from offbook.wire.replay import NULL_OBSERVER, ExploredRun, ExploredScript
+from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
 from tests.wire.http_requests import answer_to, call_of, entry_of, error_in, recording_of, session_of, text_of
 

@@ -15,10 +15,9 @@ from offbook.explore.run import CallOutcome, ChunkKind, ChunkKinds, ModelCall
 from offbook.messages import Accumulator, JsonObject, Response, StreamDelta, ToolCall, made_tool_calls
 from offbook.subjects.inferred_tools import InferredTool, ToolResult, Turn, infer_tools
 from offbook.wire.calls import CallAttempt, WireOutcome
-from offbook.wire.faults import spoils_answer
 from offbook.wire.replay import ExploredScript
 from offbook.wire.request import ParsedRequest
-from offbook.wire.response import HttpResponse, stream_events
+from offbook.wire.response import HttpResponse, spoils_answer, stream_events
 
 
 def requested_tools(parsed: ParsedRequest, answer: HttpResponse) -> tuple[ToolCall, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from offbook.wire.request import HttpRequest, ParsedRequest
 
 if TYPE_CHECKING:
     from offbook.wire.replay_source import ReplaySource
+    from offbook.wire.response import HttpResponse
     from offbook.wire.session import WireSession
 
 
@@ -269,3 +270,32 @@ class SessionTotals:
             total.ids.update(use.ids)
             total.sessions.update(use.sessions)
         return totals
+
+
+class CallObserver(Protocol):
+    """Observes the calls of a run, on the server's thread."""
+
+    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
+        """Called when the session has answered a call. Sending the answer may still take long."""
+        ...
+
+    def delivered(self, attempt: CallAttempt) -> None:
+        """Called when an answer that a fault delayed was sent completely, and the client was still there."""
+        ...
+
+    def left(self, attempt: CallAttempt) -> None:
+        """Called when the connection has ended before the answer had arrived completely, as far as that is known."""
+        ...
+
+
+class NullCallObserver:
+    """Ignores all calls."""
+
+    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
+
+    def delivered(self, attempt: CallAttempt) -> None: ...
+
+    def left(self, attempt: CallAttempt) -> None: ...
+
+
+NULL_OBSERVER = NullCallObserver()

@@ -56,7 +56,6 @@ _MALFORMED_EVENTS = {
 }
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _INVALID_HEADER_TEXT = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
-_RETRYABLE_STATUSES = frozenset((408, 409, 429))
 
 
 class FaultTarget(Struct, frozen=True):
@@ -270,15 +269,3 @@ def end_as_recorded(fault: AnyFault, answer: HttpResponse) -> HttpResponse:
             return replace(answer, ending=_ENDINGS[ending], end_ms=silent_ms)
         case _:
             return answer
-
-
-def is_retryable(answer: HttpResponse) -> bool:
-    """Return whether a client retries after such an answer: none, a broken one, or a server error."""
-    if answer.status is None or answer.ending != "complete":
-        return True
-    return answer.status in _RETRYABLE_STATUSES or answer.status >= 500
-
-
-def spoils_answer(fault: AnyFault | None, answer: HttpResponse) -> bool:
-    """Return whether a client retries after `answer`, which `fault` has changed if it is not None."""
-    return is_retryable(answer) or (fault is not None and fault.breaks_response)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Literal, Protocol
+from typing import Literal
 
 import orjson
 from msgspec import Struct
@@ -25,7 +25,7 @@ from offbook.recording.match.cursor import (
     overused_entries,
 )
 from offbook.recording.stores.store import StoredExchange
-from offbook.wire.calls import CallAttempt, WireOutcome
+from offbook.wire.calls import CallObserver
 from offbook.wire.replay_source import PreparedResponse, ReplaySource, prepare_response
 from offbook.wire.request import ParsedRequest
 from offbook.wire.response import HttpResponse, encode_model_response, error_response, whole_response
@@ -178,35 +178,6 @@ def _synthetic_body(parsed: ParsedRequest, models: list[str]) -> JsonObject | No
             return token_count_answer(vendor, body)
         case _:
             return None
-
-
-class CallObserver(Protocol):
-    """Observes the calls of a run, on the server's thread."""
-
-    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None:
-        """Called when the session has answered a call. Sending the answer may still take long."""
-        ...
-
-    def delivered(self, attempt: CallAttempt) -> None:
-        """Called when an answer that a fault delayed was sent completely, and the client was still there."""
-        ...
-
-    def left(self, attempt: CallAttempt) -> None:
-        """Called when the connection has ended before the answer had arrived completely, as far as that is known."""
-        ...
-
-
-class NullCallObserver:
-    """Ignores all calls."""
-
-    def answered(self, attempt: CallAttempt, answer: HttpResponse, outcome: WireOutcome) -> None: ...
-
-    def delivered(self, attempt: CallAttempt) -> None: ...
-
-    def left(self, attempt: CallAttempt) -> None: ...
-
-
-NULL_OBSERVER = NullCallObserver()
 
 
 class ExploredScript(ResponseScript[ReplayMatch]):

@@ -18,6 +18,7 @@ from offbook.codecs.base import NO_ID, Codec
 from offbook.codecs.framing import encode_sse_event, splitter_for
 from offbook.codecs.openai_chat.stream import is_usage_frame
 from offbook.errors import RequestError
+from offbook.faults import AnyFault
 from offbook.messages import Response, StreamDelta
 from offbook.recording.format.exchange import Exchange
 from offbook.recording.format.wire_record import WireRecord, json_documents
@@ -258,3 +259,18 @@ def error_response(
 def refusal_response(codec: Codec, status: int, message: str) -> HttpResponse:
     """Encode an error in the vendor's format that SDKs do not retry."""
     return error_response(codec, status, message, headers=NO_RETRY)
+
+
+_RETRYABLE_STATUSES = frozenset((408, 409, 429))
+
+
+def is_retryable(answer: HttpResponse) -> bool:
+    """Return whether a client retries after such an answer: none, a broken one, or a server error."""
+    if answer.status is None or answer.ending != "complete":
+        return True
+    return answer.status in _RETRYABLE_STATUSES or answer.status >= 500
+
+
+def spoils_answer(fault: AnyFault | None, answer: HttpResponse) -> bool:
+    """Return whether a client retries after `answer`, which `fault` has changed if it is not None."""
+    return is_retryable(answer) or (fault is not None and fault.breaks_response)

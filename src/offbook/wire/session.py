@@ -18,6 +18,7 @@ from offbook.text import shorten
 from offbook.wire.calls import (
     MAX_CALLS,
     NO_FAULTS,
+    NULL_OBSERVER,
     CallAttempt,
     CallCounter,
     Miss,
@@ -26,10 +27,10 @@ from offbook.wire.calls import (
     WireOutcome,
     ignore_call,
 )
-from offbook.wire.faults import FaultTarget, apply_fault, spoils_answer
-from offbook.wire.replay import NULL_OBSERVER, ExploredReplay, ExploredRun, ReplayMatch, WireReplay
+from offbook.wire.faults import FaultTarget, apply_fault
+from offbook.wire.replay import ExploredReplay, ExploredRun, ReplayMatch, WireReplay
 from offbook.wire.request import HttpRequest, RequestParser
-from offbook.wire.response import HttpResponse, refusal_response
+from offbook.wire.response import HttpResponse, refusal_response, spoils_answer
 
 logger = logging.getLogger("offbook.wire")
 
