@@ -181,7 +181,7 @@ SITES = "fields: attempt, call, chunk, since, step, tool, workflow"
             "tool=a: timeout",
             "tool",
             "timeout is a fault of models, not of tools",
-            "use one of tool_empty, tool_error, tool_gar",
+            "use one of injected_text, ",
         ),
         (
             "tool=a step=b: tool_lost",

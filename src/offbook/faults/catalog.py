@@ -23,6 +23,18 @@ from msgspec.structs import replace
 
 from offbook.faults.fault import FaultVariant
 from offbook.faults.http import ConnectionReset, ContextOverflow, HttpError, Slow, Timeout, WrongContentType
+from offbook.faults.mcp import (
+    InjectedText,
+    InputRequiredForever,
+    McpError,
+    OversizedResult,
+    ServerExit,
+    SessionGone,
+    StdoutNoise,
+    TaskStuck,
+    ToolsChanged,
+    Unauthorized,
+)
 from offbook.faults.response import (
     ContentFilter,
     EmptyResponse,
@@ -70,7 +82,23 @@ AnyFault: TypeAlias = (
     | SlowDrip
 )
 
-AnyToolFault: TypeAlias = ToolError | ToolLost | ToolTimeout | ToolGarbled | ToolEmpty
+AnyToolFault: TypeAlias = (
+    ToolError
+    | ToolLost
+    | ToolTimeout
+    | ToolGarbled
+    | ToolEmpty
+    | McpError
+    | ServerExit
+    | StdoutNoise
+    | Unauthorized
+    | SessionGone
+    | ToolsChanged
+    | InputRequiredForever
+    | TaskStuck
+    | OversizedResult
+    | InjectedText
+)
 
 FAULT_TYPES: dict[str, type[AnyFault]] = {str(fault.__struct_config__.tag): fault for fault in get_args(AnyFault)}
 """The faults of models."""

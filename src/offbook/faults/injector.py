@@ -206,7 +206,7 @@ class FaultyTools(Toolbox):
         value = self._run(tool, call.arguments) if fault.runs_tool else None
         if isinstance(value, Awaitable):
             return fault.apply_to_tool(replace(call, run=lambda: value))
-        return fault.outcome(call.name, call.mark)
+        return fault.outcome(call.name, call.mark, value)
 
     def _faulted_call(self, tool: ToolDef, arguments: JsonObject, mark: str) -> FaultedToolCall:
         run = partial(self._run_to_end, tool, arguments)

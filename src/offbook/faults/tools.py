@@ -39,15 +39,17 @@ class ToolFault(DeclaredFault, frozen=True):
         return 0.0
 
     @abstractmethod
-    def outcome(self, tool: str, mark: str = "") -> object:
-        """Raise the error of a call of `tool`, or return a result that is wrong. Their texts carry the `mark`."""
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> object:
+        """Raise the error of a call of `tool`, or return a result that is wrong. Their texts carry the `mark`.
+
+        `result` is what the tool returned, if it has run.
+        """
 
     async def apply_to_tool(self, call: FaultedToolCall) -> object:
         """Make `call` fail. An error of the tool itself is raised."""
         await call.clock.sleep_s(self.wait_s)
-        if self.runs_tool:
-            await call.run()
-        return self.outcome(call.name, call.mark)
+        result = await call.run() if self.runs_tool else None
+        return self.outcome(call.name, call.mark, result)
 
 
 class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
@@ -59,7 +61,7 @@ class ToolEmpty(ToolFault, frozen=True, tag="tool_empty"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_empty", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str, mark: str = "") -> None:
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> None:
         return None
 
 
@@ -74,7 +76,7 @@ class ToolError(ToolFault, frozen=True, tag="tool_error"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_error", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str, mark: str = "") -> NoReturn:
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
         raise ToolFaultError(add_mark(self.error, mark), tool=tool)
 
 
@@ -89,7 +91,7 @@ class ToolGarbled(ToolFault, frozen=True, tag="tool_garbled"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_garbled", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str, mark: str = "") -> str:
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> str:
         return add_mark(self.result, mark)
 
 
@@ -102,7 +104,7 @@ class ToolLost(ToolFault, frozen=True, tag="tool_lost"):
     def variants(cls) -> tuple[FaultVariant[Self], ...]:
         return (FaultVariant("tool_lost", cls(), is_persistent=True),)
 
-    def outcome(self, tool: str, mark: str = "") -> NoReturn:
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
         raise ToolFaultError(add_mark(self.error, mark), tool=tool)
 
 
@@ -121,5 +123,5 @@ class ToolTimeout(ToolFault, frozen=True, tag="tool_timeout"):
     def wait_s(self) -> float:
         return self.after_ms / 1000.0
 
-    def outcome(self, tool: str, mark: str = "") -> NoReturn:
+    def outcome(self, tool: str, mark: str = "", result: object = None) -> NoReturn:
         raise ToolTimeoutError(tool=tool, timeout_s=self.wait_s)

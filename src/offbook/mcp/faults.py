@@ -10,12 +10,28 @@ from msgspec.structs import replace
 
 from offbook.faults.catalog import AnyToolFault
 from offbook.faults.fault import add_mark
+from offbook.faults.mcp import (
+    InjectedText,
+    InputRequiredForever,
+    McpError,
+    OversizedResult,
+    ServerExit,
+    SessionGone,
+    StdoutNoise,
+    TaskStuck,
+    ToolsChanged,
+    Unauthorized,
+)
 from offbook.faults.tools import ToolEmpty, ToolError, ToolFault, ToolGarbled, ToolLost, ToolTimeout
 from offbook.mcp.answer import McpAnswer, error_answer, fit_result, result_answer
-from offbook.mcp.message import Message, result_message, text_result
+from offbook.mcp.message import INVALID_PARAMS, Message, encode, result_message, text_result
 from offbook.messages import JsonObject
 
-REQUEST_TIMEOUT = -32001
+REQUEST_TIMEOUT = SESSION_NOT_FOUND = UNAUTHORIZED = -32001
+NEW_ARGUMENT = "confirm"
+"""The argument that a tool with another schema requires."""
+
+FOREVER, STUCK = "offbook-asks-forever", "offbook-stuck-task"
 
 
 class FaultedCall(Struct, frozen=True):
@@ -74,6 +90,154 @@ def _(fault: ToolEmpty, call: FaultedCall) -> McpAnswer:
     return call.with_result({"content": []})
 
 
+@apply_fault.register
+def _(fault: McpError, call: FaultedCall) -> McpAnswer:
+    return error_answer(call.request, fault.code, call.marked(fault.message))
+
+
+@apply_fault.register
+def _(fault: ServerExit, call: FaultedCall) -> McpAnswer:
+    return McpAnswer(ending="exit", exit_code=fault.code)
+
+
+@apply_fault.register
+def _(fault: StdoutNoise, call: FaultedCall) -> McpAnswer:
+    return replace(call.clean(), noise=" ".join(call.marked(fault.line).split()).encode())
+
+
+@apply_fault.register
+def _(fault: Unauthorized, call: FaultedCall) -> McpAnswer:
+    answer = error_answer(call.request, UNAUTHORIZED, call.marked("Unauthorized"), status=401)
+    return replace(answer, headers={"www-authenticate": 'Bearer error="invalid_token"'})
+
+
+@apply_fault.register
+def _(fault: SessionGone, call: FaultedCall) -> McpAnswer:
+    answer = error_answer(call.request, SESSION_NOT_FOUND, call.marked("Session not found"), status=404)
+    return replace(answer, forgets_session=True)
+
+
+@apply_fault.register
+def _(fault: ToolsChanged, call: FaultedCall) -> McpAnswer:
+    changed = encode({"method": "notifications/tools/list_changed"})
+    refusal = _refuse_changed(fault, call.request, call.mark)
+    return replace(refusal, messages=((0.0, changed), *refusal.messages))
+
+
+def _refuse_changed(fault: ToolsChanged, request: Message, mark: str = "") -> McpAnswer:
+    reason = f"Unknown tool: {request.tool}" if fault.change == "gone" else f"Missing argument: {NEW_ARGUMENT}"
+    return error_answer(request, INVALID_PARAMS, add_mark(reason, mark))
+
+
+@apply_fault.register
+def _(fault: InputRequiredForever, call: FaultedCall) -> McpAnswer:
+    schema = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}}
+    asked = {"mode": "form", "message": call.marked(fault.message), "requestedSchema": schema}
+    if call.request.era == "modern":
+        wanted = {"confirm": {"method": "elicitation/create", "params": asked}}
+        result = {"resultType": "input_required", "inputRequests": wanted, "requestState": FOREVER}
+        return result_answer(call.request, result)
+    raw = encode({"id": f"{FOREVER}-{call.request.id}", "method": "elicitation/create", "params": asked})
+    return McpAnswer(messages=((0.0, raw),), ending="silence", end_ms=float("inf"))
+
+
+@apply_fault.register
+def _(fault: TaskStuck, call: FaultedCall) -> McpAnswer:
+    task = _stuck_task(call.request)
+    return result_answer(
+        call.request, {"resultType": "task"} | task if call.request.era == "modern" else {"task": task}
+    )
+
+
+def _stuck_task(request: Message) -> JsonObject:
+    """Return a task that is working, in the shape of the client's era."""
+    moment = "2026-01-01T00:00:00Z"
+    task = {"taskId": STUCK, "status": "working", "createdAt": moment, "lastUpdatedAt": moment}
+    is_modern = request.era == "modern"
+    return task | ({"ttlMs": None, "pollIntervalMs": 100} if is_modern else {"ttl": None, "pollInterval": 100})
+
+
+@apply_fault.register
+def _(fault: OversizedResult, call: FaultedCall) -> McpAnswer:
+    return _with_text(call, lambda text: fault.oversized(text, call.mark))
+
+
+@apply_fault.register
+def _(fault: InjectedText, call: FaultedCall) -> McpAnswer:
+    return _with_text(call, lambda text: fault.injected(text, call.mark))
+
+
+def _with_text(call: FaultedCall, change: Callable[[str], str]) -> McpAnswer:
+    """Return the clean answer with its first text changed, or with a text if it has none."""
+    result = call.clean().response.get("result")
+    if not isinstance(result, dict):
+        return call.clean()
+    content = result.get("content")
+    blocks = list(content) if isinstance(content, list) else []
+    place = next((index for index, block in enumerate(blocks) if _is_text(block)), None)
+    if place is None:
+        blocks.append({"type": "text", "text": change("")})
+    else:
+        blocks[place] = blocks[place] | {"text": change(blocks[place]["text"])}
+    return call.with_result(result | {"content": blocks})
+
+
+def _is_text(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+
+
+class LastingFaults:
+    """What faults have changed about a server for the rest of a session: its tools, and what it waits for."""
+
+    def __init__(self) -> None:
+        self._changed: dict[str, ToolsChanged] = {}
+        self._asking: dict[str, InputRequiredForever] = {}
+
+    def note(self, fault: AnyToolFault, tool: str) -> None:
+        """Note that a fault fires at a call of a tool."""
+        if isinstance(fault, ToolsChanged):
+            self._changed[tool] = fault
+        elif isinstance(fault, InputRequiredForever):
+            self._asking[tool] = fault
+
+    def concern(self, request: Message) -> bool:
+        """Return whether the answer of a real server is changed."""
+        return bool(self._changed) and request.method == "tools/list"
+
+    def answer(self, request: Message) -> McpAnswer | None:
+        """Return the answer to a request that an earlier fault concerns; None for any other."""
+        if request.params.get("taskId") == STUCK:
+            return result_answer(request, {} if request.method == "tasks/update" else _stuck_task(request))
+        changed = self._changed.get(request.tool)
+        if changed is not None and (
+            changed.change == "gone" or NEW_ARGUMENT not in request.params.get("arguments", {})
+        ):
+            return _refuse_changed(changed, request)
+        if request.tool in self._asking and request.params.get("requestState") == FOREVER:
+            return apply_fault(self._asking[request.tool], FaultedCall(request, McpAnswer))
+        return None
+
+    def listed(self, request: Message, answer: McpAnswer) -> McpAnswer:
+        """Return a list of tools as the server has it now; any other answer as it is."""
+        result = answer.response.get("result") if self.concern(request) else None
+        if not isinstance(result, dict):
+            return answer
+        tools = [self._tool(tool) for tool in result.get("tools", []) if not self._is_gone(tool)]
+        return FaultedCall(request, lambda: answer).with_result(result | {"tools": tools})
+
+    def _is_gone(self, tool: JsonObject) -> bool:
+        changed = self._changed.get(tool.get("name", ""))
+        return changed is not None and changed.change == "gone"
+
+    def _tool(self, tool: JsonObject) -> JsonObject:
+        if tool.get("name", "") not in self._changed:
+            return tool
+        schema = tool.get("inputSchema") or {}
+        properties = schema.get("properties", {}) | {NEW_ARGUMENT: {"type": "boolean"}}
+        required = [*schema.get("required", []), NEW_ARGUMENT]
+        return tool | {"inputSchema": schema | {"properties": properties, "required": required}}
+
+
 def spoils_call(fault: AnyToolFault) -> bool:
     """Return whether the client may send the call again after the fault: its recorded answer stays for that."""
-    return not isinstance(fault, ToolEmpty | ToolGarbled)
+    return not isinstance(fault, ToolEmpty | ToolGarbled | StdoutNoise | OversizedResult | InjectedText)

@@ -165,7 +165,7 @@ class _Forwarding:
 
     async def _forward_events(self, pieces: AsyncIterator[bytes], head: dict[str, object]) -> None:
         """Forward events as they come; if the call has a fault, they are kept for it."""
-        is_held = self._call is not None and self._call.fault is not None
+        is_held = self._call is not None and self._session.is_held(self._call)
         if not is_held:
             await self._send(head)
         splitter, decoder = splitter_for(SSE_TYPE), SseDecoder()
@@ -193,8 +193,7 @@ class _Forwarding:
         if message.is_response and message.id == call.request.id:
             self._is_answered = True
             answer = self._session.finish(call, self._messages)
-            if call.fault is not None:
-                self._finished = to_http(answer, call.request)
+            self._finished = None if answer is None else to_http(answer, call.request)
 
     def _failed(self, reason: str, *, has_started: bool) -> HttpResponse:
         if self._call is not None and not self._is_answered:

@@ -11,7 +11,7 @@ from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RecordingMismatchError, RecordingWriteError
 from offbook.faults.catalog import AnyToolFault
 from offbook.mcp.answer import McpAnswer, TimedMessage, error_answer
-from offbook.mcp.faults import FaultedCall, apply_fault, spoils_call
+from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault, spoils_call
 from offbook.mcp.message import INTERNAL_ERROR, KNOWN_METHODS, METHOD_NOT_FOUND, MISSED, Message, parse_message
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import DISCOVERIES, McpSource
@@ -66,6 +66,7 @@ class McpSession:
     ) -> None:
         self.server, self.session, self.source = server, session, source
         self._recorder, self._clock = recorder, clock
+        self._lasting = LastingFaults()
 
     @property
     def is_live(self) -> bool:
@@ -75,41 +76,51 @@ class McpSession:
     def start(self, request: Message) -> McpCall:
         """Number a request, and find its fault."""
         started_s = self._clock.monotonic_s()
-        if request.tool:
+        if request.tool and request.params.get("requestState") != FOREVER:
             attempt = self.session.start_tool_call(f"{self.server}.{request.tool}")
             return McpCall(request, started_s, attempt.number, attempt.site.call, attempt.fault, attempt.mark)
         return McpCall(request, started_s, self.session.next_number() if is_counted(request) else 0)
 
     def answer(self, call: McpCall) -> McpAnswer | None:
         """Return the answer to a request, or None if only the real server can answer it."""
+        lasting = self._lasting.answer(call.request) if call.fault is None else None
+        if lasting is not None:
+            return self._note(call, lasting, "fault")
         if self.is_live and call.request.method in DISCOVERIES:
             return None  # a real server answers nothing before
         try:
-            return self._answer(call)
+            return self._lasting.listed(call.request, self._answer(call))
         except RecordingMismatchError as error:
             return None if self.is_live else self._answer_miss(call, error)
+
+    def is_held(self, call: McpCall) -> bool:
+        """Return whether the client gets nothing of what the real server sends before `finish` has seen all of it."""
+        return call.fault is not None or self._lasting.concern(call.request)
 
     def elapsed_ms(self, call: McpCall) -> float:
         """Return the time since the request arrived."""
         return round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3)
 
-    def finish(self, call: McpCall, messages: Sequence[TimedMessage]) -> McpAnswer:
-        """Record what the real server answered, and return what the client gets: that, or what the fault makes of it.
+    def finish(self, call: McpCall, messages: Sequence[TimedMessage]) -> McpAnswer | None:
+        """Record what the real server answered, and return what the client gets instead; None if it gets that.
 
         What cannot be recorded is not answered, unless it is only too large. The last of the messages is the response.
         """
         clean = McpAnswer(messages=tuple(messages))
         if len(messages[-1][1]) > MAX_RECORDED_BYTES:
-            return self._note(call, clean, "passed", unrecorded=_TOO_LARGE)
+            self._note(call, clean, "passed", unrecorded=_TOO_LARGE)
+            return None if call.fault is None else self._broken(call, clean)
         try:
             key = None if self._recorder is None else self._recorder.record(self.server, call.request, messages)
         except RecordingWriteError as error:
             logger.error("%s: not recorded, and so not answered: %s", self.server, error)  # noqa: TRY400
             refusal = error_answer(call.request, INTERNAL_ERROR, f"the answer could not be recorded: {error.reason}")
             return self._note(call, refusal, "refused", unrecorded=error.reason)
-        if call.fault is None:
-            return self._note(call, clean, "passed" if key is None else "recorded", key=key)
-        return self._note(call, self._broken(call, clean), "fault", key=key)
+        if call.fault is not None:
+            return self._note(call, self._broken(call, clean), "fault", key=key)
+        self._note(call, clean, "passed" if key is None else "recorded", key=key)
+        listed = self._lasting.listed(call.request, clean)
+        return None if listed is clean else listed
 
     def lose(self, call: McpCall, reason: str) -> McpAnswer:
         """Return the answer to a call that the real server failed to answer; nothing is recorded."""
@@ -141,6 +152,7 @@ class McpSession:
 
     def _broken(self, call: McpCall, clean: McpAnswer) -> McpAnswer:
         assert call.fault is not None
+        self._lasting.note(call.fault, call.request.tool)
         return apply_fault(call.fault, FaultedCall(call.request, lambda: clean, call.mark))
 
     def _answer_miss(self, call: McpCall, error: RecordingMismatchError) -> McpAnswer:

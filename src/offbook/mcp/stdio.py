@@ -184,12 +184,12 @@ class LineServer:
             return
         pending.messages.append((self._session.elapsed_ms(pending.call), message.raw))
         if not message.is_response:
-            if pending.call.fault is None:
+            if not self._session.is_held(pending.call):
                 self._write(line)
             return
         del self._pending[_key(message.id)]
         answer = self._session.finish(pending.call, pending.messages)
-        if pending.call.fault is None:
+        if answer is None:
             self._write(line)
         else:
             self._send(pending.call.request, answer)
