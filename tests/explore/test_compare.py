@@ -1,12 +1,14 @@
 """Two explorations side by side."""
 
 import pytest
+from msgspec.structs import replace
 
 from offbook.explore.cases import FaultCase, HeatmapCell
 from offbook.explore.compare import VerdictChange, compare_explorations, coverage_of
 from offbook.explore.explorer import CaseResult, Exploration
 from offbook.explore.verdict import Assessment
 from offbook.faults import parse_fault
+from offbook.report.exploration.report_input import comparison_totals
 from tests.explore.runs import clean_run, fired_run, model_call
 
 
@@ -58,6 +60,14 @@ def test_an_exploration_is_as_good_as_itself():
     assert compare_explorations(same, same).changes == ()
 
 
+def test_what_was_not_tried_again_is_counted_and_only_a_finding_is_a_change():
+    before = exploration(timeout="recovered", connection_reset="recovered", slow="crashed", refusal="recovered")
+    comparison = compare_explorations(before, exploration(timeout="recovered"))
+    assert (comparison.same, comparison.not_tried) == (1, 2)
+    assert [(change.before, change.after) for change in comparison.changes] == [("crashed", None)]
+    assert comparison_totals(comparison).endswith("1 other change, 1 the same; 2 cases were not tried this time")
+
+
 LINE = (parse_fault("call=1: connection_reset"),)
 
 
@@ -79,3 +89,4 @@ def test_it_is_reported_which_calls_met_which_faults_and_which_paths_were_taken(
     assert coverage.missed == ["2", "3"]
     assert coverage.paths == {"breaker open": 1, "retry": 3}
     assert coverage.never_ran == ["fallback"]
+    assert coverage_of(Exploration("it", replace(clean, is_program=True), cases[3:])).never_ran == ["retry"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -29,10 +30,14 @@ class VerdictChange(Struct, frozen=True):
 
 
 class ExplorationComparison(Struct, frozen=True):
-    """The cases whose verdicts differ, in the order of the later exploration, and how many are the same."""
+    """The cases whose verdicts differ, in the order of the later exploration, and how many are the same.
+
+    Of those that the later one has not tried, only earlier findings are changes; `not_tried` counts the others.
+    """
 
     changes: tuple[VerdictChange, ...]
     same: int
+    not_tried: int = 0
 
     @property
     def worse(self) -> list[VerdictChange]:
@@ -43,9 +48,11 @@ def compare_explorations(before: Exploration, after: Exploration) -> Exploration
     """Compare two explorations case by case. Cases are the same if their faults are."""
     old = {str(each.case): each.verdict for each in before.results}
     new = {str(each.case): each.verdict for each in after.results}
-    names = list(new) + [name for name in old if name not in new]
+    left = [name for name in old if name not in new]
+    names = list(new) + [name for name in left if old[name] in FINDINGS]
     changes = [VerdictChange(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
-    return ExplorationComparison(tuple(changes), len(names) - len(changes))
+    not_tried = sum(old[name] not in FINDINGS for name in left)
+    return ExplorationComparison(tuple(changes), len(names) - len(changes), not_tried)
 
 
 RECOVERY_PATHS = ("retry", "fallback", "breaker open")
@@ -63,6 +70,11 @@ class Coverage(Struct, frozen=True):
     never_ran: list[str]
 
 
+def _visible_paths(exploration: Exploration) -> Sequence[str]:
+    """Return the recovery paths that can be seen: fallbacks and breakers only where the gateway is offbook's own."""
+    return ("retry",) if exploration.clean.is_program else RECOVERY_PATHS
+
+
 def coverage_of(exploration: Exploration) -> Coverage:
     """Return what the cases of an exploration have covered."""
     met: dict[str, list[str]] = {row: [] for row in exploration.rows}
@@ -75,5 +87,5 @@ def coverage_of(exploration: Exploration) -> Coverage:
         met={row: faults for row, faults in met.items() if faults},
         missed=[row for row, faults in met.items() if not faults],
         paths=dict(sorted(paths.items())),
-        never_ran=[path for path in RECOVERY_PATHS if not paths[path]],
+        never_ran=[path for path in _visible_paths(exploration) if not paths[path]],
     )

@@ -188,7 +188,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     `continuation` names what answered such a request, if anything did. `effects` are its side effects, in order, and
     `declarations` what its tools declare about theirs. `marks` are the marks of the faults that fired, which show where
     an injected text turns up. `took_s` is in virtual time if the run has it. `paths` counts what it did to recover:
-    retries, fallbacks, breakers.
+    retries, fallbacks, breakers. Of one that `is_program`, only retries are known.
     """
 
     result: Any = None
@@ -205,6 +205,7 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
     marks: tuple[str, ...] = ()
     took_s: float = 0.0
     paths: dict[str, int] = field(default_factory=dict)
+    is_program: bool = False
 
     @cached_property
     def requested_values(self) -> set[str]:

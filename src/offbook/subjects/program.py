@@ -280,6 +280,7 @@ class ProgramSubject:
             continuation=session.continued_by,
             hung=ended.hung,
             paths={"retry": retries} if retries else {},
+            is_program=True,
         )
 
     def _tool_runs(self, tools: Sequence[InferredTool]) -> tuple[ToolRun, ...]:

@@ -469,6 +469,13 @@ def test_a_replay_says_which_tools_the_program_runs_for_real(execute, write):
     assert "for real" not in execute("--replay", "run.json", "--", *ASK, "Hi", "Ho")[2]
 
 
+def test_an_edit_that_has_no_effect_is_warned_of(execute, recorded):
+    Path("new.json").write_text(Path("new.json").read_text().replace('"content": "Hello!"', '"content": "Hullo!"', 1))
+    _, out, err = execute("--replay", "new.json", "--", *ASK, "Hi")
+    assert out == "Hello!\n"
+    assert 'the bytes differ from the fields: content; remove "wire" from the entry to serve the fields' in err
+
+
 REPORTS = [
     *PYTHON,
     """

@@ -4,9 +4,11 @@ import json
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
+from offbook.faults import HttpError
 from offbook.recording.format.document import Document
-from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.exchange import Exchange, RecordedToolCall
 from offbook.recording.format.wire_record import Base64, WireRecord
 from offbook.recording.maintain.compare import compare_documents, propose_rules, wire_difference
 
@@ -87,6 +89,16 @@ def test_plain_http_is_paired_by_its_place(path, kinds):
 def test_a_change_that_cannot_be_seen_is_reported_all_the_same():
     (change,) = changes([exchange_of("a", "Hi")], [exchange_of("b", "Hi")])
     assert change.difference == "  (nothing differs that can be shown)"
+
+
+def test_a_call_that_has_another_id_alone_has_not_changed_and_a_fault_is_shown_with_its_fields():
+    def asks(**fields):
+        return replace(exchange_of("a", "Hi"), **fields)
+
+    calls = ([RecordedToolCall(id=name, name="get", arguments={})] for name in ("call_1", "call_2"))
+    assert changes(*([asks(tool_calls=call)] for call in calls)) == []
+    (change,) = changes(*([asks(fault=HttpError(status))] for status in (500, 503)))
+    assert "503" in change.difference
 
 
 def test_what_does_not_say_what_was_asked_is_paired_with_nothing():

@@ -22,6 +22,7 @@ from offbook.cli.process import ChildExit
 from offbook.effects import EFFECTS_VARIABLE, Effect, read_effect_lines
 from offbook.errors import InputError
 from offbook.faults import FaultPlan, parse_fault
+from offbook.recording.format.keys import short_key
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_replay import called_tool_names
@@ -169,11 +170,27 @@ def print_notes(options: WireArguments) -> None:
         if tools:
             message = f"the program runs its tools for real; the recording asks for {', '.join(tools)}"
             print_message("offbook: ", message, is_err=True)
+        if not options.is_folder:
+            _warn_of_edits(options.replay)
     elif options.record is not None and options.record_mode is None and open_store(options.record).exists():
         size = open_store(options.record).load().size
         if size:
             message = f"{options.record} has {pluralize(size, 'exchange')}: this run is added to them"
             print_message("offbook: ", f"{message}; --record-mode fresh replaces them", is_err=True)
+
+
+MAX_CHECKED_EXCHANGES = 500
+"""In larger recordings, which nobody edits by hand, nobody waits for a look at the bytes of each exchange."""
+
+
+def _warn_of_edits(location: str) -> None:
+    """Say which entry was edited without effect, because its bytes are served."""
+    from offbook.cli.commands.recording.check import disagreement
+
+    for key, exchange in islice(open_store(location).load(), MAX_CHECKED_EXCHANGES):
+        if problem := disagreement(exchange):
+            print_message("warning: ", f"{location}: {short_key(key)}: {problem}", is_err=True)
+            return
 
 
 def keep_recording_of_failure(end: ChildExit, options: WireArguments) -> None:

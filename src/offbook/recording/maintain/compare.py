@@ -214,7 +214,9 @@ def _exchange_changes(
 
 
 def _answer(exchange: Exchange) -> tuple[Any, ...]:
-    return exchange.content, exchange.tool_calls, exchange.reasoning, exchange.ending, exchange.fault
+    """Return what is compared. Ids of tool calls are new in every answer."""
+    calls = [(call.name, call.arguments, call.reasoning) for call in exchange.tool_calls or ()]
+    return exchange.content, calls, exchange.reasoning or "", exchange.ending, exchange.fault
 
 
 def _answer_difference(before: Exchange, after: Exchange) -> str:
@@ -226,10 +228,15 @@ def _as_message(exchange: Exchange) -> JsonObject:
     content, calls, reasoning, finish_reason, fault = _answer(exchange)
     message: JsonObject = {"role": "assistant", "content": content}
     if calls:
-        message["tool_calls"] = [{"name": call.name, "arguments": call.arguments} for call in calls]
-    optional = {"reasoning": reasoning, "fault": fault and fault.type}
+        message["tool_calls"] = [_as_call(*call) for call in calls]
+    optional = {"reasoning": reasoning, "fault": fault and msgspec.to_builtins(fault)}
     further = {name: value for name, value in optional.items() if value}
     return message | further | ({} if finish_reason == "stop" else {"finish_reason": finish_reason})
+
+
+def _as_call(name: str, arguments: Any, reasoning: str | None) -> JsonObject:
+    call: JsonObject = {"name": name, "arguments": arguments}
+    return call | ({"reasoning": reasoning} if reasoning else {})
 
 
 def propose_rules(old: Document, new: Document) -> RuleProposal:

@@ -292,7 +292,11 @@ def difference_between(recorded: JsonObject | None, request: JsonObject) -> str:
     lines = [f"  {_UNPRINTABLE.sub('·', line)}"[:SHOWN_COLUMNS] for line in _difference(recorded, request)]
     if len(lines) > SHOWN_LINES:
         lines = [*lines[:SHOWN_LINES], f"  … {pluralize(len(lines) - SHOWN_LINES, 'more line')}"]
-    return "\n".join(lines) or "  (nothing differs that can be shown)"
+    if lines:
+        return "\n".join(lines)
+    is_redacted = "<redacted" in msgspec.json.encode(recorded).decode()
+    why = ": the recorded request was redacted, and this one may have what was removed" if is_redacted else ""
+    return f"  (nothing differs that can be shown{why})"
 
 
 def _difference(recorded: JsonObject, request: JsonObject) -> Iterator[str]:

@@ -133,7 +133,9 @@ def comparison_totals(comparison: ExplorationComparison) -> str:
     """`compared with before: 2 worse, 1 other change, 41 the same`"""
     worse = len(comparison.worse)
     others = pluralize(len(comparison.changes) - worse, "other change")
-    return f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same"
+    left = comparison.not_tried
+    not_tried = f"; {pluralize(left, 'case')} {'was' if left == 1 else 'were'} not tried this time" if left else ""
+    return f"compared with before: {worse:,} worse, {others}, {comparison.same:,} the same{not_tried}"
 
 
 def describe_change(change: VerdictChange) -> str:

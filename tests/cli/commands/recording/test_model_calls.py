@@ -138,6 +138,25 @@ def test_merge_never_replaces_an_output_unasked(run, record):
     assert MockProvider(b, strict=True)
 
 
+def test_a_redacted_answer_that_is_part_of_a_later_request_is_reported(run, write):
+    def asking(*contents):
+        roles = ("user", "assistant", "user")
+        return {"messages": [{"role": role, "content": text} for role, text in zip(roles, contents, strict=False)]}
+
+    first = {"content": "It takes 14 days.", "request": asking("How long?"), "recorded_at": "2026-01-01"}
+    later = {
+        "content": "Yes.",
+        "request": asking("How long?", "It takes 14 days.", "Sure?"),
+        "recorded_at": "2026-01-02",
+    }
+    path = write("run.json", json.dumps({"_version": 2, "first": first, "later": later}))
+    code, _, err = run("recording", "redact", path, "--pattern", "days")
+    assert (code, "first: it is redacted and part of a later request" in err) == (0, True)
+    assert "first: content: it is redacted and part of a later request" in run("recording", "check", path)[1]
+    other = write("other.json", json.dumps({"_version": 2, "first": first}))
+    assert run("recording", "redact", other, "--pattern", "days")[2] == ""
+
+
 def test_redact_takes_a_secret_out_in_place(run, tmp_path):
     path = tmp_path / "run.json"
     path.write_text(json.dumps({"_version": 2, "greet": {"content": f"use {LIVE_KEY}"}, "bye": {"content": "Goodbye"}}))

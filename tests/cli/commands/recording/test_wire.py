@@ -143,7 +143,7 @@ class TestCheck:
         path = written(greet=CHAT | {"content": "Hullo"})
         code, out, _ = run("recording", "check", path)
         assert code == 1
-        assert "greet: wire: the bytes differ from the fields: content\n" in out
+        assert 'the bytes differ from the fields: content; remove "wire" from the entry to serve the fields\n' in out
         assert "hint" not in out
 
     def test_secrets_in_plain_http_are_reported_by_its_place(self, run, written):

@@ -20,6 +20,7 @@ from offbook.text import pluralize, printable, suggestion
 from offbook.vendors import CODECS
 
 if TYPE_CHECKING:
+    from offbook.recording.format.document import Document
     from offbook.recording.redact.redactor import Redactor, SecretFinding
 
 
@@ -46,7 +47,9 @@ def disagreement(exchange: Exchange) -> str:
         return printable(f"the bytes are not a response of {record.protocol}: {error}")
     recorded = _compared_fields(exchange.response(model="", provider=""))
     differing = [name for name, value in _compared_fields(response).items() if value != recorded[name]]
-    return f"the bytes differ from the fields: {', '.join(differing)}" if differing else ""
+    if not differing:
+        return ""
+    return f'the bytes differ from the fields: {", ".join(differing)}; remove "wire" from the entry to serve the fields'
 
 
 def _decoded_response(record: WireRecord, codec: Codec) -> Response:
@@ -68,6 +71,32 @@ def _compared_fields(response: Response) -> dict[str, Any]:
 
 def _compared_call(call: ToolCall) -> tuple[str, Any]:
     return call.tool, call.args if call.raw_arguments is None else call.raw_arguments
+
+
+FED_BACK = "it is redacted and part of a later request: a replay asks with the redacted text, which does not match"
+
+
+def fed_back_redactions(document: Document) -> list[str]:
+    """Return the keys of redacted answers, and the tools with redacted results, that a later request repeats.
+
+    Fingerprints are those of the original requests, so that a replay that repeats what was redacted has no answer.
+    """
+    from offbook.recording.format.document import exchanges_of
+    from offbook.recording.format.keys import tool_key
+    from offbook.recording.match.conversation import message_text
+    from offbook.recording.redact.secret_kinds import PLAIN_MARK
+
+    mark, keys = PLAIN_MARK.removesuffix(">"), dict[str, None]()
+    results = [(tool, call.answer) for tool in document.tools for call in exchanges_of(document.tools, tool)]
+    answers = {text.strip(): tool_key(tool) for tool, text in results if isinstance(text, str) and mark in text}
+    for key, exchange in sorted(document, key=lambda entry: entry[1].recorded_at or ""):
+        for message in (exchange.request_fields() or {}).get("messages", ()) if answers else ():
+            said = message_text(message)
+            if message.get("role") in ("assistant", "tool") and said in answers:
+                keys[answers[said]] = None
+        if mark in exchange.content:
+            answers[exchange.content.strip()] = key
+    return list(keys)
 
 
 FindingRow = dict[str, str]
@@ -135,6 +164,9 @@ def _findings(file: str, redactor: Redactor) -> list[FindingRow]:
         rows += [_row(file, shown, finding) | http for finding in redactor.findings(exchange)]
         if problem := disagreement(exchange):
             rows.append({"file": file, "key": shown, "place": "wire", "problem": redactor.text(problem)})
+    rows += [
+        {"file": file, "key": key, "place": "content", "problem": FED_BACK} for key in fed_back_redactions(document)
+    ]
     for tool in document.tools:
         shown = tool_key(redactor.text(tool))
         rows += [_row(file, shown, found) for found in redactor.value_findings(tool, "tool name")]

@@ -65,6 +65,9 @@ def redact(
 
       offbook recording redact runs/*.json --pattern 'CUST-[0-9]{6}' --field email --dry-run
     """
+    from offbook.cli.commands.recording.check import FED_BACK, fed_back_redactions
+    from offbook.cli.output.console import print_message
+    from offbook.recording.format.keys import short_key
     from offbook.recording.maintain.edit import edit_stores
     from offbook.recording.redact.redactor import Redactor
     from offbook.recording.stores.locate import open_store
@@ -73,6 +76,8 @@ def redact(
     for edited in edit_stores([open_store(file) for file in files], redactor.redact_document, dry_run=dry_run):
         done = "would change" if dry_run else "changed"
         echo(f"{edited.location}: {done} {pluralize(edited.changed, 'exchange')}")
+        for key in [] if dry_run else fed_back_redactions(open_store(edited.location).load()):
+            print_message("warning: ", f"{edited.location}: {short_key(key)}: {FED_BACK}", is_err=True)
 
 
 def prune(
