@@ -1,8 +1,11 @@
 """The public API: what `offbook` offers, and what importing it costs."""
 
+import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +81,28 @@ def test_recording_and_replay_do_not_load_the_http_client(name):
 def test_the_version_and_the_types_are_there():
     assert offbook.__version__.count(".") == 2
     assert files("offbook").joinpath("py.typed").is_file()
+
+
+_IMPORT = re.compile(r"^(?:from (offbook[\w.]*) import (\([^)]*\)|.*)|import (offbook[\w.]*))", re.MULTILINE)
+
+
+def imports_at_module_level():
+    """The modules that each module of the package imports when it is loaded: not those inside functions."""
+    root = Path(offbook.__file__).parent
+    names = {file: ".".join(file.relative_to(root.parent).with_suffix("").parts) for file in root.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): file for file, name in names.items()}
+    graph = {}
+    for module, file in modules.items():
+        graph[module] = set()
+        for package, imported, whole in _IMPORT.findall(file.read_text()):
+            inner = {f"{package}.{name}" for name in re.findall(r"\w+", imported)} & modules.keys()
+            graph[module] |= (inner or {package or whole}) & modules.keys()
+    return graph
+
+
+def test_no_two_modules_import_each_other_when_they_are_loaded():
+    """Any of them can be the first that is imported, as pytest imports the plugin."""
+    graph = imports_at_module_level()
+    assert len(graph) > 300
+    assert "offbook.errors" in graph["offbook.pytest_plugin.fixture"]
+    TopologicalSorter(graph).prepare()  # raises CycleError, with the modules of the cycle

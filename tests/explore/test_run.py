@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offbook.explore.run import ChunkKinds, normalize_text, places_in, recorded_run, sites_of
+from offbook.effects import Effect
+from offbook.explore.run import ChunkKinds, Run, ToolRun, normalize_text, places_in, recorded_run, sites_of
 from offbook.faults import At
 from offbook.messages import ReasoningDelta, TextDelta, ToolCallDelta
 from offbook.recording.format.file import document_from_dict
@@ -186,3 +187,11 @@ def test_of_many_places_inside_tool_calls_one_of_each_kind_is_tried():
         ("tool call, last", 25),
         ("end", 26),
     ]
+
+
+def test_a_misspelt_side_effect_is_an_error_and_one_that_did_not_happen_is_none():
+    run = Run(effects=(Effect(tool="refund", arguments={}),))
+    assert (run.side_effects["refund"], run.side_effects["notify"]) == (1, 0)
+    with pytest.raises(KeyError, match="there is no tool 'refnd'; did you mean 'refund'"):
+        run.side_effects["refnd"]
+    assert Run(tools=(ToolRun(tool="refund", call=1, arguments={}),)).side_effects["refund"] == 0

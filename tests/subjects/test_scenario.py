@@ -149,8 +149,15 @@ def test_an_agent_that_is_an_endpoint_is_refused(project):
         clean(files)
 
 
-def test_an_agent_that_asks_no_model_by_what_it_is_given_is_refused(project):
-    desk = "async def handle(messages, ctx):\n    return str(await ctx.resolve_tool('refund', {}))\n"
+def test_the_mocked_tools_of_an_agent_that_asks_no_model_can_fail(project):
+    desk = "async def handle(messages, ctx):\n    return str(await ctx.resolve_tool('refund', {'order': '42'}))\n"
+    found = verdicts(project.scenario(desk=desk), "tool_lost,timeout")
+    assert set(found) == {"tool=refund call=1: tool_lost", "tool=refund: tool_lost"}
+    assert all(each.is_finding for each in found.values())
+
+
+def test_an_agent_that_calls_nothing_by_what_it_is_given_is_refused(project):
+    desk = "async def handle(messages, ctx):\n    return 'Paid.'\n"
     with pytest.raises(InputError, match=r"agent desk: the agent makes no model calls(.|\n)*-- COMMAND"):
         clean(project.scenario(desk=desk))
 

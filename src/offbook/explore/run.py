@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -180,6 +180,29 @@ class RunFailure(Struct, frozen=True):
     message: str
 
 
+class EffectCounts(Counter[str]):
+    """Counts of side effects by tool: 0 for a tool that had none.
+
+    Raises:
+        KeyError: none of the `tools` of the run has that name, but one that is spelt almost like it.
+    """
+
+    tools: Collection[str] = ()
+
+    def __missing__(self, tool: str) -> int:
+        from difflib import get_close_matches  # noqa: PLC0415 - few invariants need it
+
+        near = [] if tool in self.tools else get_close_matches(tool, self.tools, n=1, cutoff=_MISSPELT)
+        if near:
+            raise KeyError(f"there is no tool {tool!r}; did you mean {near[0]!r}?")
+        return 0
+
+
+_MISSPELT = 0.85
+"""How alike two names are, of which one is taken for the other, misspelt. Tools that run only after a failure are
+unknown before, and may have names like those of others."""
+
+
 class Run(Struct, frozen=True, kw_only=True, dict=True):
     """One run, from start to end.
 
@@ -218,9 +241,11 @@ class Run(Struct, frozen=True, kw_only=True, dict=True):
         return [(each.tool, each.arguments) for each in self.tools]
 
     @property
-    def side_effects(self) -> Counter[str]:
+    def side_effects(self) -> EffectCounts:
         """How often each tool with a side effect ran, without harmless repetitions and what was undone."""
-        return Counter(effect.tool for effect in net_effects(self.effects, self.declarations))
+        counts = EffectCounts(effect.tool for effect in net_effects(self.effects, self.declarations))
+        counts.tools = {*self.declarations, *(each.tool for each in self.tools), *(each.tool for each in self.effects)}
+        return counts
 
 
 _OBJECT_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,16}\b")

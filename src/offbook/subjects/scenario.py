@@ -118,7 +118,7 @@ class ScenarioSubject(IsolatedSubject):
 
     Raises:
         InputError: the recording cannot be read or has no entry of the conversation, the agent is an endpoint, or
-            something that the config names is missing; from `run`, if the agent makes no model calls here.
+            something that the config names is missing; from `run`, if the agent makes no calls here.
     """
 
     def __init__(
@@ -155,9 +155,11 @@ class ScenarioSubject(IsolatedSubject):
             deadlines=self._settings.deadlines,
         )
         run = monitored.run(self._harnesses.create(plan, continuation))
-        if is_clean and not run.calls and run.error is None:
-            reason = "the agent makes no model calls by the provider that it is given, so that none can fail"
-            hint = f"let it call ctx.provider, or {EXPLORE_AS_PROGRAM}"
+        if is_clean and not run.calls and not run.tools and run.error is None:
+            reason = (
+                "the agent makes no model calls by the provider that it is given, and no tool is mocked: none can fail"
+            )
+            hint = f"let it call ctx.provider or mocked tools, or {EXPLORE_AS_PROGRAM}"
             raise InputError(reason, source=self._config.source, place=f"agent {self._agent}", hint=hint)
         return self._with_conversation(run, results)
 
