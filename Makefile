@@ -12,9 +12,14 @@ NODE_OPENAI_VERSION := 7.53.0
 NODE_ANTHROPIC_VERSION := 1.8.0
 NODE_SDKS := .scratch/node_sdks
 NODE_SDKS_STAMP := $(NODE_SDKS)/.ready-$(NODE_OPENAI_VERSION)-$(NODE_ANTHROPIC_VERSION)
+MCP1_VERSION := 1.30.0
+MCP2_VERSION := 2.3.0
+FASTMCP_VERSION := 4.1.2
+NODE_MCP_VERSION := 2.4.0
+MCP_CLIENTS_STAMP := .scratch/.mcp-clients-$(MCP1_VERSION)-$(MCP2_VERSION)-$(FASTMCP_VERSION)-$(NODE_MCP_VERSION)
 NPM := $(shell command -v npm)
 # slow to start, and quick to change with what others release: CI runs them beside the tests
-CONFORMANCE := tests/wire/frameworks tests/wire/node
+CONFORMANCE := tests/wire/frameworks tests/wire/node tests/mcp/clients
 # explored with every fault, which takes minutes; its programs wait more than they work, hence more workers than cores
 ZOO := tests/explore/test_agents.py
 ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
@@ -23,7 +28,7 @@ ZOO_WORKERS := $(shell echo $$((2 * $$(nproc))))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup aimock node-sdks demo test check types tests conformance zoo coverage bench soak docs constraints format clean
+.PHONY: help setup aimock node-sdks mcp-clients demo test check types tests conformance zoo coverage bench soak docs constraints format clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -54,6 +59,16 @@ $(NODE_SDKS_STAMP):
 	npm install --prefix $(NODE_SDKS) --no-audit --no-fund --silent openai@$(NODE_OPENAI_VERSION) @anthropic-ai/sdk@$(NODE_ANTHROPIC_VERSION)
 	@touch $@
 
+mcp-clients: $(MCP_CLIENTS_STAMP) ## Install the MCP clients that the MCP servers are tested with, each in its own environment
+
+$(MCP_CLIENTS_STAMP):
+	$(PYTHON) -m venv .scratch/mcp1
+	.scratch/mcp1/bin/python -m pip install --quiet --disable-pip-version-check mcp==$(MCP1_VERSION)
+	$(PYTHON) -m venv .scratch/mcp2
+	.scratch/mcp2/bin/python -m pip install --quiet --disable-pip-version-check mcp==$(MCP2_VERSION) fastmcp==$(FASTMCP_VERSION)
+	npm install --prefix .scratch/node_mcp --no-audit --no-fund --silent @modelcontextprotocol/client@$(NODE_MCP_VERSION)
+	@touch $@
+
 demo: $(BASE_STAMP) ## Replay a workflow, break it and change it, and explore an agent, offline; leaves report.html
 	@$(BIN)/offbook demo
 
@@ -72,7 +87,7 @@ types: setup # beside the tests: one process, which is quicker than they are
 tests: setup $(if $(NPM),$(AIMOCK_STAMP))
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(addprefix --ignore=,$(CONFORMANCE) $(ZOO))
 
-conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP)) ## Run Node SDKs and frameworks against us
+conformance: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(AIMOCK_STAMP) $(NODE_SDKS_STAMP) $(MCP_CLIENTS_STAMP)) ## Run Node SDKs and frameworks against us
 	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(CONFORMANCE)
 
 zoo: setup $(GROUP_STAMP)-conformance $(if $(NPM),$(NODE_SDKS_STAMP)) ## Explore agents with planted defects and their sound twins, with every fault

@@ -1,0 +1,106 @@
+"""Real clients, unmodified: recorded against a real server over both transports, and replayed with the server gone."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parent
+SCRATCH = ROOT / ".scratch"
+MCP2, MCP1, NODE = SCRATCH / "mcp2/bin/python", SCRATCH / "mcp1/bin/python", SCRATCH / "node_mcp"
+COMMAND = Path(sys.executable).parent / "offbook"
+TIMEOUT_S = 90
+CLIENTS = {
+    "mcp 2, auto": [MCP2, HERE / "drive_mcp2.py", "{mcp}", "auto"],
+    "mcp 2, legacy": [MCP2, HERE / "drive_mcp2.py", "{mcp}", "legacy"],
+    "mcp 2, pinned": [MCP2, HERE / "drive_mcp2.py", "{mcp}", "2026-07-28"],
+    "mcp 1": [MCP1, HERE / "drive_mcp1.py", "{mcp}"],
+    "fastmcp": [MCP2, HERE / "drive_fastmcp.py", "{mcp}"],
+    "typescript, auto": ["node", HERE / "drive.mjs", NODE, "{mcp}", "auto"],
+    "typescript, legacy": ["node", HERE / "drive.mjs", NODE, "{mcp}", "legacy"],
+}
+EXPECTED = {
+    "tools": ["add", "count", "fail"],
+    "add": {"result": 3},
+    "count": "counted",
+    "progress": [0, 1],
+    "fail": True,
+    "resource": "first",
+    "prompt": "Hi Bo",
+}
+pytestmark = pytest.mark.xdist_group("mcp clients")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _clients():
+    missing = [str(path) for path in (MCP2, MCP1, NODE / "node_modules") if not path.exists()]
+    if missing and os.environ.get("OFFBOOK_REQUIRE_NODE"):
+        pytest.fail(f"{missing[0]} is missing: make mcp-clients")
+    if missing:
+        pytest.skip(f"{missing[0]} is missing: make mcp-clients")
+
+
+@pytest.fixture(scope="module")
+def web():
+    """The port of a real server over HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with subprocess.Popen([MCP2, HERE / "server.py", str(port)], stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(port)
+            yield port
+        finally:
+            process.kill()
+
+
+def wait_for(port):
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.05)  # another process, on the clock of the machine
+        else:
+            return
+    pytest.fail("the server has not started")
+
+
+def execute(folder, *arguments):
+    command = [str(word) for word in (COMMAND, "exec", *arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+
+@pytest.fixture(scope="module", params=["mcp 2, auto", "mcp 2, legacy", "typescript, legacy"])
+def recorded(request, web, tmp_path_factory):
+    """A folder with the recording of a client, over stdio and over HTTP, and with its config."""
+    folder = tmp_path_factory.mktemp("recorded")
+    entries = {
+        "notes": {"command": str(MCP2), "args": [str(HERE / "server.py")]},
+        "web": {"type": "http", "url": f"http://127.0.0.1:{web}/mcp", "headers": {"Authorization": "Bearer a-secret"}},
+    }
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    run = execute(folder, "--record", "run.json", "--mcp", ".mcp.json", "--", *CLIENTS[request.param])
+    check(run, request.param)
+    return folder
+
+
+def check(run, client):
+    """Check what a client got. That for TypeScript drops progress that arrives together with its answer, over stdio."""
+    assert run.returncode == 0, run.stdout + run.stderr
+    got = json.loads(run.stdout)
+    if client.startswith("typescript"):
+        assert got["notes"].pop("progress") in ([], [0], [0, 1])
+        got["notes"]["progress"] = EXPECTED["progress"]
+    assert got == {"notes": EXPECTED, "web": EXPECTED}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_recording_answers_every_client_over_both_transports(recorded, client):
+    run = execute(recorded, "--replay", "run.json", "--mcp", ".mcp.json", "--strict-unused", "--", *CLIENTS[client])
+    check(run, client)
+    assert "a-secret" not in (recorded / "run.json").read_text()
