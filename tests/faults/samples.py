@@ -109,7 +109,7 @@ stream_faults = st.one_of(
 faults = st.one_of(
     st.sampled_from(SAMPLES),
     stream_faults,
-    st.builds(HttpError, st.integers(400, 599), st.dictionaries(texts, texts, max_size=3), texts),
+    st.builds(HttpError, st.integers(100, 999), st.dictionaries(texts, texts, max_size=3), texts),
     st.builds(MalformedResponse, texts),
     st.builds(PartialResponse, st.sampled_from(["whole", "half"])),
     st.builds(Refusal, texts),

@@ -12,7 +12,6 @@ from offbook.call_numbers import Site
 from offbook.errors import InputError
 from offbook.faults.catalog import FAULT_TYPES, TOOL_FAULT_TYPES, AnyFault, AnyToolFault
 from offbook.faults.fault import field_words, join_words
-from offbook.faults.http import HttpError
 from offbook.faults.stream import StreamStall
 
 Count = Annotated[int, Meta(ge=1)]
@@ -61,10 +60,9 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         Raises:
             InputError: the fault cannot fire there: it is a fault of models and the site one of a tool, or vice versa;
                 or it cannot fire inside a stream; or the site of a tool has a field that tool calls do not have; or it
-                has both a call and the first of many; or its status is not that of an error.
+                has both a call and the first of many.
         """
         self._check_kind(fault)
-        _check_status(fault)
         if self.call is not None and self.since is not None:
             raise InputError(f"the site says call={self.call} too", place="since", hint="write one of them")
         if self.chunk is None:
@@ -116,14 +114,6 @@ class At(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_f
         return (
             join_words(("step" if name == "step_id" else name, value) for name, value in field_words(self))
             or "everywhere"
-        )
-
-
-def _check_status(fault: AnyFault | AnyToolFault) -> None:
-    """Raise InputError for a status that no error has. A recording may have others, such as redirects."""
-    if isinstance(fault, HttpError) and isinstance(fault.status_code, int) and not 400 <= fault.status_code < 600:
-        raise InputError(
-            f"{fault.status_code} is not the status of an error", place="status_code", hint="use 400 to 599"
         )
 
 
