@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import stat
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -348,11 +350,19 @@ async def _read_server(upstream: ServerProcess, server: LineServer) -> None:
 
 
 async def _read_stdin(server: LineServer) -> None:
-    loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=READ_BYTES)
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-    try:
-        while data := await reader.read(READ_BYTES):
-            server.receive(data)
-    finally:
-        transport.close()
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        loop = asyncio.get_running_loop()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    else:  # the loop cannot wait for a file
+        threading.Thread(target=_read_file, args=(reader, asyncio.get_running_loop()), daemon=True).start()
+    while data := await reader.read(READ_BYTES):
+        server.receive(data)
+
+
+def _read_file(reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+    with suppress(RuntimeError):  # the loop is closed: nobody reads on
+        while data := os.read(sys.stdin.fileno(), READ_BYTES):
+            loop.call_soon_threadsafe(reader.feed_data, data)
+        loop.call_soon_threadsafe(reader.feed_eof)

@@ -118,6 +118,15 @@ def test_a_server_alone_is_recorded_and_served_over_stdio(project):
     assert not Path("notes.json.journal").exists()
 
 
+def test_a_server_that_never_ends_is_stopped_when_its_input_has_ended(project):
+    command = [COMMAND, "mcp", "record", "--output", "x.json", "--", *PYTHON, "import time; time.sleep(60)"]
+    process = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert (process.returncode, process.stderr) == (128 + 15, "")
+    assert not Path("x.json").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

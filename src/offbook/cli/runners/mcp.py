@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from offbook.wire.backend import UnusedExchange
     from offbook.wire.options import WireOptions
     from offbook.wire.server.wire_server import WireServer
+    from offbook.wire.session import WireSession
 
 PLACEHOLDER = "{mcp}"
 
@@ -170,8 +171,8 @@ def serve_recording_at_stdio(served: ServedRecording) -> int:
     name = served.only_server()
     backend = WireBackend(served.wire_options())
     try:
-        hub = McpHub([name], latency=_latency(served))
-        return asyncio.run(serve_stdio(hub.session(name, backend.sessions.named(""))))
+        session = McpHub([name], latency=_latency(served)).session(name, backend.sessions.named(""))
+        return _exit_code(asyncio.run(serve_stdio(session)), session.session)
     finally:
         backend.close()
 
@@ -229,7 +230,23 @@ def record_at_stdio(recorded: RecordedServer) -> int:
         hub = McpHub([recorded.name], recorder=recorder)
         session = hub.session(recorded.name, backend.sessions.named(""))
         upstream = ServerProcess(recorded.command, environment=os.environ) if recorder.is_live else None
-        return asyncio.run(serve_stdio(session, upstream=upstream))
+        return _exit_code(asyncio.run(serve_stdio(session, upstream=upstream)), session.session)
+
+
+def _exit_code(code: int, session: WireSession) -> int:
+    """Print what went wrong in a session over stdio, and return the exit code: that of the server, if it failed."""
+    from offbook.cli import FAILED, MISMATCH
+    from offbook.cli.output.console import print_message
+    from offbook.text import pluralize
+
+    for reason, count in session.unrecorded.items():
+        message = f"{pluralize(count, 'call')} could not be recorded: {reason}"
+        print_message("offbook: ", message, style="bold red", is_err=True)
+    for line in session.unfired():
+        print_message("offbook: ", f"the fault {str(line)!r} never fired", style="bold red", is_err=True)
+    if session.misses:
+        return code or MISMATCH
+    return code or (FAILED if session.unrecorded or session.unfired() else code)
 
 
 def hub_to(recorded: RecordedServer, recorder: McpRecorder) -> McpHub:

@@ -31,7 +31,8 @@ def serve(
     Answers clients of both eras of the protocol, over stdio or HTTP, whichever
     the recording was made with. A request that is not recorded gets an error
     that names the nearest one. Over stdio it ends with its input, over HTTP with
-    Ctrl-C or SIGTERM, and exits with 3 if a request was not recorded.
+    Ctrl-C or SIGTERM. Exits with 3 if a request was not recorded; over stdio
+    with 1 if a planned fault never fired.
 
     [bold]Examples[/bold]
 
