@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offbook import InputError
-from offbook.mcp.stdio import LineBuffer
+from offbook.mcp.stdio import LineBuffer, ServerProcess
 from offbook.recording.stores.locate import open_store
 from tests.mcp.wiring import Upstream, call, opening, over_stdio, real_server, recording_to, replaying
 
@@ -93,6 +93,21 @@ def test_secrets_are_removed_from_arguments_results_and_bytes(tmp_path):
     ((recorded,),) = recorded_calls(tmp_path / "run.json").values()
     assert recorded.arguments_hash is not None
     assert json.loads(recorded.wire.content())["id"] == 1
+
+
+def test_what_a_server_says_of_its_own_credentials_is_not_recorded(tmp_path):
+    def answer(message):
+        yield {
+            "jsonrpc": "2.0",
+            "id": message["id"],
+            "result": {"content": [{"type": "text", "text": "I am hunter2hunter2"}]},
+        }
+
+    process = ServerProcess(["x"], environment={"NOTES_TOKEN": "hunter2hunter2", "HOME": "/home/somebody"})
+    assert process.credentials == ("hunter2hunter2",)
+    with recording_to(tmp_path / "run.json") as session:
+        over_stdio(session, call("write"), upstream=Upstream(answer, process.credentials))
+    assert "hunter2" not in (tmp_path / "run.json").read_text()
 
 
 def test_a_recording_in_mode_new_asks_for_what_it_does_not_have(tmp_path):

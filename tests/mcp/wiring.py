@@ -70,8 +70,8 @@ def real_server(message):
 class Upstream:
     """A real server that needs no process: what is written to it is answered at once."""
 
-    def __init__(self, answer=real_server):
-        self.received, self._answer = [], answer
+    def __init__(self, answer=real_server, credentials=()):
+        self.received, self._answer, self.credentials = [], answer, credentials
         self.server = None
 
     def write(self, data):

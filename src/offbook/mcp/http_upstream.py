@@ -15,7 +15,7 @@ from offbook.mcp.http import SSE_TYPE, to_http
 from offbook.mcp.message import INTERNAL_ERROR, Message, MessageError, error_message, parse_message
 from offbook.mcp.session import McpCall, McpSession
 from offbook.wire.proxy.upstream import client_response_headers, upstream_request_headers
-from offbook.wire.request import HttpRequest
+from offbook.wire.request import HttpRequest, credentials_of
 from offbook.wire.response import HttpResponse, whole_response
 from offbook.wire.server.connection import send_response, until_client_leaves
 from offbook.wire.server.http_protocol import TRANSPORT, Receive, Scope, Send
@@ -63,7 +63,8 @@ class HttpUpstream:
             if answer is not None:
                 await send_response(to_http(answer, message), scope, receive, send)
                 return
-        work = asyncio.ensure_future(_Forwarding(self._open(), session, call, send).run(self._request(request, scope)))
+        forwarding = _Forwarding(self._open(), session, call, send=send, credentials=credentials_of(request))
+        work = asyncio.ensure_future(forwarding.run(self._request(request, scope)))
         leaving = asyncio.ensure_future(until_client_leaves(receive))
         try:
             await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
@@ -119,8 +120,17 @@ async def _send_last(response: HttpResponse, scope: Scope, receive: Receive, sen
 class _Forwarding:
     """One request on its way to the real server. `call` is set if the request is one that is recorded."""
 
-    def __init__(self, client: httpx2.AsyncClient, session: McpSession, call: McpCall | None, send: Send) -> None:
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        session: McpSession,
+        call: McpCall | None,
+        *,
+        send: Send,
+        credentials: tuple[str, ...],
+    ) -> None:
         self._client, self._session, self._call, self._send = client, session, call, send
+        self._credentials = credentials
         self._messages: list[TimedMessage] = []
         self._finished: HttpResponse | None = None
         self._is_answered = False
@@ -192,7 +202,7 @@ class _Forwarding:
         self._messages.append((self._session.elapsed_ms(call), message.raw))
         if message.is_response and message.id == call.request.id:
             self._is_answered = True
-            answer = self._session.finish(call, self._messages)
+            answer = self._session.finish(call, self._messages, credentials=self._credentials)
             self._finished = None if answer is None else to_http(answer, call.request)
 
     def _failed(self, reason: str, *, has_started: bool) -> HttpResponse:

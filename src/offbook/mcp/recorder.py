@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -49,8 +49,12 @@ class McpRecorder:
         if self._recording.has_answers:
             self.replay = open_reader(self._recording.answers(), source=str(location))
 
-    def record(self, server: str, request: Message, messages: Sequence[TimedMessage]) -> str | None:
+    def record(
+        self, server: str, request: Message, messages: Sequence[TimedMessage], *, credentials: Iterable[str] = ()
+    ) -> str | None:
         """Record an exchange: the request, and the messages that came for it, of which the last is the response.
+
+        `credentials` are those that the server was given: they are secret, whatever their shape.
 
         Returns the key of the exchange; None if exchanges of its method are not recorded.
         """
@@ -68,17 +72,18 @@ class McpRecorder:
             outcome = _outcome(response, messages)
         arguments = recorded_arguments(request)
         hashed = arguments_hash(request) if further_params(request) else None
-        self._append(key, replace(outcome, arguments=arguments, arguments_hash=hashed, latency_ms=at_ms))
+        exchange = replace(outcome, arguments=arguments, arguments_hash=hashed, latency_ms=at_ms)
+        self._append(key, exchange, self._redactor.knowing(credentials))
         return key
 
     def record_notification(self, server: str, message: Message) -> None:
         """Record a notification that the server sent on its own."""
         params = {name: value for name, value in message.params.items() if name != "_meta"}
-        self._append(mcp_key(server, message.method), ToolExchange(arguments=params))
+        self._append(mcp_key(server, message.method), ToolExchange(arguments=params), self._redactor)
 
-    def _append(self, key: str, exchange: ToolExchange) -> None:
+    def _append(self, key: str, exchange: ToolExchange, redactor: Redactor) -> None:
         stamped = replace(exchange, recorded_at=timestamp(self._clock))
-        self._recording.append_tool(key, self._redactor.redact_tool(stamped))
+        self._recording.append_tool(key, redactor.redact_tool(stamped))
 
     def keep(self) -> None:
         """Let a recording that is to be replaced stay as it was, because the run has failed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -101,17 +101,20 @@ class McpSession:
         """Return the time since the request arrived."""
         return round((self._clock.monotonic_s() - call.started_s) * 1000.0, 3)
 
-    def finish(self, call: McpCall, messages: Sequence[TimedMessage]) -> McpAnswer | None:
+    def finish(
+        self, call: McpCall, messages: Sequence[TimedMessage], *, credentials: Iterable[str] = ()
+    ) -> McpAnswer | None:
         """Record what the real server answered, and return what the client gets instead; None if it gets that.
 
-        What cannot be recorded is not answered, unless it is only too large. The last of the messages is the response.
+        What cannot be recorded is not answered, unless it is only too large. `credentials` are those that the server
+        was given. The last of the messages is the response.
         """
         clean = McpAnswer(messages=tuple(messages))
         if len(messages[-1][1]) > MAX_RECORDED_BYTES:
             self._note(call, clean, "passed", unrecorded=_TOO_LARGE)
             return None if call.fault is None else self._broken(call, clean)
         try:
-            key = None if self._recorder is None else self._recorder.record(self.server, call.request, messages)
+            key = self._record(call, messages, credentials)
         except RecordingWriteError as error:
             logger.error("%s: not recorded, and so not answered: %s", self.server, error)  # noqa: TRY400
             refusal = error_answer(call.request, INTERNAL_ERROR, f"the answer could not be recorded: {error.reason}")
@@ -121,6 +124,11 @@ class McpSession:
         self._note(call, clean, "passed" if key is None else "recorded", key=key)
         listed = self._lasting.listed(call.request, clean)
         return None if listed is clean else listed
+
+    def _record(self, call: McpCall, messages: Sequence[TimedMessage], credentials: Iterable[str]) -> str | None:
+        if self._recorder is None:
+            return None
+        return self._recorder.record(self.server, call.request, messages, credentials=credentials)
 
     def lose(self, call: McpCall, reason: str) -> McpAnswer:
         """Return the answer to a call that the real server failed to answer; nothing is recorded."""

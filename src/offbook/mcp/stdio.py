@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import stat
 import sys
 import threading
@@ -28,6 +29,9 @@ MAX_LINE_BYTES = 256 * 1024 * 1024
 """A longer line is passed on in pieces, and not recorded."""
 
 READ_BYTES = 256 * 1024
+_SECRET_VARIABLE = re.compile(
+    r"token|secret|password|passwd|credential|api_?key|access_?key|private_?key", re.IGNORECASE
+)
 END_GRACE_S = 1.5
 """How long a server may take to end after its input has ended, and again after SIGTERM."""
 
@@ -89,6 +93,7 @@ class LineServer:
 
     def __init__(self, session: McpSession, client: ClientLines, *, upstream: ServerProcess | None = None) -> None:
         self._session, self._client, self._upstream = session, client, upstream
+        self._credentials = () if upstream is None else upstream.credentials
         self._lines = LineBuffer()
         self._pending: dict[bytes, _PendingCall] = {}
         self._waiting: dict[bytes, Callable[[], None]] = {}
@@ -190,7 +195,7 @@ class LineServer:
                 self._write(line)
             return
         del self._pending[_key(message.id)]
-        answer = self._session.finish(pending.call, pending.messages)
+        answer = self._session.finish(pending.call, pending.messages, credentials=self._credentials)
         if answer is None:
             self._write(line)
         else:
@@ -229,6 +234,8 @@ def _key(id: Any) -> bytes:
 class ServerProcess:
     """A real server: a child process, whose stderr is ours. `start` runs it.
 
+    `credentials` are the values of its variables that are secret by their names, such as GITHUB_TOKEN.
+
     Args:
         command: the program and its arguments.
         environment: all of its environment variables.
@@ -237,6 +244,7 @@ class ServerProcess:
 
     def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], folder: str | None = None) -> None:
         self._command, self._environment, self._folder = list(command), dict(environment), folder
+        self.credentials = tuple(value for name, value in self._environment.items() if _SECRET_VARIABLE.search(name))
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
