@@ -132,12 +132,18 @@ def session_prefix(name: str) -> str:
 class SessionRegistry:
     """The sessions by name. A session is created when its name is first used, with the fault plan of the server.
 
-    Above 10,000 sessions, the one that was not used for the longest time is deleted. `past` has the totals of deleted
-    sessions.
+    `has_tools` says whether faults of tools can fire. Above 10,000 sessions, the one that was not used for the longest
+    time is deleted. `past` has the totals of deleted sessions.
     """
 
-    def __init__(self, create: Callable[[str, FaultPlan], WireSession], plan: FaultPlan = NO_FAULTS) -> None:
-        self._create, self._plan = create, plan
+    def __init__(
+        self,
+        create: Callable[[str, FaultPlan], WireSession],
+        plan: FaultPlan = NO_FAULTS,
+        *,
+        has_tools: bool = False,
+    ) -> None:
+        self._create, self._plan, self.has_tools = create, plan, has_tools
         self.past = SessionTotals()
         self._sessions: dict[str, WireSession] = {}
         self._by_use: dict[str, WireSession] = {}
@@ -216,7 +222,7 @@ class WireBackend:
             raise
         self._parser = RequestParser(NO_RULES if self.recorder is None else self.recorder.rules)
         self._request_memory = RequestMemory()
-        self.sessions = SessionRegistry(self._session, plan)
+        self.sessions = SessionRegistry(self._session, plan, has_tools=options.has_tools)
 
     @property
     def is_live(self) -> bool:

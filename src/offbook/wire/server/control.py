@@ -62,7 +62,7 @@ def _answer_session(method: str, name: str, request: HttpRequest, sessions: Sess
             return _unknown_session(name, sessions) if session is None else _json_response(session_report(session))
         case "PUT":
             try:
-                plan = _parse_plan(request.body or b"{}")
+                plan = _parse_plan(request.body or b"{}", has_tools=sessions.has_tools)
             except InputError as error:
                 return _error_json(error, 400)
             return _json_response(session_summary(sessions.start(name, plan)), 201)
@@ -111,7 +111,7 @@ def session_report(session: WireSession) -> dict[str, Any]:
     return session_summary(session) | {"calls": calls, "misses": misses, "unused": unused, "effects": effects}
 
 
-def _parse_plan(body: bytes) -> FaultPlan:
+def _parse_plan(body: bytes, *, has_tools: bool) -> FaultPlan:
     """Parse the faults of a session to be started.
 
     Raises:
@@ -126,7 +126,7 @@ def _parse_plan(body: bytes) -> FaultPlan:
         if name not in _SessionBody.__struct_fields__:
             hint = did_you_mean(name, _SessionBody.__struct_fields__, kind="fields")
             raise InputError(f"unknown field {name!r}", hint=hint)
-    return parse_fault_plan(parsed.faults)
+    return parse_fault_plan(parsed.faults, has_tools=has_tools)
 
 
 def _no_endpoint(request: HttpRequest, status: int) -> HttpResponse:
