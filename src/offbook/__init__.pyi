@@ -95,6 +95,7 @@ from offbook.gateway.breaker import BreakerPolicy as BreakerPolicy
 from offbook.gateway.gateway import ProviderGateway as ProviderGateway
 from offbook.gateway.limits import RateLimit as RateLimit
 from offbook.gateway.retry import RetryPolicy as RetryPolicy
+from offbook.mcp.serving import serving as serving
 from offbook.messages import Message as Message
 from offbook.messages import ReasoningDelta as ReasoningDelta
 from offbook.messages import Reply as Reply
@@ -150,7 +151,6 @@ from offbook.tools import tool as tool
 from offbook.tools import tool_of as tool_of
 from offbook.wire.api import StandIn as StandIn
 from offbook.wire.api import http_client as http_client
-from offbook.wire.api import serving as serving
 from offbook.wire.api import sync_http_client as sync_http_client
 from offbook.wire.calls import Miss as Miss
 from offbook.wire.calls import WireCall as WireCall

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,13 +42,21 @@ class ServerConfig(Struct, frozen=True):
         Raises:
             InputError: it is not a URL.
         """
-        url = _VARIABLE.sub(lambda found: environment.get(found[1], found[2] or ""), str(self.fields["url"]))
+        url = _expanded(str(self.fields["url"]), environment)
         return checked_url(url, source=f"mcpServers.{self.name}.url")
+
+    def headers(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers for a server over HTTP, with their variables expanded."""
+        return {name: _expanded(value, environment) for name, value in self.fields.get("headers", {}).items()}
 
     @property
     def command(self) -> list[str]:
         """The command of a server over stdio, with its arguments."""
         return [str(self.fields["command"]), *self.fields.get("args", [])]
+
+
+def _expanded(text: str, environment: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda found: environment.get(found[1], found[2] or ""), text)
 
 
 class McpConfig(Struct, frozen=True):
@@ -57,6 +65,12 @@ class McpConfig(Struct, frozen=True):
     document: JsonObject
     section: str
     servers: tuple[ServerConfig, ...]
+
+    @classmethod
+    def of(cls, servers: Iterable[ServerConfig]) -> McpConfig:
+        """Return a config with these servers."""
+        kept = tuple(servers)
+        return cls({"mcpServers": {server.name: server.fields for server in kept}}, "mcpServers", kept)
 
     def leading_to(self, *, join: Mapping[str, str], urls: Mapping[str, str], is_live: bool) -> JsonObject:
         """Return the config with each server replaced by us: by a command that joins the session at `join`, or by a
@@ -147,6 +161,9 @@ def _http_server(name: str, entry: JsonObject, source: str, place: str) -> Serve
         raise InputError(f"the type {kind!r} is not supported", source=source, place=f"{place}.type", hint=hint)
     if not isinstance(entry["url"], str):
         raise InputError("expected a str", source=source, place=f"{place}.url")
+    headers = entry.get("headers", {})
+    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+        raise InputError("expected an object of str", source=source, place=f"{place}.headers")
     return ServerConfig(name, "http", entry)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -45,10 +45,12 @@ def checked_url(url: str, *, source: str) -> str:
 
 
 class HttpUpstream:
-    """The real server at `url`. Clients' headers go there, keys included; none is kept."""
+    """The real server at `url`. Clients' headers go there, keys included, and those of `headers` that a client does not
+    send itself; none is kept."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, headers: Mapping[str, str] | None = None) -> None:
         self._url = checked_url(url, source="url")
+        self._headers = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
         self._client: httpx2.AsyncClient | None = None
 
     async def forward(
@@ -83,7 +85,9 @@ class HttpUpstream:
     def _request(self, request: HttpRequest, scope: Scope) -> httpx2.Request:
         import httpx2  # noqa: PLC0415 - loading it takes longer than the rest of offbook
 
-        headers = upstream_request_headers(scope["headers"])
+        sent = upstream_request_headers(scope["headers"])
+        names = {name.lower() for name, _ in sent}
+        headers = [*sent, *((name, value) for name, value in self._headers.items() if name not in names)]
         url = httpx2.URL(self._url)
         return httpx2.Request(request.method, url, headers=headers, content=request.body)
 

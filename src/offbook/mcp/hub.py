@@ -20,11 +20,13 @@ from offbook.mcp.http import HttpEndpoint
 from offbook.mcp.http_upstream import HttpUpstream
 from offbook.mcp.recorder import McpRecorder
 from offbook.mcp.replay import NO_LATENCY, McpReplay, McpSource
-from offbook.mcp.session import McpSession
+from offbook.mcp.session import McpSession, McpToolCall, ignore_tool_call
 from offbook.mcp.stdio import READ_BYTES, LineServer, ServerProcess
+from offbook.messages import JsonObject
 from offbook.recording.format.keys import tool_key
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.latency import Latency
+from offbook.recording.match.cursor import UnusedEntry
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.text import printable, shorten
 from offbook.tools.result_text import result_text
@@ -58,6 +60,7 @@ class McpHub:
         environment: the variables for the URLs of a config.
         latency: how long replayed answers take.
         source_of: makes what answers the requests of a session to a server instead of its recording.
+        on_tool_call: called with each tool call when it is answered, on the loop of the server.
     """
 
     prefix = "/mcp"
@@ -70,12 +73,15 @@ class McpHub:
         environment: Mapping[str, str] | None = None,
         latency: Latency = NO_LATENCY,
         source_of: Callable[[str, WireSession], McpSource | None] | None = None,
+        on_tool_call: Callable[[McpToolCall], None] = ignore_tool_call,
     ) -> None:
-        self.recorder, self._latency = recorder, latency
-        self._source_of = source_of or self._recorded
-        self._configs = {each if isinstance(each, str) else each.name: each for each in servers}
+        self.recorder, self._latency, self._environment = recorder, latency, environment or {}
+        self._source_of, self._on_tool_call = source_of or self._recorded, on_tool_call
+        self._configs: dict[str, ServerConfig | str] = {}
+        self._upstreams: dict[str, HttpUpstream] = {}
+        for server in servers:
+            self.add(server)
         self._sessions: WeakKeyDictionary[WireSession, dict[str, HttpEndpoint]] = WeakKeyDictionary()
-        self._upstreams = self._open_upstreams(environment or {})
         self._token = secrets.token_urlsafe(32)
         self._registry: SessionRegistry | None = None
         self._listener: asyncio.Server | None = None
@@ -91,12 +97,32 @@ class McpHub:
     def names(self) -> list[str]:
         return list(self._configs)
 
+    def add(self, server: ServerConfig | str) -> None:
+        """Stand in for a further server, from now on.
+
+        Raises:
+            InputError: its URL is not one.
+        """
+        name = server if isinstance(server, str) else server.name
+        if self.is_live and isinstance(server, ServerConfig) and server.kind == "http":
+            self._upstreams[name] = HttpUpstream(
+                server.url(self._environment), headers=server.headers(self._environment)
+            )
+        self._configs[name] = server
+
+    def discard(self, name: str) -> None:
+        """Refuse clients of a server from now on. What its sessions have used of their recordings stays used."""
+        self._configs.pop(name, None)
+
     def endpoint(self, server: str, session: WireSession) -> HttpEndpoint:
         """Return the endpoint of a server in a session."""
         endpoints = self._sessions.setdefault(session, {})
         if server not in endpoints:
             source = self._source_of(server, session)
-            endpoints[server] = HttpEndpoint(McpSession(server, session=session, source=source, recorder=self.recorder))
+            answering = McpSession(
+                server, session=session, source=source, recorder=self.recorder, on_tool_call=self._on_tool_call
+            )
+            endpoints[server] = HttpEndpoint(answering)
         return endpoints[server]
 
     def session(self, server: str, session: WireSession) -> McpSession:
@@ -136,16 +162,25 @@ class McpHub:
             await upstream.close()
 
     def write_config(self, config: McpConfig, path: Path, *, url: str, session: str = "") -> None:
-        """Write a config for a client that leads to a session. `url` is that of the wire server, which must run."""
+        """Write the `client_config` to a file that only its owner can read."""
+        write_config(self.client_config(config, url=url, session=session), path)
+
+    def client_config(self, config: McpConfig, *, url: str, session: str = "") -> JsonObject:
+        """Return a config for a client that leads to a session. `url` is that of the wire server, which must run."""
         prefix = session_prefix(session) if session else ""
         join = f"{LOOPBACK}:{self._join_port}/{self._token}/{quote(session, safe='')}"
         names = [server.name for server in config.servers]
-        document = config.leading_to(
+        return config.leading_to(
             join={name: f"{join}/{name}" for name in names},
             urls={name: f"{url}{prefix}{self.prefix}/{quote(name, safe='')}" for name in names},
             is_live=self.is_live,
         )
-        write_config(document, path)
+
+    def unused_entries(self) -> list[list[UnusedEntry]]:
+        """Return the entries of the recording that each session to a server was not served."""
+        endpoints = [each for endpoints in self._sessions.values() for each in endpoints.values()]
+        sources = [each.session.source for each in endpoints]
+        return [source.unused() for source in sources if isinstance(source, McpReplay)]
 
     def unused_exchanges(self, index: ExchangeIndex[ToolExchange], recording: str) -> list[UnusedExchange]:
         """Return the recorded tool calls of these servers that no session was served."""
@@ -168,10 +203,6 @@ class McpHub:
         else:
             reader = None if session.replay is None else session.replay.source.reader
         return None if reader is None else McpReplay(server, reader.tools, latency=self._latency)
-
-    def _open_upstreams(self, environment: Mapping[str, str]) -> dict[str, HttpUpstream]:
-        configs = [each for each in self._configs.values() if isinstance(each, ServerConfig) and each.kind == "http"]
-        return {each.name: HttpUpstream(each.url(environment)) for each in configs} if self.is_live else {}
 
     def _server_at(self, path: str) -> str | None:
         """Return the server that a path names; the only one if it names none."""

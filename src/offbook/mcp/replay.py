@@ -33,7 +33,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.keys import is_mcp_key, mcp_key, split_mcp_key
 from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
 from offbook.recording.latency import Latency
-from offbook.recording.match.cursor import Cursor, ExchangeMatch
+from offbook.recording.match.cursor import Cursor, ExchangeMatch, UnusedEntry
 from offbook.recording.match.mismatch import tool_mismatch_error
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 from offbook.tools.result_text import result_text
@@ -111,10 +111,9 @@ class McpReplay:
         if isinstance(result, dict):
             self._cursors.see(result.get("nextCursor"))
 
-    def unused(self) -> list[StoredExchange[ToolExchange]]:
-        """Return the tool calls that were never served."""
-        prefix = f"{self.server}."
-        return [each for each in self._index if each.key.startswith(prefix) and not self._cursor.is_used(each)]
+    def unused(self) -> list[UnusedEntry]:
+        """Return the exchanges of the recording that were never served, in order; their key is the name of the tool."""
+        return self._cursor.unused()
 
     @property
     def used_ids(self) -> set[int]:

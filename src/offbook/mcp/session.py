@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RecordingMismatchError, RecordingWriteError
 from offbook.faults.catalog import AnyToolFault
 from offbook.mcp.answer import McpAnswer, TimedMessage, error_answer
 from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault, spoils_call
+from offbook.mcp.match import recorded_arguments
 from offbook.mcp.message import INTERNAL_ERROR, KNOWN_METHODS, METHOD_NOT_FOUND, MISSED, Message, parse_message
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import DISCOVERIES, McpSource
+from offbook.mcp.replay import DISCOVERIES, McpSource, call_outcome
+from offbook.messages import JsonObject
 from offbook.text import shorten
 from offbook.wire.calls import WireCall, WireOutcome
 from offbook.wire.session import MAX_ERROR_CHARS, WireSession
@@ -48,11 +51,42 @@ class McpCall(Struct, frozen=True):
     mark: str = ""
 
 
+class McpToolCall(Struct, frozen=True):
+    """A tool call that was answered. `name` is like `github.create_issue`, and `answer` is what the client got.
+
+    `number` counts all requests of the session; `fault` is the type of the fault that fired, empty if none did.
+    """
+
+    name: str
+    arguments: JsonObject
+    number: int
+    outcome: WireOutcome
+    fault: str
+    answer: McpAnswer
+
+    @property
+    def result(self) -> Any:
+        """What a model sees of the result: its text, or JSON if the text is that; None if the client got none."""
+        result = call_outcome(self.answer.response).result
+        return None if result is UNSET else result
+
+    @property
+    def error(self) -> str | None:
+        """The text of the error, of the tool or of the protocol; None if there is none."""
+        error = call_outcome(self.answer.response).error
+        return None if error is None else error.message
+
+
+def ignore_tool_call(call: McpToolCall) -> None:
+    """Ignore a tool call."""
+
+
 class McpSession:
     """Answers the requests of one run to `server`, from `source` or, if it has no answer, by the real server.
 
     `session` is the session of the run, which has its faults, calls and misses. Without a `recorder` that is live,
-    there is no real server: what the source cannot answer is a miss.
+    there is no real server: what the source cannot answer is a miss. `on_tool_call` is called with each tool call when
+    it is answered, before the client gets the answer.
     """
 
     def __init__(
@@ -62,10 +96,11 @@ class McpSession:
         session: WireSession,
         source: McpSource | None,
         recorder: McpRecorder | None = None,
+        on_tool_call: Callable[[McpToolCall], None] = ignore_tool_call,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.server, self.session, self.source = server, session, source
-        self._recorder, self._clock = recorder, clock
+        self._recorder, self._on_tool_call, self._clock = recorder, on_tool_call, clock
         self._lasting = LastingFaults()
 
     @property
@@ -184,6 +219,10 @@ class McpSession:
             shown = f"not recorded: {unrecorded}" if unrecorded else failure
             noted = self._wire_call(call, outcome, key=key, failure=shown)
             self.session.note_tool_call(noted, failure=failure, unrecorded=unrecorded)
+        if call.request.tool:
+            name, arguments = f"{self.server}.{call.request.tool}", recorded_arguments(call.request)
+            fault = "" if call.fault is None else call.fault.type
+            self._on_tool_call(McpToolCall(name, arguments, call.number, outcome, fault, answer))
         return answer
 
     def _wire_call(self, call: McpCall, outcome: WireOutcome, *, key: str | None = None, failure: str = "") -> WireCall:

@@ -1,0 +1,230 @@
+"""A wire server that stands in for MCP servers, too, and what leads clients to them; `offbook.serving` starts it."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias, overload
+from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
+from typing_extensions import Unpack
+
+from offbook.errors import InputError
+from offbook.mcp.config import CONFIG_VARIABLE, McpConfig, ServerConfig, load_config, parse_config, write_config
+from offbook.mcp.hub import McpHub
+from offbook.mcp.recorder import McpRecorder
+from offbook.mcp.session import McpToolCall
+from offbook.messages import JsonObject
+from offbook.recording.latency import Latency
+from offbook.wire.api import serving as serving_models
+from offbook.wire.calls import MAX_CALLS
+from offbook.wire.options import LOOPBACK, ServingOptions, WireOptions
+from offbook.wire.server.wire_server import WireServer
+
+McpServersConfig: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
+
+
+class ServedMcp(Struct, frozen=True):
+    """One MCP server that a `McpWireServer` stands in for, and what leads a client to it.
+
+    `config` is its entry in the `mcpServers` of a client, `url` its address over HTTP, and `path` a config file with
+    all servers that the wire server stands in for.
+    """
+
+    name: str
+    config: JsonObject
+    path: str
+    _url: str
+    _is_http: bool
+
+    @property
+    def url(self) -> str:
+        """The address over HTTP.
+
+        Raises:
+            InputError: a server over stdio is being recorded, which has none.
+        """
+        if not self._is_http:
+            hint = "give its config to the client, or record the server over HTTP, with url="
+            raise InputError("a server that is recorded over stdio has no URL", source=self.name, hint=hint)
+        return self._url
+
+
+class McpWireServer(WireServer):
+    """A WireServer that stands in for the MCP `servers`, too, at `/mcp/NAME` of each session and over stdio.
+
+    `tool_calls` are the latest calls of their tools, of all sessions, in the order in which they were made. With a
+    `recorder`, which is closed with the server, the real servers answer what it has no answer for.
+
+    Raises:
+        InputError: as for WireServer, or the URL of a server is not one.
+    """
+
+    def __init__(
+        self,
+        options: WireOptions,
+        config: McpConfig,
+        *,
+        recorder: McpRecorder | None = None,
+        host: str = LOOPBACK,
+        port: int = 0,
+        api_key: str = "",
+    ) -> None:
+        self._config, self._mcp_recorder = config, recorder
+        self._tool_calls: deque[McpToolCall] = deque(maxlen=MAX_CALLS)
+        self._folder = TemporaryDirectory(prefix="offbook-")
+        latency = Latency(options.latency_model, latency_ms=options.latency_ms, seed=options.seed)
+        try:
+            self.hub = McpHub(
+                config.servers,
+                recorder=recorder,
+                environment=os.environ,
+                latency=latency,
+                on_tool_call=self._tool_calls.append,
+            )
+            super().__init__(replace(options, has_tools=True), host=host, port=port, api_key=api_key, mount=self.hub)
+        except InputError:
+            self._close_mcp()
+            raise
+
+    @property
+    def tool_calls(self) -> list[McpToolCall]:
+        """The calls of MCP tools, in the order in which they were made within each session."""
+        return sorted(self._tool_calls.copy(), key=lambda call: call.number)
+
+    @property
+    def mcp(self) -> dict[str, ServedMcp]:
+        """The MCP servers by name. The server must run."""
+        return self.mcp_of_session("")
+
+    def mcp_of_session(self, session: str) -> dict[str, ServedMcp]:
+        """Return the MCP servers as clients of a session see them."""
+        document, path = self._write_config(session)
+        base = self.session_url(session) if session else self.url
+        return {
+            server.name: ServedMcp(
+                server.name,
+                document[self._config.section][server.name],
+                str(path),
+                f"{base}{self.hub.prefix}/{quote(server.name, safe='')}",
+                server.kind == "http" or not self.hub.is_live,
+            )
+            for server in self._config.servers
+        }
+
+    def _write_config(self, session: str) -> tuple[JsonObject, Path]:
+        document = self.hub.client_config(self._config, url=self.url, session=session)
+        path = Path(self._folder.name) / f"mcp{quote(session, safe='')}.json"
+        write_config(document, path)
+        return document, path
+
+    def add_mcp(self, server: ServerConfig) -> ServedMcp:
+        """Stand in for a further MCP server, from now on; one of that name is replaced."""
+        self.hub.add(server)
+        others = [each for each in self._config.servers if each.name != server.name]
+        self._config = replace(self._config, servers=(*others, server))
+        return self.mcp[server.name]
+
+    def remove_mcp(self, name: str) -> None:
+        """Refuse clients of an MCP server from now on. What was used of the recording stays used."""
+        self.hub.discard(name)
+        servers = tuple(server for server in self._config.servers if server.name != name)
+        self._config = replace(self._config, servers=servers)
+        self._write_config("")
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of a WireServer, and the path of the config. The server must run."""
+        path = next((server.path for server in self.mcp.values()), "")
+        return super().env | ({CONFIG_VARIABLE: path} if path else {})
+
+    def stop(self) -> None:
+        super().stop()
+        self._close_mcp()
+
+    def __exit__(self, *raised: Any) -> None:
+        if self._mcp_recorder is not None and raised[0] is not None and issubclass(raised[0], Exception):
+            self._mcp_recorder.keep()
+        super().__exit__(*raised)
+
+    def _close_mcp(self) -> None:
+        if self._mcp_recorder is not None:
+            self._mcp_recorder.close()
+        self._folder.cleanup()
+
+
+def read_servers(given: McpServersConfig) -> McpConfig:
+    """Return a config: the path of one, or the dict in it; or a dict of servers alone, by name.
+
+    Raises:
+        InputError: it is not a config.
+    """
+    if isinstance(given, str | os.PathLike):
+        return load_config(given)
+    document = dict(given)
+    is_whole = isinstance(document.get("mcpServers", document.get("servers")), dict)
+    return parse_config(document if is_whole else {"mcpServers": document}, source="mcp")
+
+
+@overload
+def serving(
+    recording: str | os.PathLike[str] | None = None,
+    *,
+    mcp: None = None,
+    host: str = LOOPBACK,
+    port: int = 0,
+    api_key: str = "",
+    **options: Unpack[ServingOptions],
+) -> WireServer: ...
+
+
+@overload
+def serving(
+    recording: str | os.PathLike[str] | None = None,
+    *,
+    mcp: McpServersConfig,
+    host: str = LOOPBACK,
+    port: int = 0,
+    api_key: str = "",
+    **options: Unpack[ServingOptions],
+) -> McpWireServer: ...
+
+
+def serving(
+    recording: str | os.PathLike[str] | None = None,
+    *,
+    mcp: McpServersConfig | None = None,
+    host: str = LOOPBACK,
+    port: int = 0,
+    api_key: str = "",
+    **options: Unpack[ServingOptions],
+) -> WireServer:
+    """Return a server that stands in for the vendors' APIs, and for MCP servers, while its `with` block runs.
+
+    Args:
+        recording: a path, a folder of recordings, or `sqlite:///path.db`.
+        mcp: the MCP servers: the path of the config of a client (`.mcp.json`), or servers by name, each a dict with a
+            `command` and `args`, or with a `url`. Requests to them are answered from the recording, or recorded.
+        host, port: where to listen; by default on loopback, at any free port.
+        api_key: the key that clients must send; required for hosts other than loopback. It is not sent upstream.
+        options: see WireOptions.
+
+    Raises:
+        InputError: an option or the config is invalid, a recording cannot be read, or the server cannot listen at the
+            address.
+    """
+    if mcp is None:
+        return serving_models(recording, host=host, port=port, api_key=api_key, **options)
+    given, config = WireOptions(recording=recording, **options), read_servers(mcp)
+    if api_key and given.record is not None:
+        hint = "clients of MCP servers send the keys of those; listen on loopback without an api_key"
+        raise InputError("MCP servers are not recorded behind an API key", source="api_key", hint=hint)
+    recorder = None
+    if given.record is not None:
+        recorder = McpRecorder(given.record, mode=given.record_mode, redactor=given.redactor)
+    return McpWireServer(given, config, recorder=recorder, host=host, port=port, api_key=api_key)
