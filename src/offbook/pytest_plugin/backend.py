@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
-from typing_extensions import Unpack
 
 from offbook.clock import run
-from offbook.errors import InputError, RecordingFormatError, RecordingMismatchError
+from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import CallRecorded, Event, ReplayMissed, ReplayServed
-from offbook.faults import FaultPlan, PlannedFault
 from offbook.messages import Reply, Request
 from offbook.providers.provider import Provider
+from offbook.pytest_plugin.http_doubles import HttpDoubles, marker_advice
 from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.pending_recording import PendingRecording
 from offbook.pytest_plugin.recordings import entry_names
-from offbook.recording.format.document import LENIENT_ADVICE
-from offbook.recording.format.keys import tool_key
+from offbook.recording.format.keys import is_mcp_key, tool_key
 from offbook.recording.match.cursor import Cursor, OverusedEntry, UnusedEntry
 from offbook.recording.record import RecordingProvider
 from offbook.recording.record_mode import RecordMode
@@ -33,15 +27,6 @@ from offbook.recording.replay import MockProvider
 from offbook.recording.stores.locate import open_store
 from offbook.recording.tool_record import RecordingTools, record_tools
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
-from offbook.vendors import upstreams_from_environment
-from offbook.wire.api import StandIn
-from offbook.wire.backend import CallInspection
-from offbook.wire.calls import Miss
-from offbook.wire.options import StandInOptions, WireOptions
-
-if TYPE_CHECKING:
-    from offbook.wire.server.wire_server import WireServer
-
 
 AnsweredCall: TypeAlias = ReplayServed | CallRecorded
 
@@ -82,95 +67,6 @@ class AnsweredCallLog:
     def served(self) -> int:
         """How many calls the recording answered."""
         return sum(isinstance(call, ReplayServed) and call.matched_by != "default" for call in self.calls)
-
-
-@contextmanager
-def _marker_advice() -> Iterator[None]:
-    """Name the marker in the hint of a recording that is too old for a strict replay."""
-    __tracebackhide__ = True
-    try:
-        yield
-    except RecordingFormatError as error:
-        hint = error.hint.replace(LENIENT_ADVICE, "mark the test: @pytest.mark.offbook(strict=False)")
-        raise RecordingFormatError(error.reason, source=error.source, place=error.place, hint=hint) from None
-
-
-class HttpDoubles:
-    """The doubles of HTTP APIs in one test, opened on first use."""
-
-    def __init__(self, recording: str | None = None, **options: Unpack[StandInOptions]) -> None:
-        self._recording, self._options = recording, options
-        self._opened: list[CallInspection] = []
-
-    @cached_property
-    def stand_in(self) -> StandIn:
-        """Answers clients in this process."""
-        with _marker_advice():
-            stand_in = StandIn(self._recording, **self._options)
-        self._opened.append(stand_in)
-        return stand_in
-
-    @contextmanager
-    def serving(
-        self, *, upstreams: Mapping[str, str] | None, upstream_keys: Mapping[str, str] | None
-    ) -> Iterator[WireServer]:
-        """Answer programs at an address, for a block. `upstreams` and `upstream_keys` are used when recording; the
-        environment has the addresses of other APIs."""
-        from offbook.wire.server.wire_server import WireServer  # noqa: PLC0415 - few tests need a server
-
-        options = WireOptions(recording=self._recording, **self._options)
-        if options.record is not None:
-            urls = upstreams_from_environment(os.environ) | dict(upstreams or {})
-            options = replace(options, upstreams=urls, upstream_keys=upstream_keys)
-        with _marker_advice():
-            opened = WireServer(options)
-        with opened as server:
-            self._opened.append(server)
-            yield server
-
-    @property
-    def is_opened(self) -> bool:
-        return bool(self._opened)
-
-    @property
-    def misses(self) -> list[Miss]:
-        """The calls that the recording has no answer for."""
-        return [miss for opened in self._opened for miss in opened.misses]
-
-    @property
-    def forgotten_misses(self) -> int:
-        """How many such calls were made in sessions that were deleted."""
-        return sum(opened.totals().outcomes["missed"] for opened in self._opened) - len(self.misses)
-
-    @property
-    def fired(self) -> list[PlannedFault]:
-        """The faults that fired."""
-        return [planned for opened in self._opened for planned in opened.fired()]
-
-    @property
-    def fired_lines(self) -> list[PlannedFault]:
-        """The lines of plans that made a fault fire."""
-        return [line for opened in self._opened for line in opened.totals().fired_lines]
-
-    def overused(self) -> list[OverusedEntry]:
-        """Return the entries of the recording that a session was served more often than they were recorded."""
-        return [entry for opened in self._opened for session in opened.sessions for entry in session.overused()]
-
-    def unused(self) -> list[list[UnusedEntry]]:
-        """Return the unused entries of the recording, of every session."""
-        return [session.unused() for opened in self._opened for session in opened.sessions or [opened.session("")]]
-
-    def follow(self, plan: FaultPlan) -> None:
-        """Follow this plan from now on. Faults of tools fire where the tools are called."""
-        model_faults = FaultPlan([line for line in plan if line.at.tool is None], chaos=plan.chaos)
-        self._options["faults"] = model_faults
-        for opened in self._opened:
-            opened.follow(model_faults)
-
-    def close(self) -> None:
-        """Close the recording."""
-        if "stand_in" in vars(self):
-            self.stand_in.close()
 
 
 class RecordingBackend(ABC):
@@ -284,10 +180,10 @@ class LiveBackend(RecordingBackend):
             self._pending.remove()
         return RecordingUsage(
             recording=self.plan.location,
-            served=self.log.served,
-            recorded=added.size if is_saved else 0,
+            served=self.log.served + self._http.served_by_mcp()[0],
+            recorded=added.call_count if is_saved else 0,
             missed=self.log.missed,
-            dropped=0 if is_saved else added.size,
+            dropped=0 if is_saved else added.call_count,
         )
 
     @property
@@ -326,7 +222,7 @@ class ReplayBackend(RecordingBackend):
     def provider(self) -> MockProvider:
         __tracebackhide__ = True
         if self._provider is None:
-            with _marker_advice():
+            with marker_advice():
                 self._provider = MockProvider(self._location(), strict=self.plan.strict, sink=self.log)
         return self._provider
 
@@ -334,7 +230,7 @@ class ReplayBackend(RecordingBackend):
     def toolbox(self) -> ReplayedTools:
         __tracebackhide__ = True
         if self._toolbox is None:
-            with _marker_advice():
+            with marker_advice():
                 self._toolbox = replay_tools((), self._location(), strict=self.plan.strict)
             self._toolbox.hint = record_again_hint(self.plan.node_id)
         return self._toolbox
@@ -357,8 +253,10 @@ class ReplayBackend(RecordingBackend):
         try:
             calls = Cursor(reader) if self._provider is None else self._provider
             tools = Cursor(reader.tools) if self._toolbox is None else self._toolbox
-            of_tools = [UnusedEntry(tool_key(each.key), each.position) for each in tools.unused()]
-            return [*self._not_over_http(calls.unused()), *of_tools]
+            over_mcp = [] if self._http is None else self._http.unused_tools()
+            of_tools = [UnusedEntry(tool_key(each.key), each.position) for each in _in_all(over_mcp, tools.unused())]
+            over_http = [] if self._http is None else self._http.unused()
+            return [*_in_all(over_http, calls.unused()), *of_tools]
         finally:
             reader.close()
 
@@ -369,7 +267,8 @@ class ReplayBackend(RecordingBackend):
     def close(self, *, passed: bool) -> RecordingUsage:
         tool_calls = [] if self._toolbox is None else self._toolbox.calls
         mismatches = sum(call.mismatch is not None for call in tool_calls)
-        missed = self.log.missed + mismatches + len(self.tool_misses())
+        mcp_served, mcp_missed = (0, 0) if self._http is None else self._http.served_by_mcp()
+        missed = self.log.missed + mismatches + len(self.tool_misses()) + mcp_missed
         unused = tuple(entry_names(self.unused())) if passed else ()
         if self._provider is not None:
             run(self._provider.close())
@@ -377,13 +276,8 @@ class ReplayBackend(RecordingBackend):
             self._toolbox.close()
         if self._http is not None:
             self._http.close()
-        served = self.log.served + len(tool_calls) - mismatches
+        served = self.log.served + len(tool_calls) - mismatches + mcp_served
         return RecordingUsage(recording=self.plan.location, served=served, missed=missed, unused=unused)
-
-    def _not_over_http(self, unused: list[UnusedEntry]) -> list[UnusedEntry]:
-        """Return those of the entries that no session over HTTP has served."""
-        over_http = [] if self._http is None else self._http.unused()
-        return [entry for entry in unused if all(entry in others for others in over_http)]
 
     def _location(self) -> str:
         __tracebackhide__ = True
@@ -391,6 +285,13 @@ class ReplayBackend(RecordingBackend):
             return self.plan.location
         hint = f"record it: pytest {shlex.quote(self.plan.node_id)} --offbook-record=once"
         raise InputError("no such recording", source=self.plan.location, hint=hint)
+
+
+def _in_all(others: list[list[UnusedEntry]], unused: list[UnusedEntry]) -> list[UnusedEntry]:
+    """Return those of the entries that others have not served, either. Lists of MCP servers are not counted: a client
+    asks for them as it likes."""
+    left = [entry for entry in unused if not is_mcp_key(entry.key)]
+    return [entry for entry in left if all(entry in other for other in others)]
 
 
 def backend_for(plan: RecordingPlan, live: Callable[[], Provider]) -> RecordingBackend:

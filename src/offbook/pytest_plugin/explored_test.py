@@ -174,7 +174,7 @@ class ExploredFixture:
         raise InputError("the faults of an explored test come from its case", source="offbook.faults", hint=hint)
 
     def __getattr__(self, name: str) -> Never:
-        if name in {"stand_in", "http_client", "sync_http_client", "serving"}:
+        if name in {"stand_in", "http_client", "sync_http_client", "serving", "mcp"}:
             refuse_http(name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

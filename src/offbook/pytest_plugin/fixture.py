@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never, TypeVar
@@ -19,12 +19,12 @@ from offbook.pipeline import live_provider
 from offbook.providers.provider import Provider
 from offbook.pytest_plugin.backend import (
     AnsweredCall,
-    HttpDoubles,
     RecordingBackend,
     RecordingUsage,
     backend_for,
     record_again_hint,
 )
+from offbook.pytest_plugin.http_doubles import HttpDoubles, server_config
 from offbook.pytest_plugin.markers import RecordingPlan
 from offbook.pytest_plugin.recordings import fail_if_overused, fail_if_unused
 from offbook.recording.match.cursor import UnusedEntry
@@ -36,6 +36,8 @@ from offbook.wire.api import StandIn
 if TYPE_CHECKING:
     import httpx2
 
+    from offbook.mcp.serving import ServedMcp
+    from offbook.mcp.session import McpToolCall
     from offbook.wire.server.wire_server import WireServer
 
 
@@ -159,6 +161,39 @@ class Offbook:
         """
         __tracebackhide__ = True
         return self._http("serving").serving(upstreams=upstreams, upstream_keys=upstream_keys)
+
+    def mcp(
+        self,
+        name: str,
+        *,
+        command: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AbstractContextManager[ServedMcp]:
+        """Stand in for an MCP server: `with offbook.mcp("github", command=["npx", …]) as github: …`.
+
+        `github.config` is its entry for the `mcpServers` of a client, `github.url` its URL over HTTP, and `github.path`
+        a config file with all servers that are open.
+
+        Args:
+            name: the name of the server, before that of its tools: `github.create_issue`.
+            command, env: how to start the real server when recording, with variables beside those of the client.
+            url, headers: the real server over HTTP, instead.
+
+        Raises:
+            InputError: what is given is not a server, there is none to record, or there is no recording to replay.
+        """
+        __tracebackhide__ = True
+        given = {"command": command, "env": env, "url": url, "headers": headers}
+        config = server_config(name, given, is_recording=self.is_recording)
+        return self._http("mcp").mcp(config)
+
+    @property
+    def tool_calls(self) -> list[McpToolCall]:
+        """The calls of MCP tools in order, which `assert_trajectory` takes. Each has a `name` (`github.create_issue`),
+        `arguments`, a `result` or an `error`, and the `fault` that fired."""
+        return self._backend.http.tool_calls if self._has_http else []
 
     @property
     def calls(self) -> list[AnsweredCall]:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from offbook.recording.format.document import FORMAT_VERSION, AnyExchange, Document, Entries, exchanges_of
 from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.keys import is_mcp_key
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.record_mode import RecordMode
 from offbook.recording.replace_on_close import FoundExchanges
@@ -29,6 +30,11 @@ class NewExchanges(Struct, frozen=True):
     @property
     def size(self) -> int:
         return len(self.calls) + len(self.tool_calls)
+
+    @property
+    def call_count(self) -> int:
+        """How many of them are calls of models and tools: lists of MCP servers are not."""
+        return len(self.calls) + sum(not is_mcp_key(tool) for tool, _ in self.tool_calls)
 
 
 class PendingRecording:

@@ -1,0 +1,191 @@
+"""The doubles of HTTP APIs and MCP servers in a test: clients of this process, and servers for programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+from typing_extensions import Unpack
+
+from offbook.errors import InputError, RecordingFormatError
+from offbook.faults import FaultPlan, PlannedFault
+from offbook.recording.format.document import LENIENT_ADVICE
+from offbook.recording.match.cursor import OverusedEntry, UnusedEntry
+from offbook.vendors import upstreams_from_environment
+from offbook.wire.api import StandIn
+from offbook.wire.backend import CallInspection
+from offbook.wire.calls import Miss
+from offbook.wire.options import StandInOptions, WireOptions
+
+if TYPE_CHECKING:
+    from offbook.mcp.config import ServerConfig
+    from offbook.mcp.serving import McpWireServer, ServedMcp
+    from offbook.mcp.session import McpToolCall
+    from offbook.wire.server.wire_server import WireServer
+
+
+@contextmanager
+def marker_advice() -> Iterator[None]:
+    """Name the marker in the hint of a recording that is too old for a strict replay."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except RecordingFormatError as error:
+        hint = error.hint.replace(LENIENT_ADVICE, "mark the test: @pytest.mark.offbook(strict=False)")
+        raise RecordingFormatError(error.reason, source=error.source, place=error.place, hint=hint) from None
+
+
+class HttpDoubles:
+    """The doubles of HTTP APIs and MCP servers in one test, opened on first use."""
+
+    def __init__(self, recording: str | None = None, **options: Unpack[StandInOptions]) -> None:
+        self._recording, self._options = recording, options
+        self._opened: list[CallInspection] = []
+        self._tool_faults = FaultPlan()
+
+    @cached_property
+    def stand_in(self) -> StandIn:
+        """Answers clients in this process."""
+        with marker_advice():
+            stand_in = StandIn(self._recording, **self._options)
+        self._opened.append(stand_in)
+        return stand_in
+
+    @contextmanager
+    def serving(
+        self, *, upstreams: Mapping[str, str] | None, upstream_keys: Mapping[str, str] | None
+    ) -> Iterator[WireServer]:
+        """Answer programs at an address, for a block. `upstreams` and `upstream_keys` are used when recording; the
+        environment has the addresses of other APIs."""
+        from offbook.wire.server.wire_server import WireServer  # noqa: PLC0415 - few tests need a server
+
+        options = WireOptions(recording=self._recording, **self._options)
+        if options.record is not None:
+            urls = upstreams_from_environment(os.environ) | dict(upstreams or {})
+            options = replace(options, upstreams=urls, upstream_keys=upstream_keys)
+        with marker_advice():
+            opened = WireServer(options)
+        with opened as server:
+            self._opened.append(server)
+            yield server
+
+    @contextmanager
+    def mcp(self, server: ServerConfig) -> Iterator[ServedMcp]:
+        """Stand in for an MCP server, for a block. All blocks of a test share one session."""
+        served = self._mcp_server.add_mcp(server)
+        try:
+            yield served
+        finally:
+            self._mcp_server.remove_mcp(server.name)
+
+    @cached_property
+    def _mcp_server(self) -> McpWireServer:
+        from offbook.mcp.config import McpConfig  # noqa: PLC0415 - few tests need MCP servers
+        from offbook.mcp.recorder import McpRecorder  # noqa: PLC0415
+        from offbook.mcp.serving import McpWireServer  # noqa: PLC0415
+
+        record, recorder = self._options.get("record"), None
+        if record is not None:
+            recorder = McpRecorder(record, mode=self._options.get("record_mode", "append"))
+        options = WireOptions(recording=self._recording, strict=True, faults=self._tool_faults)
+        options = options if record is None else replace(options, responses={})
+        with marker_advice():
+            server = McpWireServer(options, McpConfig.of(()), recorder=recorder)
+        self._opened.append(server)
+        return server.start()
+
+    @property
+    def tool_calls(self) -> list[McpToolCall]:
+        """The calls of MCP tools, in order."""
+        return self._mcp_server.tool_calls if "_mcp_server" in vars(self) else []
+
+    def unused_tools(self) -> list[list[UnusedEntry]]:
+        """Return the tool calls of the recording that MCP clients did not use, of every server."""
+        return self._mcp_server.hub.unused_entries() if "_mcp_server" in vars(self) else []
+
+    def served_by_mcp(self) -> tuple[int, int]:
+        """Return how many calls of MCP clients the recording answered, and how many it has no answer for."""
+        outcomes = self._mcp_server.totals().outcomes if "_mcp_server" in vars(self) else {}
+        return outcomes.get("served", 0), outcomes.get("missed", 0)
+
+    @property
+    def is_opened(self) -> bool:
+        return bool(self._opened)
+
+    @property
+    def misses(self) -> list[Miss]:
+        """The calls that the recording has no answer for."""
+        return [miss for opened in self._opened for miss in opened.misses]
+
+    @property
+    def forgotten_misses(self) -> int:
+        """How many such calls were made in sessions that were deleted."""
+        return sum(opened.totals().outcomes["missed"] for opened in self._opened) - len(self.misses)
+
+    @property
+    def fired(self) -> list[PlannedFault]:
+        """The faults that fired."""
+        return [planned for opened in self._opened for planned in opened.fired()]
+
+    @property
+    def fired_lines(self) -> list[PlannedFault]:
+        """The lines of plans that made a fault fire."""
+        return [line for opened in self._opened for line in opened.totals().fired_lines]
+
+    def overused(self) -> list[OverusedEntry]:
+        """Return the entries of the recording that a session was served more often than they were recorded."""
+        return [entry for opened in self._opened for session in opened.sessions for entry in session.overused()]
+
+    def unused(self) -> list[list[UnusedEntry]]:
+        """Return the unused entries of the recording, of every session."""
+        return [session.unused() for opened in self._opened for session in opened.sessions or [opened.session("")]]
+
+    def follow(self, plan: FaultPlan) -> None:
+        """Follow this plan from now on. Faults of tools fire where the tools are called: here those of MCP servers."""
+        model_faults = FaultPlan([line for line in plan if line.at.tool is None], chaos=plan.chaos)
+        self._options["faults"] = model_faults
+        self._tool_faults = FaultPlan([line for line in plan if line.at.tool is not None])
+        mcp_server = vars(self).get("_mcp_server")
+        for opened in self._opened:
+            opened.follow(self._tool_faults if opened is mcp_server else model_faults)
+
+    def close(self) -> None:
+        """Stop the servers that still run, and close the recording."""
+        if "stand_in" in vars(self):
+            self.stand_in.close()
+        if "_mcp_server" in vars(self):
+            self._mcp_server.stop()
+
+
+def server_config(name: str, given: Mapping[str, Any], *, is_recording: bool) -> ServerConfig:
+    """Return an MCP server from the arguments of `offbook.mcp`. A replay needs none of them.
+
+    Raises:
+        InputError: they are not a server, or there is none to record.
+    """
+    __tracebackhide__ = True
+    from offbook.mcp.config import parse_config  # noqa: PLC0415
+
+    fields = {key: value for key, value in given.items() if value is not None}
+    source = f"offbook.mcp({name!r})"
+    if "command" in fields and "url" in fields:
+        raise InputError("give a command or a url, and not both", source=source)
+    if is_recording and not {"command", "url"} & fields.keys():
+        hint = 'name the real server: command=["npx", "-y", "some-mcp-server"], or url="https://…"'
+        raise InputError("there is no server to record", source=source, hint=hint)
+    if "url" not in fields:
+        fields |= _command_fields(fields.get("command", ["none"]), source=source)
+    return parse_config({"mcpServers": {name: fields}}, source=source).servers[0]
+
+
+def _command_fields(command: Any, *, source: str) -> dict[str, Any]:
+    __tracebackhide__ = True
+    words = None if isinstance(command, str | bytes) else [os.fspath(word) for word in command]
+    if not words:
+        hint = 'like command=["npx", "-y", "some-mcp-server"]'
+        raise InputError("expected a list of str", source=source, place="command", hint=hint)
+    return {"command": words[0], "args": words[1:]}
