@@ -7,6 +7,7 @@ import pytest
 from offbook.messages import Request
 from offbook.wire.api import serving
 from offbook.wire.backend import WireBackend
+from offbook.wire.calls import NullCallObserver
 from offbook.wire.options import WireOptions, parse_fault_plan
 from offbook.wire.replay import ExploredRun, ExploredScript
 from offbook.wire.request import HttpRequest
@@ -208,7 +209,7 @@ def test_what_was_never_served_is_listed():
 HI, HO = call_of(text="Hi"), call_of(text="Ho")
 
 
-class Observer:
+class Observer(NullCallObserver):
     """Keeps the calls that it observes."""
 
     def __init__(self):
