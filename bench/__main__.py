@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench import agent, explore, gateway, load, recording, replay, scenarios, start, wire, workflow
+from bench import agent, explore, gateway, load, mcp, recording, replay, scenarios, start, wire, workflow
 from bench.console import new_console, progress, show_findings, show_head, show_targets
 from bench.findings import Findings
 from bench.library import Library
@@ -25,6 +25,7 @@ SUBJECTS: dict[str, Callable[[Plan], Findings]] = {
     "workflow": workflow.measure,
     "scenarios": scenarios.measure,
     "wire": wire.measure,
+    "mcp": mcp.measure,
     "explore": explore.measure,
 }
 
