@@ -139,9 +139,19 @@ def _print_tables(chosen: list[StoredExchange[Exchange]], calls: list[StoredExch
     keys = len({stored.key for stored in chosen})
     totals = f"{file}: {pluralize(len(chosen), 'exchange')} of {pluralize(keys, 'key')}"
     totals += f", {format_usd(cost_usd)} $" if cost_usd else ""
-    tools = len({stored.key for stored in calls})
-    totals += f", {pluralize(len(calls), 'call')} of {pluralize(tools, 'tool')}" if calls else ""
-    print_total(totals)
+    print_total(totals + _tool_totals([stored.key for stored in calls]))
+
+
+def _tool_totals(keys: list[str]) -> str:
+    """Return how many calls of tools there are, and how many other answers of MCP servers."""
+    from offbook.recording.format.keys import is_mcp_key, split_mcp_key
+
+    tools = [key for key in keys if not is_mcp_key(key)]
+    others = [key for key in keys if is_mcp_key(key)]
+    servers = {split_mcp_key(key)[0] for key in others}
+    totals = f", {pluralize(len(tools), 'call')} of {pluralize(len(set(tools)), 'tool')}" if tools else ""
+    of_servers = f"{pluralize(len(others), 'other answer')} of {pluralize(len(servers), 'MCP server')}"
+    return f"{totals}, {of_servers}" if others else totals
 
 
 def _without_empty_wire(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
