@@ -172,9 +172,13 @@ class McpHub:
         names = [server.name for server in config.servers]
         return config.leading_to(
             join={name: f"{join}/{name}" for name in names},
-            urls={name: f"{url}{prefix}{self.prefix}/{quote(name, safe='')}" for name in names},
+            urls={name: self.url(name, f"{url}{prefix}") for name in names},
             is_live=self.is_live,
         )
+
+    def url(self, name: str, base: str) -> str:
+        """Return the URL of a server, below that of the wire server or of a session."""
+        return f"{base}{self.prefix}/{quote(name, safe='')}"
 
     def unused_entries(self) -> list[list[UnusedEntry]]:
         """Return the entries of the recording that each session to a server was not served."""

@@ -111,7 +111,7 @@ class McpWireServer(WireServer):
                 server.name,
                 document[self._config.section][server.name],
                 str(path),
-                f"{base}{self.hub.prefix}/{quote(server.name, safe='')}",
+                self.hub.url(server.name, base),
                 server.kind == "http" or not self.hub.is_live,
             )
             for server in self._config.servers

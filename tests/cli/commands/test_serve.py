@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 from queue import Queue
@@ -23,6 +24,7 @@ from offbook.cli.output.wire import MAX_ALIKE, MAX_WAITING, RATE_S, WireCallLog
 from offbook.recording.stores.locate import open_store
 from offbook.wire.calls import WireCall
 from tests.cli import flows
+from tests.mcp.wiring import call, post
 
 COMMAND = Path(sys.executable).parent / "offbook"
 TIMEOUT_S = 30
@@ -122,6 +124,36 @@ def test_it_says_how_to_be_used_and_what_is_left(serve):
         "offbook: 2 exchanges of run.json were not used:\n  a[0]  answers Hello!\n  a[1]  answers Bye!\n"
     )
     assert err.count("never fired") == 2
+
+
+def test_mcp_servers_are_served_by_session_and_their_config_is_printed(serve, write):
+    tools = {"notes.write": [{"arguments": {"text": "x"}, "result": "#1"}]}
+    write("run.json", json.dumps({"_version": 2, "_tools": tools}))
+    write(".mcp.json", json.dumps({"mcpServers": {"notes": {"command": "no-such-server"}}}))
+    answers = []
+
+    def client(url):
+        message = post(call("write", {"text": "x"}, era="modern"))
+        for prefix in ("", "/s/other", ""):
+            request = urllib.request.Request(f"{url}{prefix}/mcp/notes", message.body, message.headers)
+            with urllib.request.urlopen(request) as answered:
+                answers.append("result" in json.load(answered))
+
+    code, out, err = serve("--replay", "run.json", "--mcp", ".mcp.json", client=client)
+    url = URL.search(out)[0]
+    assert (code, answers) == (0, [True, True, False])
+    assert f"  {url}/mcp/notes: the MCP server notes\n" in out
+    assert re.search(r"  export OFFBOOK_MCP_CONFIG=/\S+/mcp.json\n", out)
+    assert "not used" not in out
+    assert "tools/call notes.write" in err
+
+
+def test_mcp_servers_are_not_recorded_behind_a_key(serve, write):
+    write(".mcp.json", json.dumps({"mcpServers": {"notes": {"command": "no-such-server"}}}))
+    code, _, err = serve("--record", "new.json", "--mcp", ".mcp.json", "--api-key", "k")
+    assert code == 2
+    assert "not recorded behind an API key" in err
+    assert not Path("new.json").exists()
 
 
 def test_a_miss_belongs_to_the_client_and_is_reported_when_it_happens(serve, write):

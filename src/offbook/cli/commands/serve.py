@@ -41,6 +41,15 @@ def serve(
     replay: ReplayFrom = [],  # noqa: B006
     record: RecordTo = [],  # noqa: B006
     record_mode: RecordModeOption = None,
+    mcp: Annotated[
+        str | None,
+        typer.Option(
+            "--mcp",
+            metavar="CONFIG",
+            show_default=False,
+            help="Serve the MCP servers of this config, too, at /mcp/NAME and over stdio.",
+        ),
+    ] = None,
     fault: Faults = [],  # noqa: B006
     plan: Plan = None,
     strict_unused: StrictUsage = False,
@@ -98,6 +107,7 @@ def serve(
         plan=plan,
         upstreams=upstream,
         upstream_end_wait_s=upstream_end_wait,
+        mcp=mcp,
         is_lenient=lenient,
         default_response=default_response,
         latency_model=latency_model,
@@ -126,22 +136,32 @@ def serve(
 
 
 def _serve(options: WireArguments, place: ListenAddress, *, is_json: bool, is_quiet: bool) -> WireTally:
-    """Serve until a signal comes, and return the tally of the calls."""
+    """Serve until a signal comes, and return the tally of the calls.
+
+    Raises:
+        InputError: MCP servers are to be recorded behind a key.
+    """
     import os
     from signal import SIGHUP, SIGINT, SIGTERM
 
-    from offbook.cli.output.wire import WireCallLog, print_serving_notice
+    from offbook.cli.output.wire import ServingNotice, WireCallLog
     from offbook.cli.process import SignalPipe
+    from offbook.cli.runners.mcp import McpServers
     from offbook.cli.runners.wire import discard_empty_recording, tally_wire_calls
     from offbook.wire.server.wire_server import WireServer
 
     log = WireCallLog(is_quiet=is_quiet)
     wire_options = options.wire_options(os.environ, has_own_key=bool(place.api_key), on_call=log.on_call)
-    with discard_empty_recording(options.record):
-        server = WireServer(wire_options, host=place.host, port=place.port, api_key=place.api_key)
+    with (
+        discard_empty_recording(options.record),
+        McpServers(options, os.environ, has_own_key=bool(place.api_key)) as mcp,
+    ):
+        server = WireServer(wire_options, host=place.host, port=place.port, api_key=place.api_key, mount=mcp.hub)
         with SignalPipe(SIGINT, SIGTERM, SIGHUP) as signals, log, server:
-            print_serving_notice(server, options, api_key=place.api_key, is_json=is_json)
+            variables, urls = mcp.point_to(server), mcp.urls(server)
+            notice = ServingNotice(server=server, options=options, variables=variables, mcp_urls=urls)
+            notice.print(api_key=place.api_key, is_json=is_json)
             next(iter(signals))
             signals.restore()
-            usage = server.unused_exchanges(), server.overused_exchanges()
+            usage = [*server.unused_exchanges(), *mcp.unused(server)], server.overused_exchanges()
     return tally_wire_calls(server, usage, options.fault_plan())

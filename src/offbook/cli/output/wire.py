@@ -141,21 +141,34 @@ def call_line(call: WireCall) -> Text:
 ALL_INTERFACES_NOTE = "clients that use a name of this machine are refused; allow it with --allow-host NAME"
 
 
-def print_serving_notice(server: WireServer, options: WireArguments, *, api_key: str, is_json: bool) -> None:
-    """Print the address of the server and the variables that point SDKs at it, as text or as one line of JSON."""
-    url, variables = server.url, server.env
-    if is_json:
-        echo_json(msgspec.json.encode({"url": url, "env": variables}).decode())
-        return
-    if server.is_on_all_interfaces and not options.allow_hosts:
-        print_message("offbook: ", ALL_INTERFACES_NOTE, is_err=True)
-    does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
-    echo(f"{url}: {printable(does)}; Ctrl-C stops it")
-    for name, value in variables.items():
-        shown = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
-        echo(f"  export {name}={shown}")
-    echo(f"for a separate session, use {url}/s/NAME instead of {url}, or the header x-offbook-session: NAME")
-    echo(f"its outcome: GET {url}/_offbook/sessions/NAME; DELETE removes it")
+class ServingNotice(Struct, frozen=True, kw_only=True):
+    """How a server is used: its address, the variables that point SDKs at it, with further `variables`, and the URLs of
+    MCP servers by name."""
+
+    server: WireServer
+    options: WireArguments
+    variables: dict[str, str]
+    mcp_urls: Mapping[str, str]
+
+    def print(self, *, api_key: str, is_json: bool) -> None:
+        """Print it, as text or as one line of JSON."""
+        url, variables = self.server.url, self.server.env | self.variables
+        if is_json:
+            mcp = {"mcp": self.mcp_urls} if self.mcp_urls else {}
+            echo_json(msgspec.json.encode({"url": url, "env": variables} | mcp).decode())
+            return
+        if self.server.is_on_all_interfaces and not self.options.allow_hosts:
+            print_message("offbook: ", ALL_INTERFACES_NOTE, is_err=True)
+        options = self.options
+        does = f"recording to {options.record}" if options.replay is None else f"answering from {options.replay}"
+        echo(f"{url}: {printable(does)}; Ctrl-C stops it")
+        for name, value in variables.items():
+            shown = '"$OFFBOOK_API_KEY"' if api_key and value == api_key else shlex.quote(value)
+            echo(f"  export {name}={shown}")
+        for name, address in self.mcp_urls.items():
+            echo(f"  {address}: the MCP server {printable(name)}")
+        echo(f"for a separate session, use {url}/s/NAME instead of {url}, or the header x-offbook-session: NAME")
+        echo(f"its outcome: GET {url}/_offbook/sessions/NAME; DELETE removes it")
 
 
 SHOWN_UNUSED = 10

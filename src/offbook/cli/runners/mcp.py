@@ -31,13 +31,17 @@ PLACEHOLDER = "{mcp}"
 
 
 class McpServers:
-    """The MCP servers of `exec --mcp`, while the block lasts; without the option there are none, and `hub` is None.
+    """The MCP servers of `--mcp`, while the block lasts; without the option there are none, and `hub` is None.
 
     Raises:
-        InputError: the config cannot be read, or the recording cannot be written.
+        InputError: the config cannot be read, or the recording cannot be written; or they are to be recorded by a
+            server that `has_own_key`, which would go to the real servers.
     """
 
-    def __init__(self, options: WireArguments, environment: Mapping[str, str]) -> None:
+    def __init__(self, options: WireArguments, environment: Mapping[str, str], *, has_own_key: bool = False) -> None:
+        if options.mcp is not None and options.record is not None and has_own_key:
+            hint = "clients of MCP servers send the keys of those; leave out --api-key"
+            raise InputError("MCP servers are not recorded behind an API key", source="--mcp", hint=hint)
         self.hub: McpHub | None = None
         self._config: McpConfig | None = None
         self._recorder: McpRecorder | None = None
@@ -76,6 +80,13 @@ class McpServers:
 
         self.hub.write_config(self._config, Path(self.path), url=server.url)
         return {CONFIG_VARIABLE: self.path}
+
+    def urls(self, server: WireServer) -> dict[str, str]:
+        """Return the URLs of the servers that can be reached over HTTP, by name."""
+        if self.hub is None or self._config is None:
+            return {}
+        is_reached = {each.name: each.kind == "http" or not self.hub.is_live for each in self._config.servers}
+        return {name: self.hub.url(name, server.url) for name in self.hub.names if is_reached[name]}
 
     def command(self, command: Sequence[str]) -> list[str]:
         """Return the command with `{mcp}` replaced by the path of the config."""
