@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from codecs import BOM_UTF8
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 from msgspec import DecodeError, Struct
 from msgspec.structs import fields as struct_fields
 
+from offbook.atomic_file import read_file
 from offbook.errors import InputError
 from offbook.text import shorten, suggestion
 
@@ -166,3 +168,25 @@ def _explain_syntax(data: bytes, reason: str) -> tuple[str, str]:
 def _line_and_column(before: bytes) -> str:
     newline = b"\n"
     return f"line {before.count(newline) + 1}, column {len(before) - before.rfind(newline)}"
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Read a file of TOML.
+
+    Raises:
+        InputError: it cannot be read, or it is not TOML.
+    """
+    import tomllib  # noqa: PLC0415 - few files are TOML
+
+    try:
+        return tomllib.loads(read_file(file).decode("utf-8-sig").replace("\r\n", "\n"))
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=str(file)) from None
+    except UnicodeDecodeError:
+        raise InputError("the file is not UTF-8", source=str(file), hint="save it as UTF-8") from None
+    except RecursionError:
+        raise InputError("invalid TOML: nested too deep", source=str(file)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"invalid TOML: {error}", source=str(file)) from None
+    except ValueError:  # what Python says of an integer with thousands of digits
+        raise InputError("invalid TOML: a number that is too large", source=str(file)) from None

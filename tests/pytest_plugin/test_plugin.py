@@ -78,3 +78,23 @@ def test_workers_record_and_replay_as_one_process_does(parallel):
     assert "repeated side effect: refund(order=42) ran 2 times instead of once" in text
     assert "unknown argument 'recordin'" in text
     assert "INTERNALERROR" not in text
+
+
+RULES = "[redaction]\npatterns = ['Ada Lov[a-z]+']\n"
+
+
+def test_the_rules_of_redaction_of_the_config_hold_for_what_is_recorded(project):
+    project.write("offbook.toml", RULES)
+    project.test("def test_it(offbook):\n    offbook.live(Echo)\n    assert greet(offbook, 'Ada Lovelace')")
+    project.record()
+    (path,) = project.recordings()
+    assert "Lovelace" not in (project.folder / "recordings" / path).read_text()
+    project.run().assert_outcomes(passed=1)
+
+
+def test_wrong_rules_of_redaction_end_the_run_before_any_test(project):
+    project.write("offbook.toml", RULES.replace("patterns", "pattern"))
+    project.test("def test_it(): pass")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*offbook.toml*unknown field 'pattern'*"])

@@ -17,7 +17,7 @@ from offbook.agent.rescue import rescue
 from offbook.codecs.base import Codec
 from offbook.errors import OffbookError
 from offbook.messages import Usage, deltas_of
-from offbook.recording.redact.redactor import mask_json, mask_text
+from offbook.recording.redact.rules import mask_json, mask_text
 from offbook.vendors import CODECS
 from offbook.wire.api import StandIn, serving
 from offbook.wire.request import HttpRequest

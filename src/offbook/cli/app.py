@@ -90,7 +90,13 @@ class LazyGroup(QuickParameters, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, self.table[name].load(name) if name in self.table else command, rest
+        if name not in self.table:
+            return name, command, rest
+        if "--help" not in rest:
+            from offbook.recording.redact.rules import redacting, rules_near
+
+            ctx.with_resource(redacting(rules_near()))
+        return name, self.table[name].load(name), rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         super(TyperGroup, self).format_help(ctx, formatter)

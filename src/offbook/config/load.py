@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,6 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from offbook.atomic_file import read_file
 from offbook.config.schema import (
     AGENT_KINDS,
     REFERENCE_PATTERN,
@@ -24,6 +22,8 @@ from offbook.config.schema import (
     UserConfig,
 )
 from offbook.errors import InputError
+from offbook.recording.redact.rules import CONFIG_FILE, PROJECT_FILE, read_rules
+from offbook.schema_errors import read_toml
 from offbook.text import did_you_mean
 from offbook.workflow.file.problems import show_value
 
@@ -81,9 +81,7 @@ def _show_value(given: object) -> str:
     return "a table" if isinstance(given, Mapping) else show_value(given)
 
 
-CONFIG_FILE = "offbook.toml"
-PROJECT_FILE = "pyproject.toml"
-SECTIONS = ("agent", "agents", "user", "judge", "run")
+SECTIONS = ("agent", "agents", "user", "judge", "run", "redaction")
 AGENT_NAME = re.compile(r"[\w.-]{1,100}")
 DEFAULT_AGENT = "agent"
 
@@ -101,7 +99,7 @@ def find_config(start: str | os.PathLike[str] = ".") -> Config:
         if (place / CONFIG_FILE).is_file():
             return load_config(place / CONFIG_FILE)
         project = place / PROJECT_FILE
-        if project.is_file() and (section := _section(_document(project))) is not None:
+        if project.is_file() and (section := _section(read_toml(project))) is not None:
             return _config(section, project)
     hint = f'create {CONFIG_FILE}:\n    [agent]\n    handler = "my_agent:handle"'
     raise InputError(f"there is no {CONFIG_FILE} here or above", source=str(folder), hint=hint)
@@ -114,28 +112,13 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         InputError: it cannot be read or is invalid; the error names the file and the key.
     """
     file = Path(path)
-    document = _document(file)
+    document = read_toml(file)
     if file.name != PROJECT_FILE:
         return _config(document, file)
     section = _section(document)
     if section is None:
         raise InputError("there is no [tool.offbook]", source=str(file))
     return _config(section, file)
-
-
-def _document(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_file(file).decode("utf-8-sig").replace("\r\n", "\n"))
-    except OSError as error:
-        raise InputError(error.strerror or str(error), source=str(file)) from None
-    except UnicodeDecodeError:
-        raise InputError("the file is not UTF-8", source=str(file), hint="save it as UTF-8") from None
-    except RecursionError:
-        raise InputError("invalid TOML: nested too deep", source=str(file)) from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"invalid TOML: {error}", source=str(file)) from None
-    except ValueError:  # what Python says of an integer with thousands of digits
-        raise InputError("invalid TOML: a number that is too large", source=str(file)) from None
 
 
 def _section(document: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -152,6 +135,7 @@ def _config(document: Mapping[str, Any], file: Path) -> Config:
             raise InputError(f"unknown section {name!r}", source=source, hint=hint)
         if not isinstance(section, dict):
             raise InputError("expected a table", source=source, place=name, hint=f"write [{name}]")
+    read_rules(document.get("redaction", {}), source=source)
     return Config(
         source=source,
         folder=file.resolve().parent,

@@ -85,7 +85,7 @@ class FaultInjector(Provider):
         clock: Clock = SYSTEM_CLOCK,
         marked: bool = False,
     ) -> None:
-        self.name, self._marked = provider.name, marked
+        self.name, self.credentials, self._marked = provider.name, provider.credentials, marked
         self._provider, self._plan, self._sink, self._clock = provider, plan, sink, clock
         self._call_numbers, self._fault_log = call_numbers or CallNumbers(), fault_log or FaultLog()
 

@@ -98,6 +98,7 @@ class CircuitBreakerProvider(Provider):
 
     def __init__(self, provider: Provider, breaker: Breaker, *, name: str) -> None:
         self.name, self._provider, self._breaker = name, provider, breaker
+        self.credentials = provider.credentials
 
     async def send(self, request: Request) -> Reply:
         period = self._breaker.enter()

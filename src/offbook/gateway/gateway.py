@@ -97,6 +97,7 @@ class ProviderGateway(Provider):
         """
         if not isinstance(provider, Provider):
             raise InputError(f"expected a provider, got {provider!r}", hint="like register(MockProvider(…))")
+        self.credentials += provider.credentials
         name = self._free_name(provider.name)
         limited = provider if rate_limit is None else RateLimitedProvider(provider, rate_limit, clock=self._rules.clock)
         breaker = Breaker(name, self._breaker_policy, clock=self._rules.clock, sink=self._rules.sink)

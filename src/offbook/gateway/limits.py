@@ -127,7 +127,7 @@ class RateLimitedProvider(Provider):
     """
 
     def __init__(self, provider: Provider, limit: RateLimit, *, clock: Clock) -> None:
-        self.name = provider.name
+        self.name, self.credentials = provider.name, provider.credentials
         self._provider, self._clock = provider, clock
         self._requests = _bucket(limit.requests_per_minute, clock)
         self._tokens = _bucket(limit.tokens_per_minute, clock)

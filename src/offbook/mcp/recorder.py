@@ -17,6 +17,7 @@ from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
 from offbook.recording.format.wire_record import WireRecord, wire_text
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
+from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.stores.locate import open_reader
 from offbook.recording.stores.store import RecordingReader
 
@@ -43,7 +44,7 @@ class McpRecorder:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._recording = open_recording(location, mode=mode, kind="tools")
-        self._redactor, self._clock = redactor or Redactor(), clock
+        self._redactor, self._clock = redactor or redactor_in_force(), clock
         self.is_live = self._recording.is_live
         self.replay: RecordingReader | None = None
         if self._recording.has_answers:
@@ -83,7 +84,7 @@ class McpRecorder:
 
     def _append(self, key: str, exchange: ToolExchange, redactor: Redactor) -> None:
         stamped = replace(exchange, recorded_at=timestamp(self._clock))
-        self._recording.append_tool(key, redactor.redact_tool(stamped))
+        self._recording.append_tool(redactor.text(key), redactor.redact_tool(stamped))
 
     def keep(self) -> None:
         """Let a recording that is to be replaced stay as it was, because the run has failed."""

@@ -17,7 +17,7 @@ from offbook.atomic_file import open_output, open_regular
 from offbook.clock import Clock
 from offbook.errors import InputError
 from offbook.events import Event
-from offbook.recording.redact.redactor import mask_text
+from offbook.recording.redact.rules import mask_encoded
 
 _KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
@@ -43,7 +43,7 @@ class JsonLinesSink:
         fields = {"event": type(event).__name__, **asdict(event)}
         if self._clock is not None:
             fields["at_s"] = self._clock.monotonic_s()
-        self._file.write(mask_text(orjson.dumps(fields).decode()) + "\n")
+        self._file.write(mask_encoded(orjson.dumps(fields)).decode() + "\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from offbook.events import (
     ReplayServed,
     RetryScheduled,
 )
-from offbook.recording.redact.redactor import mask_text
+from offbook.recording.redact.rules import mask_text
 
 try:
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer, set_span_in_context

@@ -25,6 +25,7 @@ from offbook.events import (
     StepEnded,
     WorkflowEnded,
 )
+from offbook.recording.redact.rules import mask_text
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
@@ -220,5 +221,5 @@ class PrometheusSink:
 
 
 def _writable(label: str) -> str:
-    """Return the label as valid UTF-8: an invalid one would fail every later scrape."""
-    return label.encode(errors="replace").decode()
+    """Return the label without secrets, as valid UTF-8: an invalid one would fail every later scrape."""
+    return mask_text(label.encode(errors="replace").decode())

@@ -25,6 +25,7 @@ from offbook.errors import (
 from offbook.messages import Reply, Request, Response, StreamedReply, StreamEnd, StreamEvent, WholeReply
 from offbook.providers.pricing import PriceTable
 from offbook.providers.provider import Provider
+from offbook.vendors import CREDENTIAL_HEADERS, SECRET_QUERY
 
 if TYPE_CHECKING:
     import httpx2
@@ -115,6 +116,7 @@ class HttpProvider(Provider):
         self._http = http or HttpOptions()
         headers = {"Content-Type": "application/json"} | codec.auth_headers(api_key) | dict(self._http.headers)
         self._headers = _checked_headers(headers)
+        self.credentials = _credentials(api_key, self._http)
         self._prices, self._clock = prices or PriceTable.shipped(), clock
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
 
@@ -232,6 +234,14 @@ def _checked_url(base_url: str) -> str:
             hint='http=HttpOptions(query={"name": "value"})',
         )
     return base_url.rstrip("/")
+
+
+def _credentials(api_key: str, http: HttpOptions) -> tuple[str, ...]:
+    """Return the key, and the secrets in headers and the query. A scheme before one, like `Bearer`, may be left out."""
+    values = [value for name, value in http.headers.items() if name.lower() in CREDENTIAL_HEADERS]
+    values += [value for name, value in http.query.items() if name.lower() in SECRET_QUERY]
+    parts = [part for value in (api_key, *values) for part in (value, value.partition(" ")[2])]
+    return tuple(dict.fromkeys(filter(None, parts)))
 
 
 def _checked_headers(headers: dict[str, str]) -> dict[str, str]:

@@ -71,6 +71,8 @@ class Provider(ABC):
     """
 
     name: str = "provider"
+    credentials: tuple[str, ...] = ()
+    """The secrets that it sends with requests. A recorder removes them wherever they appear."""
 
     @abstractmethod
     async def send(self, request: Request) -> Reply:
@@ -171,7 +173,7 @@ class PrefixedProvider(Provider):
     """
 
     def __init__(self, provider: Provider, prefix: str) -> None:
-        self.name = provider.name
+        self.name, self.credentials = provider.name, provider.credentials
         self._provider, self._prefix = provider, prefix
 
     async def send(self, request: Request) -> Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", OFFBOOK_MARKER_HELP)
     config.addinivalue_line("markers", EXPLORE_MARKER_HELP)
+    _use_rules_of_redaction(config)
     if not _is_worker(config):
         config.pluginmanager.register(RecordingSummary(), "offbook-summary")
+
+
+def _use_rules_of_redaction(config: pytest.Config) -> None:
+    """Put the rules of the nearest config into force, until the end of the run."""
+    from offbook.errors import InputError
+    from offbook.recording.redact.rules import redacting, rules_near
+
+    try:
+        rules = rules_near(config.rootpath)
+    except InputError as error:
+        raise pytest.UsageError(str(error)) from None
+    in_force = ExitStack()
+    in_force.enter_context(redacting(rules))
+    config.add_cleanup(in_force.close)
 
 
 def _is_worker(config: pytest.Config) -> bool:

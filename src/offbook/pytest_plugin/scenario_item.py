@@ -20,6 +20,7 @@ from offbook.pytest_plugin.backend import OnDemandProvider, RecordingBackend, ba
 from offbook.pytest_plugin.markers import OffbookMarker, RecordingPlan, recording_plan
 from offbook.pytest_plugin.recordings import FOLDER, fail_if_unused
 from offbook.pytest_plugin.summary import PLAN, USAGE, has_passed
+from offbook.recording.redact.rules import add_rules_of
 from offbook.report.scenarios.figures import failure_notes, parse_location
 from offbook.report.text import one_line
 from offbook.scenarios import ConversationResult, Scenario, ScenarioResult, ScenarioRunner
@@ -108,6 +109,7 @@ class ScenarioFile(pytest.File):
     def collect(self) -> Iterator[ScenarioItem]:
         try:
             self.project = find_config(self.path.parent)
+            add_rules_of(self.project.source)
             with import_from(self._folders()):
                 scenarios = collect_scenarios([self.path])
         except InputError as error:

@@ -31,6 +31,7 @@ from offbook.recording.format.keys import KEY_HINT, quote_name, unfit_reason
 from offbook.recording.match.fingerprint import NO_RULES, NormaliseRules, check_rules, identify
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
+from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.replay import MockProvider
 from offbook.schema_errors import check_type
 
@@ -58,7 +59,8 @@ class RecordingProvider(Provider):
             this run touches, `fresh` the whole recording. Both do so when the run ends: when all providers that
             record there in that mode are closed. If an error leaves the `async with` of one, the recording stays as it
             was, and what was recorded is beside it, in `output_path` with `.failed` appended.
-        redactor: decides what is a secret.
+        redactor: decides what is a secret, beside the provider's own key. By default, the rules in force do (see
+            `redacting`).
         normalise: what the fingerprint ignores; stored in the metadata of the recording.
         sink: gets an event for every recorded call, and for every call that the recording answers.
 
@@ -80,8 +82,8 @@ class RecordingProvider(Provider):
         hint = "RecordingProvider(provider, output_path), in this order"
         check_type(provider, Provider, source="provider", hint=hint)
         check_rules(normalise, source="normalise")
-        self.name = provider.name
-        self._provider, self._redactor, self._clock = provider, redactor or Redactor(), clock
+        self.name, self.credentials = provider.name, provider.credentials
+        self._provider, self._redactor, self._clock = provider, redactor or redactor_in_force(), clock
         self._sink = guard_sink(sink)
         self._recording = open_recording(output_path, mode=record, kind="models")
         try:
@@ -199,8 +201,9 @@ class RecordingProvider(Provider):
             request_hash=call.request_hash,
             request=Raw(call.fields),
         )
-        key = call.key if call.request.step_id is None else self._redactor.text(call.key)
-        self._recording.append(key, self._redactor.redact(exchange))
+        redactor = self._redactor.knowing(self._provider.credentials)
+        key = call.key if call.request.step_id is None else redactor.text(call.key)
+        self._recording.append(key, redactor.redact(exchange))
         self._sink.emit(
             CallRecorded(
                 call.request.step_id,

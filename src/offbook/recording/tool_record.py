@@ -15,6 +15,7 @@ from offbook.messages import JsonObject, ToolCall
 from offbook.recording.format.tool_exchange import ToolExchange, json_arguments, json_form, recorded_error
 from offbook.recording.record_mode import OpenRecording, RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
+from offbook.recording.redact.rules import redactor_in_force
 from offbook.recording.tool_replay import ClosableToolbox, ReplayedTools, replay_tools
 from offbook.tools.definition import ToolDef, wrap_tool
 from offbook.tools.dispatch import TEST_ERRORS, is_async, run_tool
@@ -40,7 +41,7 @@ def record_tools(
         output_path: the recording: a path, or `sqlite:///path.db`. It is created if it does not exist. A
             RecordingProvider may write to it at the same time.
         record: the record mode, as for RecordingProvider; it concerns the tool exchanges only.
-        redactor: decides what is a secret.
+        redactor: decides what is a secret; by default, the rules in force (see `redacting`).
 
     Raises:
         InputError: the recording cannot be written, or the file is not a recording.
@@ -51,7 +52,7 @@ def record_tools(
     except InputError:
         recording.close()
         raise
-    return RecordingTools(toolbox, recording, replay=replay, redactor=redactor or Redactor(), clock=clock)
+    return RecordingTools(toolbox, recording, replay=replay, redactor=redactor or redactor_in_force(), clock=clock)
 
 
 class _PendingToolCall(Struct, frozen=True):

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from offbook.atomic_file import open_output
 from offbook.errors import InputError
-from offbook.recording.redact.redactor import mask_text
+from offbook.recording.redact.rules import mask_text
 from offbook.report.reporter import encodable
 from offbook.report.text import one_line
 from offbook.text import pluralize

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from offbook.explore.explorer import CaseResult
-from offbook.recording.redact.redactor import mask_text
+from offbook.recording.redact.rules import mask_text
 from offbook.report.exploration.report_input import ReportInput
 from offbook.report.scenarios.figures import failure_notes, figures_of, parse_location
 from offbook.report.text import one_line

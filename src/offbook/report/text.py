@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from offbook.recording.redact.redactor import mask_text
+from offbook.recording.redact.rules import mask_encoded, mask_text
 from offbook.text import pluralize, printable, shorten
 from offbook.tools.result_text import result_text
 
@@ -50,7 +50,7 @@ def encode_json(value: object) -> bytes:
         data = msgspec.json.encode(value, enc_hook=result_text, order="deterministic")
     except (TypeError, ValueError, RecursionError):
         data = msgspec.json.encode(_plain(value, MAX_DEPTH))
-    return mask_text(data.decode()).encode()
+    return mask_encoded(data)
 
 
 def _plain(value: object, depth: int) -> PlainJson:

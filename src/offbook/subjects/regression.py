@@ -21,6 +21,7 @@ from offbook.explore.options import ExploreOptions
 from offbook.explore.run import Run
 from offbook.explore.verdict import Assessment, Invariant, Verdict, assess
 from offbook.faults import FaultPlan, PlannedFault
+from offbook.recording.redact.rules import mask_encoded
 from offbook.schema_errors import check_keys, explain_json_error, explain_msgspec_error
 from offbook.subjects import is_regression
 from offbook.subjects.specs import DEFAULT_SETTINGS, AnySubjectSpec, ExploreSettings, load_invariants, open_subject
@@ -125,7 +126,7 @@ class RegressionFolder:
             faults=lines,
             folder=os.path.relpath(Path.cwd(), self._folder.resolve()),
         )
-        data = msgspec.json.format(msgspec.json.encode(regression), indent=2) + b"\n"
+        data = msgspec.json.format(mask_encoded(msgspec.json.encode(regression)), indent=2) + b"\n"
         if data not in known:
             known[data] = self._free(explored.case.id)
             known[data].write_bytes(data)

@@ -28,6 +28,7 @@ from offbook.messages import JsonObject, Reply, Request
 from offbook.providers.provider import PrefixedProvider, Provider
 from offbook.recording.format.document import Document
 from offbook.recording.match.continuation import Continuation
+from offbook.recording.redact.rules import add_rules_of
 from offbook.recording.stores.locate import open_store
 from offbook.recording.stores.memory import MemoryReader
 from offbook.scenarios.mocks import MockedTools
@@ -227,7 +228,9 @@ def config_of(file: str, config: str | None) -> Config:
     Raises:
         InputError: there is none, or it is wrong.
     """
-    return find_config(Path(file).resolve().parent) if config is None else load_config(config)
+    found = find_config(Path(file).resolve().parent) if config is None else load_config(config)
+    add_rules_of(found.source)
+    return found
 
 
 def scenario_of(file: Path, name: str | None) -> Scenario:

@@ -87,6 +87,9 @@ def unpacked_body(request: HttpRequest) -> bytes:
     return body
 
 
+_PACKAGES = {"br": "brotli", "zstd": "zstandard"}
+
+
 def _unpack(encoding: str, data: bytes) -> bytes:
     try:
         if encoding in ("gzip", "x-gzip", "deflate"):
@@ -96,7 +99,10 @@ def _unpack(encoding: str, data: bytes) -> bytes:
         if encoding == "br":
             return _unpack_brotli(data)
     except ImportError:
-        raise PackedBodyError(f"the encoding {encoding} needs a package that is not installed") from None
+        package = _PACKAGES[encoding]
+        raise PackedBodyError(
+            f"the encoding {encoding} needs the package {package}: install it, for example with pip install {package}"
+        ) from None
     except PackedBodyError:
         raise
     except Exception as error:  # each package has errors of its own
@@ -118,14 +124,14 @@ def _inflate(data: bytes) -> bytes:
 
 
 def _unpack_zstd(data: bytes) -> bytes:
-    zstandard = import_module("zstandard")
+    zstandard = import_module(_PACKAGES["zstd"])
     with zstandard.ZstdDecompressor().stream_reader(data) as reader:
         unpacked: bytes = reader.read(MAX_UNPACKED_BYTES + 1)
     return _check_size(unpacked)
 
 
 def _unpack_brotli(data: bytes) -> bytes:
-    decompressor, unpacked = import_module("brotli").Decompressor(), b""
+    decompressor, unpacked = import_module(_PACKAGES["br"]).Decompressor(), b""
     for start in range(0, len(data), _BROTLI_STEP):  # a step can become large, but not the whole at once
         unpacked += decompressor.process(data[start : start + _BROTLI_STEP])
         _check_size(unpacked)

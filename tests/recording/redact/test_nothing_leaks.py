@@ -26,7 +26,7 @@ from offbook.recording.format.document import Document
 from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, ToolCallPiece
 from offbook.recording.format.tool_exchange import RecordedError, ToolExchange
 from offbook.recording.format.wire_record import WireRecord
-from offbook.recording.redact.redactor import mask_text
+from offbook.recording.redact.rules import mask_text
 from offbook.recording.redact.secret_kinds import _all_rules, secret_kinds
 from offbook.recording.stores.locate import open_store
 from offbook.report.junit import junit_report

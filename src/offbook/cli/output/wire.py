@@ -67,7 +67,7 @@ class WireCallLog(logging.Handler):
             self._since_s, self._counts = now_s, Counter()
         self._counts[kind] += 1
         if self._counts[kind] <= MAX_ALIKE:
-            from offbook.recording.redact.redactor import mask_text
+            from offbook.recording.redact.rules import mask_text
 
             self._put(printable(mask_text(self.format(record))).replace("\n", "\n  "))
         else:
@@ -119,7 +119,7 @@ def call_line(call: WireCall) -> Text:
     """`POST /v1/chat/completions  200  served  gpt-4o`, with attempt, fault, session and failure if there are any."""
     from rich.text import Text
 
-    from offbook.recording.redact.redactor import mask_text
+    from offbook.recording.redact.rules import mask_text
 
     status = "no answer" if call.status is None else str(call.status)
     more = [

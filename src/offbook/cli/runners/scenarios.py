@@ -36,6 +36,7 @@ from offbook.config.recordings import is_folder, slug
 from offbook.errors import InputError, OffbookError
 from offbook.pipeline import Live, Record, Replay
 from offbook.recording.match.cursor import UnusedEntry
+from offbook.recording.redact.rules import add_rules_of
 from offbook.recording.replace_on_close import keep_recording
 from offbook.recording.stores.locate import open_store
 from offbook.report import Reporter, Reporters, reporter_of
@@ -119,7 +120,9 @@ def load_or_find_config(options: ScenarioOptions) -> Config:
     Raises:
         InputError: there is none, or it is wrong.
     """
-    return find_config() if options.config is None else load_config(options.config)
+    config = find_config() if options.config is None else load_config(options.config)
+    add_rules_of(config.source)
+    return config
 
 
 def _choose(scenarios: list[Scenario], options: ScenarioOptions) -> list[Scenario]:

@@ -212,3 +212,24 @@ def delta_from_piece(piece: str | StreamPiece) -> StreamDelta:
         call = piece.tool_call
         return ToolCallDelta(call.index, call.arguments, call.id, call.name)
     return ReasoningDelta(piece.reasoning or "")
+
+
+def chunks_by_text(chunks: list[TimedPiece]) -> list[list[int]]:
+    """Return the positions of the chunks of each text: the content, the reasoning, the arguments of each call."""
+    kinds: dict[tuple[str, int], list[int]] = {}
+    for place, (_, piece) in enumerate(chunks):
+        kinds.setdefault(_kind_of(piece), []).append(place)
+    return list(kinds.values())
+
+
+def piece_text(piece: str | StreamPiece) -> str:
+    """Return the text of a piece: content, reasoning, or arguments of a call."""
+    if isinstance(piece, str):
+        return piece
+    return piece.tool_call.arguments if piece.tool_call is not None else piece.reasoning or ""
+
+
+def _kind_of(piece: str | StreamPiece) -> tuple[str, int]:
+    if isinstance(piece, str):
+        return "text", 0
+    return ("call", piece.tool_call.index) if piece.tool_call is not None else ("reasoning", 0)

@@ -70,6 +70,11 @@ def split_mcp_key(name: str) -> tuple[str, str]:
     return server, method.replace("%20", " ")
 
 
+def is_fingerprint(key: str) -> bool:
+    """Return whether a key is the fingerprint of a request, and not a name."""
+    return _FINGERPRINT.fullmatch(key) is not None
+
+
 def short_fingerprint(key: str) -> str:
     """Return the key; a fingerprint is shortened to its beginning and `…`."""
     return key[:KEY_PREFIX_CHARS] + _CUT if _FINGERPRINT.fullmatch(key) else key

@@ -12,6 +12,8 @@ from offbook.errors import MismatchKind
 from offbook.events import MatchedBy
 from offbook.recording.format.document import E
 from offbook.recording.format.exchange import Exchange
+from offbook.recording.format.keys import is_fingerprint
+from offbook.recording.redact.rules import has_rules_in_force, mask_text
 from offbook.recording.stores.store import ExchangeIndex, StoredExchange
 
 T = TypeVar("T")
@@ -143,11 +145,10 @@ class Cursor(Generic[E]):
 
 
 def _masked_key(key: str) -> str:
-    """Return the key that a recorder writes for a step or a tool whose name has a secret."""
-    if len(key) < _SHORTEST_SECRET or key.isalnum():  # as fingerprints and most names are
+    """Return the key that a recorder writes for a step or a tool whose name has a secret, by the rules in force."""
+    is_innocent = len(key) < _SHORTEST_SECRET or key.isalnum()  # as most names are
+    if is_fingerprint(key) or (is_innocent and not has_rules_in_force()):
         return key
-    from offbook.recording.redact.redactor import mask_text  # noqa: PLC0415 - replays seldom need it
-
     return mask_text(key)
 
 

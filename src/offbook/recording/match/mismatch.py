@@ -30,6 +30,7 @@ SHOWN_COLUMNS = 110
 SHOWN_BEFORE = 40
 RECORD_AGAIN = 'record it again with record="all", which replaces what is there, or undo the change'
 RECORD_AFRESH = 'record it again with record="fresh", which replaces the recording, or undo the change'
+_MASKED = "<redacted>"
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -58,7 +59,7 @@ def mismatch_error(
 
 
 def _redact(fields: JsonObject) -> JsonObject:
-    from offbook.recording.redact.redactor import mask_json  # noqa: PLC0415 - only errors need its patterns
+    from offbook.recording.redact.rules import mask_json  # noqa: PLC0415 - only errors need its patterns
 
     redacted: JsonObject = mask_json(fields)
     return redacted
@@ -94,7 +95,8 @@ def tool_mismatch_error(
         tools = list(dict.fromkeys(stored.key for stored in islice(index, SEARCHED_ENTRIES)))
         message = f"{name} is not in the recording.{_suggestion(tool, tools)} "
         message += _describe_keys(tools) or "It has no tool calls."
-        return RecordingMismatchError(f"{index.source}: {message}", kind="missing", key=tool)
+        hint = _masked_names_hint(tools)
+        return RecordingMismatchError(f"{index.source}: {message}", kind="missing", key=tool, hint=hint)
     redacted = _redact(arguments)
     recorded = _nearest_arguments(redacted, tool, index)
     is_exhausted = match.mismatch == "exhausted"
@@ -182,13 +184,21 @@ def _hint(
 ) -> str:
     if match.mismatch == "drifted":
         return RECORD_AGAIN
-    if match.mismatch != "missing" or step_id is not None:
+    if match.mismatch != "missing":
         return ""
+    if step_id is not None:
+        return _masked_names_hint(stored.key for stored in islice(reader, SEARCHED_ENTRIES))
     if near is not None:
         step = f"give the call its step_id, {quote_name(near.key)}, or "
         return RECORD_AFRESH if near.key == near.fingerprint else step + RECORD_AFRESH
     has_steps = any(stored.key != stored.fingerprint for stored in islice(reader, SEARCHED_ENTRIES))
     return "give the call the step_id of an entry" if has_steps else ""
+
+
+def _masked_names_hint(names: Iterable[str]) -> str:
+    """Return what to do if names were masked by rules that a user made, which a recording does not have."""
+    is_masked = any(_MASKED in name for name in names)
+    return f"a name with {_MASKED} was masked while recording: replay with the same [redaction]" if is_masked else ""
 
 
 def _stored_under(key: str, reader: RecordingReader) -> Iterator[StoredExchange[Exchange]]:

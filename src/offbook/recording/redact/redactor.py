@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
-from functools import cache
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
@@ -19,7 +18,15 @@ from msgspec.structs import asdict, replace
 from offbook.faults import AnyFault
 from offbook.patterns import compile_pattern
 from offbook.recording.format.document import Document, E, Entries, add_exchange, exchanges_of
-from offbook.recording.format.exchange import Exchange, RecordedToolCall, StreamPiece, TimedPiece
+from offbook.recording.format.exchange import (
+    Exchange,
+    RecordedToolCall,
+    StreamPiece,
+    TimedPiece,
+    chunks_by_text,
+    piece_text,
+)
+from offbook.recording.format.keys import is_fingerprint
 from offbook.recording.format.tool_exchange import ToolExchange
 from offbook.recording.format.wire_record import (
     PLAIN_HTTP,
@@ -32,9 +39,13 @@ from offbook.recording.format.wire_record import (
 )
 from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
 from offbook.recording.redact.secret_patterns import (
+    MIN_NAMED_CHARS,
     FieldPatterns,
     PersonalKind,
-    is_mark,
+    credential_spans,
+    in_json,
+    is_secret_value,
+    named_spans,
     outside_marks,
     personal_rules,
     put_marks,
@@ -61,6 +72,14 @@ class SecretFinding(Struct, frozen=True):
     kind: str
 
 
+class RedactionRules(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a user adds to the built-in rules, as the section `[redaction]` of a config has it."""
+
+    patterns: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    personal: tuple[str, ...] = ()
+
+
 class Redactor:
     """Replaces secrets by marks: values that match well-known patterns, values of secret fields, and what a user adds.
 
@@ -83,6 +102,7 @@ class Redactor:
         fields: tuple[str, ...] = (),
         personal: tuple[PersonalKind, ...] = (),
     ) -> None:
+        self._rules = RedactionRules(patterns, fields, personal)
         self._patterns = [compile_pattern(pattern, source="redaction") for pattern in patterns]
         self._personal = personal_rules(personal)
         self._fields = SECRET_FIELDS | {name.lower() for name in fields}
@@ -90,11 +110,19 @@ class Redactor:
         self._quoted = quoted_names(self._fields) if all(name.isascii() for name in fields) else None
         self._credentials: tuple[str, ...] = ()
 
-    @classmethod
-    def of_options(cls, patterns: Iterable[str], fields: Iterable[str], personal: Iterable[str]) -> Redactor:
-        """Return the redactor that options of a command describe. Raises like the constructor."""
-        kinds = cast("tuple[PersonalKind, ...]", tuple(personal))
-        return cls(patterns=tuple(patterns), fields=tuple(fields), personal=kinds)
+    def with_rules(self, rules: RedactionRules) -> Redactor:
+        """Return a redactor with these rules as well. Raises like the constructor."""
+        own = self._rules
+        return Redactor(
+            patterns=tuple(dict.fromkeys((*own.patterns, *rules.patterns))),
+            fields=tuple(dict.fromkeys((*own.fields, *rules.fields))),
+            personal=cast("tuple[PersonalKind, ...]", tuple(dict.fromkeys((*own.personal, *rules.personal)))),
+        )
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether a user has added rules for the values of any field."""
+        return bool(self._patterns or self._personal)
 
     def knowing(self, credentials: Iterable[str]) -> Redactor:
         """Return a redactor that also replaces these secrets, wherever they are, by `<redacted>`.
@@ -105,7 +133,7 @@ class Redactor:
         if not known:
             return self
         wise = copy(self)
-        forms = {form for each in known for form in (each, quote(each, safe=""), quote_plus(each), _in_json(each))}
+        forms = {form for each in known for form in (each, quote(each, safe=""), quote_plus(each), in_json(each))}
         wise._credentials = tuple(  # noqa: SLF001 - a copy of itself
             sorted(forms, key=lambda form: (-len(form), form))
         )
@@ -127,6 +155,14 @@ class Redactor:
         """Return a JSON value without secrets."""
         return _Walk(self).value(value, "")
 
+    def encoded(self, data: bytes) -> bytes:
+        """Return JSON without secrets. It stays JSON, whatever a user's patterns match."""
+        if not self.has_patterns:
+            return self.text(data.decode()).encode()
+        value = msgspec.json.decode(data)
+        cleaned = self.value(value)
+        return data if cleaned == value else msgspec.json.encode(cleaned)
+
     def text(self, text: str) -> str:
         """Return a text without secrets."""
         return self.texts([text])[0]
@@ -135,8 +171,8 @@ class Redactor:
         """Return the secrets in a text, in order. `name` is that of the JSON field that has it."""
         lowered = searchable(text)
         spans = secret_spans(text, lowered)
-        if name and len(text) >= _MIN_NAMED_CHARS:
-            spans += _named_spans(text, name)
+        if name and len(text) >= MIN_NAMED_CHARS:
+            spans += named_spans(text, name)
         if self._may_hold_fields(lowered):
             spans += self._field_patterns.spans(text)
         for pattern in self._patterns:
@@ -144,7 +180,7 @@ class Redactor:
         for kind, find in self._personal:
             spans += [SecretSpan(start, end, kind) for start, end in find(text)]
         for credential in self._credentials:
-            spans += _credential_spans(text, credential)
+            spans += credential_spans(text, credential)
         return outside_marks(text, spans) if spans else spans
 
     def texts(self, texts: list[str]) -> list[str]:
@@ -224,7 +260,7 @@ class _Walk:
 
     def _renamed(self, entries: Entries[E]) -> tuple[Entries[E], int]:
         """Return entries without secrets in their keys, and how many keys had some. Equal ones are joined."""
-        keys = {key: self.text(key, "") for key in entries}
+        keys = {key: key if is_fingerprint(key) else self.text(key, "") for key in entries}
         if all(key == new for key, new in keys.items()):
             return entries, 0
         renamed: Entries[E] = {}
@@ -292,7 +328,7 @@ class _Walk:
             return self._fields(value, path)
         if isinstance(value, list | tuple):
             return [self.value(item, f"{path}[{index}]", name) for index, item in enumerate(value)]
-        if name and self._redactor.is_secret_field(name) and _is_secret_value(value):
+        if name and self._redactor.is_secret_field(name) and is_secret_value(value):
             self._note(path, f"field {name.lower()}")
             return PLAIN_MARK
         return self.texts([value], path, name=name)[0] if isinstance(value, str) else value
@@ -378,8 +414,8 @@ class _Walk:
     def _chunks(self, chunks: list[TimedPiece]) -> list[TimedPiece]:
         """Return the chunks without secrets. Chunks of one kind are searched as one text."""
         cleaned = list(chunks)
-        for places in _by_kind(chunks):
-            texts = self.texts([_text_of(chunks[place][1]) for place in places], "chunks")
+        for places in chunks_by_text(chunks):
+            texts = self.texts([piece_text(chunks[place][1]) for place in places], "chunks")
             for place, text in zip(places, texts, strict=True):
                 at_ms, piece = chunks[place]
                 cleaned[place] = (at_ms, self._piece(piece, text))
@@ -394,71 +430,3 @@ class _Walk:
             return StreamPiece(reasoning=text)
         call_id, name = (each and self.text(each, "chunks") for each in (call.id, call.name))
         return StreamPiece(tool_call=replace(call, id=call_id, name=name, arguments=text))
-
-
-_MIN_NAMED_CHARS = 14
-
-
-def _named_spans(text: str, name: str) -> list[SecretSpan]:
-    """Return the secrets of a text that are known by the name of its field."""
-    before = f'{name}": "'
-    return [
-        SecretSpan(span.start - len(before), span.end - len(before), span.kind, span.mark)
-        for span in secret_spans(before + text, searchable(before + text))
-        if span.start >= len(before)
-    ]
-
-
-def _credential_spans(text: str, credential: str) -> list[SecretSpan]:
-    spans, start = [], text.find(credential)
-    while start >= 0:
-        end = start + len(credential)
-        spans.append(SecretSpan(start, end, "credential"))
-        start = text.find(credential, end)
-    return spans
-
-
-def _in_json(text: str) -> str:
-    return orjson.dumps(text).decode()[1:-1]
-
-
-@cache
-def _default_redactor() -> Redactor:
-    return Redactor()
-
-
-def mask_text(text: str) -> str:
-    """Return a text without secrets, by the built-in rules alone. Quick if it has none."""
-    return _default_redactor().text(text)
-
-
-def mask_json(value: Any) -> Any:
-    """Return a JSON value without secrets, by the built-in rules alone. Quick if it has none."""
-    return _default_redactor().value(value)
-
-
-def _is_secret_value(value: Any) -> bool:
-    """Return whether the value of a secret field is a secret: a number, or a str that is not empty and not a mark."""
-    if isinstance(value, str):
-        return bool(value) and not is_mark(value)
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _by_kind(chunks: list[TimedPiece]) -> list[list[int]]:
-    """Return the positions of the chunks of each text: the content, the reasoning, the arguments of each call."""
-    kinds: dict[tuple[str, int], list[int]] = {}
-    for place, (_, piece) in enumerate(chunks):
-        kinds.setdefault(_kind_of(piece), []).append(place)
-    return list(kinds.values())
-
-
-def _text_of(piece: str | StreamPiece) -> str:
-    if isinstance(piece, str):
-        return piece
-    return piece.tool_call.arguments if piece.tool_call is not None else piece.reasoning or ""
-
-
-def _kind_of(piece: str | StreamPiece) -> tuple[str, int]:
-    if isinstance(piece, str):
-        return "text", 0
-    return ("call", piece.tool_call.index) if piece.tool_call is not None else ("reasoning", 0)

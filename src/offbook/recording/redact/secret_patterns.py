@@ -7,10 +7,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
+
+import orjson
 
 from offbook.errors import InputError
-from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan
+from offbook.recording.redact.secret_kinds import PLAIN_MARK, SecretSpan, searchable, secret_spans
 from offbook.text import suggestion
 
 _ESCAPES = (0, 1, 2, 3, 6, 7)
@@ -67,9 +69,44 @@ def _field_span(text: str, found: re.Match[str]) -> SecretSpan:
     return SecretSpan(*found.span("number"), kind, quote + PLAIN_MARK + quote)
 
 
+MIN_NAMED_CHARS = 14
+
+
+def named_spans(text: str, name: str) -> list[SecretSpan]:
+    """Return the secrets of a text that are known by the name of its field."""
+    before = f'{name}": "'
+    return [
+        SecretSpan(span.start - len(before), span.end - len(before), span.kind, span.mark)
+        for span in secret_spans(before + text, searchable(before + text))
+        if span.start >= len(before)
+    ]
+
+
+def credential_spans(text: str, credential: str) -> list[SecretSpan]:
+    """Return where a credential is in a text."""
+    spans, start = [], text.find(credential)
+    while start >= 0:
+        end = start + len(credential)
+        spans.append(SecretSpan(start, end, "credential"))
+        start = text.find(credential, end)
+    return spans
+
+
+def in_json(text: str) -> str:
+    """Return a text as it is between the quotes of JSON."""
+    return orjson.dumps(text).decode()[1:-1]
+
+
 def is_mark(text: str) -> bool:
     """Return whether `text` is a mark and nothing else."""
     return _mark.fullmatch(text) is not None
+
+
+def is_secret_value(value: Any) -> bool:
+    """Return whether the value of a secret field is a secret: a number, or a str that is not empty and not a mark."""
+    if isinstance(value, str):
+        return bool(value) and not is_mark(value)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def outside_marks(text: str, spans: Iterable[SecretSpan]) -> list[SecretSpan]:

@@ -25,6 +25,7 @@ from offbook.recording.format.exchange import Exchange, TimedPiece, piece_from_d
 from offbook.recording.format.wire_record import WireRecord, replayable_headers, wire_text
 from offbook.recording.record_mode import RecordMode, open_recording, timestamp
 from offbook.recording.redact.redactor import Redactor
+from offbook.recording.redact.rules import redactor_in_force
 from offbook.vendors import PROVIDER_NAMES
 from offbook.wire.calls import CallAttempt
 from offbook.wire.request import ParsedRequest
@@ -180,7 +181,7 @@ class WireRecorder:
         sink: Sink = NULL_SINK,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._redactor, self._sink, self.clock = redactor or Redactor(), guard_sink(sink), clock
+        self._redactor, self._sink, self.clock = redactor or redactor_in_force(), guard_sink(sink), clock
         self._prices = PriceTable.shipped()
         self._held_back: list[RecordedExchange] = []
         self._is_answered = self._is_asked = False

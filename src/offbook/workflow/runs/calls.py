@@ -146,7 +146,7 @@ class _BorrowedProvider(Provider):
     """Calls a provider, but does not close it with the recorder around it."""
 
     def __init__(self, provider: Provider) -> None:
-        self.name, self._provider = provider.name, provider
+        self.name, self.credentials, self._provider = provider.name, provider.credentials, provider
 
     async def send(self, request: Request) -> Reply:
         return await self._provider.send(request)
@@ -223,7 +223,8 @@ class RunCalls:
 
 class _CheckpointedProvider(Provider):
     def __init__(self, provider: Provider, calls: RunCalls) -> None:
-        self.name, self._provider, self._calls = provider.name, provider, calls
+        self.name, self.credentials = provider.name, provider.credentials
+        self._provider, self._calls = provider, calls
 
     async def send(self, request: Request) -> Reply:
         return await self._calls.send(request, self._provider)

@@ -123,9 +123,10 @@ def check(
     import orjson
 
     from offbook.errors import InputError
-    from offbook.recording.redact.redactor import Redactor
+    from offbook.recording.redact.redactor import RedactionRules
+    from offbook.recording.redact.rules import redactor_in_force
 
-    redactor = Redactor.of_options(pattern, field, personal)
+    redactor = redactor_in_force().with_rules(RedactionRules(tuple(pattern), tuple(field), tuple(personal)))
     rows: list[FindingRow] = []
     for file in files:
         try:
@@ -143,7 +144,7 @@ def check(
 def _findings(file: str, redactor: Redactor) -> list[FindingRow]:
     from offbook.cli.commands.recording.check import disagreement
     from offbook.recording.format.document import FORMAT_VERSION, exchanges_of, rules_from_meta
-    from offbook.recording.format.keys import tool_key
+    from offbook.recording.format.keys import is_fingerprint, tool_key
     from offbook.recording.stores.locate import open_store
 
     document = open_store(file).load()
@@ -156,10 +157,10 @@ def _findings(file: str, redactor: Redactor) -> list[FindingRow]:
         rows.append({"file": file, "key": "", "place": "_version", "problem": problem})
     rows += [_row(file, "", found) for found in redactor.value_findings(document.meta, "_meta")]
     rows += [_row(file, "", found) for found in redactor.value_findings(document.rest, "")]
-    for key in document.entries:
+    for key in (name for name in document.entries if not is_fingerprint(name)):
         rows += [_row(file, redactor.text(key), found) for found in redactor.value_findings(key, "key")]
     for key, exchange in document:
-        shown = redactor.text(key)
+        shown = key if is_fingerprint(key) else redactor.text(key)
         http = {"http": redactor.text(place)} if (place := exchange.http_place()) else {}
         rows += [_row(file, shown, finding) | http for finding in redactor.findings(exchange)]
         if problem := disagreement(exchange):

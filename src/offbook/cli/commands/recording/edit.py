@@ -69,10 +69,11 @@ def redact(
     from offbook.cli.output.console import print_message
     from offbook.recording.format.keys import short_key
     from offbook.recording.maintain.edit import edit_stores
-    from offbook.recording.redact.redactor import Redactor
+    from offbook.recording.redact.redactor import RedactionRules
+    from offbook.recording.redact.rules import redactor_in_force
     from offbook.recording.stores.locate import open_store
 
-    redactor = Redactor.of_options(pattern, field, personal)
+    redactor = redactor_in_force().with_rules(RedactionRules(tuple(pattern), tuple(field), tuple(personal)))
     for edited in edit_stores([open_store(file) for file in files], redactor.redact_document, dry_run=dry_run):
         done = "would change" if dry_run else "changed"
         echo(f"{edited.location}: {done} {pluralize(edited.changed, 'exchange')}")

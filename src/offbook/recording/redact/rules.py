@@ -1,0 +1,131 @@
+"""The rules of redaction for a run, which a user states once: in `[redaction]` of the config, or with `redacting`.
+
+Whatever writes a file and has not been given a `Redactor` uses the one in force. It is in force for the whole process,
+since servers and logs have threads of their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from offbook.recording.redact.redactor import RedactionRules, Redactor
+
+CONFIG_FILE = "offbook.toml"
+PROJECT_FILE = "pyproject.toml"
+_in_force: list[Redactor] = []
+
+
+@contextmanager
+def redacting(redactor: Redactor | None) -> Iterator[None]:
+    """Put the rules of `redactor` into force until the block ends; None changes nothing.
+
+    Recordings, reports, traces, spans, metrics and logs that offbook writes in the block follow them, except for those
+    that were given a redactor of their own.
+    """
+    before = list(_in_force)
+    if redactor is not None:
+        _in_force[:] = [redactor]
+    try:
+        yield
+    finally:
+        _in_force[:] = before
+
+
+def add_rules_of(file: str | os.PathLike[str]) -> None:
+    """Add the rules of a config to those in force, until the block of `redacting` ends that this is called in.
+
+    Raises:
+        InputError: the file cannot be read, or its `[redaction]` is wrong.
+    """
+    rules = _rules_of(Path(file))
+    if rules is not None:
+        _in_force[:] = [redactor_in_force().with_rules(rules)]
+
+
+def redactor_in_force() -> Redactor:
+    """Return the redactor with the rules of the run; without any, the one with the built-in rules."""
+    return _in_force[0] if _in_force else _built_in()
+
+
+def has_rules_in_force() -> bool:
+    """Return whether there are rules for the run beside the built-in ones."""
+    return bool(_in_force)
+
+
+@cache
+def _built_in() -> Redactor:
+    from offbook.recording.redact.redactor import Redactor  # noqa: PLC0415 - commands look for rules before they need it
+
+    return Redactor()
+
+
+def mask_text(text: str) -> str:
+    """Return a text without secrets, by the rules in force. Quick if it has none."""
+    return redactor_in_force().text(text)
+
+
+def mask_json(value: Any) -> Any:
+    """Return a JSON value without secrets, by the rules in force. Quick if it has none."""
+    return redactor_in_force().value(value)
+
+
+def mask_encoded(data: bytes) -> bytes:
+    """Return JSON without secrets, by the rules in force. It stays JSON."""
+    return redactor_in_force().encoded(data)
+
+
+def rules_near(start: str | os.PathLike[str] = ".") -> Redactor | None:
+    """Return a redactor with the rules of the nearest config that has some, in `start` or above it; else None.
+
+    Raises:
+        InputError: its `[redaction]` is wrong, or it is not TOML.
+    """
+    folder = Path(start).resolve()
+    for file in (place / name for place in (folder, *folder.parents) for name in (CONFIG_FILE, PROJECT_FILE)):
+        if file.is_file() and (rules := _rules_of(file)) is not None:
+            return _built_in().with_rules(rules)
+    return None
+
+
+def _rules_of(file: Path) -> RedactionRules | None:
+    try:
+        if b"redaction" not in file.read_bytes():  # most have none, and parsing takes time
+            return None
+    except OSError:
+        return None  # what needs the config says so
+    from offbook.schema_errors import read_toml  # noqa: PLC0415
+
+    document = read_toml(file)
+    if file.name == PROJECT_FILE:
+        document = document.get("tool", {}).get("offbook", {})
+    return read_rules(document["redaction"], source=str(file)) if "redaction" in document else None
+
+
+def read_rules(section: object, *, source: str) -> RedactionRules:
+    """Return the rules of the section `[redaction]` of a config.
+
+    Raises:
+        InputError: it is wrong; the error names the file and the key.
+    """
+    import msgspec  # noqa: PLC0415
+
+    from offbook.errors import InputError  # noqa: PLC0415
+    from offbook.recording.redact.redactor import RedactionRules  # noqa: PLC0415
+    from offbook.schema_errors import explain_msgspec_error, shape_hint  # noqa: PLC0415
+
+    try:
+        rules = msgspec.convert(section, RedactionRules)
+        _built_in().with_rules(rules)
+    except msgspec.ValidationError as error:
+        reason, path = explain_msgspec_error(error)
+        hint = shape_hint(reason, path, RedactionRules)
+        raise InputError(reason, source=source, place=f"redaction{path}", hint=hint) from None
+    except InputError as error:
+        raise InputError(error.reason, source=source, place="redaction", hint=error.hint) from None
+    return rules
