@@ -74,17 +74,18 @@ class McpRecorder:
         arguments = recorded_arguments(request)
         hashed = arguments_hash(request) if further_params(request) else None
         exchange = replace(outcome, arguments=arguments, arguments_hash=hashed, latency_ms=at_ms)
-        self._append(key, exchange, self._redactor.knowing(credentials))
-        return key
+        return self._append(key, exchange, self._redactor.knowing(credentials))
 
     def record_notification(self, server: str, message: Message) -> None:
         """Record a notification that the server sent on its own."""
         params = {name: value for name, value in message.params.items() if name != "_meta"}
         self._append(mcp_key(server, message.method), ToolExchange(arguments=params), self._redactor)
 
-    def _append(self, key: str, exchange: ToolExchange, redactor: Redactor) -> None:
+    def _append(self, key: str, exchange: ToolExchange, redactor: Redactor) -> str:
         stamped = replace(exchange, recorded_at=timestamp(self._clock))
-        self._recording.append_tool(redactor.text(key), redactor.redact_tool(stamped))
+        key = redactor.text(key)
+        self._recording.append_tool(key, redactor.redact_tool(stamped))
+        return key
 
     def keep(self) -> None:
         """Let a recording that is to be replaced stay as it was, because the run has failed."""
