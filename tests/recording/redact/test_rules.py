@@ -4,6 +4,7 @@ import io
 import json
 import re
 import sys
+from contextlib import redirect_stderr
 
 import httpx2
 import pytest
@@ -13,7 +14,9 @@ from typer.testing import CliRunner
 import offbook
 from offbook import MockProvider, RecordingProvider, Redactor, record_tools, redacting, replay_tools
 from offbook.cli.app import app
-from offbook.cli.output.wire import call_line
+from offbook.cli.output.console import FaultTally
+from offbook.cli.output.wire import WireSummary, call_line
+from offbook.cli.runners.wire import WireTally
 from offbook.config import load_config
 from offbook.errors import InputError, RecordingMismatchError
 from offbook.events import CallEnded, CallRecorded, CallStarted
@@ -34,7 +37,7 @@ from offbook.report.junit import exploration_junit, junit_report
 from offbook.report.scenarios.json_report import html_report, json_report
 from offbook.subjects.regression import Regression, RegressionFolder, load_regression
 from offbook.subjects.specs import ProgramSpec
-from offbook.wire.calls import WireCall
+from offbook.wire.calls import Miss, SessionTotals, WireCall
 from tests.recording.redact.test_nothing_leaks import ONE, PART
 from tests.report.exploration.explorations import cases, crashed, judged, naive
 from tests.report.runs import conversation, scenario, suite
@@ -121,6 +124,13 @@ def trace_files(folder):
 def log_files(folder):
     call = WireCall(1, PLANTED, PLANTED, f"/{PLANTED}", "missed", PLANTED, 404, fault=PLANTED, failure=PLANTED)
     yield call_line(call).plain
+    miss = Miss(0, PLANTED, f"/{PLANTED}", "missing", None, f"nothing like {PLANTED}", 1)
+    tally = WireTally(SessionTotals(), [call], [miss], [], [], FaultTally([], []))
+    said = io.StringIO()
+    with redirect_stderr(said):
+        WireSummary(tally, "run.json").print()
+    assert "has no answer" in said.getvalue()
+    yield said.getvalue()
 
 
 def regression_files(folder):

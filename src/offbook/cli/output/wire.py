@@ -300,6 +300,11 @@ class WireSummary(Struct, frozen=True):
         return [f"of which {self.tally.failed:,} failed: {'; '.join(reasons[:SHOWN_FAILURES])}{more}"]
 
     def _say(self, text: str, *, is_wrong: bool = False) -> None:
+        """Print a line. What is wrong may quote a request or an answer, and is masked, as logs of CI keep it."""
+        if is_wrong:
+            from offbook.recording.redact.rules import mask_text
+
+            text = mask_text(text)
         print_message(
             "offbook: ", text, style="bold red" if is_wrong else "bold", is_err=is_wrong or not self.is_closing_log
         )

@@ -103,7 +103,9 @@ def _rules_of(file: Path) -> RedactionRules | None:
 
     document = read_toml(file)
     if file.name == PROJECT_FILE:
-        document = document.get("tool", {}).get("offbook", {})
+        tool = document.get("tool")
+        section = tool.get("offbook") if isinstance(tool, dict) else None
+        document = section if isinstance(section, dict) else {}
     return read_rules(document["redaction"], source=str(file)) if "redaction" in document else None
 
 
