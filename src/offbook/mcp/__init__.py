@@ -9,9 +9,10 @@ The way of a request, in order:
 4. `answer` is what the client gets, as a value: messages with their times, and an ending. `faults` breaks it.
 5. The transport sends it.
 
-`hub` puts these together for a server of `offbook.wire`, and `config` reads and writes the `mcpServers` of clients.
+`hub` puts these together for a server of `offbook.wire`, `config` reads and writes the `mcpServers` of clients, and
+`serving` is a server with both, for Python and pytest; `streams` is a transport for clients in the same process.
 
 Seams for what is built on this: an `McpSource` answers requests (a recording; mocks can be another one),
-`McpSession.calls` are the calls with their arguments and outcomes, and `annotations_of` in `replay` says what a tool
-declares about its side effects.
+`on_tool_call` of a hub gets each call with its arguments and its answer, and `annotations_of` in `replay` says what a
+tool declares about its side effects.
 """

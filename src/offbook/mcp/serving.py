@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias, overload
 from urllib.parse import quote
 
-from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import Unpack
 
@@ -18,7 +18,8 @@ from offbook.errors import InputError
 from offbook.mcp.config import CONFIG_VARIABLE, McpConfig, ServerConfig, load_config, parse_config, write_config
 from offbook.mcp.hub import McpHub
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.session import McpToolCall
+from offbook.mcp.session import McpSession, McpToolCall
+from offbook.mcp.stdio import ServerProcess
 from offbook.messages import JsonObject
 from offbook.recording.latency import Latency
 from offbook.wire.api import serving as serving_models
@@ -29,18 +30,18 @@ from offbook.wire.server.wire_server import WireServer
 McpServersConfig: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 
 
-class ServedMcp(Struct, frozen=True):
-    """One MCP server that a `McpWireServer` stands in for, and what leads a client to it.
+class ServedMcp:
+    """One MCP server that a `McpWireServer` stands in for, and what leads a client of a session to it.
 
-    `config` is its entry in the `mcpServers` of a client, `url` its address over HTTP, and `path` a config file with
-    all servers that the wire server stands in for.
+    `config` is its entry in the `mcpServers` of a client, and `path` a config file with all servers of the wire server.
     """
 
-    name: str
-    config: JsonObject
-    path: str
-    _url: str
-    _is_http: bool
+    def __init__(self, server: ServerConfig, session: McpSession, *, config: JsonObject, path: Path, url: str) -> None:
+        self.name, self.config, self.path = server.name, config, str(path)
+        self._server, self._session, self._url = server, session, url
+
+    def __repr__(self) -> str:
+        return f"<MCP server {self.name}, {'recorded' if self._session.is_live else 'replayed'}>"
 
     @property
     def url(self) -> str:
@@ -49,10 +50,28 @@ class ServedMcp(Struct, frozen=True):
         Raises:
             InputError: a server over stdio is being recorded, which has none.
         """
-        if not self._is_http:
+        if self._session.is_live and self._server.kind == "stdio":
             hint = "give its config to the client, or record the server over HTTP, with url="
             raise InputError("a server that is recorded over stdio has no URL", source=self.name, hint=hint)
         return self._url
+
+    def streams(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+        """Return a transport for clients of the `mcp` SDK on this event loop: `Client(github.streams())`, or
+        `async with github.streams() as (read, write), ClientSession(read, write) as client`.
+
+        Raises:
+            InputError: a server over HTTP is being recorded, the SDK is not installed, or the server cannot be started.
+        """
+        from offbook.mcp.streams import client_streams  # noqa: PLC0415 - few clients use them
+
+        if not self._session.is_live:
+            return client_streams(self._session)
+        if self._server.kind == "http":
+            hint = "give its url to the client"
+            raise InputError("a server that is recorded over HTTP has no streams", source=self.name, hint=hint)
+        environment = dict(os.environ) | self._server.fields.get("env", {})
+        upstream = ServerProcess(self._server.command, environment=environment)
+        return client_streams(self._session, upstream=upstream)
 
 
 class McpWireServer(WireServer):
@@ -105,14 +124,14 @@ class McpWireServer(WireServer):
     def mcp_of_session(self, session: str) -> dict[str, ServedMcp]:
         """Return the MCP servers as clients of a session see them."""
         document, path = self._write_config(session)
-        base = self.session_url(session) if session else self.url
+        base, entries = self.session_url(session) if session else self.url, document[self._config.section]
         return {
             server.name: ServedMcp(
-                server.name,
-                document[self._config.section][server.name],
-                str(path),
-                self.hub.url(server.name, base),
-                server.kind == "http" or not self.hub.is_live,
+                server,
+                self.hub.session(server.name, self.session(session)),
+                config=entries[server.name],
+                path=path,
+                url=self.hub.url(server.name, base),
             )
             for server in self._config.servers
         }

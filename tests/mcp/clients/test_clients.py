@@ -104,3 +104,20 @@ def test_a_recording_answers_every_client_over_both_transports(recorded, client)
     run = execute(recorded, "--replay", "run.json", "--mcp", ".mcp.json", "--strict-unused", "--", *CLIENTS[client])
     check(run, client)
     assert "a-secret" not in (recorded / "run.json").read_text()
+
+
+@pytest.mark.parametrize("sdk", [MCP1, MCP2], ids=["mcp 1", "mcp 2"])
+def test_clients_of_this_process_are_recorded_and_replayed_by_streams_in_virtual_time(sdk, tmp_path):
+    packages = next((sdk.parents[1] / "lib").glob("python*/site-packages"))
+    done = subprocess.run(
+        [sys.executable, HERE / "drive_streams.py", MCP2, tmp_path],
+        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{packages}"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    recorded, replayed, late = json.loads(done.stdout)
+    assert recorded == replayed == {"tools": EXPECTED["tools"], "add": "3"}
+    assert late == "late"
