@@ -10,7 +10,7 @@ The way of a request, in order:
 5. The transport sends it.
 
 `hub` puts these together for a server of `offbook.wire`, `config` reads and writes the `mcpServers` of clients, and
-`serving` is a server with both, for Python and pytest; `streams` is a transport for clients in the same process.
+`serving` is a server with both, for Python and pytest, with streams for clients in the same process.
 
 Seams for what is built on this: an `McpSource` answers requests (a recording; mocks can be another one),
 `on_tool_call` of a hub gets each call with its arguments and its answer, and `annotations_of` in `replay` says what a
