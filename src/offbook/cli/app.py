@@ -142,6 +142,7 @@ class McpGroup(LazyGroup):
     table: ClassVar = {
         "record": LazyCommand("mcp.record", "record", "Record an MCP server while a client uses it."),
         "serve": LazyCommand("mcp.serve", "serve", "Stand in for MCP servers from a recording."),
+        "mock": LazyCommand("mcp.serve", "mock", "Serve tools over MCP without a recording."),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -40,7 +40,7 @@ class McpAnswer(Struct, frozen=True, kw_only=True):
     Messages are due in order; the last one is the response, unless the answer ends otherwise than `complete`: by a
     `cut` of the stream, in `silence`, or by the `exit` of the server with `exit_code`. `status` and `headers` are those
     over HTTP. `forgets_session` ends the client's MCP session. `noise` is written before the messages: over stdio as a
-    line that is not JSON.
+    line that is not JSON. With `work`, this is not the answer yet: awaiting what it returns makes it.
     """
 
     messages: tuple[TimedMessage, ...] = ()
@@ -51,6 +51,7 @@ class McpAnswer(Struct, frozen=True, kw_only=True):
     exit_code: int = 1
     forgets_session: bool = False
     noise: bytes = b""
+    work: Callable[[], Awaitable[McpAnswer]] | None = None
 
     @property
     def response(self) -> JsonObject:

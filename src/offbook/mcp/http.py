@@ -59,7 +59,12 @@ class HttpEndpoint:
         """Return the response to a request."""
         match request.method:
             case "POST":
-                return self._post(request)
+                message = self._accept(request)
+                return (
+                    message
+                    if isinstance(message, HttpResponse)
+                    else self._to_http(self._answer(message), message, request.headers)
+                )
             case "GET" | "DELETE":
                 return self._get_or_delete(request)
             case _:
@@ -76,7 +81,16 @@ class HttpEndpoint:
             return HttpResponse(200)
         return HttpResponse(200, _SSE_HEADERS, is_streamed=True, ending="silence", end_ms=float("inf"))
 
-    def _post(self, request: HttpRequest) -> HttpResponse:
+    async def respond_after_work(self, request: HttpRequest) -> HttpResponse:
+        """Return the response to a request whose answer may take time."""
+        message = self._accept(request) if request.method == "POST" else self.respond(request)
+        if isinstance(message, HttpResponse):
+            return message
+        answer = self._answer(message)
+        return self._to_http(answer if answer.work is None else await answer.work(), message, request.headers)
+
+    def _accept(self, request: HttpRequest) -> Message | HttpResponse:
+        """Return the message that is to be answered, or the response to one that is not."""
         try:
             message = parse_message(request.body)
         except MessageError as error:
@@ -86,12 +100,12 @@ class HttpEndpoint:
         refusal = check_request(message, request.headers) or self._check_session(message, request.headers)
         if refusal is not None:
             return refusal
-        if not message.is_request:
-            return HttpResponse(202)
-        call = self.session.start(message)
-        answer = self.session.answer(call)
+        return message if message.is_request else HttpResponse(202)
+
+    def _answer(self, message: Message) -> McpAnswer:
+        answer = self.session.answer(self.session.start(message))
         assert answer is not None, "a session that is not live answers everything"
-        return self._to_http(answer, message, request.headers)
+        return answer
 
     def _check_session(self, message: Message, headers: Mapping[str, str]) -> HttpResponse | None:
         """Return why a request of the handshake era is refused, if it is."""

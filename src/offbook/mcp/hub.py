@@ -34,6 +34,7 @@ from offbook.wire.backend import MAX_DESCRIPTION_CHARS, SessionRegistry, UnusedE
 from offbook.wire.options import LOOPBACK
 from offbook.wire.request import HttpRequest
 from offbook.wire.response import HttpResponse, whole_response
+from offbook.wire.server.connection import send_response, until_client_leaves
 from offbook.wire.server.http_protocol import Receive, Scope, Send
 from offbook.wire.session import WireSession
 
@@ -61,6 +62,7 @@ class McpHub:
         latency: how long replayed answers take.
         source_of: makes what answers the requests of a session to a server instead of its recording.
         on_tool_call: called with each tool call when it is answered, on the loop of the server.
+        takes_time: whether its answers may take time.
     """
 
     prefix = "/mcp"
@@ -74,9 +76,11 @@ class McpHub:
         latency: Latency = NO_LATENCY,
         source_of: Callable[[str, WireSession], McpSource | None] | None = None,
         on_tool_call: Callable[[McpToolCall], None] = ignore_tool_call,
+        takes_time: bool = False,
     ) -> None:
         self.recorder, self._latency, self._environment = recorder, latency, environment or {}
         self._source_of, self._on_tool_call = source_of or self._recorded, on_tool_call
+        self._takes_time = takes_time
         self._configs: dict[str, ServerConfig | str] = {}
         self._upstreams: dict[str, HttpUpstream] = {}
         for server in servers:
@@ -130,20 +134,39 @@ class McpHub:
         return self.endpoint(server, session).session
 
     def respond(self, request: HttpRequest, session: WireSession) -> HttpResponse | None:
-        """Return the response to an HTTP request; None if a real server may have to answer it."""
+        """Return the response to an HTTP request; None if a real server may have to answer it, or it takes time."""
         server = self._server_at(request.path)
         if server is None:
             known = ", ".join(f"{self.prefix}/{quote(name)}" for name in self._configs)
             return whole_response(404, f"no such MCP server; there is {known}\n".encode(), content_type="text/plain")
-        return None if self.is_live else self.endpoint(server, session).respond(request)
+        return None if self.is_live or self._takes_time else self.endpoint(server, session).respond(request)
 
     async def forward(
         self, request: HttpRequest, session: WireSession, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer a request of a session that is live."""
+        """Answer a request that has no response yet."""
         server = self._server_at(request.path)
         assert server is not None
+        if self._takes_time:
+            await self._answer_after_work(self.endpoint(server, session), request, scope, receive, send)
+            return
         await self._upstreams[server].forward(request, self.session(server, session), scope, receive, send)
+
+    async def _answer_after_work(
+        self, endpoint: HttpEndpoint, request: HttpRequest, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request when its answer is made, unless the client leaves before."""
+        work = asyncio.ensure_future(endpoint.respond_after_work(request))
+        leaving = asyncio.ensure_future(until_client_leaves(receive))
+        try:
+            await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
+            response = work.result() if work.done() else None
+        finally:
+            work.cancel()
+            leaving.cancel()
+            await asyncio.gather(work, leaving, return_exceptions=True)
+        if response is not None:
+            await send_response(response, scope, receive, send)
 
     async def start(self, sessions: SessionRegistry) -> None:
         """Listen for processes that join over stdio, on the loop of the server."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from offbook.clock import SYSTEM_CLOCK, Clock
 from offbook.errors import RecordingMismatchError, RecordingWriteError
@@ -16,7 +18,7 @@ from offbook.mcp.faults import FOREVER, FaultedCall, LastingFaults, apply_fault,
 from offbook.mcp.match import recorded_arguments
 from offbook.mcp.message import INTERNAL_ERROR, KNOWN_METHODS, METHOD_NOT_FOUND, MISSED, Message, parse_message
 from offbook.mcp.recorder import McpRecorder
-from offbook.mcp.replay import DISCOVERIES, McpSource, call_outcome
+from offbook.mcp.replay import DISCOVERIES, FoundAnswer, McpSource, call_outcome
 from offbook.messages import JsonObject
 from offbook.text import shorten
 from offbook.wire.calls import WireCall, WireOutcome
@@ -179,8 +181,20 @@ class McpSession:
     def _answer(self, call: McpCall) -> McpAnswer:
         if call.fault is not None and not call.fault.runs_tool:
             return self._note(call, self._broken(call, McpAnswer()), "fault")
+        found = self._require_source().find(call.request)
+        if found.answer.work is not None:
+            return McpAnswer(work=partial(self._answer_after_work, call, found))
+        return self._answer_found(call, found)
+
+    async def _answer_after_work(self, call: McpCall, found: FoundAnswer) -> McpAnswer:
+        assert found.answer.work is not None
+        try:
+            return self._answer_found(call, replace(found, answer=await found.answer.work()))
+        except RecordingMismatchError as error:
+            return self._answer_miss(call, error)
+
+    def _answer_found(self, call: McpCall, found: FoundAnswer) -> McpAnswer:
         source = self._require_source()
-        found = source.find(call.request)
         if call.fault is None:
             source.use(found)
             return self._note(call, found.answer, "synthetic" if found.stored is None else "served", key=found.key)

@@ -9,7 +9,7 @@ import re
 import stat
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import isfinite
@@ -98,6 +98,7 @@ class LineServer:
         self._pending: dict[bytes, _PendingCall] = {}
         self._waiting: dict[bytes, Callable[[], None]] = {}
         self._timers: dict[bytes, asyncio.TimerHandle] = {}
+        self._work: dict[bytes, asyncio.Task[None]] = {}
         self._has_ended = False
 
     def receive(self, data: bytes) -> None:
@@ -139,11 +140,15 @@ class LineServer:
             self._upstream.write(message.raw + b"\n")
 
     def _cancel(self, message: Message) -> None:
-        timer = self._timers.pop(_key(message.params.get("requestId")), None)
-        if timer is not None:
-            timer.cancel()
+        key = _key(message.params.get("requestId"))
+        for waiting in (self._timers.pop(key, None), self._work.pop(key, None)):
+            if waiting is not None:
+                waiting.cancel()
 
     def _send(self, request: Message, answer: McpAnswer) -> None:
+        if answer.work is not None:
+            self._work[_key(request.id)] = asyncio.ensure_future(self._send_after(answer.work, request))
+            return
         if answer.noise:
             self._client.write(answer.noise + b"\n")
         self._send_from(request, answer, 0, asyncio.get_running_loop().time())
@@ -161,6 +166,16 @@ class LineServer:
                 return
         if answer.ending in ("cut", "exit"):
             self.end(answer.exit_code)
+
+    async def _send_after(self, work: Callable[[], Awaitable[McpAnswer]], request: Message) -> None:
+        answer = await work()
+        self._work.pop(_key(request.id), None)
+        self._send(request, answer)
+
+    async def finish_work(self) -> None:
+        """Wait for the answers that take time, for as long as a server may take to end."""
+        if self._work:
+            await asyncio.wait(self._work.values(), timeout=END_GRACE_S)
 
     def _waits(self, request: Message, at_ms: float, started_s: float, go_on: Callable[[], None]) -> bool:
         """Return whether it is too early, and `go_on` is called later."""
@@ -223,6 +238,8 @@ class LineServer:
             self._has_ended = True
             for timer in self._timers.values():
                 timer.cancel()
+            for work in self._work.values():
+                work.cancel()
             self._client.end(exit_code)
 
 
@@ -305,16 +322,17 @@ class ServerProcess:
 
 
 class StdoutLines:
-    """Writes to our own stdout, and sets `ended` with the exit code."""
+    """Writes to our own stdout, or to another file descriptor, and sets `ended` with the exit code."""
 
-    def __init__(self) -> None:
+    def __init__(self, output: int | None = None) -> None:
+        self._output = sys.stdout.fileno() if output is None else output
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
         try:
             while view:
-                view = view[os.write(sys.stdout.fileno(), view) :]
+                view = view[os.write(self._output, view) :]
         except BrokenPipeError:
             self.end(0)
 
@@ -323,13 +341,14 @@ class StdoutLines:
             self.ended.set_result(exit_code)
 
 
-async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = None) -> int:
-    """Serve the client at our stdin and stdout until its input ends, and return the exit code.
+async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = None, output: int | None = None) -> int:
+    """Serve the client at our stdin and stdout until its input ends, and return the exit code. `output` is another file
+    descriptor in place of stdout.
 
     Raises:
         InputError: the real server cannot be started.
     """
-    client = StdoutLines()
+    client = StdoutLines(output)
     if upstream is not None:
         await upstream.start()
     server = LineServer(session, client, upstream=upstream)
@@ -337,6 +356,7 @@ async def serve_stdio(session: McpSession, *, upstream: ServerProcess | None = N
     running = None if upstream is None else asyncio.ensure_future(_read_server(upstream, server))
     waited: list[asyncio.Future[Any]] = [reading, client.ended]
     await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    await server.finish_work()
     if reading.done() and upstream is not None and running is not None and not client.ended.done():
         await upstream.stop()
         await running
@@ -367,6 +387,7 @@ async def _read_stdin(server: LineServer) -> None:
         threading.Thread(target=_read_file, args=(reader, asyncio.get_running_loop()), daemon=True).start()
     while data := await reader.read(READ_BYTES):
         server.receive(data)
+    server.receive(b"\n")  # the last line may have no end
 
 
 def _read_file(reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:

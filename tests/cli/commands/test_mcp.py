@@ -127,6 +127,17 @@ def test_a_server_that_never_ends_is_stopped_when_its_input_has_ended(project):
     assert not Path("x.json").exists()
 
 
+def test_tools_of_a_file_are_served_over_stdio_and_what_they_print_is_no_part_of_it(project):
+    Path("tools.py").write_text('def say(word: str) -> str:\n    print("noise")\n    return word * 2\n')
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "say", "arguments": {"word": "a"}}}
+    command = [COMMAND, "mcp", "mock", "tools.py", "--stdio"]
+    served = subprocess.run(
+        command, input=json.dumps(asked), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert (served.returncode, served.stderr) == (0, "noise\n")
+    assert json.loads(served.stdout)["result"]["content"] == [{"type": "text", "text": "aa"}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -134,6 +145,10 @@ def test_a_server_that_never_ends_is_stopped_when_its_input_has_ended(project):
         (["serve", "run.json", "--stdio"], "the recording has no MCP server"),
         (["serve", "both.json", "--stdio"], "the recording has 2 servers"),
         (["serve", "both.json", "--stdio", "--name", "c"], "no server 'c'"),
+        (["mock", "tools.py"], "--stdio or --port is required"),
+        (["mock", "tools.py", "--stdio"], "no such file"),
+        (["mock", "run.yaml", "--stdio"], "expected a .py or .json file"),
+        (["mock", "broken.py", "--stdio"], "cannot import it: ZeroDivisionError"),
         (["record", "--output", "x.json"], "a command or --url is required"),
         (["record", "--output", "x.json", "--url", "http://x"], "--url and --port belong together"),
         (["record", "--output", "x.json", "--url", "nonsense", "--port", "0"], "expected the URL of an MCP server"),
@@ -143,6 +158,7 @@ def test_bad_input_is_explained(run, tmp_path, monkeypatch, arguments, reason):
     monkeypatch.chdir(tmp_path)
     listed = {"tools/list": [{"arguments": {}, "result": {"tools": []}}]}
     Path("run.json").write_text('{"_version": 2}')
+    Path("broken.py").write_text("1 / 0")
     Path("both.json").write_text(json.dumps({"_version": 2, "_mcp": {"a": listed, "b": listed}}))
     code, _, err = run("mcp", *arguments)
     assert code == 2

@@ -201,6 +201,78 @@ def _latency(served: ServedRecording) -> Latency:
     return Latency(served.latency_model, latency_ms=served.latency_ms, seed=0)
 
 
+class MockedServer(Struct, frozen=True, kw_only=True):
+    """The tools that `mcp mock` serves: a Python file, or a JSON file with schemas."""
+
+    path: str
+    given_name: str | None = None
+    faults: Sequence[str] = ()
+    plan: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.given_name or Path(self.path).stem
+
+    def wire_options(self) -> WireOptions:
+        from offbook.cli.runners.wire import WireArguments
+        from offbook.wire.options import WireOptions
+
+        plan = WireArguments(faults=self.faults, plan=self.plan).fault_plan()
+        return WireOptions(responses={}, strict=True, faults=plan, has_tools=True)
+
+    @contextmanager
+    def hub(self) -> Iterator[McpHub]:
+        """Load the tools, and return their server; each session has its own.
+
+        Raises:
+            InputError: the file cannot be read, or has no tools.
+        """
+        from offbook.config.modules import execute_file, import_from
+        from offbook.mcp.hub import McpHub
+        from offbook.mcp.mock import MockServer, module_tools, schema_tools
+
+        path = Path(self.path)
+        if path.suffix not in (".py", ".json"):
+            hint = "name a Python file with functions, or a JSON file with schemas"
+            raise InputError("expected a .py or .json file", source=self.path, hint=hint)
+        if not path.is_file():
+            raise InputError("no such file", source=self.path)
+        with import_from([path.resolve().parent]):
+            is_module = path.suffix == ".py"
+            start = module_tools(execute_file(path), source=self.path) if is_module else schema_tools(path)
+            yield McpHub([self.name], source_of=lambda name, _: MockServer(name, start()), takes_time=True)
+
+
+def serve_mocks_at_stdio(mocked: MockedServer) -> int:
+    """Serve a client at our stdin and stdout by mocked tools, until its input ends; return the exit code."""
+    from offbook.mcp.stdio import serve_stdio
+    from offbook.wire.backend import WireBackend
+
+    with _own_stdout() as output, mocked.hub() as hub:
+        backend = WireBackend(mocked.wire_options())
+        try:
+            session = hub.session(mocked.name, backend.sessions.named(""))
+            return asyncio.run(serve_stdio(session, output=output))
+        finally:
+            backend.close()
+
+
+@contextmanager
+def _own_stdout() -> Iterator[int]:
+    """Return a file descriptor of our stdout. What others print in the block goes to stderr."""
+    import sys
+
+    sys.stdout.flush()
+    output = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield output
+    finally:
+        sys.stdout.flush()
+        os.dup2(output, 1)
+        os.close(output)
+
+
 class RecordedServer(Struct, frozen=True, kw_only=True):
     """A real server that `mcp record` records under `name` at `output`: a command, or a URL."""
 

@@ -17,7 +17,7 @@ from offbook.messages import JsonObject
 from offbook.recording.format.tool_exchange import json_arguments
 from offbook.scenarios.mocks.failures import UncheckedAnswer
 from offbook.scenarios.mocks.mock import Mock, MockAnswer, MockContext, json_value, resolve_answer, to_mock
-from offbook.scenarios.mocks.real_tool import UNKNOWN_TOOL, GivenSchema, RealTool, build_real_tool
+from offbook.scenarios.mocks.real_tool import UNKNOWN_TOOL, GivenSchema, RealTool, build_real_tool, declared_tool
 from offbook.scenarios.mocks.suggestion import unmocked_error
 from offbook.tools import GivenTool, Toolbox, ToolDef, ToolSpec
 from offbook.tools.dispatch import is_test_error
@@ -266,6 +266,14 @@ class Mocks:
             self._real_tools[tool] = replace(real, declaration=replace(real.declaration, side_effect=True))
         self._called = set[str]()
         self._numbers = count(1)
+        self._schemas = dict(schemas or {})
+
+    def tools(self) -> dict[str, tuple[ToolDef | ToolSpec, RealTool]]:
+        """Return the tools that have a mock, by name: as `schemas` declare them, and what they accept and return."""
+        return {
+            name: (declared_tool(self._schemas.get(name), name=name), self._real_tools.get(name, UNKNOWN_TOOL))
+            for name in self._mocks
+        }
 
     def conversation(
         self,

@@ -1,0 +1,322 @@
+"""An MCP server without a recording: its tools are functions, mocks, or the declarations of a schema file."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from offbook import __version__
+from offbook.effects import UNDECLARED, ToolDeclaration
+from offbook.errors import InputError, MockDriftError, MockError
+from offbook.mcp.answer import McpAnswer, error_answer, result_answer
+from offbook.mcp.message import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Message, text_result
+from offbook.mcp.replay import FoundAnswer, McpReplay
+from offbook.messages import JsonObject, ToolCall
+from offbook.recording.stores.locate import read_document
+from offbook.scenarios.mocks import Mocks
+from offbook.scenarios.mocks.mock import json_value
+from offbook.scenarios.mocks.mocked_tools import exception_text
+from offbook.scenarios.mocks.real_tool import NoResultCheck, RealTool, ResultCheck, build_real_tool, build_result_check
+from offbook.scenarios.mocks.suggestion import EXAMPLE_STRINGS
+from offbook.schema_errors import explain_json_error
+from offbook.tools import Toolbox, ToolDef, ToolSpec
+from offbook.tools.dispatch import run_tool
+from offbook.tools.result_text import result_text
+
+_SUPPORTED = frozenset(
+    ("initialize", "server/discover", "ping", "logging/setLevel", "subscriptions/listen", "tools/list")
+)
+_EXAMPLE = '{"tools": [{"name": "search", "inputSchema": {"type": "object"}, "outputSchema": {…}}]}'
+
+
+class MockTool(Struct, frozen=True):
+    """A tool of a mock server: what `tools/list` says about it, what runs, and the check of what that returns."""
+
+    definition: JsonObject
+    tool: ToolDef
+    result: ResultCheck
+
+    async def call(self, arguments: JsonObject) -> JsonObject:
+        """Return the result of a `tools/call`. As in real servers, wrong arguments and errors of the tool are results
+        with `isError`.
+
+        Raises:
+            MockError, RecordingMismatchError: the mock has no answer.
+        """
+        outcome = await run_tool(self.tool, ToolCall(self.tool.name, arguments))
+        if outcome.error is None:
+            return self._result(outcome.value)
+        return text_result(f"Error executing tool {self.tool.name}: {exception_text(outcome.error)}", is_error=True)
+
+    def _result(self, value: object) -> JsonObject:
+        """Return a value as a result: one of MCP as it is, an object as text and as structured content."""
+        if _is_result(value):
+            return json_value(value)  # type: ignore[no-any-return]
+        if value is None:
+            return {"content": []}
+        result = text_result(result_text(value))
+        if isinstance(value, str):
+            return result
+        try:
+            structured = json_value(value)
+        except TypeError:
+            return result
+        if problems := self.result.problems(structured):
+            raise MockDriftError(problems, tool=self.tool.name)
+        return result | ({"structuredContent": structured} if isinstance(structured, dict) else {})
+
+
+def _is_result(value: object) -> bool:
+    content = value.get("content") if isinstance(value, Mapping) else None
+    return isinstance(content, list) and all(isinstance(block, Mapping) and "type" in block for block in content)
+
+
+StartTools: TypeAlias = Callable[[], Sequence[MockTool]]
+"""Returns the tools for one session, in which sequences of mocks start over."""
+
+
+class MockServer:
+    """Answers the requests of one session to the server `name` by its `tools`; an `McpSource`."""
+
+    def __init__(self, name: str, tools: Iterable[MockTool]) -> None:
+        self._tools = {each.tool.name: each for each in tools}
+        about = {"capabilities": {"tools": {}}, "serverInfo": {"name": name, "version": __version__}}
+        listed = {"tools": [each.definition for each in self._tools.values()]}
+        methods = {
+            "initialize": [{"arguments": {}, "result": about}],
+            "tools/list": [{"arguments": {}, "result": listed}],
+        }
+        reader = read_document({"_version": 2, "_mcp": {name: methods}}, source=name)
+        self._replay = McpReplay(name, reader.tools)
+
+    def find(self, request: Message) -> FoundAnswer:
+        """Return the answer to a request; see `McpSource`."""
+        if request.tool:
+            return FoundAnswer(McpAnswer(work=partial(self._call, request)))
+        if request.method == "tools/call":
+            return FoundAnswer(error_answer(request, INVALID_PARAMS, "Invalid params: name is missing"))
+        if request.method not in _SUPPORTED:
+            return FoundAnswer(error_answer(request, METHOD_NOT_FOUND, f"Method not found: {request.method}"))
+        return FoundAnswer(self._replay.find(request).answer)
+
+    def use(self, found: FoundAnswer) -> None:
+        """Nothing is used up."""
+
+    async def _call(self, request: Message) -> McpAnswer:
+        arguments = request.params.get("arguments") or {}
+        if not isinstance(arguments, dict):
+            return error_answer(request, INVALID_PARAMS, "Invalid params: arguments must be an object")
+        tool = self._tools.get(request.tool)
+        if tool is None:
+            return result_answer(request, text_result(f"Unknown tool: {request.tool}", is_error=True))
+        try:
+            return result_answer(request, await tool.call(arguments))
+        except MockError as error:
+            return error_answer(request, INTERNAL_ERROR, str(error))
+
+
+def module_tools(module: ModuleType, *, source: str) -> StartTools:
+    """Return the tools that a module declares: by `Mocks`, `@tool`, or a collection called `tools`; if it has none of
+    these, its public functions.
+
+    Raises:
+        InputError: there are none, or one cannot be a tool.
+    """
+    values = vars(module)
+    mocks = list({id(each): each for each in values.values() if isinstance(each, Mocks)}.values())
+    declared = [each for name, each in values.items() if isinstance(each, ToolDef)]
+    listed = values.get("tools")
+    if isinstance(listed, Mapping | list | tuple):
+        declared = list(Toolbox.of(listed, declared).values())
+    if not mocks and not declared:
+        functions = [each for name, each in values.items() if _is_own_function(name, each, module)]
+        declared = list(Toolbox(functions).values())
+    if not mocks and not declared:
+        hint = "write a function for each tool: def search(query: str) -> str: …"
+        raise InputError("there is no tool in it", source=source, hint=hint)
+    own = [_function_tool(tool) for tool in Toolbox.of(declared).values()]
+    return lambda: [*own, *(tool for each in mocks for tool in _mocked_tools(each))]
+
+
+def _is_own_function(name: str, value: object, module: ModuleType) -> bool:
+    return not name.startswith("_") and inspect.isfunction(value) and value.__module__ == module.__name__
+
+
+def _function_tool(tool: ToolDef) -> MockTool:
+    try:
+        result = build_real_tool(tool.name, tool).result
+    except InputError:  # a function may return what has no schema: its text is what counts
+        result = NoResultCheck()
+    return MockTool(_definition(tool, result, tool.declaration), tool, result)
+
+
+def _mocked_tools(mocks: Mocks) -> list[MockTool]:
+    described = mocks.tools()
+    running = mocks.conversation().toolbox([tool for tool, _ in described.values()])
+    return [_mocked_tool(tool, real, running[name]) for name, (tool, real) in described.items()]
+
+
+def _mocked_tool(tool: ToolDef | ToolSpec, real: RealTool, running: ToolDef) -> MockTool:
+    spec = tool.spec if isinstance(tool, ToolDef) else tool
+    return MockTool(_definition(spec, real.result, real.declaration), running, NoResultCheck())
+
+
+def _definition(tool: ToolDef | ToolSpec, result: ResultCheck, declaration: ToolDeclaration) -> JsonObject:
+    spec = tool.spec if isinstance(tool, ToolDef) else tool
+    is_object = result.schema.get("type") == "object"
+    annotations = annotations_from(declaration)
+    return {
+        "name": spec.name,
+        **({"description": spec.description} if spec.description else {}),
+        "inputSchema": spec.schema,
+        **({"outputSchema": result.schema} if is_object else {}),
+        **({"annotations": annotations} if annotations else {}),
+    }
+
+
+def annotations_from(declaration: ToolDeclaration) -> JsonObject:
+    """Return what a tool declares about its effect as annotations of MCP; empty if it declares nothing."""
+    if declaration == UNDECLARED:
+        return {}
+    if declaration.read_only:
+        return {"readOnlyHint": True}
+    return {"readOnlyHint": False, "idempotentHint": bool(declaration.idempotent)}
+
+
+def schema_tools(path: str | os.PathLike[str]) -> StartTools:
+    """Return the tools that a JSON file declares: a list of tools, or a result of `tools/list`.
+
+    Each call is answered by the tool's `example`, or by a value that fits its `outputSchema`, or by a text.
+
+    Raises:
+        InputError: it is not such a file, a schema is not valid, or no value can be made for an `outputSchema`.
+    """
+    source = os.fspath(path)
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(error.strerror or str(error), source=source) from None
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reason, place = explain_json_error(data, error)
+        raise InputError(reason, source=source, place=place, hint=f"like {_EXAMPLE}") from None
+    listed = document.get("tools") if isinstance(document, dict) else document
+    if not isinstance(listed, list) or not listed:
+        raise InputError("expected a list of tools", source=source, place="tools", hint=f"like {_EXAMPLE}")
+    tools = [_declared_tool(each, source=source, place=f"tools[{index}]") for index, each in enumerate(listed)]
+    return lambda: tools
+
+
+def _declared_tool(declared: Any, *, source: str, place: str) -> MockTool:
+    name = declared.get("name") if isinstance(declared, dict) else None
+    if not isinstance(name, str) or not name:
+        raise InputError("expected a tool with a name", source=source, place=place, hint=f"like {_EXAMPLE}")
+    definition = {field: value for field, value in declared.items() if field != "example"}
+    definition.setdefault("inputSchema", {"type": "object"})
+    for field in ("inputSchema", "outputSchema"):
+        if not isinstance(definition.get(field, {}), dict):
+            raise InputError("expected a JSON schema", source=source, place=f"{place}.{field}")
+    try:
+        spec = ToolSpec(name, str(declared.get("description", "")), definition["inputSchema"])
+        output = definition.get("outputSchema")
+        result = NoResultCheck() if output is None else build_result_check(output, tool=name)
+    except InputError as error:
+        raise InputError(error.reason, source=source, place=f"{place} ({name})", hint=error.hint) from None
+    answer = declared["example"] if "example" in declared else _example_answer(name, output)
+    problems = [] if output is None or _is_result(answer) else result.problems(answer)
+    if problems:
+        hint = "give the tool an `example` that fits"
+        reason = f"no value for its outputSchema: {problems[0]}"
+        raise InputError(reason, source=source, place=f"{place} ({name})", hint=hint)
+    return MockTool(definition, ToolDef(spec, lambda **_: deepcopy(answer)), NoResultCheck())
+
+
+def _example_answer(name: str, output: JsonObject | None) -> Any:
+    return f"{name} was called" if output is None else example_of(output)
+
+
+_MAX_DEPTH = 8
+
+
+def example_of(schema: Any, root: Any = None, depth: int = 0) -> Any:
+    """Return a value for a JSON schema: what it declares as `const`, `default`, `examples` or `enum`, else one made
+    from its type and limits. It need not fit what other keywords demand."""
+    root = schema if root is None else root
+    if not isinstance(schema, dict):
+        return None
+    declared = [schema[keyword] for keyword in ("const", "default") if keyword in schema]
+    declared += [schema[keyword][0] for keyword in ("examples", "enum") if _has_items(schema, keyword)]
+    if declared:
+        return deepcopy(declared[0])
+    if isinstance(schema.get("$ref"), str):
+        return example_of(_referenced(schema["$ref"], root), root, depth + 1) if depth < _MAX_DEPTH else None
+    return _example_of_shape(schema, root, depth)
+
+
+def _has_items(schema: JsonObject, keyword: str) -> bool:
+    return isinstance(schema.get(keyword), list) and bool(schema[keyword])
+
+
+def _example_of_shape(schema: JsonObject, root: Any, depth: int) -> Any:
+    for keyword in ("anyOf", "oneOf"):
+        if _has_items(schema, keyword):
+            return example_of(schema[keyword][-1 if depth >= _MAX_DEPTH else 0], root, depth + 1)
+    if _has_items(schema, "allOf"):
+        return _example_of_all(schema["allOf"], root, depth)
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    return _example_of_type(kind[0] if isinstance(kind, list) and kind else kind, schema, root, depth)
+
+
+def _example_of_all(parts: list[Any], root: Any, depth: int) -> Any:
+    examples = [example_of(part, root, depth + 1) for part in parts]
+    objects = [each for each in examples if isinstance(each, dict)]
+    return {name: value for each in objects for name, value in each.items()} if objects else examples[0]
+
+
+def _example_of_type(kind: Any, schema: JsonObject, root: Any, depth: int) -> Any:
+    match kind:
+        case "object":
+            properties = schema.get("properties", {})
+            required = schema.get("required", [])
+            names = [name for name in properties if depth < _MAX_DEPTH // 2 or name in required]
+            return {name: example_of(properties[name], root, depth + 1) for name in names}
+        case "array":
+            count = max(schema.get("minItems", 0), 1 if "items" in schema and depth < _MAX_DEPTH // 2 else 0)
+            return [example_of(schema.get("items", {}), root, depth + 1) for _ in range(count)]
+        case "integer" | "number":
+            return _example_number(schema, step=1 if kind == "integer" else 0.5)
+        case "boolean":
+            return True
+        case "null":
+            return None
+        case _:
+            text = EXAMPLE_STRINGS.get(schema.get("format", ""), "text")
+            return text.ljust(schema.get("minLength", 0), "x")[: schema.get("maxLength")]
+
+
+def _example_number(schema: JsonObject, *, step: float) -> float:
+    """Return a number between the limits of a schema, 1 if it may be."""
+    lowest: float = schema.get("minimum", schema.get("exclusiveMinimum", -step) + step)
+    highest: float = schema.get("maximum", schema.get("exclusiveMaximum", lowest + 1 + step) - step)
+    multiple: float | None = schema.get("multipleOf")
+    if multiple is not None and multiple > 0:
+        return -(-lowest // multiple) * multiple
+    return 1 if lowest <= 1 <= highest else lowest if "minimum" in schema or "exclusiveMinimum" in schema else highest
+
+
+def _referenced(reference: str, root: Any) -> Any:
+    found = root
+    for part in reference.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
